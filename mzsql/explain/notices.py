@@ -25,10 +25,19 @@ from mzsql.transform import IndexDesc
 
 
 class Notice(msgspec.Struct, frozen=True):
-    """A remark of the optimizer."""
+    """A remark of the optimizer.
+
+    Attributes:
+        message: what was found.
+        hint: what could be done about it.
+        kind: what kind of remark it is, as `mz_notices` calls it.
+        about: the objects without which it says nothing.
+    """
 
     message: str
     hint: str = ""
+    kind: str = ""
+    about: tuple[GlobalId, ...] = ()
 
 
 #: The values that an expression is said to be one of.
@@ -51,10 +60,14 @@ class NoticeFinder:
 
     def of(self, df: MirDataflow) -> list[Notice]:
         """The remarks on a dataflow, each once."""
+        return list(dict.fromkeys(self.all_of(df)))
+
+    def all_of(self, df: MirDataflow) -> list[Notice]:
+        """The remarks on a dataflow, one for each place."""
         found = self._of_export(df)
         for obj in reversed(df.objects):
             found.extend(self._of_filters(obj.plan))
-        return list(dict.fromkeys(found))
+        return found
 
     # --- indexes ------------------------------------------------------------------------------
 
@@ -67,6 +80,7 @@ class NoticeFinder:
                 Notice(
                     "The index has an empty key: one worker will hold all of it.",
                     "Create a default index instead: CREATE DEFAULT INDEX.",
+                    "Empty index key",
                 )
             ]
         for other in df.index_imports:
@@ -78,6 +92,8 @@ class NoticeFinder:
                         f"{self._humanizer.name(other.id)}, which is also defined on {on}.",
                         f"Please drop all indexes except the first index created on {on} and "
                         "recreate all dependent objects.",
+                        "An identical index already exists",
+                        (other.id,),
                     )
                 ]
         return []
@@ -122,6 +138,8 @@ class NoticeFinder:
                     f"is too wide to use for literal equalities `{equalities}`.",
                     "If your literal equalities filter out many rows, create an index whose key "
                     f"exactly matches your literal equalities: ({wanted}).",
+                    "Index too wide for literal constraints",
+                    (index.id,),
                 )
             )
         return found
@@ -187,6 +205,7 @@ def comparisons_with_null(query: hir.Query) -> list[Notice]:
                     Notice(
                         "A comparison with NULL by `=`, `<>` or `!=` is NULL, neither true nor false.",
                         "Use `IS NULL` or `IS NOT NULL`.",
+                        "Equality with null",
                     )
                 ]
     return []

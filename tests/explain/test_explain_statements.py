@@ -349,3 +349,39 @@ def test_a_plan_without_a_dataflow_is_one_in_json_too(
         explain(con, f"{stage} PLAN WITH (no fast path) AS JSON FOR {query}")
     )
     assert whole["plans"][0]["id"] == "Explained Query"
+
+
+def test_remarks_on_what_is_deployed_are_kept_with_its_plan_and_end_with_their_index(
+    tmp_path: Path,
+) -> None:
+    env = str(tmp_path / "env")
+    asked = (
+        "SELECT o.name, n.notice_type, n.message, n.hint, n.redacted_message, n.action "
+        "FROM mz_internal.mz_notices n JOIN mz_catalog.mz_objects o ON o.id = n.object_id ORDER BY 1, 2"
+    )
+    with mzsql.connect(env) as con:
+        con.execute("ALTER SYSTEM SET step_engine = 'duckdb'")
+        con.execute("CREATE TABLE t (a int, b int)")
+        con.execute("CREATE INDEX wide ON t (a, b)")
+        con.execute("CREATE MATERIALIZED VIEW one AS SELECT b FROM t WHERE a = 7711")
+        con.execute("CREATE MATERIALIZED VIEW two AS SELECT b FROM t WHERE a = NULL")
+        con.execute(
+            "CREATE TABLE u (a int); CREATE INDEX once ON u (a); CREATE INDEX again ON u (a)"
+        )
+        found = con.execute(asked).fetchall()
+        assert [row[:2] for row in found] == [
+            ("again", "An identical index already exists"),
+            ("one", "Index too wide for literal constraints"),
+            ("two", "Equality with null"),
+        ]
+        (_, _, message, hint, redacted, action) = found[1]
+        assert "materialize.public.wide" in message
+        assert "7711" in message
+        assert "create an index" in hint
+        assert "7711" not in redacted
+        assert action is None
+    with mzsql.connect(env) as con:
+        assert con.execute(asked).fetchall() == found
+        assert con.plans_from_cache[0] > 0, "they come with the plans"
+        con.execute("DROP INDEX wide")
+        assert [row[0] for row in con.execute(asked).fetchall()] == ["again", "two"]

@@ -35,6 +35,23 @@ OF_DEPLOYMENTS = frozenset({WAITING, STANDING, ARRANGEMENT, CHARGE})
 """Kinds of entries that are no plans; every version spells them so."""
 
 
+class StoredNotice(msgspec.Struct, frozen=True, array_like=True):
+    """A remark of the optimizer on a plan.
+
+    Attributes:
+        kind, message, hint: as `mzsql.explain.Notice` has them.
+        redacted_message, redacted_hint: without the literals of the definition.
+        about: the objects without which it says nothing.
+    """
+
+    kind: str
+    message: str
+    hint: str
+    redacted_message: str
+    redacted_hint: str
+    about: tuple[GlobalId, ...] = ()
+
+
 class _StoredLocal(msgspec.Struct, frozen=True, array_like=True):
     features: str
     version: int
@@ -47,7 +64,7 @@ class _StoredGlobal(msgspec.Struct, frozen=True, array_like=True):
     index_imports: tuple[GlobalId, ...]
     plan_indexes: tuple[GlobalId, ...]
     source_imports: tuple[GlobalId, ...]
-    notices: tuple[str, ...]
+    notices: tuple[StoredNotice, ...]
     mir: msgspec.Raw
     plan: msgspec.Raw
     outline: msgspec.Raw
@@ -124,7 +141,7 @@ class GlobalExpressions:
         index_imports: tuple[GlobalId, ...],
         features: str,
         version: int = 1,
-        notices: tuple[str, ...] = (),
+        notices: tuple[StoredNotice, ...] = (),
         outline: Outline | None = None,
     ) -> None:
         sources = tuple(one.id for one in plan.source_imports)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import msgspec
 
 from mzsql.adapter.environment.cache_entries import GlobalExpressions
+from mzsql.adapter.planning.names import Names
 from mzsql.adapter.planning.planner import Planner
 from mzsql.adapter.session.session import Session
 from mzsql.catalog.builtin import builtins
@@ -17,7 +18,6 @@ from mzsql.catalog.objects import (
     Item,
     Maintained,
     MaterializedView,
-    RelationItem,
     View,
     cluster_of,
 )
@@ -63,34 +63,6 @@ _TITLES = {
     "optimized": "Optimized Plan",
     "physical": "Physical Plan",
 }
-
-
-class Names:
-    """Ids as names: explain's `Humanizer`. `own` names the object that is being created."""
-
-    def __init__(self, state: CatalogState, planner: Planner, own: dict[GlobalId, str]) -> None:
-        self._state = state
-        self._planner = planner
-        self._own = own
-
-    def name(self, gid: GlobalId) -> str:
-        """The object's qualified name."""
-        if gid in self._own:
-            return self._own[gid]
-        builtin = builtins().get(gid)
-        if builtin is not None:
-            return builtin.full_name
-        item = self._state.items.get(gid)
-        return "[DELETED INDEX]" if item is None else item.full_name
-
-    def column_names(self, gid: GlobalId) -> Sequence[str] | None:
-        """The names of the object's columns."""
-        if gid not in self._state.items and gid not in builtins():
-            return None
-        item = self._state.items.get(gid)
-        if item is not None and not isinstance(item, RelationItem):
-            return None
-        return self._planner.desc(gid).names
 
 
 class _Subject(msgspec.Struct, frozen=True):
@@ -142,7 +114,7 @@ class Explainer:
         if session.get("enable_session_cardinality_estimates") == "on":
             subject = msgspec.structs.replace(subject, statistics=self._planner.statistics)
         planner = self._with_features(config)
-        names = Names(state, self._planner, {subject.export.id: subject.name})
+        names = Names(state, self._planner.desc, {subject.export.id: subject.name})
         frame = Frame(_cluster(session, subject), as_dot=plan.format == "dot")
         return _TITLES[plan.stage], self._text(planner, subject, plan, config, names, frame)
 

@@ -13,22 +13,29 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 
 import msgspec
 
-from mzsql.adapter.environment.cache_entries import GlobalExpressions, LocalExpression
+from mzsql.adapter.environment.cache_entries import (
+    GlobalExpressions,
+    LocalExpression,
+    StoredNotice,
+)
 from mzsql.adapter.environment.expression_cache import (
     ExpressionCache,
     dependents_of_index,
     spell_features,
 )
+from mzsql.adapter.planning.names import Names
 from mzsql.adapter.planning.walk import materialize
 from mzsql.adapter.session.catalog import SessionCatalog
 from mzsql.catalog import objects
 from mzsql.catalog.builtin import Builtin, builtins
 from mzsql.catalog.objects import Item
 from mzsql.catalog.state import CatalogState
+from mzsql.explain import NoticeFinder, comparisons_with_null
 from mzsql.expr.dataflow import (
     Export,
     IndexExport,
     MaterializedViewExport,
+    MirDataflow,
     MirSource,
     PeekExport,
 )
@@ -340,8 +347,9 @@ class Planner:
                 cached.index_imports
             ):
                 return cached
-        if relation is None and isinstance(item, objects.MaterializedView):
-            relation = self._definition(item)
+        query = self._definition(item) if isinstance(item, objects.MaterializedView) else None
+        if relation is None and query is not None:
+            relation = self.local(query).mir
         planned = self.dataflow(_export_of(item), relation, cluster=item.cluster)
         used = {i.id for i in planned.plan.index_imports} | {
             i.id for i in planned.mir.index_imports
@@ -352,14 +360,34 @@ class Planner:
             index_imports=tuple(sorted(used)),
             features=features,
             version=item.version,
+            notices=self._notices(item, planned.mir, query),
         )
 
-    def _definition(self, item: objects.MaterializedView) -> Relation:
+    def _notices(
+        self, item: objects.Maintained, mir: MirDataflow, query: hir.Query | None
+    ) -> tuple[StoredNotice, ...]:
+        """What is to be remarked on an object's plan, each once."""
+        names = Names(self._state(), self.desc, {item.id: item.full_name})
+        indexes = self.context(cluster=item.cluster, without=frozenset([item.id])).indexes
+        found = NoticeFinder(names, indexes).all_of(mir)
+        redacted = NoticeFinder(names, indexes, redacted=True).all_of(mir)
+        if query is not None:
+            of_query = comparisons_with_null(query)
+            found, redacted = [*found, *of_query], [*redacted, *of_query]
+        pairs = zip(found, redacted, strict=True)
+        return tuple(
+            dict.fromkeys(
+                StoredNotice(a.kind, a.message, a.hint, b.message, b.hint, a.about)
+                for a, b in pairs
+            )
+        )
+
+    def _definition(self, item: objects.MaterializedView) -> hir.Query:
         (statement,) = parse_statements(item.create_sql)
         plan = plan_statement(statement, self.catalog_without(item.id))
         if not isinstance(plan, p.CreateMaterializedViewPlan):
             raise InternalError(f"not the definition of a materialized view: {item.create_sql}")
-        return self.local(plan.query).mir
+        return plan.query
 
     def remember(
         self, item: Item, made: GlobalExpressions | None, local: Relation | None = None

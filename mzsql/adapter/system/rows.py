@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime
 import functools
+import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from functools import partial
 from typing import Any
@@ -491,6 +492,18 @@ def _startup(source: Source) -> Rows:
         yield one.name, one.began, one.seconds, one.objects
 
 
+def _notices(source: Source) -> Rows:
+    items = source.env.catalog.state.items
+    for item, runs in source.running():
+        for one in runs.notices:
+            if items.keys() >= set(one.about):
+                told = f"{item.id} {one.kind} {one.message}"
+                digest = hashlib.sha256(told.encode()).hexdigest()[:16]
+                shown = one.kind, one.message, one.hint, None
+                redacted = one.redacted_message, one.redacted_hint, None
+                yield f"n{digest}", *shown, *redacted, None, item.id, None
+
+
 def _damage(source: Source) -> Rows:
     for one in source.env.cache_shard.incidents():
         at = datetime.datetime.fromtimestamp(one.found_at / 1000, datetime.UTC)
@@ -578,6 +591,7 @@ _DERIVED: dict[str, Callable[[Source], Rows]] = {
     "mz_internal.mz_arrangements": _arrangements,
     "mz_internal.mz_startup_phases": _startup,
     "mz_internal.mz_expression_cache_damage": _damage,
+    "mz_internal.mz_notices": _notices,
     "mz_internal.mz_variables": _variables,
 }
 

@@ -1,0 +1,50 @@
+"""Ids as names, for people: explain's `Humanizer` over the catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from mzsql.catalog.builtin import builtins
+from mzsql.catalog.objects import RelationItem
+from mzsql.catalog.state import CatalogState
+from mzsql.repr.ids import GlobalId
+from mzsql.repr.types import RelationDesc
+
+
+class Names:
+    """Ids as names. `own` names the object that is being created.
+
+    Args:
+        state: the catalog.
+        desc: the columns of a relation.
+        own: names of what is not in the catalog yet.
+    """
+
+    def __init__(
+        self,
+        state: CatalogState,
+        desc: Callable[[GlobalId], RelationDesc],
+        own: Mapping[GlobalId, str],
+    ) -> None:
+        self._state = state
+        self._desc = desc
+        self._own = own
+
+    def name(self, gid: GlobalId) -> str:
+        """The object's qualified name."""
+        if gid in self._own:
+            return self._own[gid]
+        builtin = builtins().get(gid)
+        if builtin is not None:
+            return builtin.full_name
+        item = self._state.items.get(gid)
+        return "[DELETED INDEX]" if item is None else item.full_name
+
+    def column_names(self, gid: GlobalId) -> Sequence[str] | None:
+        """The names of the object's columns."""
+        if gid not in self._state.items and gid not in builtins():
+            return None
+        item = self._state.items.get(gid)
+        if item is not None and not isinstance(item, RelationItem):
+            return None
+        return self._desc(gid).names
