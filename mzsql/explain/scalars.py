@@ -5,12 +5,11 @@ Promise: text only, from a plan's own structs; a function prints as its row in t
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Sequence
 
+from mzsql.explain.constants import constant_text, quoted
 from mzsql.expr import functions
-from mzsql.expr.evaluate import datum_text
 from mzsql.expr.functions.aggregate import windows
 from mzsql.expr.mfp import MapFilterProject
 from mzsql.expr.scalar import (
@@ -28,14 +27,7 @@ from mzsql.repr.datum import Datum
 from mzsql.repr.types import ColumnType, SqlType
 
 REDACTED = "█"
-_QUOTED = frozenset({"text", "varchar", "char", "uuid", "bytea", "unknown"})
 _VARIADIC = {"and": " AND ", "or": " OR "}
-
-
-def quoted(text: str) -> str:
-    """A text in double quotes, with escapes."""
-    body = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{body}"'
 
 
 def aggregate_name(key: str) -> str:
@@ -64,29 +56,6 @@ def shown_name(func: functions.ScalarFunc) -> str:
     """What EXPLAIN calls a function: its name; a cast by the types it is between."""
     by_type = func.name == "cast" or func.name.startswith(_BY_TYPE)
     return func.key if by_type else func.name
-
-
-class _Number(str):
-    """A number of a document, as it is written."""
-
-    __slots__ = ()
-
-
-def _document(value: object) -> str:
-    """A jsonb value: its texts quoted, its NULL apart from SQL's."""
-    match value:
-        case None:
-            return "json_null"
-        case bool():
-            return "true" if value else "false"
-        case dict():
-            return "{" + ", ".join(f"{quoted(k)}: {_document(v)}" for k, v in value.items()) + "}"
-        case list():
-            return "[" + ", ".join(map(_document, value)) + "]"
-        case _Number():
-            return str(value)
-        case _:
-            return quoted(str(value))
 
 
 class ScalarPrinter:
@@ -143,15 +112,7 @@ class ScalarPrinter:
         """A constant."""
         if self._redacted:
             return REDACTED
-        if value is None:
-            return "null"
-        if typ.kind == "boolean":
-            return "true" if value else "false"
-        if typ.kind == "jsonb" and isinstance(value, str):
-            return _document(json.loads(value, parse_int=_Number, parse_float=_Number))
-        if typ.kind in _QUOTED:
-            return quoted(str(value) if typ.kind != "bytea" else f"\\x{value}")
-        return datum_text(value, typ)
+        return constant_text(value, typ)
 
     def row(self, values: Sequence[Datum], columns: Sequence[ColumnType]) -> str:
         """A row: its constants in parentheses."""
@@ -183,7 +144,10 @@ class ScalarPrinter:
             case Call(func=key, args=(text, Literal() as pattern)) if (
                 key in _MATCHES and not self._as_written
             ):
-                return f"{_MATCHES[key]}[{self.scalar(pattern)}]({self.scalar(text)})"
+                shown = self.scalar(text)
+                if key.endswith("_char"):
+                    shown = f"padchar({shown})"
+                return f"{_MATCHES[key]}[{self.scalar(pattern)}]({shown})"
         args_text = [self.scalar(arg) for arg in expr.args]
         func = functions.scalar(expr.func)
         if func.explain:

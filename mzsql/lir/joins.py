@@ -91,12 +91,12 @@ def _linear(
         inputs.arranged(start, start_key)
     columns = inputs.global_columns(start)
     builder = ClosureBuilder(columns, equivalences, mfp, inputs.columns)
-    initial = builder.start({i: i for i in range(len(columns))}, len(columns))
+    # What can be told of the source's rows alone is told after the first lookup: the source may be read as it is arranged.
     stages = _stages(builder, order, inputs)
     return lir.LinearJoin(
         source_relation=start,
         source_key=start_key,
-        initial_closure=_closure(initial),
+        initial_closure=None,
         stages=stages,
         final_closure=_closure(builder.finish()),
     )

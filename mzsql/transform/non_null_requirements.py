@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from mzsql.expr import functions
 from mzsql.expr import relation as mir
 from mzsql.expr import scalar as sc
 from mzsql.expr.typing import not_null_columns, relation_type, strict_columns
@@ -92,8 +93,8 @@ def _inputs_required(rel: mir.Relation, required: Columns) -> list[Columns]:
                 if any(isinstance(e, sc.Column) and e.index in need for e in cls):
                     need |= _strict(cls)
             return _split(inputs, need)
-        case mir.Reduce(group_key=key):
-            return [_strict(key[c] for c in required if c < len(key))]
+        case mir.Reduce():
+            return [_reduce_required(rel, required)]
         case mir.TopK(group_key=group):
             return [required & frozenset(group)]
         case mir.Negate() | mir.Threshold():
@@ -102,6 +103,28 @@ def _inputs_required(rel: mir.Relation, required: Columns) -> list[Columns]:
             return [required for _ in inputs]
         case _:
             return [_NONE for _ in mir.inputs(rel)]
+
+
+def _reduce_required(rel: mir.Reduce, required: Columns) -> Columns:
+    """Of a group's rows those that no aggregate looks at, where the group counts for nothing with them alone."""
+    key = rel.group_key
+    need = _strict(key[c] for c in required if c < len(key))
+    if any(c >= len(key) and _of_values(rel.aggregates[c - len(key)]) for c in required):
+        need |= frozenset.intersection(*(_read(one) for one in rel.aggregates))
+    return need
+
+
+def _of_values(aggregate: sc.AggregateExpr) -> bool:
+    """Whether it is NULL of a group of NULLs."""
+    func = functions.aggregate(aggregate.func)
+    return func.ignores_nulls and func.nullable
+
+
+def _read(aggregate: sc.AggregateExpr) -> Columns:
+    """The columns with whose NULL a row is nothing to an aggregate."""
+    if not functions.aggregate(aggregate.func).ignores_nulls:
+        return _NONE
+    return strict_columns(aggregate.expr)
 
 
 def _split(inputs: Iterable[mir.Relation], columns: Iterable[int]) -> list[Columns]:

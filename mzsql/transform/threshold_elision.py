@@ -1,4 +1,4 @@
-"""ThresholdElision: a Threshold over what is never negative does nothing."""
+"""ThresholdElision: a Threshold over what is never negative does nothing; over what is never positive nothing is left."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from mzsql.expr import relation as mir
 from mzsql.expr.parts import kinds_of, part_of, parts
+from mzsql.expr.typing import relation_type
 from mzsql.transform.non_negative import non_negative, recursive_signs
 from mzsql.transform.visit import replace_inputs
 
@@ -13,7 +14,7 @@ _WHERE = kinds_of(mir.Threshold)
 
 
 def threshold_elision(rel: mir.Relation) -> mir.Relation:
-    """Remove the Thresholds that do nothing."""
+    """Remove the Thresholds that do nothing, and what is under those that leave nothing."""
     return _visit(rel, {}) if part_of(rel, parts()).kinds & _WHERE else rel
 
 
@@ -29,4 +30,7 @@ def _visit(rel: mir.Relation, locals_: Mapping[int, bool]) -> mir.Relation:
     if isinstance(rel, mir.Threshold) and non_negative(rel.input, locals_):
         assert isinstance(new, mir.Threshold)
         return new.input
+    match rel:
+        case mir.Threshold(input=mir.Negate(input=inner)) if non_negative(inner, locals_):
+            return mir.Constant((), relation_type(rel))
     return new

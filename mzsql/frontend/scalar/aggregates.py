@@ -174,7 +174,8 @@ def _ordered(
     """An aggregate over a sequence: its argument is a row: a row of its arguments, then the keys to sort by."""
     keys: list[Typed] = []
     order: list[tuple[bool, bool]] = []
-    for item in parts.order:
+    # Without an order of its own it follows that of the rows it is over.
+    for item in parts.order or collector.order:
         keys.append(settle(ctx.plan(item.this)))
         order.append((bool(item.args.get("desc")), not item.args.get("nulls_first")))
     shown = f"function {parts.name}({', '.join(plain_name(a.typ) for a in args)})"

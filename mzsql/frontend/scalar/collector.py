@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from sqlglot import expressions as exp
+
 from mzsql.frontend import hir
 from mzsql.frontend.scalar.coerce import Typed
 
@@ -17,9 +19,15 @@ MARKER = -1
 
 @dataclass
 class Collector:
-    """The aggregates of one grouping, each once."""
+    """The aggregates of one grouping, each once.
+
+    Attributes:
+        found: the aggregates.
+        order: the order of the rows that they are over, as it is written, where there is one.
+    """
 
     found: list[hir.Aggregate] = field(default_factory=list)
+    order: tuple[exp.Expr, ...] = ()
 
     def add(self, aggregate: hir.Aggregate) -> Typed:
         """The marker of an aggregate."""

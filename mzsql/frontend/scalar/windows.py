@@ -133,7 +133,8 @@ def plan_window(ctx: ExprContext, node: exp.Expr) -> Typed:
         )
     if any(isinstance(arg, exp.Distinct) for arg in func.expressions):
         raise Unsupported("DISTINCT in window aggregates not yet supported", position=position)
-    return aggregates.plan_aggregate(inner, _WindowCollector(template=window), func, where)
+    collector = _WindowCollector(order=_over(inner, node).order, template=window)
+    return aggregates.plan_aggregate(inner, collector, func, where)
 
 
 def _refuse_modifiers(func: exp.Expr, where: exp.Expr | None, position: int | None) -> None:

@@ -383,7 +383,7 @@ def _likes() -> list[ScalarFunc]:
                 BOOLEAN,
                 _like(insensitive),
                 _LIKE_ESCAPE,
-                explain=f"({{0}} {name} {{1}})",
+                explain=f"(padchar({{0}}) {name} {{1}})",
             )
         )
     return functions
