@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from mzsql.explain import scalars
+from mzsql.explain import constants, scalars
 from mzsql.explain.column_names import ColumnNames
 from mzsql.explain.config import ExplainConfig, Humanizer
 from mzsql.explain.document import Frame, assemble, plan_header, source_blocks
@@ -199,7 +199,7 @@ class MirPrinter:
 
     def _constant(self, rel: mir.Constant, level: int) -> None:
         if rel.error is not None:
-            text = scalars.REDACTED if self._config.redacted else scalars.quoted(rel.error)
+            text = scalars.REDACTED if self._config.redacted else constants.quoted(rel.error)
             self._head(level, f"Error {text}", rel)
             return
         self._head(level, "Constant" if rel.rows else "Constant <empty>", rel)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mzsql.explain import scalars
+from mzsql.explain import constants, scalars
 from mzsql.explain.config import ExplainConfig, Humanizer
 from mzsql.explain.lines import Lines
 from mzsql.expr import functions
@@ -132,7 +132,7 @@ class PhysicalPrinter:
 
     def _constant(self, plan: lir.Constant, level: int) -> None:
         if plan.error is not None:
-            text = scalars.REDACTED if self._config.redacted else scalars.quoted(plan.error)
+            text = scalars.REDACTED if self._config.redacted else constants.quoted(plan.error)
             self._head(level, f"Error {text}", plan)
             return
         self._head(level, "Constant" if plan.rows else "Constant <empty>", plan)
