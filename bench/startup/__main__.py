@@ -29,7 +29,7 @@ import command  # noqa: E402
 from figures import Case, machine, median, run_cases, scratch, shown  # noqa: E402
 # isort: on
 
-LETTERS = "abc"
+LETTERS = "abcd"
 #: A process that opens, or makes, an environment is given up after so many seconds.
 _PATIENCE = 3600.0
 
@@ -64,6 +64,7 @@ def run(
             "a": lambda: openings(environments, rounds),
             "b": lambda: cold(environments),
             "c": lambda: counts(environments),
+            "d": lambda: promotions(environments),
         }
         done = run_cases(letters, cases)
     return {"machine": about, "views": views, "cases": done}
@@ -148,6 +149,30 @@ def counts(environments: dict[int, Path]) -> Case:
         for relation, seconds in slowest[:5]:
             case.row(views=views, relation=relation, seconds=seconds)
         case.target(f"{views:,} views: the slowest, s", slowest[0][1], most=0.3)
+    return case
+
+
+def promotions(environments: dict[int, Path]) -> Case:
+    """One process leads and reads, another one waits beside it and is promoted."""
+    case = Case("d", "promotion of a generation that is caught up, seconds after the call")
+    here = Path(__file__).parent / "children.py"
+    for views, env in environments.items():
+        child("fill", env, views)
+        with scratch(env.parent) as folder:
+            copy = folder / "env"
+            shutil.copytree(env, copy)
+            leading = subprocess.Popen(
+                [sys.executable, str(here), "lead", str(copy)], stdout=subprocess.PIPE, text=True
+            )
+            assert leading.stdout is not None
+            assert leading.stdout.readline() == "ready\n"
+            found = child("promote", copy)
+            said, _ = leading.communicate(timeout=_PATIENCE)
+        old = json.loads(said.splitlines()[-1])
+        case.row(views=views, **found, reads_by_the_old=old["reads"])
+        case.target(f"{views:,} views: s to the first write", found["first_write"], most=2.0)
+        if "fenced by" not in old["ended"]:
+            raise AssertionError(f"the old one ended otherwise: {old['ended']}")
     return case
 
 

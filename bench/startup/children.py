@@ -103,12 +103,57 @@ def counts(path: str) -> dict[str, Any]:
     return {"seconds": seconds}
 
 
+def lead(path: str) -> dict[str, Any]:
+    """Lead and read until fenced: says once that everything is maintained, then at the end how often it read, and what ended that."""
+    con = mzsql.connect(path)
+    controller = con.coordinator.dataflows.controller
+    while not all(one.hydrated for one in controller.status()) or not controller.status():
+        time.sleep(0.1)
+    print("ready", flush=True)
+    reads = 0
+    try:
+        while True:
+            con.execute("SELECT count(*) FROM h0").fetchall()
+            reads += 1
+    except mzsql.Error as failure:
+        return {"reads": reads, "ended": str(failure).splitlines()[0]}
+
+
+def promote(path: str) -> dict[str, Any]:
+    """Wait beside the one that leads until caught up, promote: seconds until that has returned, until a first write is acknowledged, and
+    until a view answers that has it.
+    """
+    began = perf_counter()
+    con = mzsql.connect(path, deploy_generation=1)
+    env = con.coordinator.env
+    while env.preparations.lacking(env.sync(), 1):
+        time.sleep(0.05)
+    caught_up = perf_counter() - began
+    began = perf_counter()
+    con.promote()
+    promoted = perf_counter() - began
+    con.execute("INSERT INTO t0 VALUES (1, 1000000, 'w')")
+    written = perf_counter() - began
+    con.execute("SET statement_timeout = '5 min'")
+    con.execute("SELECT count(*) FROM h0").fetchall()
+    read = perf_counter() - began
+    con.close()
+    return {
+        "caught_up": caught_up,
+        "promoted": promoted,
+        "first_write": written,
+        "first_view": read,
+    }
+
+
 _WHAT: dict[str, Callable[..., dict[str, Any]]] = {
     "make": make,
     "open": open_,
     "fill": fill,
     "forget": forget,
     "counts": counts,
+    "lead": lead,
+    "promote": promote,
 }
 
 if __name__ == "__main__":

@@ -109,6 +109,20 @@ def test_phases_are_told(env: Path) -> None:
     assert all(0 <= seconds <= phases["complete"][0] + 1 for seconds, _ in phases.values())
 
 
+def test_what_is_planned_anew_for_the_next_start_is_rendered_by_then(env: Path) -> None:
+    """An index made, or dropped, has others planned anew: nothing of that is left to the start that takes them up."""
+    for statement in ("CREATE INDEX by_a ON t (a)", "DROP INDEX by_a"):
+        with mzsql.connect(env) as con:
+            assert con.coordinator.env.startup.wait(HANG)
+            con.execute(statement)
+        with mzsql.connect(env) as con:
+            assert con.coordinator.env.startup.wait(HANG)
+            told = con.execute("SELECT phase, objects FROM mz_internal.mz_startup_phases")
+            phases = dict(told.fetchall())
+            assert phases["plans"] >= 5
+            assert "optimization" not in phases
+
+
 def test_nothing_is_rendered_for_views_without_changes(env: Path) -> None:
     with mzsql.connect(env) as con:
         assert con.coordinator.env.startup.wait(HANG)

@@ -85,6 +85,7 @@ class Dataflows:
         self._reconcile_cache = reconcile_cache
         self._planner = planner
         self._spark = spark
+        planner.outlined = self.outlined
         self._lock = threading.RLock()
         self.renderings = Renderings(env.collections)
         self._controller = ComputeController(

@@ -85,6 +85,9 @@ class Planner:
         cache: the durable cache.
         features: the optimizer's switches in force.
         statistics: how many rows a collection has, where that is known.
+
+    Attributes:
+        outlined: gives a plan what it is as rendered, so that the start that it is kept for need not find that out.
     """
 
     def __init__(
@@ -98,6 +101,7 @@ class Planner:
         self._cache = cache
         self._features = features
         self.statistics = statistics
+        self.outlined: Callable[[GlobalExpressions], GlobalExpressions] = lambda plan: plan
         self._evaluator = Evaluator()
         self._lock = threading.RLock()
         self._views: dict[tuple[GlobalId, int, OptimizerFeatures], View] = {}
@@ -416,7 +420,7 @@ class Planner:
             if not isinstance(item, objects.Maintained):
                 continue
             try:
-                made[gid] = self.deploy(item, fresh=True)
+                made[gid] = self.outlined(self.deploy(item, fresh=True))
             except Exception as failure:
                 _log.warning("%s could not be planned anew: %s", item.full_name, failure)
         return made
