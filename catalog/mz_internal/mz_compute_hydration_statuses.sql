@@ -1,12 +1,19 @@
--- Whether each dataflow has caught up with the data that was there when it began, on each replica.
+-- Whether each dataflow has caught up with the data that was there when it began, on each replica: it has once all its nodes have, the
+-- last of which is said to have when the dataflow's output has passed that time.
 --
 -- object_id: the index or materialized view, a key of `mz_objects`
 -- replica_id: the replica, a key of `mz_cluster_replicas`
 -- hydrated: whether the dataflow's output has passed the time at which the dataflow began
--- hydration_time: how long the hydration took; NULL until it is done, and after a restart that found it done
-CREATE SOURCE mz_internal.mz_compute_hydration_statuses (
-    object_id text NOT NULL,
-    replica_id text NOT NULL,
-    hydrated boolean NOT NULL,
-    hydration_time interval
-);
+-- hydration_time: how long the hydration took from when it began to compute; NULL until it is done
+CREATE VIEW mz_internal.mz_compute_hydration_statuses AS
+SELECT
+    h.object_id,
+    h.replica_id,
+    h.hydrated,
+    CASE WHEN h.hydrated THEN (t.time_ns::double precision / 1000000000) * INTERVAL '1 second' END AS hydration_time
+FROM (
+    SELECT object_id, replica_id, bool_and(hydrated) AS hydrated
+    FROM mz_internal.mz_compute_operator_hydration_statuses_per_worker
+    GROUP BY object_id, replica_id
+) AS h
+LEFT JOIN mz_internal.mz_compute_hydration_times AS t ON t.object_id = h.object_id AND t.replica_id = h.replica_id;

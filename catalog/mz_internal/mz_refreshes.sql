@@ -1,5 +1,5 @@
--- How each dataflow was brought forward lately: one row for each hydration and each step that had something to do. The latest ones
--- only, of this process: empty in one that maintains no dataflows.
+-- How each dataflow was brought forward lately, by whatever process: one row for each hydration and each step that had something to do. The
+-- latest two to four thousand are kept; other processes than the one that leads see them some seconds later.
 --
 -- object_id: the index or materialized view, a key of `mz_objects`
 -- lower: the first time that the step covered
@@ -12,6 +12,8 @@
 -- seconds: how long it took
 -- engine: what ran it, `duckdb` in process or `spark`
 -- reason: why that one was chosen
+-- replica_id: the replica that did it, a key of `mz_cluster_replicas`
+-- occurred_at: when it was done
 CREATE SOURCE mz_internal.mz_refreshes (
     object_id text NOT NULL,
     lower mz_timestamp NOT NULL,
@@ -23,5 +25,7 @@ CREATE SOURCE mz_internal.mz_refreshes (
     jobs uint8 NOT NULL,
     seconds double precision NOT NULL,
     engine text NOT NULL,
-    reason text NOT NULL
+    reason text NOT NULL,
+    replica_id text NOT NULL,
+    occurred_at timestamp with time zone NOT NULL
 );

@@ -105,7 +105,6 @@ class Coordinator:
         system = SystemRelations(
             Source(
                 env,
-                self._dataflows.refreshes,
                 self.planner.builtin_desc,
                 self._dataflows.running,
                 self._dataflows.arrangements,

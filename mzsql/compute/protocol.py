@@ -159,6 +159,8 @@ class Status(msgspec.Struct, frozen=True, tag=True):
         error: the last failure's message while `failed` or `refused`.
         failures: consecutive failures.
         temporal: whether its rows come and go as time passes, without any update.
+        reason: while it is not hydrated, or fails: what it does or waits for, for a person.
+        plan_node_id: the node that it is at while it hydrates.
     """
 
     object_id: GlobalId
@@ -170,6 +172,8 @@ class Status(msgspec.Struct, frozen=True, tag=True):
     error: str | None = None
     failures: int = 0
     temporal: bool = False
+    reason: str = ""
+    plan_node_id: int | None = None
 
 
 class OperatorHydrationStatus(msgspec.Struct, frozen=True, tag="operator"):

@@ -16,7 +16,7 @@ from mzsql.storage.bindings import (
     Bound,
 )
 from mzsql.storage.collection import Collection, Hold
-from mzsql.storage.collection_manager import CollectionManager
+from mzsql.storage.collection_manager import CollectionManager, ManagedKind, ManagedRow
 from mzsql.storage.collections import Collections, end_shard
 from mzsql.storage.export_log import ExportLog, log_shard_of
 from mzsql.storage.minting import BindingMinter
@@ -36,6 +36,8 @@ __all__ = [
     "Collections",
     "ExportLog",
     "Hold",
+    "ManagedKind",
+    "ManagedRow",
     "Source",
     "SourceWriter",
     "TableShard",

@@ -4,7 +4,9 @@ Promise: commands of one collection take effect in the order in which they were 
 predicate over rows and covers everything appended before it, by this process or an earlier one. Two kinds:
 a *differential* collection mirrors small state, whose desired contents stay in memory, so that on a conflict, and at the start, the
 difference to what the shard holds is written; an *append-only* one is a history, appended blindly, but for deletions, which are
-worked out anew from what it holds wherever another process wrote in between. Times are wall-clock milliseconds. The writer is a supervised
+worked out anew from what it holds wherever another process wrote in between, and bounded where it says so. Rows of a mirror may be
+*lasting*: those that an earlier process left stay, group by group, until the group is said anew, in the append that has the new ones; so
+nobody sees a moment without them. Times are wall-clock milliseconds. The writer is a supervised
 thread: whatever it fails with, it goes on from there, repeats nothing and loses nothing; commands that wait meanwhile take no more than a
 mirror's contents, or a bounded number of a history's commands, whose oldest rows are then dropped and counted. Source: the unified compute
 introspection design.
@@ -47,8 +49,37 @@ _DROPPED = Count(
 ManagedRow: TypeAlias = tuple[Any, ...]
 
 
+#: The values by which a mirror's rows are one group.
+Group: TypeAlias = tuple[Any, ...]
+
+
+class ManagedKind(msgspec.Struct, frozen=True):
+    """What kind of collection one is, and how often it is written.
+
+    Attributes:
+        differential: whether it mirrors state; else it is a history.
+        lasting: of a mirror, the columns by which its rows are groups that outlive the process that wrote them; None: none does.
+        most_rows: of a history, about how many rows it keeps: once it has twice as many, those with the least values in `oldest_by` go.
+            None: all.
+        oldest_by: a column whose values grow with time.
+        pause: so many seconds pass between two writes, unless somebody waits for them (`flush`) or it is closed.
+    """
+
+    differential: bool
+    lasting: tuple[int, ...] | None = None
+    most_rows: int | None = None
+    oldest_by: int = 0
+    pause: float = 0.0
+
+
+#: A mirror whose rows go with the process, and a history of which all is kept.
+MIRROR = ManagedKind(True)
+HISTORY = ManagedKind(False)
+
+
 class _Append(msgspec.Struct, frozen=True):
     updates: tuple[tuple[ManagedRow, int], ...]
+    anew: Group | None = None
 
 
 class _Delete(msgspec.Struct, frozen=True):
@@ -65,7 +96,7 @@ class ManagedCollection:
         persist: the client of the environment's shards, whose supervisor runs the thread.
         shard_id: its shard, made if it is not there.
         columns: the types of its columns.
-        differential: whether it mirrors state (else it is a history).
+        kind: whether it mirrors state or is a history, what of it lasts, and how often it is written.
         name: how a person calls it.
         clock: the clock that gives its times.
         most_waiting: so many commands of a history wait for a backend that fails; then the oldest rows are dropped.
@@ -77,13 +108,14 @@ class ManagedCollection:
         shard_id: str,
         columns: tuple[ColumnType, ...],
         *,
-        differential: bool,
+        kind: ManagedKind,
         name: str,
         clock: Clock,
         most_waiting: int = MOST_WAITING,
     ) -> None:
         self._schema = arrow_schema(columns)
-        self._differential = differential
+        self._kind = kind
+        self._differential = kind.differential
         self._name = name
         self._clock = clock
         self._persist = persist
@@ -92,10 +124,16 @@ class ManagedCollection:
         self._writer, self._reader = persist.open_shard(shard_id, self._schema, purpose=name)
         self._changed = threading.Condition()
         # Guarded by the condition: what a mirror is to hold, a history's commands that wait, and the count of both kinds' commands.
-        self._desired: Counter[ManagedRow] = Counter()
+        self._groups: dict[Group, Counter[ManagedRow]] = {}
+        # Until what was left by an earlier process is known: the groups that were said anew, and what was deleted of the others.
+        self._seeded = kind.lasting is None
+        self._said: set[Group] = set()
+        self._gone: list[Callable[[ManagedRow], bool]] = []
         self._waiting: deque[_Change] = deque()
         self._given = 0
         self._written = 0
+        self._hurried = 0
+        self._pausing = False
         self._closing = False
         self.dropped = 0
         # The writer's own: what a mirror's shard holds as far as known, a history's commands at work, an append of unknown outcome.
@@ -104,6 +142,8 @@ class ManagedCollection:
         self._taken = 0
         self._doubtful: tuple[str, Timestamp] | None = None
         self._upper = 0
+        # Of a history that is bounded: about how many rows it holds; None: not known yet.
+        self._count: int | None = None
         self._reconcile = True
         self._closer: Callable[[], float] | None = None
         self._thread = persist.supervisor.start(
@@ -122,12 +162,53 @@ class ManagedCollection:
         """
         with self._changed:
             if self._differential:
-                _apply(self._desired, command)
+                self._apply(command)
             else:
                 self._make_room()
                 self._waiting.append(command)
             self._given += 1
-            self._changed.notify_all()
+            if not self._pausing:
+                self._changed.notify_all()
+
+    def _group(self, row: ManagedRow) -> Group:
+        return tuple(row[i] for i in self._kind.lasting or ())
+
+    def _apply(self, command: _Change) -> None:
+        """Make a change to what a mirror is to hold; the lock is held."""
+        if isinstance(command, _Delete):
+            for group, rows in list(self._groups.items()):
+                for row in [row for row in rows if command.predicate(row)]:
+                    del rows[row]
+                if not rows:
+                    del self._groups[group]
+            if not self._seeded:
+                self._gone.append(command.predicate)
+            return
+        if command.anew is not None:
+            self._groups.pop(command.anew, None)
+            if not self._seeded:
+                self._said.add(command.anew)
+        for row, diff in command.updates:
+            group = self._group(row)
+            rows = self._groups.setdefault(group, Counter())
+            rows[row] += diff
+            if not rows[row]:
+                del rows[row]
+            if not rows:
+                del self._groups[group]
+
+    def _seed(self) -> None:
+        """Take over what an earlier process left in a mirror whose rows last, but for what was said anew or deleted meanwhile."""
+        left = self._read()
+        with self._changed:
+            if self._seeded:
+                return
+            for row, diff in left.items():
+                group = self._group(row)
+                if group not in self._said and not any(gone(row) for gone in self._gone):
+                    self._groups.setdefault(group, Counter())[row] += diff
+            self._seeded = True
+            self._said, self._gone = set(), []
 
     def _make_room(self) -> None:
         """Drop the oldest rows of a history beyond those that may wait; the lock is held."""
@@ -158,7 +239,8 @@ class ManagedCollection:
             ThreadFailed: the writer has ended for good.
         """
         with self._changed:
-            given = self._given
+            given = self._hurried = self._given
+            self._changed.notify_all()
             done = self._changed.wait_for(
                 lambda: self._written >= given or self._thread.failed, timeout
             )
@@ -205,12 +287,16 @@ class ManagedCollection:
     def _serve(self, thread: Supervised) -> None:
         """Write what is given, all of it that waits in one append; begun anew, it goes on where it failed."""
         with waiting(self._left):
+            if not self._seeded:
+                self._seed()
             while True:
                 with self._changed:
                     self._changed.wait_for(lambda: self._closing or self._has_work())
                     if not self._has_work():
                         return
-                    desired = Counter(self._desired)
+                    desired: Counter[ManagedRow] = Counter()
+                    for rows in self._groups.values():
+                        dict.update(desired, rows)  # no two groups have a row in common
                     if self._differential or not self._at_work:
                         # What failed is not mixed with what came since: it may be in.
                         self._at_work, self._taken = list(self._waiting), self._given
@@ -221,6 +307,13 @@ class ManagedCollection:
                 with self._changed:
                     self._written = self._taken
                     self._changed.notify_all()
+                    # What comes so soon after a write goes with what follows it.
+                    self._pausing = True
+                    self._changed.wait_for(self._in_a_hurry, self._kind.pause)
+                    self._pausing = False
+
+    def _in_a_hurry(self) -> bool:
+        return self._closing or self._hurried > self._written
 
     def _has_work(self) -> bool:
         # The first write of a mirror retracts what an earlier process left.
@@ -242,6 +335,29 @@ class ManagedCollection:
                 if held[row] + pending[row] and change.predicate(row):
                     pending[row] = -held[row]
         return pending
+
+    def _bounded(self, pending: Counter[ManagedRow]) -> Counter[ManagedRow]:
+        """What is to be appended to a history, and the retractions of its oldest rows where it has too many."""
+        most = self._kind.most_rows
+        if most is None:
+            return pending
+        held: Counter[ManagedRow] | None = None
+        if self._count is None or self._reconcile:
+            held = self._read()
+            self._count = held.total()
+        if self._count + pending.total() > 2 * most:
+            after = Counter(self._read() if held is None else held)
+            after.update(pending)
+            rows = sorted((row for row, n in after.items() if n), key=self._age, reverse=True)
+            kept = 0
+            for row in rows:
+                if kept >= most:
+                    pending[row] -= after[row]
+                kept += after[row]
+        return pending
+
+    def _age(self, row: ManagedRow) -> Any:
+        return row[self._kind.oldest_by]
 
     def _reopen(self) -> None:
         """Fresh handles, after a lease ran out."""
@@ -293,6 +409,8 @@ class ManagedCollection:
                 raise
             else:
                 self._doubtful, self._held = None, desired
+                if self._count is not None:
+                    self._count += pending.total()
                 return
 
     def _wrote(self, writer_id: str, at: Timestamp) -> bool:
@@ -311,7 +429,7 @@ class ManagedCollection:
         if self._reconcile:
             self._upper = self._writer.fetch_upper() or 0
         if not self._differential:
-            pending = self._folded(self._at_work)
+            pending = self._bounded(self._folded(self._at_work))
         else:
             if self._reconcile:
                 self._held = self._read()
@@ -351,18 +469,6 @@ class ManagedCollection:
         return pa.table([*columns, times, diffs], names=[*self._schema.names, "mz_time", "mz_diff"])
 
 
-def _apply(contents: Counter[ManagedRow], change: _Change) -> None:
-    """Make a change to contents in memory."""
-    if isinstance(change, _Delete):
-        for row in [row for row in contents if change.predicate(row)]:
-            del contents[row]
-        return
-    for row, diff in change.updates:
-        contents[row] += diff
-        if not contents[row]:
-            del contents[row]
-
-
 def _freeze(value: Any) -> Any:
     """A value read back from Arrow in the hashable form in which it was appended."""
     if isinstance(value, list):
@@ -387,28 +493,39 @@ class CollectionManager:
         shard_id: str,
         columns: tuple[ColumnType, ...],
         *,
-        differential: bool,
+        kind: ManagedKind,
         name: str,
     ) -> None:
-        """Take a collection over: from now on this process writes it. A differential one becomes empty."""
+        """Take a collection over: from now on this process writes it. A mirror becomes empty, but for rows that last."""
         with self._lock:
             if gid not in self._collections:
                 self._collections[gid] = ManagedCollection(
                     self._persist,
                     shard_id,
                     columns,
-                    differential=differential,
+                    kind=kind,
                     name=name,
                     clock=self._clock,
                 )
 
-    def append(self, gid: GlobalId, updates: Sequence[tuple[ManagedRow, int]]) -> None:
+    def append(
+        self,
+        gid: GlobalId,
+        updates: Sequence[tuple[ManagedRow, int]],
+        *,
+        anew: Group | None = None,
+    ) -> None:
         """Append rows with their diffs, all at one time. Returns at once.
+
+        Args:
+            gid: the collection.
+            updates: the rows.
+            anew: a group of a mirror's rows that goes at the same time, whoever wrote it.
 
         Raises:
             UndefinedTable: this process does not write the collection.
         """
-        self._written(gid).send(_Append(tuple(updates)))
+        self._written(gid).send(_Append(tuple(updates), anew))
 
     def delete(self, gid: GlobalId, predicate: Callable[[ManagedRow], bool]) -> None:
         """Retract every row, appended before this call, for which ``predicate`` holds. Returns at once.

@@ -1,14 +1,16 @@
--- Which node of which dataflow has not yet processed the data that was there when the dataflow began?
--- The node's id is the one that EXPLAIN PHYSICAL PLAN WITH (node_ids) FOR MATERIALIZED VIEW ... prints. Nodes with smaller ids come
--- first in a plan, so the smallest one here is where the dataflow is.
+-- Why is each view and index that is not hydrated not hydrated, and at which node is it?
+-- How to read it: `reason` says what it does or waits for, an error with when it is tried again, or why nobody works at it. `plan_node_id` is
+-- the id that EXPLAIN PHYSICAL PLAN WITH (node_ids) FOR MATERIALIZED VIEW ... prints; of that node `workers_hydrated` have done their share.
+-- A `reported_at` that is more than a few seconds old while it computes means that its replica is silent. No rows: all is hydrated.
 SELECT
     o.name AS object,
-    h.replica_id,
-    h.plan_node_id,
-    sum(CASE WHEN h.hydrated THEN 1 ELSE 0 END) AS workers_hydrated,
-    count(*) AS workers
-FROM mz_internal.mz_compute_operator_hydration_statuses_per_worker AS h
-JOIN mz_catalog.mz_objects AS o ON o.id = h.object_id
-GROUP BY o.name, h.replica_id, h.plan_node_id
-HAVING sum(CASE WHEN h.hydrated THEN 1 ELSE 0 END) < count(*)
-ORDER BY object, replica_id, plan_node_id;
+    u.replica_id,
+    u.reason,
+    u.plan_node_id,
+    u.workers_hydrated,
+    u.nodes_hydrated,
+    u.nodes,
+    u.reported_at
+FROM mz_internal.mz_unhydrated_objects AS u
+JOIN mz_catalog.mz_objects AS o ON o.id = u.object_id
+ORDER BY object, replica_id;

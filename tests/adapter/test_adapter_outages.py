@@ -20,6 +20,7 @@ from mzsql.location import Determinate, LocationError
 from mzsql.repr.errors import QueryCanceled
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import TEXT, ColumnType
+from mzsql.storage import ManagedKind
 
 #: Well below the time that persist goes on by itself.
 PATIENCE = 30.0
@@ -180,7 +181,7 @@ def test_what_a_managed_collection_has_to_write_keeps_a_close_no_longer_than_the
     env: Environment,
 ) -> None:
     gid, shard = GlobalId("s9999"), env.persist.new_shard_id()
-    env.manager.register(gid, shard, (ColumnType(TEXT),), differential=True, name="statuses")
+    env.manager.register(gid, shard, (ColumnType(TEXT),), kind=ManagedKind(True), name="statuses")
     env.manager.flush(gid)
     failed = threading.Event()
     with outage(env, failed):

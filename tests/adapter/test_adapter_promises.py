@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from mzsql.adapter.coordinator import Coordinator
 from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.environment.locations import locate
-from mzsql.adapter.environment.seams import HydrationSink, register_managed
+from mzsql.adapter.environment.seams import StatusCollections, register_managed
 from mzsql.adapter.session.session import Session
-from mzsql.compute import ObjectHydrationStatus, OperatorHydrationStatus
+from mzsql.compute import ObjectHydrationStatus, OperatorHydrationStatus, Status
 from mzsql.repr.errors import SqlError
 from mzsql.repr.ids import GlobalId
 
@@ -65,39 +66,82 @@ def test_an_index_that_is_read_stands_for_what_it_is_on(place: Place) -> None:
     assert sorted(place.rows(named)) == [("i", "t"), ("j", "mv"), ("mv", "i"), ("over", "mv")]
 
 
+def _sink(place: Place, monotonic: Callable[[], float] = lambda: 0.0) -> StatusCollections:
+    return StatusCollections(place.env.manager, monotonic, lambda: 1_000_000)
+
+
 def test_a_hydration_that_was_not_measured_has_no_time(place: Place) -> None:
     register_managed(place.env)
     now = [1.0]  # by the monotonic clock
     times = "SELECT object_id, hydration_time::text FROM mz_internal.mz_compute_hydration_statuses"
     gid, again = GlobalId("u1"), GlobalId("u2")
-    sink = HydrationSink(place.env.manager, lambda: now[0])
-    sink.update([(ObjectHydrationStatus(gid, "u1", False), 1)])
+    node, other = (OperatorHydrationStatus(one, 0, "u1", 0, False) for one in (gid, again))
+    done, other_done = (msgspec.structs.replace(one, hydrated=True) for one in (node, other))
+    sink = _sink(place, lambda: now[0])
+    sink.update([(node, 1), (ObjectHydrationStatus(gid, "u1", False), 1)])
+    now[0] += 1.5
+    sink.stands(Status(gid, "u1", "hydrating", 0, 5, False, reason="computes", plan_node_id=0))
     now[0] += 2.5
     sink.update(
         [
+            (node, -1),
+            (done, 1),
             (ObjectHydrationStatus(gid, "u1", False), -1),
             (ObjectHydrationStatus(gid, "u1", True), 1),
             # One that was there when it was opened.
+            (other_done, 1),
             (ObjectHydrationStatus(again, "u1", True), 1),
         ]
     )
-    place.env.manager.flush(sink._objects)
+    place.env.manager.flush(sink.times)
     assert sorted(place.rows(times)) == [("u1", "00:00:02.5"), ("u2", None)]
-    sink.update([(ObjectHydrationStatus(one, "u1", True), -1) for one in (gid, again)])
-    place.env.manager.flush(sink._objects)
+    queued = "SELECT object_id, queue_time::text FROM mz_internal.mz_compute_hydration_times"
+    assert place.rows(queued) == [("u1", "00:00:01.5")]
+    for one in (gid, again):
+        sink.stands(Status(one, "u1", "dropped", 0, 5, True))
+    place.env.manager.flush(sink.times)
     assert not place.rows(times)
+    assert not place.rows(queued)
+
+
+def test_what_was_told_stays_over_a_restart_until_it_is_told_anew(place: Place) -> None:
+    register_managed(place.env)
+    gid, gone = GlobalId("u1"), GlobalId("u2")
+    sink = _sink(place)
+    for one in (gid, gone):
+        sink.update(
+            [
+                (OperatorHydrationStatus(one, 0, "u1", 0, True), 1),
+                (OperatorHydrationStatus(one, 1, "u1", 0, True), 1),
+                (ObjectHydrationStatus(one, "u1", False), 1),
+                (ObjectHydrationStatus(one, "u1", True), 1),
+            ]
+        )
+    rows = "SELECT object_id, plan_node_id, hydrated FROM mz_internal.mz_compute_operator_hydration_statuses_per_worker"
+    times = "SELECT object_id FROM mz_internal.mz_compute_hydration_times"
+    both = [(one, node, True) for one in ("u1", "u2") for node in (0, 1)]
+    assert sorted(place.rows(rows)) == both
+    place.env.manager.close()
+    # Another process takes over: it has told nothing yet.
+    register_managed(place.env)
+    sink = _sink(place)
+    sink.connected("u1")
+    assert sorted(place.rows(rows)) == both
+    sink.update([(OperatorHydrationStatus(gid, 0, "u1", 0, False), 1)])
+    assert sorted(place.rows(rows)) == [("u1", 0, False), *both[2:]]
+    sink.keep({(gid, "u1")})
+    assert place.rows(rows) == [("u1", 0, False)]
+    assert place.rows(times) == [("u1",)], "a hydration that was found done keeps its time"
 
 
 def test_all_that_was_told_of_a_replica_goes_with_it(place: Place) -> None:
     register_managed(place.env)
-    sink = HydrationSink(place.env.manager, lambda: 0)
+    sink = _sink(place)
     gid = GlobalId("u1")
     for replica in ("u7", "u8"):
         operator = OperatorHydrationStatus(gid, 1, replica, 0, False)
         sink.update([(operator, 1), (ObjectHydrationStatus(gid, replica, True), 1)])
     sink.delete_replica("u7")
-    for collection in (sink._operators, sink._objects):
-        place.env.manager.flush(collection)
     for relation in (
         "mz_compute_hydration_statuses",
         "mz_compute_operator_hydration_statuses_per_worker",

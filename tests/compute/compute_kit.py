@@ -182,11 +182,42 @@ class Sink:
     def __init__(self):
         self.rows: Counter = Counter()
         self.log: list = []
+        self.told: set = set()
+        self.statuses: dict = {}
         self.lock = threading.Lock()
+
+    def connected(self, replica_id):
+        with self.lock:
+            self.told = {one for one in self.told if one[1] != replica_id}
+
+    def stands(self, status):
+        with self.lock:
+            one = status.object_id, status.replica_id
+            self.statuses.setdefault(one, []).append(status)
+            if status.state == "dropped":
+                self._forget(*one)
+
+    def refreshed(self, replica_id, stats):
+        pass
+
+    def keep(self, dataflows):
+        with self.lock:
+            for row in list(self.rows):
+                if (row.object_id, row.replica_id) not in dataflows:
+                    self.rows[row] = 0
+
+    def _forget(self, object_id, replica_id):
+        for row in self.rows:
+            if (row.object_id, row.replica_id) == (object_id, replica_id):
+                self.rows[row] = 0
 
     def update(self, rows):
         with self.lock:
             for row, diff in rows:
+                one = row.object_id, row.replica_id
+                if one not in self.told:
+                    self.told.add(one)
+                    self._forget(*one)
                 self.rows[row] += diff
                 self.log.append((row, diff))
                 assert self.rows[row] in (0, 1), (row, self.rows[row])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 import typing
@@ -147,8 +148,14 @@ def test_a_dataflow_is_told_of_from_its_creation_to_its_end(world, told, replica
     assert told.all.index(stepped) < told.all.index(told.until(at("u3", 3)))
     send(replica, p.DropDataflow("u3"))
     told.until(standing("u3", "dropped"))
-    states = [r.state for r in told.all if isinstance(r, p.Status)]
+    statuses = [r for r in told.all if isinstance(r, p.Status)]
+    states = [state for state, _ in itertools.groupby(r.state for r in statuses)]
     assert states == ["waiting", "hydrating", "running", "dropped"]
+    # While it is not hydrated each says why, and at which nodes it is: inputs before what is computed from them.
+    assert all(r.reason for r in statuses if not r.hydrated)
+    nodes = [r.plan_node_id for r in statuses if r.plan_node_id is not None]
+    assert [node for node, _ in itertools.groupby(nodes)][-2:] == [5, 7]
+    assert set(nodes) == {1, 3, 5, 7}
     rows = [update for r in told.all if isinstance(r, p.HydrationStatus) for update in r.updates]
     left = {row for row, _ in rows}
     assert {row: sum(d for r, d in rows if r == row) for row in left} == dict.fromkeys(left, 0)

@@ -13,7 +13,7 @@ from mzsql.persist.commands import ExpireReader, ExpireWriter
 from mzsql.repr.errors import NotReadable, UndefinedTable
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import BOOLEAN, INTERVAL, TEXT, ColumnType
-from mzsql.storage import CollectionManager
+from mzsql.storage import CollectionManager, ManagedKind
 
 COLUMNS = (ColumnType(TEXT), ColumnType(BOOLEAN), ColumnType(INTERVAL))
 STATUS = GlobalId("s7")
@@ -33,7 +33,9 @@ class Site:
 
     def manager(self, *, differential: bool = True) -> CollectionManager:
         manager = CollectionManager(self.client())
-        manager.register(STATUS, self.shard, COLUMNS, differential=differential, name="statuses")
+        manager.register(
+            STATUS, self.shard, COLUMNS, kind=ManagedKind(differential), name="statuses"
+        )
         return manager
 
     def contents(self) -> list[tuple[str, bool, object, int]]:
@@ -177,7 +179,7 @@ def test_an_outage_delays_writes_but_loses_and_repeats_none(differential: bool, 
     client = PersistClient(MemBlob(), consensus, background=False, settings=Settings(timeout=0.1))
     manager = CollectionManager(client)
     shard = client.new_shard_id()
-    manager.register(STATUS, shard, COLUMNS, differential=differential, name="statuses")
+    manager.register(STATUS, shard, COLUMNS, kind=ManagedKind(differential), name="statuses")
     manager.append(STATUS, [(("a", True, None), 1)])
     manager.flush(STATUS)
     consensus.fail = fail

@@ -29,7 +29,7 @@ from mzsql.compute.replica.replica import Replica
 from mzsql.persist import Batch, client
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import INTEGER, TEXT, ColumnType
-from mzsql.storage import CollectionManager, Tables, WriteAheadLog, as_updates
+from mzsql.storage import CollectionManager, ManagedKind, Tables, WriteAheadLog, as_updates
 from mzsql.storage.export_log import ExportLog
 from mzsql.threads import PROCESS, Deadlines, Supervised, Supervisor
 
@@ -125,7 +125,7 @@ def _group_commit(place: Place) -> Iterator[Case]:
 def _status_writer(place: Place) -> Iterator[Case]:
     manager, status = CollectionManager(place.env.persist), GlobalId("s7")
     shard = place.env.persist.new_shard_id()
-    manager.register(status, shard, (ColumnType(TEXT),), differential=False, name="statuses")
+    manager.register(status, shard, (ColumnType(TEXT),), kind=ManagedKind(False), name="statuses")
 
     def works() -> None:
         manager.append(status, [(("b",), 1)])

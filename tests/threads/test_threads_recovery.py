@@ -21,7 +21,7 @@ from mzsql.persist import PersistClient, Settings, SystemClock, client
 from mzsql.repr.errors import NotReadable, SqlError, ThreadFailed
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import TEXT, ColumnType
-from mzsql.storage import CollectionManager
+from mzsql.storage import CollectionManager, ManagedKind
 from mzsql.threads import Backoff, Supervisor
 
 STATUS = GlobalId("s7")
@@ -150,7 +150,7 @@ def test_a_status_writer_loses_and_repeats_nothing(differential: bool, after: bo
     """Whether the store did what it failed in or not."""
     store = Store()
     manager, shard = CollectionManager(store.client), store.client.new_shard_id()
-    manager.register(STATUS, shard, COLUMNS, differential=differential, name="statuses")
+    manager.register(STATUS, shard, COLUMNS, kind=ManagedKind(differential), name="statuses")
     manager.append(STATUS, [(("a",), 1)])
     manager.flush(STATUS, HANG)
     store.fault.after, store.fault.name = after, "mzsql-statuses"
@@ -177,8 +177,8 @@ def test_what_waits_for_a_status_writer_is_bounded() -> None:
     store = Store()
     manager = CollectionManager(store.client)
     mirror, history = (store.client.new_shard_id() for _ in range(2))
-    manager.register(STATUS, mirror, COLUMNS, differential=True, name="mirror")
-    manager.register(GlobalId("s8"), history, COLUMNS, differential=False, name="history")
+    manager.register(STATUS, mirror, COLUMNS, kind=ManagedKind(True), name="mirror")
+    manager.register(GlobalId("s8"), history, COLUMNS, kind=ManagedKind(False), name="history")
     manager.flush(STATUS, HANG)
     bound = manager._collections[GlobalId("s8")]._most_waiting = 500
     store.fault.name = "mzsql-"
@@ -189,7 +189,7 @@ def test_what_waits_for_a_status_writer_is_bounded() -> None:
         manager.append(STATUS, [((f"s{i % 2}",), 1), ((f"s{(i + 1) % 2}",), -1)])
         manager.append(GlobalId("s8"), [((f"h{i:06}",), 1)])
     manager.append(STATUS, [(("end",), 1)])
-    assert len(manager._collections[STATUS]._desired) <= 3
+    assert len(manager._collections[STATUS]._groups[()]) <= 3
     dropped = manager._collections[GlobalId("s8")].dropped
     assert dropped >= 100
     assert REGISTRY.get_sample_value(

@@ -21,7 +21,7 @@ from mzsql.adapter.environment.cache_entries import GlobalExpressions
 from mzsql.adapter.environment.closing import close_all
 from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.environment.leader import LEASE_MS, Leadership, seems_alive
-from mzsql.adapter.environment.seams import CatalogArrangements, HydrationSink, register_managed
+from mzsql.adapter.environment.seams import CatalogArrangements, StatusCollections, register_managed
 from mzsql.adapter.planning.planner import Planner
 from mzsql.catalog.commands.retention import retention
 from mzsql.catalog.objects import Maintained
@@ -29,7 +29,7 @@ from mzsql.catalog.settings import STEP_ENGINE, system_value
 from mzsql.catalog.state import CatalogState
 from mzsql.compute.controller.controller import ComputeController, told
 from mzsql.compute.engines.spark_session import require_java
-from mzsql.compute.protocol import CreateInstance, RefreshStats, ReplicaLink, Respond
+from mzsql.compute.protocol import CreateInstance, ReplicaLink, Respond
 from mzsql.compute.protocols import ArrangementRegistry, ExportLog
 from mzsql.compute.replica.dataflow import Renderings
 from mzsql.compute.replica.replica import Replica
@@ -91,7 +91,7 @@ class Dataflows:
         self._controller = ComputeController(
             self._connect,
             env.collections,
-            HydrationSink(env.manager, env.clock.monotonic),
+            StatusCollections(env.manager, env.clock.monotonic, env.oracle.present_ms),
         )
         self._deployed: dict[GlobalId, GlobalExpressions] = {}
         # What is yet to be taken up, as of this part of the catalog; and plans that are yet to be written to the cache.
@@ -517,10 +517,6 @@ class Dataflows:
                 if below is not None and failure is not None:
                     return f'It reads {below.noun} "{below.full_name}", whose dataflow fails: {failure.rstrip(".")}.'
         return None
-
-    def refreshes(self) -> Iterable[RefreshStats]:
-        """The latest refreshes."""
-        return self._controller.refreshes()
 
     def running(self) -> Iterator[tuple[Maintained, GlobalExpressions]]:
         """The plan that runs of each index and materialized view, here or in another process."""

@@ -23,13 +23,18 @@ from mzsql.location import Blob, default_registry
 from mzsql.persist import PersistClient, Settings, SystemClock
 from mzsql.repr.errors import EnvironmentRefused, InternalError, InvalidParameter
 from mzsql.repr.version import VERSION
+from mzsql.storage import ManagedKind
 
 DEFAULT_SIZE = "2"
 
-#: Builtin sources that are storage-managed collections, with whether they mirror state (else they are histories).
-MANAGED: Mapping[tuple[str, str], bool] = {
-    ("mz_internal", "mz_compute_operator_hydration_statuses_per_worker"): True,
-    ("mz_internal", "mz_compute_hydration_statuses"): True,
+#: Builtin sources that are storage-managed collections, and of what kind each is.
+MANAGED: Mapping[tuple[str, str], ManagedKind] = {
+    ("mz_internal", "mz_compute_operator_hydration_statuses_per_worker"): ManagedKind(
+        True, lasting=(0, 2), pause=0.05
+    ),
+    ("mz_internal", "mz_compute_hydration_times"): ManagedKind(True, lasting=(1, 0), pause=0.05),
+    ("mz_internal", "mz_compute_dataflow_statuses"): ManagedKind(True, lasting=(0, 1), pause=0.05),
+    ("mz_internal", "mz_refreshes"): ManagedKind(False, most_rows=2000, oldest_by=12, pause=5.0),
 }
 
 

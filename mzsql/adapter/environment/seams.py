@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
 import threading
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
 
 from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.environment.opening import MANAGED
@@ -12,13 +14,13 @@ from mzsql.catalog.builtin import builtins_by_name
 from mzsql.catalog.change import Change
 from mzsql.catalog.durable import DurableCatalog
 from mzsql.catalog.state import CatalogState
-from mzsql.compute import ObjectHydrationStatus, OperatorHydrationStatus, StatusRow
+from mzsql.compute import OperatorHydrationStatus, RefreshStats, Status, StatusRow
 from mzsql.persist import PersistClient
 from mzsql.repr.ids import GlobalId
-from mzsql.storage import CollectionManager, end_shard
+from mzsql.storage import CollectionManager, ManagedRow, end_shard
 
-_OPERATORS = ("mz_internal", "mz_compute_operator_hydration_statuses_per_worker")
-_OBJECTS = ("mz_internal", "mz_compute_hydration_statuses")
+#: An object and the replica that its dataflow is on; "" where it is on none.
+_Dataflow: TypeAlias = tuple[GlobalId, str]
 
 
 class CatalogArrangements:
@@ -82,81 +84,174 @@ class CatalogArrangements:
         return not left
 
 
-class HydrationSink:
-    """Hydration statuses into their collections, in the order in which they come: compute's `StatusSink`.
+class StatusCollections:
+    """What replicas tell into the collections that show it, in the order in which it comes: compute's `StatusSink`. Thread-safe.
 
     Args:
         manager: writes the collections.
-        monotonic: seconds from an arbitrary start, never backwards: an object's hydration time is measured here.
+        monotonic: seconds from an arbitrary start, never backwards: what takes how long is measured here.
+        now_ms: the wall clock.
     """
 
-    def __init__(self, manager: CollectionManager, monotonic: Callable[[], float]) -> None:
-        by_name = builtins_by_name()
-        self._operators: GlobalId = by_name[_OPERATORS].id
-        self._objects: GlobalId = by_name[_OBJECTS].id
+    def __init__(
+        self,
+        manager: CollectionManager,
+        monotonic: Callable[[], float],
+        now_ms: Callable[[], int],
+    ) -> None:
+        def named(name: str) -> GlobalId:
+            return builtins_by_name()["mz_internal", name].id
+
+        self.operators = named("mz_compute_operator_hydration_statuses_per_worker")
+        self.times = named("mz_compute_hydration_times")
+        self.dataflows = named("mz_compute_dataflow_statuses")
+        self.refreshes = named("mz_refreshes")
         self._manager = manager
         self._monotonic = monotonic
+        self._now_ms = now_ms
         self._lock = threading.Lock()
-        self._started: dict[tuple[GlobalId, str], float] = {}
-        self._taken: dict[tuple[GlobalId, str], tuple[int, int, int] | None] = {}
+        # What has told of itself since its replica began.
+        self._told: set[_Dataflow] = set()
+        self._hydrating: dict[_Dataflow, _Times] = {}
+
+    def connected(self, replica_id: str) -> None:
+        """What was told of a replica before stays, object by object, until it tells of the object itself."""
+        with self._lock:
+            self._told = {one for one in self._told if one[1] != replica_id}
 
     def update(self, rows: Sequence[tuple[StatusRow, int]]) -> None:
         """Append the rows with their diffs."""
-        operators, objects = [], []
-        shown: Counter[tuple[GlobalId, str]] = Counter()
+        operators: dict[_Dataflow, list[tuple[ManagedRow, int]]] = {}
         with self._lock:
             for row, diff in rows:
+                one = row.object_id, row.replica_id
                 if isinstance(row, OperatorHydrationStatus):
-                    operators.append((_operator_row(row), diff))
-                else:
-                    objects.append((self._object_row(row, diff), diff))
-                    shown[row.object_id, row.replica_id] += diff
-            for key in [key for key, diff in shown.items() if diff < 0]:
-                self._started.pop(key, None)
-                self._taken.pop(key, None)
-        if operators:
-            self._manager.append(self._operators, operators)
-        if objects:
-            self._manager.append(self._objects, objects)
+                    operators.setdefault(one, []).append((_operator_row(row), diff))
+                elif diff > 0:
+                    self._object(one, row.hydrated)
+            for one, updates in operators.items():
+                anew = None if one in self._told else one
+                self._told.add(one)
+                self._manager.append(self.operators, updates, anew=anew)
 
-    def _object_row(
-        self, row: ObjectHydrationStatus, diff: int
-    ) -> tuple[str, str, bool, tuple[int, int, int] | None]:
-        key = (row.object_id, row.replica_id)
-        if not row.hydrated:
-            if diff > 0:
-                self._started[key] = self._monotonic()
-            return row.object_id, row.replica_id, False, None
-        if diff > 0:
-            # Of a dataflow that goes on from its shards, never seen unhydrated, it is not known how long that took.
-            started = self._started.pop(key, None)
-            if started is None:
-                self._taken[key] = None
-            else:
-                self._taken[key] = (0, 0, round((self._monotonic() - started) * 1000) * 1000)
-        return row.object_id, row.replica_id, True, self._taken.get(key)
+    def _object(self, one: _Dataflow, hydrated: bool) -> None:
+        """An object is, or is not yet, hydrated; the lock is held."""
+        if not hydrated:
+            self._hydrating[one] = _Times(self._monotonic(), self._now())
+        elif one in self._hydrating:
+            times = self._hydrating.pop(one)
+            times.hydrated, times.hydrated_at = self._monotonic(), self._now()
+            self._show_times(one, times)
+            return
+        else:
+            # Found hydrated: how long that took was told by whoever did it.
+            return
+        self._show_times(one, self._hydrating[one])
+
+    def _show_times(self, one: _Dataflow, times: _Times) -> None:
+        self._manager.append(self.times, [(times.row(*one), 1)], anew=one)
+
+    def _now(self) -> datetime.datetime:
+        return datetime.datetime.fromtimestamp(self._now_ms() / 1000, datetime.UTC)
+
+    def stands(self, status: Status) -> None:
+        """How a dataflow stands now; nothing is left of one that was dropped."""
+        one = status.object_id, status.replica_id
+        with self._lock:
+            if status.state == "dropped":
+                self._told.discard(one)
+                self._hydrating.pop(one, None)
+                for gid in (self.operators, self.times, self.dataflows):
+                    self._manager.append(gid, (), anew=one)
+                return
+            times = self._hydrating.get(one)
+            if times is not None and times.started is None and status.plan_node_id is not None:
+                times.started, times.started_at = self._monotonic(), self._now()
+                self._show_times(one, times)
+            row = (
+                *one,
+                status.state,
+                status.hydrated,
+                status.plan_node_id,
+                status.reason or None,
+                status.error,
+                status.failures,
+                self._now(),
+            )
+            self._manager.append(self.dataflows, [(row, 1)], anew=one)
+
+    def refreshed(self, replica_id: str, stats: RefreshStats) -> None:
+        """A replica has done a step or a hydration."""
+        row = (
+            stats.object_id,
+            stats.lower,
+            stats.upper,
+            stats.kind,
+            stats.rows_in,
+            stats.rows_out,
+            stats.bytes_read,
+            stats.jobs,
+            stats.seconds,
+            stats.engine,
+            stats.reason,
+            replica_id,
+            self._now(),
+        )
+        self._manager.append(self.refreshes, [(row, 1)])
+
+    def keep(self, dataflows: Collection[_Dataflow]) -> None:
+        """Retract what is told of other dataflows than these, given as object and replica."""
+        kept = frozenset(dataflows)
+        self._manager.delete(self.operators, lambda row: (row[0], row[2]) not in kept)
+        self._manager.delete(self.times, lambda row: (row[1], row[0]) not in kept)
+        self._manager.delete(self.dataflows, lambda row: (row[0], row[1]) not in kept)
 
     def delete_replica(self, replica_id: str) -> None:
         """Retract every row of the replica that was appended before."""
-        self._manager.delete(self._operators, lambda row: row[2] == replica_id)
-        self._manager.delete(self._objects, lambda row: row[1] == replica_id)
+        with self._lock:
+            self._told = {one for one in self._told if one[1] != replica_id}
+        self._manager.delete(self.operators, lambda row: row[2] == replica_id)
+        self._manager.delete(self.times, lambda row: row[0] == replica_id)
+        self._manager.delete(self.dataflows, lambda row: row[1] == replica_id)
 
 
 def _operator_row(row: OperatorHydrationStatus) -> tuple[str, int, str, int, bool]:
     return row.object_id, row.plan_node_id, row.replica_id, row.worker_id, row.hydrated
 
 
+@dataclass
+class _Times:
+    """When a hydration was asked for, begun and done, by the monotonic clock and by the wall's."""
+
+    installed: float
+    installed_at: datetime.datetime
+    started: float | None = None
+    started_at: datetime.datetime | None = None
+    hydrated: float | None = None
+    hydrated_at: datetime.datetime | None = None
+
+    def row(self, gid: GlobalId, replica_id: str) -> ManagedRow:
+        """A row of ``mz_compute_hydration_times``."""
+        began = self.installed if self.started is None else self.started
+        taken = None if self.hydrated is None else round((self.hydrated - began) * 1e9)
+        queued = None
+        if self.started is not None or self.hydrated is not None:
+            queued = (0, 0, round((began - self.installed) * 1e6))
+        at = self.installed_at, self.started_at, self.hydrated_at
+        return replica_id, gid, taken, *at, queued
+
+
 def register_managed(env: Environment) -> None:
     """Let this process write the storage-managed collections."""
     by_name = builtins_by_name()
     managed = env.catalog.state.managed
-    for (schema, name), differential in MANAGED.items():
+    for (schema, name), kind in MANAGED.items():
         builtin = by_name[schema, name]
         assert builtin.desc is not None
         env.manager.register(
             builtin.id,
             managed[builtin.full_name],
             builtin.desc.typ.columns,
-            differential=differential,
+            kind=kind,
             name=builtin.full_name,
         )

@@ -1,4 +1,4 @@
-"""The rows of the builtin sources that are derived when they are read: the catalog's own relations, frontiers, refreshes.
+"""The rows of the builtin sources that are derived when they are read: the catalog's own relations, frontiers, threads.
 
 Promise: each is one function from the environment to rows, in the order of the columns that its ``.sql`` file declares. They describe
 metadata, a row for each object, never a user's data. A source without a function here is a storage-managed collection. What takes long to
@@ -50,7 +50,6 @@ from mzsql.catalog.objects import (
 from mzsql.catalog.plugin_relations import plugin_rows
 from mzsql.catalog.settings import VARIABLES
 from mzsql.catalog.state import CatalogState
-from mzsql.compute import RefreshStats
 from mzsql.expr.scalar import Column
 from mzsql.frontend.catalog import SYSTEM_SCHEMAS
 from mzsql.frontend.definitions.shown_sql import shown_defaults, shown_query, shown_sql
@@ -73,14 +72,12 @@ class Source(msgspec.Struct, frozen=True):
 
     Attributes:
         env: the environment.
-        refreshes: gives the latest refreshes of the dataflows that this process maintains.
         builtin_desc: a builtin relation's columns.
         running: gives the plan that runs for each index and materialized view.
         arrangements: gives object, node, replica and shard of each arrangement of the dataflows that run.
     """
 
     env: Environment
-    refreshes: Callable[[], Iterable[RefreshStats]]
     builtin_desc: Callable[[Builtin], RelationDesc]
     running: Callable[[], Iterable[tuple[Maintained, GlobalExpressions]]]
     arrangements: Callable[[], Iterable[tuple[str, int, str, str]]]
@@ -510,24 +507,6 @@ def _damage(source: Source) -> Rows:
         yield one.shard, one.entry, at, one.reason
 
 
-def _refreshes(source: Source) -> Rows:
-    for r in source.refreshes():
-        if r.kind != "empty":
-            yield (
-                r.object_id,
-                r.lower,
-                r.upper,
-                r.kind,
-                r.rows_in,
-                r.rows_out,
-                r.bytes_read,
-                r.jobs,
-                r.seconds,
-                r.engine,
-                r.reason,
-            )
-
-
 def _threads(source: Source) -> Rows:
     for one in (*source.env.supervisor.statuses(), *PROCESS.statuses()):
         since = datetime.datetime.fromtimestamp(one.since_ms / 1000, datetime.UTC)
@@ -586,7 +565,6 @@ _DERIVED: dict[str, Callable[[Source], Rows]] = {
     "mz_internal.mz_object_dependencies": _dependencies,
     "mz_internal.mz_compute_dependencies": _compute_dependencies,
     "mz_internal.mz_frontiers": _frontiers,
-    "mz_internal.mz_refreshes": _refreshes,
     "mz_internal.mz_threads": _threads,
     "mz_internal.mz_arrangements": _arrangements,
     "mz_internal.mz_startup_phases": _startup,

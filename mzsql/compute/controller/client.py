@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import uuid
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -46,10 +46,22 @@ from mzsql.repr.ids import GlobalId, sort_key
 
 
 class StatusSink(Protocol):
-    """Where hydration statuses go: storage-managed collections behind a FIFO queue. Calls return at once."""
+    """Where statuses and refreshes go: storage-managed collections behind FIFO queues. Calls return at once."""
+
+    def connected(self, replica_id: str) -> None:
+        """A replica begins anew: what was told of it before stays, object by object, until it tells of the object itself."""
 
     def update(self, rows: Sequence[tuple[StatusRow, int]]) -> None:
         """Append the rows with their diffs (+1 or -1), all at one time."""
+
+    def stands(self, status: Status) -> None:
+        """How a dataflow stands now; nothing is left of one that was dropped."""
+
+    def refreshed(self, replica_id: str, stats: RefreshStats) -> None:
+        """A replica has done a step or a hydration."""
+
+    def keep(self, dataflows: Collection[tuple[GlobalId, str]]) -> None:
+        """Retract what is told of other dataflows than these, given as object and replica."""
 
     def delete_replica(self, replica_id: str) -> None:
         """Retract every row of the replica that was appended before this call, by this process or another."""
@@ -97,7 +109,7 @@ class ReplicaClient:
         replica_id: whose replica this is.
         settings: what it is to be begun with.
         storage: holds inputs.
-        sink: where its hydration statuses go; what an earlier life of it has reported is retracted.
+        sink: where its statuses go; what an earlier life of it has reported stays until this one reports of the same object.
     """
 
     def __init__(
@@ -119,7 +131,7 @@ class ReplicaClient:
         self._pinged = self._ponged = 0
         self._initialized = False
         self._closed = False
-        sink.delete_replica(replica_id)
+        sink.connected(replica_id)
         self._link = connect(CreateInstance(replica_id, settings), self._receive)
 
     # --- commands -----------------------------------------------------------------------------
@@ -160,6 +172,7 @@ class ReplicaClient:
                 return
             if known.status is not None and known.status.state == "refused":
                 del self._dataflows[gid]
+                self._sink.stands(msgspec.structs.replace(known.status, state="dropped"))
                 return
             known.dropped = True
         try:
@@ -258,6 +271,8 @@ class ReplicaClient:
             case Refreshed(stats=stats):
                 with self._changed:
                     self._refreshes.append(stats)
+                if stats.kind != "empty":
+                    self._sink.refreshed(self.replica_id, stats)
             case HydrationStatus(updates=updates):
                 self._sink.update(updates)
             case Status():
@@ -279,6 +294,7 @@ class ReplicaClient:
             if known is None:
                 return
             known.status, known.frontier = status, status.frontier
+            self._sink.stands(status)
             holds, known.holds = known.holds, []
             if status.state == "dropped" or (known.dropped and status.state == "refused"):
                 del self._dataflows[gid]

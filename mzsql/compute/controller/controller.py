@@ -14,6 +14,8 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
+import msgspec
+
 from mzsql.catalog.objects import Maintained, MaterializedView, Replica
 from mzsql.catalog.state import CatalogState
 from mzsql.compute.controller.client import Holder, ReplicaClient, StatusSink
@@ -59,7 +61,7 @@ class ComputeController:
     Args:
         connect: the way to a replica.
         storage: holds inputs.
-        sink: where hydration statuses go.
+        sink: where statuses and refreshes go.
         read_only: whether the views are written by another deployment (see `ComputeSettings.read_only`).
 
     Attributes:
@@ -84,6 +86,9 @@ class ComputeController:
         self._placed: dict[GlobalId, str] = {}
         self._installed: set[GlobalId] = set()
         self._failures: dict[GlobalId, str] = {}
+        # What is on no replica as it could not be given to one.
+        self._unrun: dict[GlobalId, Status] = {}
+        self._swept = False
         self._step_engine = "auto"
         self.replicas_gone = 0
         self.heard = True
@@ -110,8 +115,14 @@ class ComputeController:
                 continue
             self._placed.pop(gid, None)
             self._installed.discard(gid)
-            self._failures.pop(gid, None)
+            self._forget_failure(gid)
         return [item for gid, item in wanted.items() if gid not in self._installed]
+
+    def _forget_failure(self, gid: GlobalId) -> None:
+        self._failures.pop(gid, None)
+        status = self._unrun.pop(gid, None)
+        if status is not None:
+            self._sink.stands(msgspec.structs.replace(status, state="dropped"))
 
     def _try(self, command: Callable[[], object]) -> bool:
         """Tell a replica something that is told again at the next look where it does not take it."""
@@ -139,7 +150,7 @@ class ComputeController:
             for gid in [g for g, at in self._placed.items() if at == replica_id]:
                 del self._placed[gid]
                 self._installed.discard(gid)
-                self._failures.pop(gid, None)
+                self._forget_failure(gid)
             del self._replicas[replica_id]
             client.close()
             self.replicas_gone += 1
@@ -152,6 +163,10 @@ class ComputeController:
         bug = None if isinstance(failure, SqlError) else failure
         _log.warning("%s cannot be run: %s", item.full_name, told(failure), exc_info=bug)
         self._installed.add(item.id)
+        self._unrun[item.id] = Status(
+            item.id, "", "refused", 0, item.as_of, False, told(failure), 1, reason="cannot be run"
+        )
+        self._sink.stands(self._unrun[item.id])
 
     def install(
         self,
@@ -187,7 +202,7 @@ class ComputeController:
             except Exception as failure:
                 self.cannot_run(item, failure)
             else:
-                self._failures.pop(item.id, None)
+                self._forget_failure(item.id)
 
     def _client_of(self, replica: Replica) -> ReplicaClient:
         found = self._replicas.get(replica.id)
@@ -204,6 +219,10 @@ class ComputeController:
         for client in self._replicas.values():
             self._try(client.initialization_complete)
             self._try(client.allow_compaction)
+        if not self._swept:
+            # What an earlier process has left of others than are here now.
+            self._swept = True
+            self._sink.keep(frozenset([*self._placed.items(), *((gid, "") for gid in self._unrun)]))
 
     def settle(self, timeout: float) -> None:
         """Wait until each replica has taken what it was told, for at most so many seconds."""
@@ -253,5 +272,7 @@ class ComputeController:
         self._installed.clear()
         self._placed.clear()
         self._failures.clear()
+        self._unrun.clear()
+        self._swept = False
         for client in replicas.values():
             client.close()

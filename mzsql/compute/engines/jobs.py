@@ -11,6 +11,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -20,6 +21,8 @@ from mzsql.threads import PROCESS, Supervised
 _RUNS = iter(range(1, 2**62))
 _RUNS_LOCK = threading.Lock()
 _LOOK_SECONDS = 0.2
+#: Progress is told once in so many looks.
+_PROGRESS_LOOKS = 5
 
 
 class JobCount:
@@ -27,8 +30,17 @@ class JobCount:
 
     jobs: int = 0
 
-    def __init__(self, cancel: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        cancel: Callable[[], object],
+        tasks: Callable[[], tuple[int, int] | None] = lambda: None,
+    ) -> None:
         self._cancel = cancel
+        self._tasks = tasks
+
+    def tasks(self) -> tuple[int, int] | None:
+        """How many tasks of the stages that run now are done, and of how many; None where that is not known. From any thread."""
+        return self._tasks()
 
     def cancel(self) -> None:
         """End the jobs that run inside the block now. Idempotent."""
@@ -36,15 +48,23 @@ class JobCount:
 
 
 @contextlib.contextmanager
-def cancelled_when(unwanted: Callable[[], bool], jobs: JobCount) -> Iterator[None]:
-    """End the jobs of a block, which then fails, as soon as nobody wants what they make; looks every fifth of a second."""
+def cancelled_when(
+    unwanted: Callable[[], bool], jobs: JobCount, progress: Callable[[], None] | None = None
+) -> Iterator[None]:
+    """End the jobs of a block, which then fails, as soon as nobody wants what they make; looks every fifth of a second, and calls
+    `progress` every second.
+    """
     ended = threading.Event()
 
     def look(thread: Supervised) -> None:
         # again and again: between two jobs there is nothing to end
+        looks = 0
         while not ended.wait(_LOOK_SECONDS):
+            looks += 1
             if unwanted():
                 jobs.cancel()
+            elif progress is not None and looks % _PROGRESS_LOOKS == 0:
+                progress()
             thread.well()
 
     watcher = PROCESS.start("unwanted-jobs", look, thread_name="mzsql-unwanted-jobs")
@@ -59,6 +79,21 @@ def cancelled_when(unwanted: Callable[[], bool], jobs: JobCount) -> Iterator[Non
 def describe(gid: GlobalId, lir_ids: Sequence[int], what: str) -> str:
     """What Spark shows for a job: ``mz u3 lir 5: hydrate``."""
     return f"mz {gid} lir {','.join(map(str, lir_ids))}: {what}"
+
+
+def _tasks(context: SparkContext, group: str) -> tuple[int, int] | None:
+    """Tasks done, and tasks, of the stages of a group's jobs that run now."""
+    tracker = context.statusTracker()
+    done = total = 0
+    for job_id in tracker.getJobIdsForGroup(group):
+        job = tracker.getJobInfo(job_id)
+        if job is None or job.status != "RUNNING":
+            continue
+        for stage_id in job.stageIds:
+            stage = tracker.getStageInfo(stage_id)
+            if stage is not None and stage.numActiveTasks:
+                done, total = done + stage.numCompletedTasks, total + stage.numTasks
+    return (done, total) if total else None
 
 
 @contextlib.contextmanager
@@ -84,7 +119,7 @@ def named_jobs(
         return
     context.setJobGroup(group, describe(gid, lir_ids, what))
     context.setLocalProperty("spark.scheduler.pool", pool)
-    count = JobCount(lambda: context.cancelJobGroup(group))
+    count = JobCount(lambda: context.cancelJobGroup(group), lambda: _tasks(context, group))
     try:
         yield count
     finally:

@@ -73,6 +73,8 @@ class Shared:
     later: Callable[[Callable[[], None]], None]
     #: where exports become durable together; None: each by itself
     exports: ExportLog | None = None
+    #: takes how a dataflow stands
+    respond: Callable[[Status], None] = lambda _: None
 
 
 @dataclass
@@ -106,6 +108,9 @@ class Flow:
     error: str | None = None
     failures: int = 0
     retry_at: float = 0.0
+    #: while it is not hydrated: what it does or waits for, and at which node
+    doing: str = "waits for its turn to be opened"
+    node: int | None = None
     _refusals: Refusals = field(default_factory=Refusals)
     _session: SparkSession | None = None
     _holding: threading.Lock = field(default_factory=threading.Lock)
@@ -142,7 +147,37 @@ class Flow:
             self.error,
             self.failures,
             self.rendered.temporal,
+            *self._reason(),
         )
+
+    def _reason(self) -> tuple[str, int | None]:
+        if self.failures and not self.busy:
+            pause = max(0.0, self.retry_at - self.replica.clock.monotonic())
+            return f"is tried again {pause:.1f} s after it has failed", self.node
+        return ("", None) if self.state is State.RUNNING else (self.doing, self.node)
+
+    def say(self, doing: str, node: int | None = None) -> None:
+        """Tell what it does or waits for while it is not hydrated, where that is news."""
+        if (doing, node) != (self.doing, self.node):
+            self.doing, self.node = doing, node
+            if self.state is not State.RUNNING:
+                self.replica.respond(self.status())
+
+    def waits_for(self, upper: Callable[[GlobalId], Frontier]) -> str:
+        """The inputs that are not complete at the time at which it is to be hydrated."""
+        at = self.needs()
+        behind = [one.id for one in self.rendered.inputs if not less_than(at, upper(one.id))]
+        return f"waits until {', '.join(behind)} {'is' if len(behind) == 1 else 'are'} complete at {at}"
+
+    def tell_kept(self) -> None:
+        """Say of the nodes whose arrangements are there that they are hydrated."""
+        dataflow = self.dataflow
+        assert dataflow is not None
+        if dataflow.arrangements:
+            missing = {desc.name for desc in dataflow.missing}
+            for stage in dataflow.rendered.hydration(Engine.DUCKDB, dataflow.as_of):
+                if stage.target is not None and stage.target not in missing:
+                    self.report.node_done(stage.completes)
 
     def input_upper(self, upper: Callable[[GlobalId], Frontier]) -> Frontier:
         """How far its inputs are complete, by a function that knows each one's upper."""
@@ -261,6 +296,7 @@ class Flow:
             settings=settings,
             stopped=self._unwanted,
             reason=reason,
+            doing=self.say,
         )
 
     def advance(self, input_upper: Frontier) -> RefreshStats | None:

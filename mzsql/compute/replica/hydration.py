@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from mzsql.compute.engines.jobs import cancelled_when, named_jobs
+from mzsql.compute.engines.jobs import JobCount, cancelled_when, named_jobs
 from mzsql.compute.engines.relations import (
     arrow_frame,
     collectable_rows,
@@ -63,7 +63,10 @@ _LOOK_SECONDS = 0.1
 
 
 class HydrationReport:
-    """The hydration statuses of one object on one replica; every change is a response, in order. Thread-safe."""
+    """The hydration statuses of one object on one replica; every change is a response, in order. Thread-safe.
+
+    The last worker of the last node is said to be hydrated with the object: what is not hydrated shows where.
+    """
 
     def __init__(
         self,
@@ -78,6 +81,7 @@ class HydrationReport:
         self._respond = respond
         self._lock = threading.Lock()
         self._nodes = {(lir_id, worker): False for lir_id in lir_ids for worker in range(workers)}
+        self._left = len(self._nodes)
         self._workers = workers
         self._object = False
         self._shown = False
@@ -96,12 +100,17 @@ class HydrationReport:
         with self._lock:
             for lir_id in lir_ids:
                 for worker in which:
-                    if self._nodes.get((lir_id, worker)) is False:
-                        changes.append((self._row(lir_id, worker), -1))
-                        self._nodes[lir_id, worker] = True
-                        changes.append((self._row(lir_id, worker), 1))
+                    if self._left > 1 and self._nodes.get((lir_id, worker)) is False:
+                        changes += self._turned(lir_id, worker, True)
             if changes and self._shown:
                 self._tell(changes)
+
+    def _turned(self, lir_id: int, worker: int, done: bool) -> list[tuple[StatusRow, int]]:
+        """A worker of a node is hydrated, or is not any more; the lock is held."""
+        before = self._row(lir_id, worker)
+        self._nodes[lir_id, worker] = done
+        self._left += -1 if done else 1
+        return [(before, -1), (self._row(lir_id, worker), 1)]
 
     def node_undone(self, lir_ids: Iterable[int]) -> None:
         """What was said of the workers of nodes is not so: what they had written was not kept."""
@@ -110,22 +119,24 @@ class HydrationReport:
         with self._lock:
             for (lir_id, worker), done in self._nodes.items():
                 if done and lir_id in undone:
-                    changes.append((self._row(lir_id, worker), -1))
-                    self._nodes[lir_id, worker] = False
-                    changes.append((self._row(lir_id, worker), 1))
+                    changes += self._turned(lir_id, worker, False)
             if changes and self._shown:
                 self._tell(changes)
 
     def object_done(self) -> None:
         """The export's frontier has passed as_of: everything is hydrated."""
-        self.node_done({lir_id for lir_id, _ in self._nodes})
+        changes: list[tuple[StatusRow, int]] = []
         with self._lock:
-            if not self._object:
-                before = ObjectHydrationStatus(self._gid, self._replica, False)
-                self._object = True
-                if self._shown:
-                    after = ObjectHydrationStatus(self._gid, self._replica, True)
-                    self._tell([(before, -1), (after, 1)])
+            if self._object:
+                return
+            for (lir_id, worker), done in self._nodes.items():
+                if not done:
+                    changes += self._turned(lir_id, worker, True)
+            changes.append((ObjectHydrationStatus(self._gid, self._replica, False), -1))
+            changes.append((ObjectHydrationStatus(self._gid, self._replica, True), 1))
+            self._object = True
+            if self._shown:
+                self._tell(changes)
 
     def retract(self) -> None:
         """Take every row back (the object was dropped)."""
@@ -165,8 +176,9 @@ class Hydration:
         settings: ComputeSettings,
         stopped: Callable[[], bool],
         reason: str,
+        doing: Callable[[str, int | None], None],
     ) -> None:
-        """Prepare it; `reason` says why this engine runs it."""
+        """Prepare it; `reason` says why this engine runs it, `doing` takes what it is doing, and at which node."""
         self._dataflow = dataflow
         self._report = report
         self._make_session = session
@@ -176,6 +188,7 @@ class Hydration:
         self._settings = settings
         self._stopped = stopped
         self._reason = reason
+        self._doing = doing
         self._registered: set[str] = set()
         self._alive: list[PartRef] = []  # parts that Spark may read are kept from being collected
         self._sizes: dict[str, int] = {}
@@ -187,6 +200,8 @@ class Hydration:
         #: ids of shards for what is missing; what is filled, and not found by others yet
         self._reserved: list[str] = []
         self._filled: list[Arrangement] = []
+        #: the nodes that were said to be hydrated with them
+        self._completed: dict[str, tuple[int, ...]] = {}
         self._published_at = 0.0
 
     def run(self) -> RefreshStats:
@@ -225,6 +240,12 @@ class Hydration:
         )
 
     def _fill(self, stage: HydrationStage, missing: frozenset[str], scratch: Path) -> None:
+        to_fill = stage.target is None or stage.target in missing
+        if to_fill:
+            what = "the export" if stage.target is None else "an arrangement"
+            self._doing(f"computes and writes {what}", stage.lir_id)
+        if stage.target is not None:
+            self._completed[stage.target] = stage.completes
         try:
             self._fill_target(stage, missing, scratch)
         except BaseException:
@@ -289,6 +310,7 @@ class Hydration:
             for one in filled:
                 del dataflow.arrangements[one.desc.name]
                 dataflow.missing.append(one.desc)
+                self._report.node_undone(self._completed.get(one.desc.name, ()))
             for one in filled:
                 self._arrangements.release(one, retire=True)
             raise
@@ -410,7 +432,7 @@ class Hydration:
         session, gid = self._session, self._dataflow.gid
         with (
             named_jobs(session, gid, [stage.lir_id], "hydrate", HYDRATION_POOL) as count,
-            cancelled_when(self._stopped, count),
+            cancelled_when(self._stopped, count, self._progress(stage, count)),
         ):
             for name in stage.reads:
                 self._check_wanted()
@@ -418,6 +440,19 @@ class Hydration:
             self._check_wanted()
             yield session, run_statement(session, stage.statement)
         self._jobs += count.jobs
+
+    def _progress(self, stage: HydrationStage, jobs: JobCount) -> Callable[[], None]:
+        """Tells how far a stage is; to be called now and then while it runs."""
+        began = time.monotonic()
+
+        def tell() -> None:
+            spent = f"for {time.monotonic() - began:.0f} s"
+            tasks = jobs.tasks()
+            far = "" if tasks is None else f", {tasks[0]} of {tasks[1]} Spark tasks done"
+            what = "the export" if stage.target is None else "an arrangement"
+            self._doing(f"computes and writes {what} {spent}{far}", stage.lir_id)
+
+        return tell
 
     def _check_wanted(self) -> None:
         if self._stopped():

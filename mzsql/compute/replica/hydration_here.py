@@ -12,7 +12,7 @@ import logging
 import re
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import duckdb
@@ -95,13 +95,16 @@ class HydrationHere(Hydration):
     ) -> None:
         self._texts = texts
         self._last_use = {name: id(stage) for stage in stages for name in stage.reads}
+        jobs = JobCount(self._duck.interrupt)
+        at: list[Callable[[], None]] = []
         with (
             self._publishing(),
-            cancelled_when(self._stopped, JobCount(self._duck.interrupt)),
+            cancelled_when(self._stopped, jobs, lambda: at[-1]() if at else None),
         ):
             for stage in stages:
                 if self._stopped():
                     return
+                at.append(self._progress(stage, jobs))
                 try:
                     self._fill(stage, missing, scratch)
                 except Exception as error:

@@ -137,6 +137,7 @@ class Replica:
             closing=lambda: self._installed.closing,
             later=self._work.later,
             exports=exports,
+            respond=respond,
         )
         self._peeks = PendingPeeks(respond, self._installed.readable, indexes.rows)
         self._commands = Commands(replica_id, self._take, start, settings.timeout)
@@ -259,8 +260,10 @@ class Replica:
         descs = [arrangement_desc(one) for one in rendered.arrangements]
         if spec.output_shard is None:
             descs.append(index_desc(spec.gid, spec.desc, rendered))
-        if not all(self._arrangements.exists(desc) for desc in descs):
-            return True
+        there = [self._arrangements.exists(desc) for desc in descs]
+        if not all(there):
+            # Where some are, the opening finds out what is hydrated already.
+            return not any(there)
         if spec.output_shard is None or len(self._installed.opening) >= FEW:
             return False
         return not self._persist.exists(spec.output_shard, timeout=self._settings.timeout)

@@ -179,6 +179,8 @@ class Scheduler:
         if flow.state is State.HYDRATING:
             if less_than(flow.needs(), inputs):
                 self._work.hydrate(flow)
+            else:
+                flow.say(flow.waits_for(upper))
         elif less_than(flow.frontier, inputs):
             self._work.advance(flow, inputs)
 

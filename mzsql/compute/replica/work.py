@@ -95,7 +95,7 @@ class Work:
 
     def hydrate(self, flow: Flow) -> None:
         """Have a dataflow hydrated."""
-        self._give(self.hydrations, flow, self._hydrate)
+        self._give(self.hydrations, flow, self._hydrate, "waits for its turn to be hydrated")
 
     def advance(self, flow: Flow, inputs: Frontier) -> None:
         """Have a dataflow brought forward to ``inputs``."""
@@ -133,10 +133,12 @@ class Work:
     def _open(self, flow: Flow) -> None:
         ready = flow.open()
         if not ready:
+            flow.tell_kept()
             flow.report.show()
         self._moved(flow, State.RUNNING if ready else State.HYDRATING)
 
     def _hydrate(self, flow: Flow) -> None:
+        flow.say("begins to be hydrated")
         stats = flow.hydrate()
         if stats is not None:
             self._respond(Refreshed(stats))
@@ -156,13 +158,17 @@ class Work:
 
     # --- giving it to a thread ---
 
-    def _give(self, lane: Lane, flow: Flow, work: Callable[[Flow], None]) -> None:
+    def _give(
+        self, lane: Lane, flow: Flow, work: Callable[[Flow], None], waits: str | None = None
+    ) -> None:
         installed = self._installed
         with installed.changed:
             gone = flow.left or not installed.has(flow)
             if flow.busy or installed.closing or gone:
                 return
             self.mark(flow)
+            if waits is not None:
+                flow.say(waits)
 
         def run() -> None:
             self._work(flow, work)
@@ -230,7 +236,10 @@ class Work:
             pause = self._settings.retry_seconds * 2 ** min(flow.failures - 1, 30)
             pause = min(pause, self._settings.retry_max_seconds)
             flow.retry_at = self._clock.monotonic() + pause
+            # It is not at work any more, even while its thread is still here.
+            flow.busy, busy = False, flow.busy
             self._respond(flow.status())
+            flow.busy = busy
 
     # --- the end ---
 
