@@ -12,7 +12,7 @@ dataflow that runs nothing is shared between deployments.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from mzsql.adapter.environment.cache_entries import GlobalExpressions
 from mzsql.adapter.environment.environment import Environment
@@ -21,7 +21,7 @@ from mzsql.adapter.planning.planner import Planner
 from mzsql.catalog.objects import Maintained, MaterializedView
 from mzsql.catalog.state import CatalogState
 from mzsql.compute.controller.controller import ComputeController, told
-from mzsql.compute.protocol import Status, StatusRow
+from mzsql.compute.protocol import RefreshStats, Status, StatusRow
 from mzsql.compute.replica.dataflow import Renderings, index_desc
 from mzsql.render.naming import arrangement_name
 from mzsql.repr.frontier import Frontier, Timestamp, meet
@@ -42,7 +42,19 @@ _UNPLANNED = Standing(False, "not planned yet")
 
 
 class Unreported:
-    """Hydration statuses of dataflows that are not the deployment's in charge: they are told as standings only."""
+    """Statuses of dataflows that are not the deployment's in charge: they are told as standings only."""
+
+    def connected(self, replica_id: str) -> None:
+        """Nothing."""
+
+    def stands(self, status: Status) -> None:
+        """Nothing."""
+
+    def refreshed(self, replica_id: str, stats: RefreshStats) -> None:
+        """Nothing."""
+
+    def keep(self, dataflows: Collection[tuple[GlobalId, str]]) -> None:
+        """Nothing."""
 
     def update(self, rows: Sequence[tuple[StatusRow, int]]) -> None:
         """Nothing."""

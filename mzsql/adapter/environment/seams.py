@@ -242,8 +242,17 @@ class _Times:
 
 
 def register_managed(env: Environment) -> None:
-    """Let this process write the storage-managed collections."""
+    """Let this process write the storage-managed collections; those that an older release did not have are made."""
     by_name = builtins_by_name()
+    made = {f"{schema}.{name}": env.persist.new_shard_id() for schema, name in MANAGED}
+
+    def add_missing(state: CatalogState) -> tuple[Change, None]:
+        missing = {name: shard for name, shard in made.items() if name not in state.managed}
+        return Change(managed=missing), None
+
+    if not env.catalog.state.managed.keys() >= made.keys():
+        env.catalog.transact(add_missing)
+        env.seen()
     managed = env.catalog.state.managed
     for (schema, name), kind in MANAGED.items():
         builtin = by_name[schema, name]

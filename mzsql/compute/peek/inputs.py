@@ -232,7 +232,8 @@ class Inputs:
         at = self._managed_at(gid)
         collections = self._collections
         if at is None:
-            schema = arrow_schema(collections.meta(gid).columns)
+            desc = builtins()[gid].desc
+            schema = arrow_schema(() if desc is None else desc.typ.columns)
             return empty_updates(schema).drop_columns(["mz_time"])
         return collections.snapshot(gid, at).drop_columns(["mz_time"])
 
@@ -240,6 +241,10 @@ class Inputs:
         """The time of the present contents of what the system fills; None where there was never anything."""
         if self._manager.is_registered(gid):
             self._manager.flush(gid)
+        if gid not in self._collections.ids():
+            return (
+                None  # an older release has made the environment, and nothing of this one leads it
+            )
         upper = self._collections.upper(gid)
         return upper - 1 if upper else None
 
