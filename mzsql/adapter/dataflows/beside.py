@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from operator import is_
 
 from mzsql.adapter.environment.cache_entries import GlobalExpressions
 from mzsql.adapter.environment.environment import Environment
@@ -95,22 +96,23 @@ class Beside:
         self._said: dict[GlobalId, Standing] = {}
         self._said_at = float("-inf")
         self._prepares = False
+        # Of what part of the catalog what has changed was looked for last.
+        self._seen: tuple[object, ...] = (None,) * 5
 
     def look(self, state: CatalogState, *, step_engine: str) -> bool:
         """Plan and hydrate some of what is left; whether there is more to plan at once."""
-        for known in (self._plans, self._needs, self._failed):
-            for gid in known.keys() - state.items.keys():
-                del known[gid]
-        missing = [
-            one for one in state.maintained if one.id not in self._plans.keys() | self._failed
-        ]
+        for of_gone in (self._plans, self._needs, self._failed):
+            for gid in of_gone.keys() - state.items.keys():
+                del of_gone[gid]
+        known = self._plans.keys() | self._failed.keys()
+        missing = [one for one in state.maintained if one.id not in known]
         self._plan(missing[:AT_ONCE])
         if len(missing) > AT_ONCE:
             return True
         claims = self._env.preparations.claim(self._env.generation)
         if claims and not self._prepares:
             # What another process has said is said again, or taken back.
-            self._said = {}
+            self._said, self._seen = {}, (None,) * 5
         if self._prepares and not claims:
             self._controller.stop()
         self._prepares = claims
@@ -147,6 +149,12 @@ class Beside:
 
     def _hydrate(self, state: CatalogState, step_engine: str) -> None:
         """Have what the deployment in charge cannot be gone on from made here, with the indexes that it reads."""
+        # What does not change of the catalog is the same value in the next one.
+        seen = (state.items, state.arrangements, state.clusters, state.replicas, step_engine)
+        if self._controller.heard and all(map(is_, seen, self._seen)):
+            self._controller.maintain()
+            return
+        self._seen = seen
         waiting = [item.id for item in state.maintained if self._has_changed(item, state)]
         while waiting:
             gid = waiting.pop()
