@@ -27,6 +27,7 @@ from mzsql.expr.functions.table import Engine
 from mzsql.render.cut import Piece, pieces
 from mzsql.render.lean import Relation, columns_read, lean, widened
 from mzsql.render.rendered import Lookup, Step
+from mzsql.render.straight import Straight, taken_out
 from mzsql.render.times import LOWER, UPPER
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.garbage import undisturbed
@@ -144,13 +145,15 @@ class LeanText:
 
     Attributes:
         relations: what is.
-        text: None where nothing comes out.
+        text: None where nothing comes out of it.
         reads: the relations that it reads.
+        straight: what comes out beside the statement, as it is in relations.
     """
 
     relations: Mapping[str, Relation]
     text: Text | None
     reads: tuple[str, ...]
+    straight: tuple[Straight, ...] = ()
 
 
 @dataclass
@@ -239,12 +242,15 @@ class StepTemplate:
             }
         # Where this fails it is told once: `making` stays, and it is not tried in each step.
         statement = lean(self.step.statement, relations)
+        straight: tuple[Straight, ...] = ()
+        if statement is not None:
+            statement, straight = taken_out(statement, self.step.outputs, self.step.reads)
         reads: frozenset[str] = frozenset()
         if statement is not None:
             names = (one.name for one in statement.find_all(exp.Table))
             reads = frozenset(names).intersection(self.step.reads)
         text = None if statement is None else Text(statement, self.engine, recurs=True)
-        made = LeanText(relations, text, tuple(sorted(reads)))
+        made = LeanText(relations, text, tuple(sorted(reads)), straight)
         with self._lock:
             known.made, known.uses, known.making = made, 0, False
 

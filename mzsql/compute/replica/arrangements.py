@@ -44,7 +44,7 @@ from mzsql.compute.replica.target import (
     no_updates,
     with_time,
 )
-from mzsql.compute.replica.trace import Hashes, Trace, key_hashes
+from mzsql.compute.replica.trace import Hashes, Trace, distinct, key_hashes
 from mzsql.expr.engines import scratch_directory, to_sql
 from mzsql.expr.functions.table import Engine, Sql
 from mzsql.expr.scalar import ColumnOrder
@@ -335,6 +335,7 @@ class Arrangement(Target):
             consolidated=partial(consolidate, key=self.desc.key_spec(self._settings)),
             scratch=Path(scratch_directory()),
             order=Ordering(self.desc.order) if self.desc.order else None,
+            sums=bool(self.desc.key_spec(self._settings).additive),
         )
         stats = ReadStats()
         made.add(self.reader.snapshot_arrow(base, stats=stats, timeout=self.timeout), base)
@@ -361,7 +362,7 @@ class Arrangement(Target):
 
     def hashes(self, keys: pa.Table) -> Hashes:
         """What the trace finds keys by, each once, in order."""
-        return np.unique(key_hashes(keys, self._hashes))
+        return distinct(key_hashes(keys, self._hashes))
 
     def hashes_in_order(self, keys: pa.Table) -> Hashes:
         """The hash of each of some whole keys."""

@@ -24,7 +24,7 @@ from mzsql.compute.engines.relations import PUSHED_RANGES, KeyRange
 from mzsql.compute.replica.arrangements import Arrangement, merge_ranges, rangeable
 from mzsql.compute.replica.cold import COLD_KEYS, first_from_shard, reads_cold
 from mzsql.compute.replica.target import no_updates
-from mzsql.compute.replica.trace import FirstRows, Hashes, Trace
+from mzsql.compute.replica.trace import FirstRows, Hashes, Trace, together, without
 from mzsql.compute.replica.trace import Found as TraceRows
 from mzsql.expr.functions.table import Engine
 from mzsql.persist import DIFF_COLUMN, PartRef, ReadStats
@@ -247,10 +247,10 @@ class LookupRun:
         arrangement = state.arrangement
         hashes = arrangement.hashes(keys)
         if state.hashes is not None:
-            hashes = np.setdiff1d(hashes, state.hashes, assume_unique=True)
+            hashes = without(hashes, state.hashes)
         if not len(hashes):
             return False
-        state.hashes = hashes if state.hashes is None else np.union1d(state.hashes, hashes)
+        state.hashes = hashes if state.hashes is None else together(state.hashes, hashes)
         state.keys = keys if state.keys is None else pa.concat_tables([state.keys, keys])
         if not state.pushed and not self._first(state, trace, hashes, keys.num_columns):
             with arrangement.hot.reading():
@@ -297,7 +297,7 @@ class LookupRun:
         if asked is not None:
             state.keys = asked if state.keys is None else pa.concat_tables([state.keys, asked])
             known = np.sort(hashes)
-            state.hashes = known if state.hashes is None else np.union1d(state.hashes, known)
+            state.hashes = known if state.hashes is None else together(state.hashes, known)
         return asked is None or asked.num_rows > 0
 
     def _find_first_of_all(self, state: _State) -> bool:

@@ -39,11 +39,13 @@ from mzsql.compute.protocols import ComputeSettings
 from mzsql.compute.replica.dataflow import Dataflow
 from mzsql.compute.replica.deltas import Delta, Deltas
 from mzsql.compute.replica.lookups import Found, LookupRun
+from mzsql.compute.replica.result import StepResult, result_names
 from mzsql.compute.replica.target import Target, with_time
 from mzsql.compute.replica.values import measured
 from mzsql.expr.functions.table import Engine
 from mzsql.persist import DIFF_COLUMN
 from mzsql.render.rendered import Step, StepOutput
+from mzsql.render.straight import Straight
 from mzsql.render.templates import Joins, StepTemplate, Text, TextPiece
 from mzsql.repr.errors import InternalError
 from mzsql.repr.frontier import Frontier, Timestamp
@@ -258,21 +260,25 @@ class _Work:
             assert table is not None
             tables[name] = table
         text: Text | None = template.text
+        reads, straight = step.reads, tuple[Straight, ...]()
         few = sum(table.num_rows for table in tables.values()) <= PLANNED_ROWS
         if few and template.comes_again():
             asked = template.asked
             relations = {name: measured(t, asked.get(name, ())) for name, t in tables.items()}
             lean = template.lean(relations, self.tools.later)
             if lean is not None:
-                text, tables = lean.text, {name: tables[name] for name in lean.reads}
-        if text is None:
+                text, reads, straight = lean.text, lean.reads, lean.straight
+        if text is None and not straight:
             return self._write_nothing()
-        tools = self.tools
-        rows = tools.driver.step(text, self.lower, self.upper, tables, tools.later)
-        self._check_firsts(step, rows)
-        return self._write(step, rows)
+        tools, rows = self.tools, None
+        if text is not None:
+            given = {name: tables[name] for name in reads}
+            rows = tools.driver.step(text, self.lower, self.upper, given, tools.later)
+        result = StepResult(rows, straight, tables)
+        self._check_firsts(step, result)
+        return self._write(step, result)
 
-    def _check_firsts(self, step: Step, result: pa.Table | None) -> None:
+    def _check_firsts(self, step: Step, result: StepResult | None) -> None:
         """See that what was read of groups was enough, now that it is known what the step takes away; None: that is not known here."""
         if not self.found.firsts:
             return
@@ -287,11 +293,9 @@ class _Work:
         if lacking:
             raise _TooFew(lacking if lacking <= _MOST_SPARE else None)
 
-    def _rows_of(self, result: pa.Table, output: StepOutput) -> pa.Table:
+    def _rows_of(self, result: StepResult, output: StepOutput) -> pa.Table:
         """What a step's result has for an output."""
-        full = with_time(self._target(output).schema)
-        mine = result.filter(pc.equal(result.column("mz_tag"), output.tag))
-        return mine.select(_result_names(output, full)).rename_columns(full.names).cast(full)
+        return result.rows(output, with_time(self._target(output).schema))
 
     def _run_on_spark(self, template: StepTemplate, step: Step) -> tuple[int, int]:
         tools = self.tools
@@ -315,11 +319,12 @@ class _Work:
                     self._keep(session, part, Path(scratch), kept)
                     views.append(part.name)
                 rows = self._collect(session, step, last)
-                self._check_firsts(step, rows)
+                result = None if rows is None else StepResult(rows)
+                self._check_firsts(step, result)
                 rows_out = (
                     self._write_by_spark(session, step, last)
-                    if rows is None
-                    else self._write(step, rows)
+                    if result is None
+                    else self._write(step, result)
                 )
             finally:
                 for name in views:
@@ -409,7 +414,7 @@ class _Work:
             target.pass_over(self.lower, self.upper)
         return 0
 
-    def _write(self, step: Step, result: pa.Table) -> int:
+    def _write(self, step: Step, result: StepResult) -> int:
         rows_out = 0
         for output in self._in_order(step):
             target = self._target(output)
@@ -440,7 +445,7 @@ class _Work:
                     *(
                         F.col(name).cast(one.dataType).alias(one.name)
                         for name, one in zip(
-                            _result_names(output, full), spark_schema(full), strict=True
+                            result_names(output, full), spark_schema(full), strict=True
                         )
                     )
                 )
@@ -460,9 +465,3 @@ def _shifted(table: pa.Table, by: int) -> pa.Table:
     position = table.schema.get_field_index("mz_time")
     times = pc.add(table.column(position), by)
     return table.set_column(position, table.schema.field(position), times)
-
-
-def _result_names(output: StepOutput, schema: pa.Schema) -> list[str]:
-    """Where an output's columns are in the statement's result."""
-    columns = [f"c{position}" for position in output.positions]
-    return [*columns, *schema.names[len(columns) :]]

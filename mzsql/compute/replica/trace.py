@@ -75,6 +75,28 @@ def key_hashes(keys: pa.Table, hasher: Hasher) -> Hashes:
     return made
 
 
+def distinct(hashes: Hashes) -> Hashes:
+    """Each once, in order. NumPy's own way looks each up in a table first, which costs several times the sorting."""
+    made = np.sort(hashes)
+    keep = np.ones(len(made), np.bool_)
+    keep[1:] = made[1:] != made[:-1]
+    return made[keep]
+
+
+def together(some: Hashes, others: Hashes) -> Hashes:
+    """Those that are in either, each once, in order."""
+    return distinct(np.concatenate([some, others]))
+
+
+def without(hashes: Hashes, known: Hashes) -> Hashes:
+    """Those that are not known; both each once, in order."""
+    if not len(known):
+        return hashes
+    at = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
+    new: Hashes = hashes[known[at] != hashes]
+    return new
+
+
 def _column_hashes(name: str, column: pa.ChunkedArray, hasher: Hasher) -> Hashes:
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if isinstance(array, pa.ChunkedArray):  # of no chunks, or too large for one
@@ -144,6 +166,30 @@ def _text_bits(array: pa.Array) -> Hashes:
     return made
 
 
+#: Of keys with more rows than this the end is searched for.
+_BESIDE = 8
+
+
+def _ends(hashes: Hashes, keys: Hashes, begin: Places) -> Places:
+    """Where the stretches of equal hashes end that begin there (or nowhere).
+
+    Most keys have few rows or none, and those lie beside the place where the search for the first one has just been: to look there is
+    much cheaper than to search for the end from anew.
+    """
+    ends = begin.copy()
+    open_, wanted = np.arange(len(keys)), keys
+    for _ in range(_BESIDE):
+        at = ends[open_]
+        inside = at < len(hashes)
+        more = inside & (hashes[np.where(inside, at, 0)] == wanted) if len(hashes) else inside
+        open_, wanted = open_[more], wanted[more]
+        if not len(open_):
+            return ends
+        ends[open_] += 1
+    ends[open_] = np.searchsorted(hashes, wanted, "right")
+    return ends
+
+
 class _Run:
     """Updates in the order of the hash of their first `arity` columns; other numbers of columns have an index of their own."""
 
@@ -166,11 +212,8 @@ class _Run:
         hashes, order = self.hashes, None
         if arity != self.arity:
             hashes, order = self._by(arity, hasher)
-        return (
-            np.searchsorted(hashes, keys, "left"),
-            np.searchsorted(hashes, keys, "right"),
-            order,
-        )
+        begin = np.searchsorted(hashes, keys, "left")
+        return begin, _ends(hashes, keys, begin), order
 
     def _by(self, arity: int, hasher: Hasher) -> tuple[Hashes, npt.NDArray[np.int64]]:
         known = self._others.get(arity)
@@ -255,6 +298,7 @@ class Trace:
         order: the order of a key's rows.
         hasher: hashes what has no fixed width.
         consolidated: adds up equal updates.
+        sums: whether updates of rows that differ may be added up, too.
         scratch: where large runs are kept, a directory of the caller's.
     """
 
@@ -268,9 +312,11 @@ class Trace:
         consolidated: Callable[[pa.Table], pa.Table],
         scratch: Path,
         order: Ordering | None = None,
+        sums: bool = False,
     ) -> None:
         self.since = since
         self.order = order
+        self._sums = sums
         self._schema = schema
         self._key_arity = key_arity
         self._hasher = hasher
@@ -309,24 +355,52 @@ class Trace:
         return taken
 
     def _merge(self, count: int) -> None:
-        rows = pa.Table.from_batches([run.rows for run in self._runs[-count:]], self._schema)
+        runs = self._runs[-count:]
+        rows = pa.Table.from_batches([run.rows for run in runs], self._schema)
         position = self._schema.get_field_index(TIME_COLUMN)
         times = pc.max_element_wise(rows.column(TIME_COLUMN), pa.scalar(self.since, pa.int64()))
-        rows = self._consolidated(rows.set_column(position, self._schema.field(position), times))
+        rows = rows.set_column(position, self._schema.field(position), times)
         del self._runs[-count:]
+        if self._sums:
+            rows, hashes = self._consolidated(rows), None
+        else:
+            rows, hashes = self._added_up(rows, np.concatenate([run.hashes for run in runs]))
         if rows.num_rows:
-            self._runs.append(self._run(rows))
+            self._runs.append(self._run(rows, hashes))
 
-    def _run(self, updates: pa.Table) -> _Run:
-        arity = self._runs[-1].arity if self._runs else self._key_arity
+    def _added_up(self, rows: pa.Table, hashes: Hashes) -> tuple[pa.Table, Hashes]:
+        """The rows with equal updates added up, and their keys' hashes.
+
+        Of what comes and goes most was there before: of all rows few are there twice, and only those are looked at.
+        """
+        columns = [name for name in rows.column_names if name not in (TIME_COLUMN, DIFF_COLUMN)]
+        whole = key_hashes(rows.select(columns), self._hasher)
+        ordered = np.sort(whole)
+        again = ordered[1:][ordered[1:] == ordered[:-1]]
+        if not len(again):
+            return rows, hashes
+        again = distinct(again)
+        at = np.minimum(np.searchsorted(again, whole), len(again) - 1)
+        twice = again[at] == whole
+        some = self._consolidated(rows.filter(pa.array(twice)))
+        made = self._key_hashes(some)
+        left = rows.filter(pa.array(~twice))
+        return pa.concat_tables([left, some]), np.concatenate([hashes[~twice], made])
+
+    def _key_hashes(self, rows: pa.Table) -> Hashes:
+        if not self._key_arity:
+            return np.zeros(rows.num_rows, np.uint64)
+        return key_hashes(rows.select(list(range(self._key_arity))), self._hasher)
+
+    def _run(self, updates: pa.Table, hashes: Hashes | None = None) -> _Run:
+        """A run of updates, whose keys' hashes are given where they are known."""
+        arity = self._key_arity
         bounds = pc.min_max(updates.column(TIME_COLUMN)).as_py()
         batch = pa.RecordBatch.from_arrays(
             [_one_chunk(column) for column in updates.columns], schema=self._schema
         )
-        hashes = np.zeros(batch.num_rows, np.uint64)
-        if arity:
-            keys = pa.Table.from_batches([batch.select(list(range(arity)))])
-            hashes = key_hashes(keys, self._hasher)
+        if hashes is None:
+            hashes = self._key_hashes(updates)
         if self.order is not None:
             order = self.order.sorted(batch, hashes if arity else None)
             batch, hashes = batch.take(pa.array(order)), hashes[order]
@@ -374,7 +448,7 @@ class Trace:
         """
         assert as_of >= self.since
         runs = [run for run in self._runs if run.first <= as_of]
-        if not runs or any(run.mixed or run.arity != self._key_arity for run in runs):
+        if not runs or any(run.mixed for run in runs):
             return self._whole(wanted, as_of)
         spans = [run.places(wanted, self._key_arity, self._hasher)[:2] for run in runs]
         kept: list[list[Places]] = [[] for _ in runs]

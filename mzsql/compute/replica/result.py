@@ -1,0 +1,83 @@
+"""What has come out of a step, by its outputs.
+
+Promise: `StepResult.rows` has all updates of an output, in the columns and types of the shard that they go to, whether the statement made
+them or they are a relation's as they came (`mzsql.render.straight`), whose columns are handed on and not copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mzsql.render.rendered import StepOutput
+from mzsql.render.straight import Straight
+
+
+class StepResult:
+    """The updates that a step makes.
+
+    Args:
+        made: the statement's rows, with mz_tag, c0 …, mz_error, mz_time, mz_diff; None where it has none.
+        straight: what is rows of relations as they are.
+        relations: these, by name.
+    """
+
+    def __init__(
+        self,
+        made: pa.Table | None,
+        straight: Sequence[Straight] = (),
+        relations: Mapping[str, pa.Table] | None = None,
+    ) -> None:
+        self._made = made
+        self._straight = straight
+        self._relations = relations or {}
+        self._known: dict[int, pa.Table] = {}
+
+    def rows(self, output: StepOutput, schema: pa.Schema) -> pa.Table:
+        """An output's updates, of a schema that ends with mz_time and mz_diff. They may repeat or cancel."""
+        known = self._known.get(output.tag)
+        if known is None:
+            known = self._known[output.tag] = self._rows(output, schema)
+        return known
+
+    def _rows(self, output: StepOutput, schema: pa.Schema) -> pa.Table:
+        pieces = []
+        for one in self._straight:
+            if one.tag == output.tag:
+                names = _with_error(one, schema)
+                pieces.append(_named(self._relations[one.relation], names, schema))
+        if self._made is not None:
+            mine = self._made.filter(pc.equal(self._made.column("mz_tag"), output.tag))
+            # The statement has no columns for an output that has no rows in it.
+            if mine.num_rows:
+                pieces.append(_named(mine, result_names(output, schema), schema))
+        if not pieces:
+            return schema.empty_table()
+        return pieces[0] if len(pieces) == 1 else pa.concat_tables(pieces)
+
+
+def _with_error(straight: Straight, schema: pa.Schema) -> list[str | None]:
+    """The relation's column for each of the schema's; None for the error that there is not."""
+    *columns, time, diff = straight.columns
+    none = [None] * (len(schema) - len(straight.columns))
+    return [*columns, *none, time, diff]
+
+
+def _named(rows: pa.Table, names: Sequence[str | None], schema: pa.Schema) -> pa.Table:
+    columns = [
+        pa.nulls(rows.num_rows, field.type) if name is None else _cast(rows.column(name), field)
+        for name, field in zip(names, schema, strict=True)
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    return column if column.type == field.type else column.cast(field.type)
+
+
+def result_names(output: StepOutput, schema: pa.Schema) -> list[str]:
+    """Where an output's columns are in the statement's result."""
+    columns = [f"c{position}" for position in output.positions]
+    return [*columns, *schema.names[len(columns) :]]
