@@ -83,8 +83,9 @@ class RenderedDataflow:
         )
         export = self.desc.export
         self.output_key_arity = len(export.key) if isinstance(export, lir.IndexExport) else None
-        self._steps: dict[Engine, Step] = {}
-        self._templates: OrderedDict[tuple[Engine, frozenset[str]], StepTemplate] = OrderedDict()
+        self._steps: dict[tuple[Engine, bool], Step] = {}
+        self._templates: OrderedDict[tuple[Engine, frozenset[str], bool], StepTemplate]
+        self._templates = OrderedDict()
         self._lock = threading.RLock()
         self._outline = outline
         self._made = None if outline is not None else _rendered(shape)
@@ -157,16 +158,20 @@ class RenderedDataflow:
         assert lower < upper
         return self.template(engine).at(lower, upper)
 
-    def template(self, engine: Engine, changed: Iterable[str] | None = None) -> StepTemplate:
+    def template(
+        self, engine: Engine, changed: Iterable[str] | None = None, *, at_once: bool = False
+    ) -> StepTemplate:
         """The step as it can be run at any times.
 
         Args:
             engine: what is to run it.
             changed: the ``delta_…`` relations, and those of recursions, that have rows; None: any of them may.
+            at_once: whether all that changes does so at one time. Not for what is `temporal`, where rows come and go at times of their own.
         """
+        assert not (at_once and self.temporal)
         if changed is None:
             changed = self._changes()
-        key = engine, frozenset(changed)
+        key = engine, frozenset(changed), at_once
         with self._lock:
             known = self._templates.get(key)
             if known is not None:
@@ -178,8 +183,8 @@ class RenderedDataflow:
             return made
 
     @undisturbed()
-    def _template(self, engine: Engine, changed: frozenset[str]) -> StepTemplate:
-        step = self._step(engine)
+    def _template(self, engine: Engine, changed: frozenset[str], at_once: bool) -> StepTemplate:
+        step = self._step(engine, at_once)
         if changed >= self._changes():
             return StepTemplate(step, self.lookups, engine)
         lookups = self._among(changed)
@@ -191,12 +196,14 @@ class RenderedDataflow:
         pruned = replace(step, statement=statement, reads=tuple(sorted(read)))
         return StepTemplate(pruned, needed(lookups, read), engine)
 
-    def _step(self, engine: Engine) -> Step:
-        if engine is Engine.DUCKDB:
+    def _step(self, engine: Engine, at_once: bool = False) -> Step:
+        if engine is Engine.DUCKDB and not at_once:
             return self._rendered.step
-        if engine not in self._steps:
-            self._steps[engine] = StepRenderer(self._shape, engine, LOWER, UPPER).step()
-        return self._steps[engine]
+        key = engine, at_once
+        if key not in self._steps:
+            renderer = StepRenderer(self._shape, engine, LOWER, UPPER, at_once=at_once)
+            self._steps[key] = renderer.step()
+        return self._steps[key]
 
     @functools.cached_property
     @undisturbed()

@@ -49,8 +49,16 @@ class StepRenderer(StepState):
         recursions: what a runner computes before the statement: the changes of recursive nodes.
     """
 
-    def __init__(self, shape: Shape, engine: Engine, lower: Timestamp, upper: Timestamp) -> None:
-        super().__init__(shape, engine, lower, upper)
+    def __init__(
+        self,
+        shape: Shape,
+        engine: Engine,
+        lower: Timestamp,
+        upper: Timestamp,
+        *,
+        at_once: bool = False,
+    ) -> None:
+        super().__init__(shape, engine, lower, upper, at_once=at_once)
         self.recursions: list[Recursion] = []
 
     def recursion(self, node: lir.LetRec) -> Collection:

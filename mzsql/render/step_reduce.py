@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from sqlglot import expressions as exp
 
@@ -30,6 +31,7 @@ from mzsql.render.collection import (
     through_mfp,
     within,
 )
+from mzsql.render.rolled import Sum, rolled
 from mzsql.render.rows import output_types
 from mzsql.render.statement import (
     DIFF,
@@ -156,23 +158,17 @@ def _rolled(
         [select([*state, col(TIME)], name), select([*keys, *own, *error, col(TIME)], sums)]
     )
     united = r.define(lid, "u", both)
-    running: list[Ast] = [
-        named(
-            s.cast(
-                window(exp.Sum(this=part), [*keys, *error], [ordered(col(TIME))], rows=True),
-                typ.type,
-                r.engine,
-            ),
-            f"w{i}",
-        )
+    totals_up_to: list[Sum] = [
+        (part, f"w{i}", partial(s.cast, typ=typ.type, engine=r.engine))
         for i, (part, typ) in enumerate(zip(own, groups.sums, strict=True))
     ]
-    rolled = r.define(lid, "w", select([*keys, *own, *running, *error, col(TIME)], united))
+    every = rolled(r, united, [*keys, *error], own, totals_up_to)
+    running = r.define(lid, "w", every)
     signs = s.array(big(-1, r.engine), big(1, r.engine))
     running_names: list[Ast] = [col(f"w{i}") for i in range(len(own))]
     twice = select(
         [*keys, *own, *running_names, *error, col(TIME), named(explode(signs, r.engine), SIGN)],
-        rolled,
+        running,
         where=[s.gte(col(TIME), big(r.lower, r.engine))],
     )
     after = s.eq(col(SIGN), s.num(1))
@@ -258,10 +254,8 @@ def _distinct_contributions(
         lid, f"d{number}f", union_all([select(everything, name), select(list(everything), delta)])
     )
     mine = [*keys, col(f"c{k}")]
-    cumulated = s.big(window(exp.Sum(this=col(DIFF)), mine, [ordered(col(TIME))], rows=True))
-    rolled = r.define(
-        lid, f"d{number}w", select([*mine, col(TIME), col(DIFF), named(cumulated, "mz_cum")], full)
-    )
+    cumulated = rolled(r, full, mine, [col(DIFF)], [(col(DIFF), "mz_cum", s.big)])
+    counted = r.define(lid, f"d{number}w", cumulated)
 
     def present(count: Ast) -> Ast:
         return s.case((s.gt(count, s.num(0)), big(1, r.engine)), otherwise=big(0, r.engine))
@@ -269,7 +263,7 @@ def _distinct_contributions(
     change = s.sub(present(col("mz_cum")), present(s.sub(col("mz_cum"), col(DIFF))))
     changed = select(
         [*mine, col(TIME), named(change, DIFF)],
-        rolled,
+        counted,
         where=[s.gte(col(TIME), big(r.lower, r.engine)), s.neq(change, s.num(0))],
     )
     source = r.define(lid, f"d{number}c", changed)
@@ -363,6 +357,13 @@ def _same_keys(key: Sequence[ColumnType]) -> list[Ast]:
 
 def grid(r: StepState, lid: int, delta: str, keys: list[Ast]) -> str:
     """The times at which each touched key's output may change, from ``lower - 1``, each with the next one."""
+    if r.at_once:
+        having = None if keys else s.gt(exp.Count(this=exp.Star()), s.num(0))
+        touched = [*keys, named(exp.Max(this=col(TIME)), TIME)]
+        once = r.define(lid, "ta", select(touched, delta, group=keys, having=having))
+        first = [*keys, named(big(r.lower - 1, r.engine), TIME), named(s.big(col(TIME)), NEXT)]
+        last = [*keys, col(TIME), named(s.big(s.null()), NEXT)]
+        return r.define(lid, "t", union_all([select(first, once), select(last, once)]))
     before = select([*keys, named(big(r.lower - 1, r.engine), TIME)], delta)
     times = union_all([select([*keys, col(TIME)], delta), before])
     every = select([*keys, col(TIME)], subquery(times, "t"), group=[*keys, col(TIME)])

@@ -51,12 +51,22 @@ class StepState(Renderer):
         specs: the arrangements that were found to be needed, by name, each after those below it.
         batches: for each of them the relation of its new rows.
         lookups: what is read of each arrangement.
+        at_once: whether all updates of the step have one time.
     """
 
     meta = (TIME, DIFF)
 
-    def __init__(self, shape: Shape, engine: Engine, lower: Timestamp, upper: Timestamp) -> None:
+    def __init__(
+        self,
+        shape: Shape,
+        engine: Engine,
+        lower: Timestamp,
+        upper: Timestamp,
+        *,
+        at_once: bool = False,
+    ) -> None:
         super().__init__(shape, engine)
+        self.at_once = at_once
         self.lower = lower
         self.upper = upper
         self.specs: dict[str, ArrangementSpec] = {}

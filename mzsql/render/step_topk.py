@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sqlglot import expressions as exp
-
 from mzsql.expr.functions import sql as s
 from mzsql.expr.scalar import Column, ColumnOrder, Scalar, permute
 from mzsql.lir import plan as lir
 from mzsql.render.collection import Arranged, Collection, Sources, either, relation_trace
 from mzsql.render.fronts import front_of, order_of
+from mzsql.render.rolled import rolled
 from mzsql.render.statement import (
     DIFF,
     ERROR,
@@ -24,10 +23,8 @@ from mzsql.render.statement import (
     big,
     col,
     named,
-    ordered,
     select,
     union_all,
-    window,
 )
 from mzsql.render.step_reduce import NEXT, grid, rows_at, toggled
 from mzsql.render.step_state import Nodes, StepState
@@ -109,10 +106,8 @@ def threshold(r: StepState, node: lir.Threshold) -> Collection:
         ]
     )
     united = r.define(lid, "u", state)
-    total = s.big(window(exp.Sum(this=col(DIFF)), arranged, [ordered(col(TIME))], rows=True))
-    rolled = r.define(
-        lid, "w", select([*arranged, col(TIME), col(DIFF), named(total, "mz_cum")], united)
-    )
+    total = rolled(r, united, arranged, [col(DIFF)], [(col(DIFF), "mz_cum", s.big)])
+    counted = r.define(lid, "w", total)
 
     def positive(count: Ast) -> Ast:
         return s.call("GREATEST", count, big(0, r.engine))
@@ -123,7 +118,7 @@ def threshold(r: StepState, node: lir.Threshold) -> Collection:
         "s",
         select(
             [*arranged, col(TIME), named(s.big(change), DIFF)],
-            rolled,
+            counted,
             where=[s.gte(col(TIME), big(r.lower, r.engine)), s.neq(change, s.num(0))],
         ),
     )

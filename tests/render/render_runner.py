@@ -242,11 +242,13 @@ class Runner:
             relations[name] = _deltas.relevant(delta, self.rendered)
 
     def _template(self, relations: Mapping[str, pa.Table]):
-        """The whole step and the step of the inputs that have updates, by turns."""
+        """The whole step and the step of the inputs that have updates, where they have one time mostly the one for that, by turns."""
+        times = {time for table in relations.values() for time in table["mz_time"].to_pylist()}
+        at_once = len(times) == 1 and not self.rendered.temporal and self.turns % 4 > 0
         if len(self.output) % 2:
-            return self.rendered.template(self.run.engine)
+            return self.rendered.template(self.run.engine, at_once=at_once)
         changed = [name for name, table in relations.items() if table.num_rows]
-        return self.rendered.template(self.run.engine, changed)
+        return self.rendered.template(self.run.engine, changed, at_once=at_once)
 
     def _run_step(self, step, template, relations, times: tuple[int, int]) -> None:
         lower, upper = times

@@ -43,7 +43,7 @@ from mzsql.compute.replica.result import StepResult, result_names
 from mzsql.compute.replica.target import Target, with_time
 from mzsql.compute.replica.values import measured
 from mzsql.expr.functions.table import Engine
-from mzsql.persist import DIFF_COLUMN
+from mzsql.persist import DIFF_COLUMN, TIME_COLUMN
 from mzsql.render.rendered import Step, StepOutput
 from mzsql.render.straight import Straight
 from mzsql.render.templates import Joins, StepTemplate, Text, TextPiece
@@ -104,9 +104,10 @@ def run_step(
     for arrangement in dataflow.readable().values():
         arrangement.passed(lower - 1)
     more, read = _spare(relevant), sum(delta.bytes for delta in deltas.values())
+    at_once = not dataflow.rendered.temporal and _have_one_time(relevant)
     while True:
         found = LookupRun(
-            dataflow.rendered.template(Engine.DUCKDB, changed).lookups,
+            dataflow.rendered.template(Engine.DUCKDB, changed, at_once=at_once).lookups,
             relevant,
             dataflow.readable(),
             lower - 1,
@@ -117,7 +118,7 @@ def run_step(
         read += found.stats.bytes
         work = _Work(dataflow, lower, upper, tools, deltas=deltas, relevant=relevant, found=found)
         try:
-            rows_out, jobs = work.run(changed)
+            rows_out, jobs = work.run(changed, at_once=at_once)
             break
         except _TooFew as too_few:
             # Nothing is written yet. Each time more is read, at last all of it.
@@ -166,6 +167,17 @@ def _due(dataflow: Dataflow, lower: Timestamp, upper: Timestamp) -> bool:
             if arrangement.read(lower - 1, key_ranges=ranges).num_rows:
                 return True
     return False
+
+
+def _have_one_time(relevant: Mapping[str, pa.Table | None]) -> bool:
+    """Whether all updates that matter have one time, which those of a tick have; False where that is not seen on the driver."""
+    times = set[Timestamp]()
+    for table in relevant.values():
+        if table is None:
+            return False
+        if table.num_rows:
+            times |= set(pc.min_max(table.column(TIME_COLUMN)).as_py().values())
+    return len(times) == 1
 
 
 #: The first rows of groups are read with at most so many to spare, and never more of them: the groups are read whole then.
@@ -244,9 +256,14 @@ class _Work:
             return Engine(asked), f"step_engine is {asked}; {touched}"
         return Engine.DUCKDB, touched
 
-    def run(self, changed: Sequence[str]) -> tuple[int, int]:
-        """Rows of the export's delta, and Spark jobs; `changed` names the deltas that have rows."""
-        template = self.dataflow.rendered.template(self.engine, changed)
+    def run(self, changed: Sequence[str], *, at_once: bool) -> tuple[int, int]:
+        """Rows of the export's delta, and Spark jobs.
+
+        Args:
+            changed: the deltas that have rows.
+            at_once: whether these have one time.
+        """
+        template = self.dataflow.rendered.template(self.engine, changed, at_once=at_once)
         if template.step is None:
             return self._write_nothing(), 0
         if self.engine is Engine.DUCKDB:
