@@ -105,3 +105,20 @@ def test_columns_are_handed_on_and_not_copied() -> None:
     rows = StepResult(None, [straight], {"delta": delta}).rows(_OUTPUTS[1], _schema(2))
     given = delta.column("c1").chunk(0).buffers()[1]
     assert rows.column("c0").chunk(0).buffers()[1].address == given.address
+
+
+def test_rows_of_outputs_that_alternate_are_found() -> None:
+    made = pa.table(
+        {
+            "mz_tag": pa.array([1, 0, 1, 2, 0], pa.int32()),
+            "c0": pa.array([1, 2, 3, 4, 5], pa.int32()),
+            "c1": pa.array([6, 7, 8, 9, 10], pa.int32()),
+            "mz_error": pa.array([None] * 5, pa.string()),
+            "mz_time": pa.array([4] * 5, pa.int64()),
+            "mz_diff": pa.array([1] * 5, pa.int64()),
+        }
+    )
+    result = StepResult(made)
+    found = [result.rows(one, _schema(len(one.positions))).to_pylist() for one in _OUTPUTS]
+    assert [[row["c0"] for row in rows] for rows in found] == [[2, 5], [1, 3], [9]]
+    assert [row["c1"] for row in found[1]] == [6, 8]

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from mzsql.render.rendered import StepOutput
 from mzsql.render.straight import Straight
@@ -34,6 +35,7 @@ class StepResult:
         self._straight = straight
         self._relations = relations or {}
         self._known: dict[int, pa.Table] = {}
+        self._tags: npt.NDArray[np.int32] | None = None
 
     def rows(self, output: StepOutput, schema: pa.Schema) -> pa.Table:
         """An output's updates, of a schema that ends with mz_time and mz_diff. They may repeat or cancel."""
@@ -48,14 +50,27 @@ class StepResult:
             if one.tag == output.tag:
                 names = _with_error(one, schema)
                 pieces.append(_named(self._relations[one.relation], names, schema))
-        if self._made is not None:
-            mine = self._made.filter(pc.equal(self._made.column("mz_tag"), output.tag))
-            # The statement has no columns for an output that has no rows in it.
-            if mine.num_rows:
-                pieces.append(_named(mine, result_names(output, schema), schema))
+        mine = self._tagged(output.tag)
+        # The statement has no columns for an output that has no rows in it.
+        if mine is not None and mine.num_rows:
+            pieces.append(_named(mine, result_names(output, schema), schema))
         if not pieces:
             return schema.empty_table()
         return pieces[0] if len(pieces) == 1 else pa.concat_tables(pieces)
+
+    def _tagged(self, tag: int) -> pa.Table | None:
+        """The statement's rows of an output. They mostly come together, one part of the union after another; then none is copied."""
+        if self._made is None:
+            return None
+        if self._tags is None:
+            self._tags = self._made.column("mz_tag").to_numpy()
+        places = np.flatnonzero(self._tags == tag)
+        if not len(places):
+            return None
+        first, last = int(places[0]), int(places[-1])
+        if last - first + 1 == len(places):
+            return self._made.slice(first, len(places))
+        return self._made.take(pa.array(places))
 
 
 def _with_error(straight: Straight, schema: pa.Schema) -> list[str | None]:

@@ -83,6 +83,22 @@ def distinct(hashes: Hashes) -> Hashes:
     return made[keep]
 
 
+def _repeated(hashes: Hashes) -> npt.NDArray[np.bool_]:
+    """Which are there more than once."""
+    # To sort them all is several times the cost of counting by some of their bits those that cannot be.
+    bits = max(len(hashes).bit_length() + 3, 8)
+    slots = (hashes >> np.uint64(64 - bits)).astype(np.int64)
+    maybe = np.flatnonzero(np.bincount(slots)[slots] > 1)
+    some = hashes[maybe]
+    ordered = np.sort(some)
+    again = distinct(ordered[1:][ordered[1:] == ordered[:-1]])
+    made = np.zeros(len(hashes), np.bool_)
+    if len(again):
+        at = np.minimum(np.searchsorted(again, some), len(again) - 1)
+        made[maybe] = again[at] == some
+    return made
+
+
 def together(some: Hashes, others: Hashes) -> Hashes:
     """Those that are in either, each once, in order."""
     return distinct(np.concatenate([some, others]))
@@ -374,14 +390,9 @@ class Trace:
         Of what comes and goes most was there before: of all rows few are there twice, and only those are looked at.
         """
         columns = [name for name in rows.column_names if name not in (TIME_COLUMN, DIFF_COLUMN)]
-        whole = key_hashes(rows.select(columns), self._hasher)
-        ordered = np.sort(whole)
-        again = ordered[1:][ordered[1:] == ordered[:-1]]
-        if not len(again):
+        twice = _repeated(key_hashes(rows.select(columns), self._hasher))
+        if not twice.any():
             return rows, hashes
-        again = distinct(again)
-        at = np.minimum(np.searchsorted(again, whole), len(again) - 1)
-        twice = again[at] == whole
         some = self._consolidated(rows.filter(pa.array(twice)))
         made = self._key_hashes(some)
         left = rows.filter(pa.array(~twice))
