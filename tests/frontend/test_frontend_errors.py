@@ -259,6 +259,9 @@ CASES = [
     ("SELECT 1 FROM", "Expected identifier, found EOF", ""),
     ("SELECT (1", "Expected right parenthesis, found EOF", ""),
     ("SELECT a b c FROM t", 'Expected end of statement, found identifier "c"', "c FROM"),
+    ("CREATE TABLE x (a int) RENAME", "Expected end of statement, found RENAME", "RENAME"),
+    ("SELECT a b refresh FROM t", "Expected end of statement, found REFRESH", "refresh"),
+    ('SELECT a b "refresh" FROM t', 'Expected end of statement, found identifier "refresh"', None),
     ("SELECT 1,, 2", "Expected an expression, found comma", ", 2"),
     ("SELECT * FROM t WHERE", "Expected an expression, found EOF", ""),
     (
@@ -272,7 +275,7 @@ CASES = [
     ("SELECT 1 /* one", "unterminated multiline comment", "/* one"),
     ("SELECT '/* one", "unterminated quoted string", "'/* one"),
     ("SELECT 1 AS 1", 'Expected identifier, found number "1"', "1"),
-    ("SELECT 1 AS 'x'", "Expected identifier, found string literal 'x'", "'x'"),
+    ("SELECT 1 AS 'x'", 'Expected identifier, found string literal "x"', "'x'"),
     ("SELECT 1 FROM t GROUP BY", "Expected an expression, found EOF", ""),
     ("CREATE TABLE x (a int, )", None, None),
     ("CREATE TABLE x (a)", None, ")"),

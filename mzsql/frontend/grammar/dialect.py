@@ -24,6 +24,7 @@ from mzsql.frontend.grammar.queries import QueryGrammar
 from mzsql.frontend.grammar.recursion import recursion_limit
 from mzsql.frontend.grammar.scalars import ScalarGrammar, normalize, position
 from mzsql.frontend.grammar.types import TypeGrammar
+from mzsql.frontend.grammar.words import KEYWORDS
 from mzsql.repr.errors import Unsupported
 from mzsql.repr.interrupt import check_for_interrupts
 
@@ -124,11 +125,12 @@ def describe(token: Token | None) -> str:
     if kind in _PUNCTUATION:
         return _PUNCTUATION[kind]
     if kind == TokenType.STRING:
-        return f"string literal {_shortened(token.text)!r}"
+        return f'string literal "{_shortened(token.text)}"'
     if kind == TokenType.NUMBER:
         return f'number "{token.text}"'
-    if kind == TokenType.VAR and token.text.upper() in RESERVED:
-        return token.text.upper()
+    word = token.text.upper()
+    if kind == TokenType.VAR and (word in KEYWORDS or word in RESERVED):
+        return word
     if kind in (TokenType.VAR, TokenType.IDENTIFIER):
         return f'identifier "{_shortened(token.text)}"'
     if token.text[:1].isalpha():
