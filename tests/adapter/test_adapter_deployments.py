@@ -257,9 +257,13 @@ def caught_up(con: mzsql.Connection, generation: int) -> None:
         time.sleep(0.05)
 
 
-def refreshes(con: mzsql.Connection) -> set[tuple[str, str]]:
-    rows = con.execute("SELECT object_id, kind FROM mz_internal.mz_refreshes").fetchall()
-    return {(gid, kind) for gid, kind in rows if kind == "hydration"}
+def hydrated_by(con: mzsql.Connection) -> set[str]:
+    """What this process has hydrated since it leads."""
+    return {
+        one.object_id
+        for one in con.coordinator.dataflows.controller.refreshes()
+        if one.kind == "hydration"
+    }
 
 
 def test_what_has_changed_is_hydrated_beside_the_deployment_in_charge_and_gone_on_from(
@@ -294,7 +298,7 @@ def test_what_has_changed_is_hydrated_beside_the_deployment_in_charge_and_gone_o
     assert new.execute("SELECT s FROM top").fetchall() == [(30,)]
     assert sorted(new.execute("SELECT a, s FROM sums").fetchall()) == [(1, 15), (2, 24), (3, 30)]
     assert new.execute("SELECT b FROM t WHERE a = 3").fetchall() == [(30,)]
-    assert refreshes(new) == set(), "what was hydrated beside is gone on from"
+    assert hydrated_by(new) == set(), "what was hydrated beside is gone on from"
     # What the older one has left is its build's no more, and nothing waits.
     assert new.coordinator.env.preparations.all() == []
     assert {key.partition("/")[0] for key in new.coordinator.env.cache.all_entries()} == {

@@ -57,8 +57,9 @@ def main(env: str, generation: str, first: str, folder: str) -> None:
     for thread in threads:
         thread.join()
     if ends.is_set():
-        hydrated = "SELECT count(*) FROM mz_internal.mz_refreshes WHERE kind = 'hydration'"
-        sys.stdout.write(f"hydrated {cons[0].execute(hydrated).fetchall()[0][0]}\n")
+        refreshes = cons[0].coordinator.dataflows.controller.refreshes()
+        hydrated = sum(one.kind == "hydration" for one in refreshes)
+        sys.stdout.write(f"hydrated {hydrated}\n")
     for con in cons:
         try:
             con.close()
