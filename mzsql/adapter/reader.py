@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from mzsql.adapter.coordinator import Coordinator
 from mzsql.adapter.environment.environment import Environment
@@ -22,12 +23,16 @@ from mzsql.adapter.session.catalog import SessionCatalog
 from mzsql.catalog.builtin import Builtin, builtins
 from mzsql.catalog.objects import DATABASE
 from mzsql.compute.peek.rows import expand, named
-from mzsql.frontend.catalog import CatalogItem, PartialName
-from mzsql.persist import PartRef
+from mzsql.frontend.catalog import CatalogItem, PartialName, partial_name
+from mzsql.persist import Filters, PartRef
 from mzsql.repr.errors import DatatypeMismatch, UndefinedTable
 from mzsql.repr.frontier import Frontier, Timestamp
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import RelationDesc
+from mzsql.storage import DurableHold
+
+_LOOK_ROWS = 100_000
+"""So many updates are looked at to find out whether something changed; where there are more, it is taken for granted."""
 
 STORED = ("table", "materialized-view")
 
@@ -106,10 +111,7 @@ class EnvironmentReader:
         Raises:
             UndefinedTable: there is none.
         """
-        parts = name.split(".")
-        found = None
-        if len(parts) <= 3:
-            found = self.find(PartialName(parts[-1], *reversed(parts[:-1])))
+        found = self.find(partial_name(name))
         if found is None:
             raise UndefinedTable(f"unknown catalog item '{name}'")
         return found
@@ -181,6 +183,111 @@ class EnvironmentReader:
             expand(updates.filter(pa.compute.is_valid(updates.column("mz_error"))), relation.name)
             updates = updates.drop_columns(["mz_error"])
         return pa.table(updates.columns, names=names)
+
+    def stored_rows(self, relation: RelationInfo, as_of: Timestamp, after: Timestamp = -1) -> int:
+        """How many updates the parts of `pieces` hold, at most."""
+        return sum(part.rows for part in self._parts(relation, as_of, after))
+
+    def pieces(
+        self,
+        relation: RelationInfo,
+        as_of: Timestamp,
+        *,
+        after: Timestamp = -1,
+        columns: Sequence[int] | None = None,
+        filters: Filters | None = None,
+        timeout: float = 60.0,
+    ) -> Iterator[pa.Table]:
+        """A stored relation's updates with ``after < mz_time <= as_of``, a stored part at a time, not added up.
+
+        Args:
+            relation: a table or a materialized view.
+            as_of: the last time, waited for.
+            after: the times from which on they are wanted; from the first on, those given up are at ``since``.
+            columns: positions, in this order before mz_time and mz_diff; all by default.
+            filters: the rows wanted, by ``c0`` …; see `mzsql.persist.Filters`.
+            timeout: seconds to wait for ``as_of``.
+
+        Raises:
+            DataError: the relation holds an error at ``as_of``.
+            SinceViolation: the times asked for were given up.
+        """
+        self.wait(relation, as_of, timeout)
+        self._check_errors(relation, as_of)
+        positions = range(relation.desc.arity) if columns is None else columns
+        names = [f"c{i}" for i in positions]
+        timed = pc.field("mz_time")
+        wanted = (timed > after) & (timed <= as_of)
+        if self._env.collections.has_errors(relation.id):
+            wanted &= pc.field("mz_error").is_null()
+            names.append("mz_error")
+        for part in self._parts(relation, as_of, after, filters):
+            updates = part.to_arrow(columns=names, filters=filters).filter(wanted)
+            yield updates.select([f"c{i}" for i in positions] + ["mz_time", "mz_diff"])
+
+    def _parts(
+        self,
+        relation: RelationInfo,
+        as_of: Timestamp,
+        after: Timestamp,
+        filters: Filters | None = None,
+    ) -> Sequence[PartRef]:
+        _require_stored(relation)
+        collections = self._env.collections
+        if after < 0:
+            return collections.parts(relation.id, as_of, filters=filters)
+        return collections.parts_between(relation.id, after + 1, as_of + 1)
+
+    def _check_errors(self, relation: RelationInfo, as_of: Timestamp) -> None:
+        """Raise the error that the relation holds at a time, if it does; errors that have gone by then are none."""
+        if not self._env.collections.has_errors(relation.id):
+            return
+        only = {"mz_error": [("", None)]}
+        for part in self._env.collections.parts(relation.id, as_of, filters=only):
+            errors = part.to_arrow(columns=["mz_error"], filters=only)
+            if errors.num_rows:  # seldom: then all of them are added up
+                expand(self._env.collections.snapshot(relation.id, as_of), relation.full_name)
+                return
+
+    def changed(self, relation: RelationInfo, as_of: Timestamp, after: Timestamp) -> bool:
+        """Whether something may have changed at times ``after < t <= as_of``; False is sure."""
+        parts = self._parts(relation, as_of, after)
+        if sum(part.rows for part in parts) > _LOOK_ROWS:
+            return True
+        timed = pc.field("mz_time")
+        return any(
+            part.to_arrow(columns=[]).filter((timed > after) & (timed <= as_of)).num_rows
+            for part in parts
+        )
+
+    def let_go(self, relation: RelationInfo, until: Timestamp) -> None:
+        """Give up what this process holds of a relation's history before a time; what others hold stays."""
+        self._env.collections.release_history(0, {relation.id: until})
+
+    def durable_hold(self, relation: RelationInfo, name: str, purpose: str) -> DurableHold:
+        """A hold on a stored relation's history that stays whatever becomes of this process, until it is released.
+
+        Made at the relation's since if there is none of this name, else shared with whoever has it.
+        """
+        _require_stored(relation)
+        return DurableHold(self._env.collections, relation.id, name, purpose)
+
+    def release_durable_hold(self, name: str) -> bool:
+        """Release the durable hold of a name, whichever relation it is on; whether there was one."""
+        state, persist = self._env.sync(), self._env.persist
+        for item in state.relations:
+            if item.kind not in STORED:
+                continue
+            shard = self._env.collections.meta(item.id).shard
+            seen = persist.inspect(shard)
+            if seen is not None and name in seen.critical:
+                persist.open_critical_reader(shard, name, token=name).release()
+                return True
+        return False
+
+    def require_history(self, relation: RelationInfo) -> None:
+        """Raise DatatypeMismatch where a relation has no changes to read."""
+        _require_stored(relation)
 
     def close(self) -> None:
         """Close the environment, if this reader has opened it. Idempotent."""

@@ -38,6 +38,17 @@ class PartialName(msgspec.Struct, frozen=True, cache_hash=True):
         return ".".join(p for p in (self.database, self.schema, self.item) if p is not None)
 
 
+def partial_name(text: str) -> PartialName:
+    """The name that a text without quotes means: ``orders``, ``public.orders``, ``materialize.public.orders``.
+
+    What has more parts than these is one that nothing has.
+    """
+    parts = text.split(".")
+    if len(parts) > 3:
+        return PartialName(text)
+    return PartialName(parts[-1], *reversed(parts[:-1]))
+
+
 class FullName(msgspec.Struct, frozen=True, cache_hash=True):
     """An object's whole name; objects of the system's schemas have no database."""
 

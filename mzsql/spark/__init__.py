@@ -9,5 +9,6 @@ from __future__ import annotations
 from mzsql.spark.mz_spark import MzSpark
 from mzsql.spark.registration import Registration
 from mzsql.spark.shards import shard_dataframe
+from mzsql.spark.stream import release_stream
 
-__all__ = ["MzSpark", "Registration", "shard_dataframe"]
+__all__ = ["MzSpark", "Registration", "release_stream", "shard_dataframe"]

@@ -25,6 +25,9 @@ from mzsql.repr.types import arrow_schema
 #: The schema of Spark's catalog that holds the tables ``USING mzsql`` which the views read.
 SOURCES = "mzsql"
 
+#: The setting with which a session lets data sources in Python take filters over.
+FILTERS = "spark.sql.python.filterPushdown.enabled"
+
 _NAME = re.compile(r"\w+", re.ASCII)
 
 
@@ -39,11 +42,14 @@ def _literal(text: str) -> str:
 
 
 def ensure_source(session: SparkSession) -> None:
-    """Make the format ``mzsql`` known to a session, whether or not the distribution that does so by itself is installed."""
+    """Make the format ``mzsql`` known to a session, whether or not the distribution that does so by itself is installed, and let it
+    take filters over.
+    """
     from mzsql.spark.source import MzsqlDataSource  # noqa: PLC0415  imports the engine, which only a reader needs
 
     if importlib.util.find_spec("pyspark_mzsql") is None:
         session.dataSource.register(MzsqlDataSource)
+    session.conf.set(FILTERS, "true")
 
 
 class Registration:

@@ -1,9 +1,11 @@
 """The Spark data source ``mzsql``: an environment's relations in any Spark session, through Spark's Python workers.
 
 Promise: a read gives a relation's contents at one time, each row as often as it is there; by default at a time no earlier than any write
-that was acknowledged before the read began. It opens the environment for reading only and disturbs nobody. Where it cannot, the error
-says why in a sentence. Trade-off: rows pass through Python workers as Arrow, several times slower than Spark's own Parquet reader, which
-`MzSpark.sql` uses.
+that was acknowledged before the read began. A stream gives the contents and then every change exactly once (`mzsql.spark.stream`), and a
+write appends to a table in one commit (`mzsql.spark.append`). Reading disturbs nobody. Filters go down to the stored files where the
+session allows it (`mzsql.spark.filters`, ``spark.sql.python.filterPushdown.enabled``). Where something cannot be done the error says why
+in a sentence. Trade-off: rows pass through Python workers as Arrow, several times slower than Spark's own Parquet reader, which
+`MzSpark.sql` uses. Spark's interface for Python asks for all columns of a source: the option ``columns`` names those wanted.
 
 ===========================================  ====================================================================
 option                                       meaning
@@ -12,110 +14,38 @@ option                                       meaning
 ``profile``                                  the name of a profile that has either (`mzsql.location.profiles`), or
 ``blob``, ``consensus``, ``oracle``          the URLs of its three stores; those with a secret are refused, as Spark shows options
 ``relation`` (or the argument of ``load``)   the relation's name: ``public.q3``, ``mz_internal.mz_frontiers``
+``columns``                                  names with commas between them; all columns by default
 ``as_of``                                    the time to read at, in milliseconds; a fresh one by default
+``changes``                                  ``true``: the changes, with ``_change_type`` (``insert``, ``delete``), ``_commit_version`` (the
+                                             time in milliseconds) and ``_commit_timestamp`` behind the columns
+``from``, ``to``                             the times of the first and the last changes; without ``from`` they begin with the
+                                             earliest contents there are, as inserts
 ===========================================  ====================================================================
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 
-import duckdb
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from mzsql.adapter.reader import EnvironmentReader, RelationInfo, open_read_only
-from mzsql.compute.engines.relations import spark_schema
-from mzsql.compute.peek.rows import expand, named
-from mzsql.location import shown_url
-from mzsql.repr.errors import DatatypeMismatch, InvalidParameter
-from mzsql.repr.types import arrow_schema
-
-#: A slice of a relation that one task reads has about this many stored updates at most.
-SLICE_ROWS = 2_000_000
-#: Rows of an Arrow batch handed to Spark.
-BATCH_ROWS = 65_536
-
-_TIME = re.compile("[0-9]{1,19}")
-_PLACES = ("env", "profile", "blob", "consensus", "oracle")
-_OPTIONS = frozenset({*_PLACES, "relation", "path", "as_of"})
-
-
-@dataclass(frozen=True)
-class Target:
-    """What the options name: where the environment is, which relation, and at what time (None: a fresh one)."""
-
-    locations: tuple[tuple[str, str], ...]
-    relation: str
-    as_of: int | None
-
-    def open(self) -> EnvironmentReader:
-        """A reader of the environment, to be closed by the caller."""
-        where = dict(self.locations)
-        return open_read_only(
-            where.get("env"),
-            blob=where.get("blob"),
-            consensus=where.get("consensus"),
-            oracle=where.get("oracle"),
-            profile=where.get("profile"),
-        )
-
-
-@dataclass
-class Slice(InputPartition):  # type: ignore[misc]  # PySpark is not typed for mypy here
-    """The rows of a relation whose hash is `number` modulo `count`, at `as_of` (None: a fresh time, only for a whole relation)."""
-
-    number: int
-    count: int
-    as_of: int | None
-
-
-def target(options: Mapping[str, str]) -> Target:
-    """What the options name.
-
-    Raises:
-        InvalidParameter: an option is missing, unknown or not of its kind.
-    """
-    given = {key.lower(): value for key, value in options.items()}
-    unknown = sorted(set(given) - _OPTIONS)
-    if unknown:
-        raise InvalidParameter(
-            f"unknown option {unknown[0]!r} of the data source mzsql",
-            hint=f"It knows {', '.join(sorted(_OPTIONS))}.",
-        )
-    relation = given.get("relation") or given.get("path")
-    if not relation:
-        raise InvalidParameter(
-            "the data source mzsql needs a relation",
-            hint='Name it as in load("public.orders"), or with option("relation", "public.orders").',
-        )
-    locations = {key: given[key] for key in _PLACES if key in given}
-    secret = next((key for key, place in locations.items() if shown_url(place) != place), None)
-    if secret is not None:
-        raise InvalidParameter(
-            f"option {secret} holds a secret, and Spark shows options to everyone: {shown_url(locations[secret])}",
-            hint="Write the URLs into a profile (mzsql.toml, or variables such as MZSQL_PROFILE_PROD_CONSENSUS) and name it with "
-            'option("profile", "prod").',
-        )
-    if not locations:
-        raise InvalidParameter(
-            "the data source mzsql needs an environment",
-            hint='Name its directory with option("env", "/path/to/env"), or a profile with option("profile", "prod").',
-        )
-    text = given.get("as_of")
-    if text is not None and not (_TIME.fullmatch(text.strip()) and int(text) < 2**63):
-        raise InvalidParameter(
-            f"option as_of must be a time in milliseconds since 1970, not {text[:40]!r}"
-        )
-    return Target(tuple(sorted(locations.items())), relation, None if text is None else int(text))
+from mzsql.adapter.reader import EnvironmentReader, RelationInfo
+from mzsql.persist import KeyRange
+from mzsql.repr.errors import InvalidParameter
+from mzsql.spark import rows
+from mzsql.spark.append import TableWriter
+from mzsql.spark.filters import pushed_ranges
+from mzsql.spark.opened import in_one_sentence, reading
+from mzsql.spark.options import Target, options_in, target, with_options
+from mzsql.spark.rows import Slice
+from mzsql.spark.stream import ChangeStream
 
 
 class MzsqlDataSource(DataSource):  # type: ignore[misc]  # PySpark is not typed for mypy here
-    """``spark.read.format("mzsql")``; see the module for its options."""
+    """``spark.read``, ``spark.readStream`` and ``df.write`` with ``format("mzsql")``; see the module for the options."""
 
     @classmethod
     def name(cls) -> str:
@@ -124,85 +54,121 @@ class MzsqlDataSource(DataSource):  # type: ignore[misc]  # PySpark is not typed
 
     def schema(self) -> StructType:
         """The relation's columns as Spark's types."""
-        with target(self.options).open() as reader:
-            return _schema(reader.relation(target(self.options).relation))
+        with in_one_sentence():
+            wanted = target(self.options)
+            with reading(wanted.locations) as reader:
+                relation = rows.chosen(reader.relation(wanted.relation), wanted.columns)
+                schema = rows.schema_of(relation, changes=wanted.changes)
+                # What load() names goes with each read; a table of a catalog has only its columns to say it.
+                return schema if "path" in self.options else with_options(schema, self.options)
 
     def reader(self, schema: StructType) -> RelationReader:
         """A reader of the relation; ``schema`` is what Spark's catalog, or `schema`, said its columns are."""
-        return RelationReader(target(self.options), schema)
+        with in_one_sentence():
+            return RelationReader(target({**options_in(schema), **self.options}), schema)
+
+    def streamReader(self, schema: StructType) -> ChangeStream:  # noqa: N802  Spark's own name
+        """A stream of the relation's contents and then its changes."""
+        with in_one_sentence():
+            return ChangeStream(target(self.options), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> TableWriter:
+        """A writer that appends to a table."""
+        with in_one_sentence():
+            return TableWriter(target(self.options), schema, overwrite=overwrite)
 
 
 class RelationReader(DataSourceReader):  # type: ignore[misc]  # PySpark is not typed for mypy here
-    """Reads one relation, in one slice or, where it is large, in several that hash its rows apart."""
+    """Reads one relation, or its changes, in one slice or, where it is large, in several that hash its rows apart."""
 
     def __init__(self, wanted: Target, schema: StructType) -> None:
         self._target = wanted
         self._schema = schema
+        self._filters: dict[str, list[KeyRange]] = {}
+        if not wanted.changes:
+            wanted.refuse("contents: set changes to true", "from", "to")
+
+    @property
+    def pushFilters(self) -> _TakesFilters:  # noqa: N802  Spark's own name
+        """Takes over the filters that stored files are read by; returns those that Spark is to evaluate."""
+        return _TakesFilters(self)
+
+    def take_filters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """As `pushFilters`; only contents of stored relations are read by filters."""
+        if self._target.changes:
+            return filters
+        with in_one_sentence(), reading(self._target.locations) as reader:
+            relation = reader.relation(self._target.relation)
+            if not relation.stored:
+                return filters
+            self._filters, left = pushed_ranges(relation.desc, filters)
+            return left
 
     def partitions(self) -> list[InputPartition]:
         """The slices to read; several agree on one time."""
-        with self._target.open() as reader:
+        with in_one_sentence(), reading(self._target.locations) as reader:
             relation = reader.relation(self._target.relation)
             self._check(relation)
-            if not relation.stored:
-                return [Slice(0, 1, self._target.as_of)]
+            if self._target.changes:
+                return self._slices_of_changes(reader, relation)
             as_of = self._target.as_of
+            if not relation.stored:
+                return [Slice(0, 1, as_of, gid=relation.id)]
             at = reader.fresh_timestamp() if as_of is None else as_of
-            stored = sum(part.rows for part in reader.parts(relation, at))
-            count = -(-stored // SLICE_ROWS)
-            if count <= 1:
-                return [Slice(0, 1, as_of)]
-            return [Slice(number, count, at) for number in range(count)]
+            count = rows.slices(reader.stored_rows(relation, at))
+            return [Slice(number, count, at, gid=relation.id) for number in range(count)]
+
+    def _slices_of_changes(
+        self, reader: EnvironmentReader, relation: RelationInfo
+    ) -> list[InputPartition]:
+        first, last = self._target.first, self._target.last
+        until = reader.fresh_timestamp() if last is None else last
+        found: list[InputPartition] = []
+        if first is None:
+            since = reader.since(relation) or 0
+            at = min(since, until)
+            count = rows.slices(reader.stored_rows(relation, at))
+            found = [Slice(i, count, at, snapshot=True, gid=relation.id) for i in range(count)]
+            after = at
+        else:
+            after = first - 1
+        if after < until:
+            count = rows.slices(reader.stored_rows(relation, until, after))
+            found += [Slice(i, count, until, after=after, gid=relation.id) for i in range(count)]
+        elif first is not None:
+            raise InvalidParameter(f"option from is {first}, which is after the last time, {until}")
+        return found
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a slice as Arrow batches."""
         assert isinstance(partition, Slice)
-        with self._target.open() as reader:
-            relation = reader.relation(self._target.relation)
-            self._check(relation)
-            rows = (
-                reader.rows(relation, partition.as_of)
-                if partition.count == 1
-                else _slice_rows(reader, relation, partition)
-            )
-        wanted = to_arrow_schema(self._schema, timezone="UTC")
-        yield from rows.cast(wanted).combine_chunks().to_batches(max_chunksize=BATCH_ROWS)
+        with in_one_sentence():
+            with reading(self._target.locations) as reader:
+                relation = reader.relation(self._target.relation)
+                self._check(relation)
+                if self._target.changes:
+                    table = rows.changes(reader, relation, partition, self._target.columns)
+                else:
+                    columns, filters = self._target.columns, self._filters
+                    table = rows.contents(reader, relation, partition, columns, filters)
+            yield from rows.batches(table, to_arrow_schema(self._schema, timezone="UTC"))
 
     def _check(self, relation: RelationInfo) -> None:
-        now = _schema(relation)
-        if [(f.name, f.dataType) for f in now] != [(f.name, f.dataType) for f in self._schema]:
-            raise DatatypeMismatch(
-                f"the columns of {relation.full_name} are {now.simpleString()}, "
-                f"not {self._schema.simpleString()} as Spark was told",
-                hint="The relation was made anew: register the environment's relations again, or read without a schema.",
-            )
+        wanted = rows.chosen(relation, self._target.columns)
+        now = rows.schema_of(wanted, changes=self._target.changes)
+        rows.check_schema(relation, now, self._schema)
 
 
-def _schema(relation: RelationInfo) -> StructType:
-    return spark_schema(arrow_schema(relation.desc.typ.columns, relation.desc.names))
+class _TakesFilters:
+    """`RelationReader.pushFilters`, which Spark asks for where ``spark.sql.python.filterPushdown.enabled`` is set.
 
+    Where it is not, Spark refuses to read by a reader that has a method of this name of its own. It is to read without filters then, so
+    this shows Spark the method that it would be without one.
+    """
 
-def _slice_rows(reader: EnvironmentReader, relation: RelationInfo, part: Slice) -> pa.Table:
-    """The rows of one slice: of every stored part only those that hash into it, then updates of one row added up."""
-    assert part.as_of is not None
-    with duckdb.connect() as engine:
-        engine.execute("SET threads = 1")
-        kept = []
-        for stored in reader.parts(relation, part.as_of):
-            updates = stored.to_arrow()
-            row = [name for name in updates.column_names if name not in ("mz_time", "mz_diff")]
-            values = [duckdb.ColumnExpression(name) for name in row]
-            number = duckdb.FunctionExpression("hash", *values)
-            mine = number % duckdb.ConstantExpression(part.count) == duckdb.ConstantExpression(
-                part.number
-            )
-            early = duckdb.ColumnExpression("mz_time") <= duckdb.ConstantExpression(part.as_of)
-            chosen = engine.from_arrow(updates).filter(mine & early)
-            kept.append(chosen.project(*row, "mz_diff").to_arrow_table())
-        updates = pa.concat_tables(kept)
-        names = ", ".join(f'"{name}"' for name in updates.column_names[:-1])
-        summed = engine.from_arrow(updates).aggregate(
-            f'{names}, sum("mz_diff")::bigint AS "mz_diff"', names
-        )
-        consolidated = summed.filter('"mz_diff" <> 0').to_arrow_table()
-    return named(expand(consolidated, relation.full_name), relation.desc)
+    def __init__(self, reader: RelationReader) -> None:
+        self._reader = reader
+        self.__func__ = DataSourceReader.pushFilters
+
+    def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
+        return self._reader.take_filters(filters)

@@ -15,7 +15,7 @@ from mzsql.storage.bindings import (
     BindingState,
     Bound,
 )
-from mzsql.storage.collection import Collection, Hold
+from mzsql.storage.collection import Collection, DurableHold, Hold
 from mzsql.storage.collection_manager import CollectionManager, ManagedKind, ManagedRow
 from mzsql.storage.collections import Collections, end_shard
 from mzsql.storage.export_log import ExportLog, log_shard_of
@@ -34,6 +34,7 @@ __all__ = [
     "Collection",
     "CollectionManager",
     "Collections",
+    "DurableHold",
     "ExportLog",
     "Hold",
     "ManagedKind",

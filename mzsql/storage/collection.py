@@ -107,6 +107,43 @@ class Hold:
         self.release()
 
 
+class HoldPlace(Protocol):
+    """Where a durable hold finds what it holds."""
+
+    def open_durable_hold(self, gid: GlobalId, name: str, purpose: str) -> CriticalReader:
+        """The hold of a name on a collection's shard, made at its since or shared."""
+
+    def kept(self, gid: GlobalId, until: Timestamp) -> Timestamp:
+        """``until``, or the last time that the collection's own shard has complete where that is earlier."""
+
+
+class DurableHold:
+    """Keeps one collection readable at and beyond ``since`` whatever becomes of this process, until somebody releases it by its name.
+
+    Whoever gives the same name has the same hold. Its shard tells who inspects it what it is for.
+    """
+
+    def __init__(self, place: HoldPlace, gid: GlobalId, name: str, purpose: str) -> None:
+        self._place = place
+        self._gid = gid
+        self._hold = place.open_durable_hold(gid, name, purpose)
+
+    @property
+    def since(self) -> Frontier:
+        """The earliest time held."""
+        return self._hold.since
+
+    def downgrade(self, until: Timestamp) -> None:
+        """Let go of the times before ``until``; an earlier one changes nothing. The present contents are never given up."""
+        to = self._place.kept(self._gid, until)
+        if self.since is not None and self.since < to:
+            self._hold.downgrade_since(to)
+
+    def release(self) -> None:
+        """Remove the hold for good. Idempotent."""
+        self._hold.release()
+
+
 class OpenCollection:
     """A collection with its handles in this process."""
 

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from mzsql.persist import (
     Clock,
+    CriticalReader,
     ExpiredHandle,
     Filters,
     Holder,
@@ -503,6 +504,18 @@ class Collections:
                 unsettled.discard(hold)
                 if not unsettled:
                     del self._unsettled[gid]
+
+    def open_durable_hold(self, gid: GlobalId, name: str, purpose: str) -> CriticalReader:
+        """Called by `DurableHold`: the hold of a name that survives processes, shared by all who name it."""
+        return self._persist.open_critical_reader(
+            self.meta(gid).shard, name, token=name, purpose=purpose
+        )
+
+    def kept(self, gid: GlobalId, until: Timestamp) -> Timestamp:
+        """Called by `DurableHold`: ``until``, or the last time that the shard itself has complete where that is earlier."""
+        one = self._get(gid)
+        self._catch_up(one)
+        return self._kept(one, until)
 
     def own_holds(self) -> None:
         """Take the holds that survive processes over (the leader does)."""

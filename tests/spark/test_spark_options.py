@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from mzsql.repr.errors import InternalError, InvalidParameter, SqlError
-from mzsql.spark.source import target
+from mzsql.spark.opened import reading
+from mzsql.spark.options import target
 
 SECRET = {"consensus": "postgres://me:hush@host/db", "blob": "s3://b/p"}
 
@@ -59,7 +60,7 @@ def test_each_option_takes_any_text(
         given = {"blob": "mem:", "consensus": "mem:", **given}
     elif option not in ("env", "profile"):
         given["env"] = "nowhere"
-    with pytest.raises(SqlError) as refused, target(given).open() as reader:
+    with pytest.raises(SqlError) as refused, reading(target(given).locations) as reader:
         reader.relation(target(given).relation)
     assert not isinstance(refused.value, InternalError)
     assert str(refused.value)

@@ -13,7 +13,7 @@ from pyspark.errors import AnalysisException, PySparkException
 
 import mzsql
 from mzsql.repr.errors import InvalidParameter
-from mzsql.spark.source import target
+from mzsql.spark.options import target
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -108,10 +108,10 @@ def test_a_large_relation_is_read_in_slices(
     con.execute("INSERT INTO many SELECT n, 'x' FROM generate_series(1, 1000) AS g (n)")
     con.execute("DELETE FROM many WHERE n % 10 = 0")
     con.execute("INSERT INTO many SELECT NULL, NULL FROM generate_series(1, 3) AS g (n)")
-    from mzsql.spark import source
+    from mzsql.spark import rows, source
 
-    monkeypatch.setattr(source, "SLICE_ROWS", 100)
-    wanted = source.target({"env": str(env), "relation": "many"})
+    monkeypatch.setattr(rows, "SLICE_ROWS", 100)
+    wanted = target({"env": str(env), "relation": "many"})
     reader = source.RelationReader(wanted, _load(spark, env, "many").schema)
     slices = reader.partitions()
     assert len(slices) > 5
@@ -149,6 +149,92 @@ def test_columns_that_changed_are_noticed(
     old = spark.read.format("mzsql").schema("a string").option("env", str(env))
     with pytest.raises(PySparkException, match=r"the columns of public\.shape are"):
         old.load("shape").collect()
+
+
+def test_changes_say_what_happened_and_when(
+    spark: SparkSession, env: Path, con: mzsql.Connection
+) -> None:
+    con.execute("CREATE TABLE steps (n integer, s text)")
+    con.execute("INSERT INTO steps VALUES (1, 'a'), (1, 'a'), (2, 'b')")
+    first = con.execute("SELECT * FROM steps").timestamp
+    con.execute("UPDATE steps SET s = 'c' WHERE n = 1")
+    second = con.execute("SELECT * FROM steps").timestamp
+    con.execute("DELETE FROM steps WHERE n = 2")
+    later = _load(spark, env, "steps", changes="true", **{"from": str(first + 1)})
+    told = _rows(later.select("n", "s", "_change_type"))
+    assert told == sorted(
+        [(1, "a", "delete")] * 2 + [(1, "c", "insert")] * 2 + [(2, "b", "delete")], key=repr
+    )
+    until = _load(
+        spark, env, "steps", changes="true", to=str(second), **{"from": str(first + 1)}
+    ).where("_change_type = 'delete'")
+    assert _rows(until.select("n")) == [(1,), (1,)]
+    times = {row[0] for row in later.select("_commit_version").collect()}
+    assert len(times) == 2
+    assert min(times) <= second < max(times)
+
+
+def test_filters_go_down_to_the_files_and_answers_stay_the_same(
+    spark: SparkSession, env: Path, con: mzsql.Connection
+) -> None:
+    con.execute(
+        "CREATE TABLE sieve (a bigint, b text, c numeric(10, 2), d date, e boolean, f double)"
+    )
+    con.execute(
+        "INSERT INTO sieve SELECT n, 'x' || (n % 7)::text, n / 4.0, DATE '2026-01-01' + (n % 30)::int, "
+        "n % 2 = 0, n / 3.0 FROM generate_series(1, 300) AS g (n)"
+    )
+    con.execute("INSERT INTO sieve VALUES (NULL, NULL, NULL, NULL, NULL, 'NaN')")
+    whole = _load(spark, env, "sieve").cache()
+    assert whole.count() == 301
+    for where, pushed in [
+        ("a = 17", "a"),
+        ("a > 290 AND a <= 295", "a"),
+        ("a < 3", "a"),
+        ("b = 'x3' AND a >= 100", "b"),
+        ("a IN (1, 5, 1000)", "a"),
+        ("c <= 2.25", "c"),
+        ("d > DATE '2026-01-28'", "d"),
+        ("e", "e"),
+        ("a IS NULL", "a"),
+        ("b IS NOT NULL", None),
+        ("f > 99", None),
+        ("a <> 17", None),
+        ("a = 1 OR a = 2", "a"),
+        ("a % 2 = 1 AND b >= 'x5'", "b"),
+        ("b LIKE 'x1%'", None),
+        ("a > 9223372036854775806", None),
+    ]:
+        found = _load(spark, env, "sieve").where(where)
+        assert _rows(found) == _rows(whole.where(where)), where
+        plan = found._jdf.queryExecution().executedPlan().toString()
+        told = plan.partition("PushedFilters: [")[2].partition("]")[0]
+        assert (pushed is not None and pushed in told) or (pushed is None and not told), (
+            where,
+            plan,
+        )
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
+    try:
+        assert _rows(_load(spark, env, "sieve").where("a = 17").select("a")) == [(17,)]
+    finally:
+        spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    assert _load(spark, env, "sieve", columns="b,a").columns == ["b", "a"]
+    few = _load(spark, env, "sieve", columns="b").where("b = 'x3'")
+    assert few.count() == whole.where("b = 'x3'").count()
+
+
+def test_a_table_of_a_catalog_with_options(
+    spark: SparkSession, env: Path, con: mzsql.Connection
+) -> None:
+    con.execute("CREATE TABLE shelf (n integer)")
+    spark.sql(f"CREATE TABLE on_shelf USING mzsql OPTIONS (env '{env}', relation 'public.shelf')")
+    try:
+        con.execute("INSERT INTO shelf VALUES (1)")
+        assert _rows(spark.sql("SELECT * FROM on_shelf")) == [(1,)]
+        con.execute("INSERT INTO shelf VALUES (2)")
+        assert _rows(spark.newSession().table("on_shelf").where("n > 1")) == [(2,)]
+    finally:
+        spark.sql("DROP TABLE on_shelf")
 
 
 # --- the session's catalog ---------------------------------------------------------------------------

@@ -1,0 +1,153 @@
+"""What the data source's options name: where the environment is, which relation, which of it, and at what time.
+
+Promise: what makes no sense is refused with a sentence and a hint before anything is opened, and an option with a secret is refused and
+not repeated, as Spark shows options to everyone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from pyspark.sql.types import StructField, StructType
+
+from mzsql.location import shown_url
+from mzsql.repr.errors import InvalidParameter
+
+_TIME = re.compile("[0-9]{1,19}")
+_PLACES = ("env", "profile", "blob", "consensus", "oracle")
+_TIMES = ("as_of", "from", "to")
+_OPTIONS = frozenset({*_PLACES, *_TIMES, "relation", "path", "changes", "columns"})
+
+#: The options that name an environment, sorted by name.
+Locations: TypeAlias = "tuple[tuple[str, str], ...]"
+
+
+@dataclass(frozen=True)
+class Target:
+    """What the options name.
+
+    Attributes:
+        locations: where the environment is.
+        relation: the relation's name.
+        as_of: the time to read at; None: a fresh one.
+        changes: whether the changes are wanted, not the contents.
+        first, last: the times of the first and the last changes wanted; None: from the contents on, up to a fresh time.
+        columns: the names of the columns wanted; None: all.
+    """
+
+    locations: Locations
+    relation: str
+    as_of: int | None = None
+    changes: bool = False
+    first: int | None = None
+    last: int | None = None
+    columns: tuple[str, ...] | None = None
+
+    def refuse(self, what: str, *names: str) -> None:
+        """Refuse options that do not go with what is done.
+
+        Raises:
+            InvalidParameter: one of them is set.
+        """
+        given = {
+            "as_of": self.as_of is not None,
+            "changes": self.changes,
+            "from": self.first is not None,
+            "to": self.last is not None,
+            "columns": self.columns is not None,
+        }
+        for name in names:
+            if given[name]:
+                raise InvalidParameter(f"option {name} does not go with {what}")
+
+
+#: Under this name the metadata of a schema's first column has the options.
+_METADATA = "mzsql"
+
+
+def with_options(schema: StructType, options: Mapping[str, str]) -> StructType:
+    """A schema that tells what it was made of: Spark keeps the options of a table in its catalog from data sources in Python, and
+    hands them its columns, with their metadata.
+    """
+    if not schema.fields:
+        return schema
+    first = schema.fields[0]
+    metadata = {**first.metadata, _METADATA: {key.lower(): text for key, text in options.items()}}
+    named = StructField(first.name, first.dataType, first.nullable, metadata)
+    return StructType([named, *schema.fields[1:]])
+
+
+def options_in(schema: StructType) -> dict[str, str]:
+    """The options that a schema tells of; none where it does not."""
+    found = schema.fields[0].metadata.get(_METADATA) if schema.fields else None
+    return dict(found) if isinstance(found, Mapping) else {}
+
+
+def target(options: Mapping[str, str]) -> Target:
+    """What the options name.
+
+    Raises:
+        InvalidParameter: an option is missing, unknown or not of its kind.
+    """
+    given = {key.lower(): value for key, value in options.items()}
+    unknown = sorted(set(given) - _OPTIONS)
+    if unknown:
+        raise InvalidParameter(
+            f"unknown option {unknown[0]!r} of the data source mzsql",
+            hint=f"It knows {', '.join(sorted(_OPTIONS))}.",
+        )
+    relation = given.get("relation") or given.get("path")
+    if not relation:
+        raise InvalidParameter(
+            "the data source mzsql needs a relation",
+            hint='Name it as in load("public.orders"), or with option("relation", "public.orders").',
+        )
+    locations = {key: given[key] for key in _PLACES if key in given}
+    secret = next((key for key, place in locations.items() if shown_url(place) != place), None)
+    if secret is not None:
+        raise InvalidParameter(
+            f"option {secret} holds a secret, and Spark shows options to everyone: {shown_url(locations[secret])}",
+            hint="Write the URLs into a profile (mzsql.toml, or variables such as MZSQL_PROFILE_PROD_CONSENSUS) and name it with "
+            'option("profile", "prod").',
+        )
+    if not locations:
+        raise InvalidParameter(
+            "the data source mzsql needs an environment",
+            hint='Name its directory with option("env", "/path/to/env"), or a profile with option("profile", "prod").',
+        )
+    changes = given.get("changes", "false").strip().lower()
+    if changes not in ("true", "false"):
+        raise InvalidParameter(f"option changes must be true or false, not {changes[:40]!r}")
+    columns = given.get("columns")
+    found = Target(
+        tuple(sorted(locations.items())),
+        relation,
+        *(_time(given, "as_of"), changes == "true", _time(given, "from"), _time(given, "to")),
+        None if columns is None else _names(columns),
+    )
+    if found.changes:
+        found.refuse("changes", "as_of")
+    return found
+
+
+def _time(given: Mapping[str, str], option: str) -> int | None:
+    text = given.get(option)
+    if text is None:
+        return None
+    if not (_TIME.fullmatch(text.strip()) and int(text) < 2**63 - 1):
+        raise InvalidParameter(
+            f"option {option} must be a time in milliseconds since 1970, not {text[:40]!r}"
+        )
+    return int(text)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(","))
+    if not all(names) or len(set(names)) < len(names):
+        raise InvalidParameter(
+            f"option columns must be different names with commas between them, not {text[:80]!r}"
+        )
+    return names

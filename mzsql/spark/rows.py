@@ -1,0 +1,236 @@
+"""A relation's rows as a task hands them to Spark: contents at a time, or changes with what happened to them and when.
+
+Promise: each row as often as it is there, of exactly the columns asked for. Contents that are large, and changes, come in slices that
+hash rows apart, so that tasks share the work and each adds up its own rows. Columns and filters go down to the stored files: other columns
+are not read, nor row groups in which no row can be wanted. Trade-off: every task of a read looks at all the wanted parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
+
+from mzsql.adapter.reader import EnvironmentReader, RelationInfo
+from mzsql.compute.engines.relations import spark_schema
+from mzsql.compute.peek.rows import expand, named
+from mzsql.persist import Filters
+from mzsql.repr.errors import DatatypeMismatch, UndefinedColumn, Unsupported
+from mzsql.repr.frontier import Timestamp
+from mzsql.repr.types import RelationDesc, RelationType, arrow_schema
+from mzsql.storage import empty_updates
+
+#: A slice of a relation that one task reads has about this many stored updates at most.
+SLICE_ROWS = 2_000_000
+#: Rows of an Arrow batch handed to Spark.
+BATCH_ROWS = 65_536
+
+#: The columns that tell of a change, behind the relation's own: ``insert`` or ``delete``; the time in milliseconds; that time.
+CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP = (
+    "_change_type",
+    "_commit_version",
+    "_commit_timestamp",
+)
+CHANGE_FIELDS = (
+    StructField(CHANGE_TYPE, StringType(), True),
+    StructField(COMMIT_VERSION, LongType(), True),
+    StructField(COMMIT_TIMESTAMP, TimestampType(), True),
+)
+
+
+@dataclass
+class Slice(InputPartition):  # type: ignore[misc]  # PySpark is not typed for mypy here
+    """The rows whose hash is ``number`` modulo ``count``.
+
+    Attributes:
+        number, count: which slice, of how many.
+        as_of: the time of the contents, or the last time of the changes; None: a fresh one, only for a whole relation's contents.
+        after: changes are those of later times; None: not the changes but the contents.
+        snapshot: whether the changes begin with the contents at ``as_of``, as inserts; nothing else is in them then.
+        gid: the id of the relation that was planned for; None: whichever has the name.
+    """
+
+    number: int
+    count: int
+    as_of: Timestamp | None
+    after: Timestamp | None = None
+    snapshot: bool = False
+    gid: str | None = None
+
+
+def slices(rows: int) -> int:
+    """How many slices to read so many stored updates in."""
+    return max(1, -(-rows // SLICE_ROWS))
+
+
+def chosen(relation: RelationInfo, columns: Sequence[str] | None) -> RelationInfo:
+    """The relation with only the columns wanted, in their order.
+
+    Raises:
+        UndefinedColumn: it has no such column.
+    """
+    if columns is None:
+        return relation
+    desc = relation.desc
+    for name in columns:
+        if name not in desc.names:
+            raise UndefinedColumn(
+                f'column "{name}" does not exist in {relation.full_name}',
+                hint=f"It has the columns {', '.join(desc.names)}.",
+            )
+    types = tuple(desc.typ.columns[desc.names.index(name)] for name in columns)
+    fewer = RelationDesc(tuple(columns), RelationType(types))
+    return RelationInfo(
+        relation.id, relation.database, relation.schema, relation.name, relation.kind, fewer
+    )
+
+
+def schema_of(relation: RelationInfo, *, changes: bool) -> StructType:
+    """Spark's schema of a relation's rows, or of its changes.
+
+    Raises:
+        DatatypeMismatch: a column has the name of one of those that tell of a change.
+    """
+    schema = spark_schema(arrow_schema(relation.desc.typ.columns, relation.desc.names))
+    if not changes:
+        return schema
+    own = {field.name for field in CHANGE_FIELDS} & set(relation.desc.names)
+    if own:
+        raise DatatypeMismatch(
+            f'column "{min(own)}" of {relation.full_name} has the name of a column that tells of changes',
+            hint="Read the other columns: option columns.",
+        )
+    return StructType([*schema.fields, *CHANGE_FIELDS])
+
+
+def check_schema(relation: RelationInfo, now: StructType, told: StructType) -> None:
+    """Check that a relation's columns are those that Spark was told.
+
+    Raises:
+        DatatypeMismatch: they are not.
+    """
+    if [(f.name, f.dataType) for f in now] != [(f.name, f.dataType) for f in told]:
+        raise DatatypeMismatch(
+            f"the columns of {relation.full_name} are {now.simpleString()}, "
+            f"not {told.simpleString()} as Spark was told",
+            hint="The relation was made anew: register the environment's relations again, or read without a schema.",
+        )
+
+
+def contents(
+    reader: EnvironmentReader,
+    relation: RelationInfo,
+    part: Slice,
+    columns: Sequence[str] | None,
+    filters: Filters,
+) -> pa.Table:
+    """A relation's rows at a time, those of one slice."""
+    wanted = chosen(relation, columns)
+    if not relation.stored:
+        return reader.rows(relation, part.as_of, columns=columns)
+    as_of = reader.fresh_timestamp() if part.as_of is None else part.as_of
+    with duckdb.connect() as engine:
+        updates = _added_up(
+            engine, _pieces(reader, relation, part, as_of, columns, filters), timed=False
+        )
+    return named(expand(updates, relation.full_name), wanted.desc)
+
+
+def changes(
+    reader: EnvironmentReader,
+    relation: RelationInfo,
+    part: Slice,
+    columns: Sequence[str] | None,
+    *,
+    told: bool = True,
+) -> pa.Table:
+    """A relation's changes, those of one slice, by time; of one time what is deleted before what is inserted.
+
+    Args:
+        reader: reads the environment.
+        relation: the relation.
+        part: the slice.
+        columns: the columns wanted; all by default.
+        told: whether the rows tell of their change; else they are insertions.
+
+    Raises:
+        Unsupported: rows alone are wanted, and one is deleted.
+    """
+    assert part.as_of is not None
+    wanted = chosen(relation, columns)
+    with duckdb.connect() as engine:
+        pieces = _pieces(reader, relation, part, part.as_of, columns, {})
+        updates = _added_up(engine, pieces, timed=not part.snapshot)
+    if part.snapshot:
+        times = pa.repeat(pa.scalar(part.as_of, pa.int64()), updates.num_rows)
+        updates = updates.append_column("mz_time", times)
+    updates = updates.sort_by([("mz_time", "ascending"), ("mz_diff", "ascending")])
+    diffs = updates.column("mz_diff").to_numpy()
+    copies = pa.array(np.repeat(np.arange(len(diffs)), np.abs(diffs)))
+    updates = updates.take(copies)
+    rows = named(updates.select(range(wanted.desc.arity)), wanted.desc)
+    if not told:
+        if len(diffs) and diffs.min() < 0:
+            raise Unsupported(
+                f"rows of {relation.full_name} were deleted or updated, and a stream of rows alone takes insertions only",
+                hint='Set option("changes", "true"): then each row says what happened to it.',
+            )
+        return rows
+    inserted = pc.greater(updates.column("mz_diff"), 0)
+    rows = rows.append_column(CHANGE_TYPE, pc.if_else(inserted, "insert", "delete"))
+    times = updates.column("mz_time")
+    rows = rows.append_column(COMMIT_VERSION, times)
+    return rows.append_column(COMMIT_TIMESTAMP, times.cast(pa.timestamp("ms", "UTC")))
+
+
+def batches(rows: pa.Table, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Rows as Spark takes them."""
+    yield from rows.cast(wanted).combine_chunks().to_batches(max_chunksize=BATCH_ROWS)
+
+
+def _pieces(
+    reader: EnvironmentReader,
+    relation: RelationInfo,
+    part: Slice,
+    as_of: Timestamp,
+    columns: Sequence[str] | None,
+    filters: Filters,
+) -> Iterator[pa.Table]:
+    """The stored updates that hash into a slice, a stored part at a time: columns by position, mz_time, mz_diff."""
+    names = relation.desc.names
+    positions = range(len(names)) if columns is None else [names.index(name) for name in columns]
+    after = -1 if part.snapshot or part.after is None else part.after
+    types = tuple(relation.desc.typ.columns[i] for i in positions)
+    yield empty_updates(arrow_schema(types, [f"c{i}" for i in positions]))
+    for updates in reader.pieces(relation, as_of, after=after, columns=positions, filters=filters):
+        yield updates if part.count == 1 else _hashed(updates, part)
+
+
+def _hashed(updates: pa.Table, part: Slice) -> pa.Table:
+    row = updates.column_names[:-2]
+    with duckdb.connect() as engine:
+        engine.execute("SET threads = 1")
+        number = duckdb.FunctionExpression("hash", *(duckdb.ColumnExpression(c) for c in row))
+        count, own = duckdb.ConstantExpression(part.count), duckdb.ConstantExpression(part.number)
+        return engine.from_arrow(updates).filter(number % count == own).to_arrow_table()
+
+
+def _added_up(
+    engine: duckdb.DuckDBPyConnection, pieces: Iterator[pa.Table], *, timed: bool
+) -> pa.Table:
+    """Equal updates (of one time where ``timed``) as one, those that cancel out gone: columns, [mz_time], mz_diff."""
+    tables = list(pieces)
+    updates = pa.concat_tables(tables, promote_options="default")
+    keys = updates.column_names[: -1 if timed else -2]
+    engine.execute("SET threads = 1")
+    by = ", ".join(f'"{name}"' for name in keys)
+    total = 'sum("mz_diff")::bigint AS "mz_diff"'
+    select = f"{by}, {total}" if keys else total
+    summed = engine.from_arrow(updates).aggregate(select, by)
+    return summed.filter('"mz_diff" <> 0').to_arrow_table().select([*keys, "mz_diff"])
