@@ -7,8 +7,9 @@
 from __future__ import annotations
 
 from mzsql.spark.mz_spark import MzSpark
+from mzsql.spark.register import Registered, register
 from mzsql.spark.registration import Registration
 from mzsql.spark.shards import shard_dataframe
 from mzsql.spark.stream import release_stream
 
-__all__ = ["MzSpark", "Registration", "release_stream", "shard_dataframe"]
+__all__ = ["MzSpark", "Registered", "Registration", "register", "release_stream", "shard_dataframe"]

@@ -119,7 +119,8 @@ class MzSpark:
         with self._errors():
             text, views = self._with_relations(sqlQuery)
         try:
-            return self.session.sql(text, *args, **kwargs)
+            # Of the class: the session's own may be this very method, see `mzsql.spark.register`.
+            return type(self.session).sql(self.session, text, *args, **kwargs)
         finally:
             for view in views:
                 self.session.catalog.dropTempView(view)
@@ -180,7 +181,9 @@ class MzSpark:
                 continue
             name = ".".join(part.name for part in parts)
             relation = self._relation(name)
-            if relation is None or (len(parts) == 1 and self.session.catalog.tableExists(name)):
+            if relation is None:
+                continue
+            if len(parts) == 1 and self.session.catalog.tableExists(quote(name)):
                 continue
             found.append(
                 (parts[0].meta["start"], parts[-1].meta["end"] + 1, relation, bool(table.alias))

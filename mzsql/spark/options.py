@@ -75,7 +75,8 @@ def with_options(schema: StructType, options: Mapping[str, str]) -> StructType:
     if not schema.fields:
         return schema
     first = schema.fields[0]
-    metadata = {**first.metadata, _METADATA: {key.lower(): text for key, text in options.items()}}
+    told = {key.lower(): text for key, text in options.items() if key.lower() in _OPTIONS}
+    metadata = {**first.metadata, _METADATA: told}
     named = StructField(first.name, first.dataType, first.nullable, metadata)
     return StructType([named, *schema.fields[1:]])
 
@@ -86,6 +87,13 @@ def options_in(schema: StructType) -> dict[str, str]:
     return dict(found) if isinstance(found, Mapping) else {}
 
 
+#: What Spark hands a data source beside the options where a table of its catalog is made, with each option a second time.
+_OF_TABLES = frozenset(
+    {"provider", "owner", "comment", "location", "external", "is_managed_location", "collation"}
+)
+_TWICE = "option."
+
+
 def target(options: Mapping[str, str]) -> Target:
     """What the options name.
 
@@ -93,6 +101,7 @@ def target(options: Mapping[str, str]) -> Target:
         InvalidParameter: an option is missing, unknown or not of its kind.
     """
     given = {key.lower(): value for key, value in options.items()}
+    given = {k: v for k, v in given.items() if not (k in _OF_TABLES or k.startswith(_TWICE))}
     unknown = sorted(set(given) - _OPTIONS)
     if unknown:
         raise InvalidParameter(

@@ -1,12 +1,12 @@
 """An environment's relations in a Spark session's own catalog, so that plain ``spark.sql`` and every tool on the session see them.
 
-Promise: each relation is a view of its own name in its own schema (``mz_internal.mz_hydration_statuses``, ``public.q3``), live: every
+Promise: each relation is a table of its own name in its own schema (``mz_internal.mz_hydration_statuses``, ``public.q3``), live: every
 query reads anew. `Registration.follow` makes the catalog equal to a list of relations and touches only what changed.
 
-How: Spark hands a data source the options of a query, never those of the table in its catalog. So each relation is a table ``USING
-mzsql`` in the schema `SOURCES`, which states its columns, and a view over it that states its options. Trade-off: names with other
-characters than letters, digits and underscores, which Spark's catalog refuses, are left out; `Registration.left_out` lists them, and
-`MzSpark.sql` reads them all the same.
+How: a relation is one table ``USING mzsql`` whose first column's metadata says where the environment is (`mzsql.spark.options`). It is
+put into the catalog (`mzsql.spark.catalog_tables`) without a statement to parse and without asking a Python worker for its columns.
+Trade-off: names with other characters than letters, digits and underscores, which Spark's catalog refuses, and relations without columns
+are left out; `Registration.left_out` lists them, and `MzSpark.sql` reads them all the same.
 """
 
 from __future__ import annotations
@@ -15,18 +15,20 @@ import importlib.util
 import re
 from collections.abc import Mapping, Sequence
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from mzsql.adapter.reader import RelationInfo
 from mzsql.compute.engines.relations import spark_schema
 from mzsql.repr.errors import ObjectInUse
 from mzsql.repr.types import arrow_schema
-
-#: The schema of Spark's catalog that holds the tables ``USING mzsql`` which the views read.
-SOURCES = "mzsql"
+from mzsql.spark.catalog_tables import CatalogTables
+from mzsql.spark.options import with_options
 
 #: The setting with which a session lets data sources in Python take filters over.
 FILTERS = "spark.sql.python.filterPushdown.enabled"
+
+#: So many new relations are looked up in the catalog by name; for more it is listed.
+_FEW = 10
 
 _NAME = re.compile(r"\w+", re.ASCII)
 
@@ -36,9 +38,9 @@ def quote(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def _literal(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
+def _takes(relation: RelationInfo) -> bool:
+    """Whether Spark's catalog can have the relation."""
+    return bool(relation.desc.arity and _NAME.fullmatch(relation.name + relation.schema))
 
 
 def ensure_source(session: SparkSession) -> None:
@@ -72,10 +74,8 @@ class Registration:
         Raises:
             ObjectInUse: Spark's catalog has something else under a relation's name.
         """
-        wanted = {(r.schema, r.name): r for r in relations if _NAME.fullmatch(r.name + r.schema)}
-        self.left_out = tuple(
-            r.full_name for r in relations if not _NAME.fullmatch(r.name + r.schema)
-        )
+        wanted = {(r.schema, r.name): r for r in relations if _takes(r)}
+        self.left_out = tuple(r.full_name for r in relations if not _takes(r))
         for key, old in list(self._made.items()):
             if wanted.get(key) != old:
                 self._drop(old)
@@ -84,47 +84,53 @@ class Registration:
         if not new:
             return
         ensure_source(self._session)
-        for schema in sorted({SOURCES, *(r.schema for r in new)}):
-            self._session.sql(f"CREATE SCHEMA IF NOT EXISTS {quote(schema)}")
-        taken = {
-            (row.namespace, row.tableName)
-            for schema in sorted({r.schema for r in new})
-            for row in self._session.sql(f"SHOW TABLES IN {quote(schema)}").collect()
-        }
+        for schema in sorted({r.schema for r in new}):
+            self._sql(f"CREATE SCHEMA IF NOT EXISTS {quote(schema)}")
+        tables = CatalogTables(self._session)
+        taken = self._taken(new)
         for relation in new:
             if (relation.schema, relation.name) in taken:
                 self._refuse_foreign(relation)
-            self._make(relation)
+                self._drop(relation)
+            self._make(tables, relation)
             self._made[relation.schema, relation.name] = relation
 
     def forget(self) -> None:
         """Take everything out of the session's catalog."""
         self.follow(())
 
-    def _make(self, relation: RelationInfo) -> None:
-        source = f"{quote(SOURCES)}.{quote(relation.id)}"
-        view = f"{quote(relation.schema)}.{quote(relation.name)}"
+    def _taken(self, new: Sequence[RelationInfo]) -> set[tuple[str, str]]:
+        """Which of the relations' names the catalog has already."""
+        if len(new) <= _FEW:
+            return {
+                (r.schema, r.name)
+                for r in new
+                if self._session.catalog.tableExists(f"{quote(r.schema)}.{quote(r.name)}")
+            }
+        return {
+            (row.namespace, row.tableName)
+            for schema in sorted({r.schema for r in new})
+            for row in self._sql(f"SHOW TABLES IN {quote(schema)}").collect()
+        }
+
+    def _make(self, tables: CatalogTables, relation: RelationInfo) -> None:
         fields = spark_schema(arrow_schema(relation.desc.typ.columns, relation.desc.names))
-        columns = ", ".join(f"{quote(f.name)} {f.dataType.simpleString()}" for f in fields)
         options = {**self._options, "relation": f"{relation.schema}.{relation.name}"}
-        given = ", ".join(f"{quote(k)} = {_literal(v)}" for k, v in options.items())
-        self._session.sql(f"DROP TABLE IF EXISTS {source}")
-        self._session.sql(f"CREATE TABLE {source} ({columns}) USING mzsql")
-        self._session.sql(
-            f"CREATE OR REPLACE VIEW {view} COMMENT {_literal(self._comment(relation))} "
-            f"AS SELECT * FROM {source} WITH ({given})"
-        )
+        columns = with_options(fields, options)
+        tables.make(relation.schema, relation.name, columns, self._comment(relation))
 
     def _drop(self, relation: RelationInfo) -> None:
-        view = f"{quote(relation.schema)}.{quote(relation.name)}"
-        self._session.sql(f"DROP VIEW IF EXISTS {view}")
-        self._session.sql(f"DROP TABLE IF EXISTS {quote(SOURCES)}.{quote(relation.id)}")
+        self._sql(f"DROP TABLE IF EXISTS {quote(relation.schema)}.{quote(relation.name)}")
+
+    def _sql(self, text: str) -> DataFrame:
+        # Of the class: the session's own may take mzsql's statements, see `mzsql.spark.register`.
+        return type(self._session).sql(self._session, text)
 
     def _comment(self, relation: RelationInfo) -> str:
         return f"the {relation.kind.replace('-', ' ')} {relation.full_name} of mzsql"
 
     def _refuse_foreign(self, relation: RelationInfo) -> None:
-        """Never replace what a user has under the name: only views that stand on our own tables."""
+        """Never replace what a user has under the name: only tables that are ours."""
         name = f"{relation.schema}.{relation.name}"
         existing = self._session.catalog.getTable(name)
         if not (existing.description or "").endswith(" of mzsql"):

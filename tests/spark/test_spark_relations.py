@@ -207,7 +207,7 @@ def test_filters_go_down_to_the_files_and_answers_stay_the_same(
     ]:
         found = _load(spark, env, "sieve").where(where)
         assert _rows(found) == _rows(whole.where(where)), where
-        plan = found._jdf.queryExecution().executedPlan().toString()
+        plan = spark._jvm.PythonSQLUtils.explainString(found._jdf.queryExecution(), "formatted")
         told = plan.partition("PushedFilters: [")[2].partition("]")[0]
         assert (pushed is not None and pushed in told) or (pushed is None and not told), (
             where,
