@@ -31,7 +31,7 @@ STREAM = """
     frame = spark.readStream.format("mzsql").option("env", {env!r}).option("changes", "true")
     stream = frame.load("public.t").writeStream.format("parquet")
     stream = stream.option("checkpointLocation", {place!r} + "/checkpoint")
-    stream = stream.trigger(availableNow=True) if {last} else stream.trigger(processingTime="100 ms")
+    stream = stream.trigger(availableNow=True) if {last} else stream.trigger(processingTime="100 milliseconds")
     query = stream.start({place!r} + "/out")
     print("started", flush=True)
     query.awaitTermination()
@@ -46,6 +46,7 @@ def _stream(env: Path, place: Path, *, last: bool) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         text=True,
         process_group=0,
+        cwd=place.parent,
     )
 
 
@@ -100,6 +101,7 @@ WRITE = """
     builder = builder.config("spark.speculation", "true").config("spark.speculation.interval", "100ms")
     builder = builder.config("spark.speculation.multiplier", "1.1").config("spark.speculation.quantile", "0.3")
     builder = builder.config("spark.speculation.minTaskRuntime", "200ms")
+    builder = builder.config("spark.speculation.efficiency.enabled", "false")
     builder = builder.config("spark.executorEnv.PYTHONPATH", {path!r})
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
@@ -141,6 +143,7 @@ def test_tasks_that_fail_and_tasks_that_run_twice_append_each_row_once(tmp_path:
             text=True,
             timeout=500,
             check=False,
+            cwd=tmp_path,  # where executors keep what they print
         )
         assert done.stdout.endswith("done\n"), done.stderr[-4000:]
         attempts = [one.name for one in told.iterdir() if one.name.startswith("began")]
