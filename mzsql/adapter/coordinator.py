@@ -108,6 +108,7 @@ class Coordinator:
                 self.planner.builtin_desc,
                 self._dataflows.running,
                 self._dataflows.arrangements,
+                self._dataflows.trouble,
             )
         )
         self.inputs = Inputs(env.collections, env.manager, system, self._dataflows.who, limits)

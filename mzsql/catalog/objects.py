@@ -86,14 +86,25 @@ class Role(msgspec.Struct, frozen=True, omit_defaults=True):
     parameters: tuple[tuple[str, str], ...] = ()
 
 
-class Replica(msgspec.Struct, frozen=True):
-    """A replica of a cluster."""
+class ReplicaProcess(msgspec.Struct, frozen=True):
+    """The process that runs a replica: its host and number, where it listens, what proves that it is it who answers, and its build."""
+
+    who: str
+    host: str
+    port: int
+    secret: str
+    build: str
+
+
+class Replica(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A replica of a cluster; `process` where one of its own has taken it."""
 
     id: str
     name: str
     cluster_id: str
     size: str
     workers: int
+    process: ReplicaProcess | None = None
 
 
 class Cluster(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -238,13 +249,14 @@ CATALOG_CLUSTER = Cluster("s2", SYSTEM_CLUSTER, managed=False)
 It has no replicas, maintains nothing, and cannot be changed."""
 
 
-class Lease(msgspec.Struct, frozen=True):
-    """Who leads: a token, the wall-clock time at which the lease lapses, and the deploy generation."""
+class Lease(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Who leads: a token, the wall-clock time at which the lease lapses, the deploy generation, and the program's version where known."""
 
     token: str
     expires_at: int
     generation: int
     who: str
+    build: str = ""
 
 
 class Deployment(msgspec.Struct, frozen=True):

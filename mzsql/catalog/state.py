@@ -105,8 +105,18 @@ class CatalogState(msgspec.Struct, frozen=True):
         found = [one for one in self.replicas.values() if one.cluster_id == cluster_id]
         return sorted(found, key=lambda one: number(one.id))
 
+    def working(self, cluster_id: str) -> list[Replica]:
+        """A cluster's replicas that some process works for, the oldest first: those that have a process of their own, and the oldest of
+        all, which the process that leads runs where it has none.
+        """
+        return [
+            one
+            for place, one in enumerate(self.replicas_of(cluster_id))
+            if place == 0 or one.process is not None
+        ]
+
     def serving(self, cluster: str | None) -> Replica | None:
-        """The replica that does a cluster's work: the oldest, which the others stand in for; None where it has none."""
+        """The replica whose indexes a cluster's queries read: the oldest; None where it has none."""
         of = None if cluster is None else self.cluster(cluster)
         return next(iter(() if of is None else self.replicas_of(of.id)), None)
 

@@ -147,6 +147,68 @@ def shell(*, env: Env, copy_path: CopyPath = None, no_copy_files: NoCopyFiles = 
     run_shell(env, confined(copy_path, no_copy_files))
 
 
+ReplicaEnv = Annotated[
+    Path | None,
+    typer.Option(
+        "--env", "-e", envvar="MZSQL_ENV", help="The environment's directory, or profile:NAME."
+    ),
+]
+ProfileName = Annotated[
+    str | None,
+    typer.Option(help="Or the profile that names it: where its credentials are, never here."),
+]
+Listen = Annotated[
+    str,
+    typer.Option(
+        metavar="HOST[:PORT]",
+        help="Where to listen for the process that leads; port 0 takes a free one.",
+    ),
+]
+Advertise = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST", help="The name that others find this machine by, if it is another."
+    ),
+]
+
+
+@app.command()
+def replica(
+    *,
+    env: ReplicaEnv = None,
+    profile: ProfileName = None,
+    cluster: Annotated[str, typer.Option(help="The replica's cluster.")],
+    name: Annotated[str, typer.Option(help="The replica's name in it.")],
+    listen: Listen = "127.0.0.1:0",
+    advertise: Advertise = None,
+) -> None:
+    """Be a replica of a cluster, a Spark application of its own, until it is dropped, SIGTERM or Ctrl-C."""
+    from mzsql.cli.replica import place_of, run_replica  # noqa: PLC0415  as above
+
+    raise typer.Exit(run_replica(place_of(env, profile), cluster, name, listen, advertise))
+
+
+@app.command("serve-replicas")
+def serve_replicas(
+    *,
+    env: ReplicaEnv = None,
+    profile: ProfileName = None,
+    cluster: Annotated[
+        list[str] | None,
+        typer.Option(help="Only the replicas of this one; may be repeated. By default of all."),
+    ] = None,
+    listen: Annotated[
+        str, typer.Option(metavar="HOST", help="Where each of them listens.")
+    ] = "127.0.0.1",
+    advertise: Advertise = None,
+) -> None:
+    """Keep a process running for every replica there is, on this machine, until SIGTERM or Ctrl-C."""
+    from mzsql.cli.replica import place_of  # noqa: PLC0415  as above
+    from mzsql.cli.serve_replicas import serve  # noqa: PLC0415
+
+    raise typer.Exit(serve(place_of(env, profile), cluster, listen, advertise))
+
+
 Directory = Annotated[
     Path | None,
     typer.Argument(metavar="ENV", help="The environment's directory; or give both URLs."),

@@ -7,19 +7,16 @@ only reads; the search for leaks, which lists the whole Blob store, comes less o
 
 from __future__ import annotations
 
-import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import FrameType
 
 import msgspec
 from prometheus_client import start_http_server
 
 from mzsql.cli.inspect import failure_lines
 from mzsql.cli.place import Place
+from mzsql.cli.stopping import stopping
 from mzsql.location import LocationError
 from mzsql.persist.cost import span
 from mzsql.persist.leaks import Leak
@@ -50,30 +47,9 @@ def serve_metrics(port: int, address: str) -> None:
         ) from failure
 
 
-@contextmanager
-def _stopping() -> Iterator[threading.Event]:
-    """An event that SIGTERM and SIGINT set; a second SIGINT interrupts."""
-    stop = threading.Event()
-
-    def on_signal(number: int, frame: FrameType | None) -> None:
-        del frame
-        if stop.is_set() and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        stop.set()
-
-    before = {
-        number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)
-    }
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
 def run_maintenance(place: Place, wanted: Wanted, rounds: Rounds, style: str) -> int:
     """Do the rounds and tell of them. The exit code: 1 when something failed in the last one."""
-    with _stopping() as stop:
+    with stopping() as stop:
         leaks_due, first = 0.0, True
         while True:
             leaks = wanted.leaks_older_than_ms if time.monotonic() >= leaks_due else None

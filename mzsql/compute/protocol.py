@@ -145,6 +145,18 @@ class Frontiers(msgspec.Struct, frozen=True, tag=True):
     write_frontier: Frontier
 
 
+class ReadFrontier(msgspec.Struct, frozen=True, tag=True):
+    """What a dataflow reads need be readable at `since` and later only, here or after a crash; tells whoever holds it for the replica.
+
+    Attributes:
+        id: the exported object.
+        since: never earlier than told before in this life of the dataflow.
+    """
+
+    id: GlobalId
+    since: Timestamp
+
+
 class Status(msgspec.Struct, frozen=True, tag=True):
     """How a dataflow stands, whenever that has changed.
 
@@ -261,14 +273,28 @@ class Pong(msgspec.Struct, frozen=True, tag=True):
     nonce: int
 
 
-Response: TypeAlias = Frontiers | Status | HydrationStatus | Refreshed | PeekResponse | Pong
+Response: TypeAlias = (
+    Frontiers | ReadFrontier | Status | HydrationStatus | Refreshed | PeekResponse | Pong
+)
 
 #: Takes a response: records it and returns at once. Called from any thread of a replica.
 Respond: TypeAlias = Callable[[Response], None]
 
 
 class ReplicaLink(Protocol):
-    """The way from a controller to one replica; the way back is the `Respond` that it was made with."""
+    """The way from a controller to one replica; the way back is the `Respond` that it was made with.
+
+    Attributes:
+        apart: whether its holds on inputs end with a process that is not this one, so that whoever commands it holds them, too.
+    """
+
+    @property
+    def apart(self) -> bool:
+        """See above."""
+
+    @property
+    def offline(self) -> str | None:
+        """Why it does not work now, for a person; None where it does."""
 
     def send(self, command: Command) -> None:
         """Hand a command over; waits while `MOST_COMMANDS` wait already.

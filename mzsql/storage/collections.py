@@ -592,7 +592,7 @@ class Collections:
         reader = one.reader
         seen = reader.durable_upper
         lags = seen is not None and seen <= target and less_than(seen, reader.upper)
-        if lags and one.meta.exported and not self._owns_holds:
+        if lags and one.meta.exported:
             reader.fetch_upper()
 
     @staticmethod

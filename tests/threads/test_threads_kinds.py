@@ -375,10 +375,24 @@ CASES: dict[str, Any] = {
     "unwanted-jobs": _unwanted_jobs,
 }
 #: Kinds that need what is not here, and whose test is elsewhere.
-ELSEWHERE = {"postgres-listener": "plugins/mzsql-postgres/tests/test_postgres_waiting.py"}
+ELSEWHERE = {
+    "postgres-listener": "plugins/mzsql-postgres/tests/test_postgres_waiting.py",
+    **dict.fromkeys(
+        (
+            "replica-link",
+            "replica-commands",
+            "replica-listener",
+            "replica-deferred",
+            "controller-commands",
+            "controller-responses",
+        ),
+        "tests/compute/test_compute_transport.py",
+    ),
+}
 #: Where a thread's name is not spelled out, and the names that it has.
 NAMED = {
     "mzsql/persist/client.py": {"maintenance", "leases"},
+    "mzsql/compute/transport/server.py": {"controller-commands", "controller-responses"},
     "mzsql/compute/replica/work.py": {
         "step-worker",
         "hydrate-worker",

@@ -23,8 +23,10 @@ from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.environment.leader import LEASE_MS, Leadership, seems_alive
 from mzsql.adapter.environment.seams import CatalogArrangements, StatusCollections, register_managed
 from mzsql.adapter.planning.planner import Planner
+from mzsql.adapter.replicas.places import address_of, hello_of, trouble
 from mzsql.catalog.commands.retention import retention
 from mzsql.catalog.objects import Maintained
+from mzsql.catalog.objects import Replica as CatalogReplica
 from mzsql.catalog.settings import STEP_ENGINE, system_value
 from mzsql.catalog.state import CatalogState
 from mzsql.compute.controller.controller import ComputeController, told
@@ -33,6 +35,8 @@ from mzsql.compute.protocol import CreateInstance, ReplicaLink, Respond
 from mzsql.compute.protocols import ArrangementRegistry, ExportLog
 from mzsql.compute.replica.dataflow import Renderings
 from mzsql.compute.replica.replica import Replica
+from mzsql.compute.transport.frames import Address
+from mzsql.compute.transport.link import RemoteLink
 from mzsql.render.naming import fingerprint_in, index_in
 from mzsql.repr.errors import Fenced, SqlError
 from mzsql.repr.frontier import Timestamp
@@ -100,8 +104,11 @@ class Dataflows:
         self._unwritten: dict[GlobalId, GlobalExpressions] = {}
         self._took_up: set[GlobalId] = set()
         self._more = False
-        self._leadership = Leadership(env.catalog, env.clock, generation=env.generation)
+        self._leadership = Leadership(
+            env.catalog, env.clock, generation=env.generation, build=env.build
+        )
         self._leads = False
+        self._epoch = 0
         # How many replicas were gone when what they have left was given up last; none of it was since this process leads.
         self._retired = 0
         self._retire_at = 0.0
@@ -248,6 +255,8 @@ class Dataflows:
         self._env.preparations.take_over(self._env.generation)
         self._env.collections.own_holds()
         register_managed(self._env)
+        # The catalog's steps are counted: whoever leads later has a higher one.
+        self._epoch = self._env.catalog.step
         self._leads = True
 
     def _resign(self) -> None:
@@ -410,6 +419,18 @@ class Dataflows:
         self._retire_at = now + _RETIRE_SECONDS
 
     def _connect(self, first: CreateInstance, respond: Respond) -> ReplicaLink:
+        env, gid = self._env, first.replica_id
+        replica = env.catalog.state.replicas.get(gid)
+        if replica is not None and replica.process is not None:
+            return RemoteLink(
+                first,
+                respond,
+                address=lambda: self._address(gid),
+                hello=hello_of(env, gid, self._epoch),
+                start=env.supervisor.start,
+                monotonic=env.clock.monotonic,
+                timeout=first.settings.timeout,
+            )
         return self._replica(
             first, respond, CatalogArrangements(self._env.catalog), self._env.exports
         )
@@ -436,6 +457,17 @@ class Dataflows:
             clock=self._env.clock,
             exports=exports,
         )
+
+    def _address(self, replica_id: str) -> Address | None:
+        """Where a replica of its own process is, as the catalog was seen last."""
+        replica = self._env.catalog.state.replicas.get(replica_id)
+        return None if replica is None or replica.process is None else address_of(replica.process)
+
+    def trouble(self, replica: CatalogReplica) -> str | None:
+        """Why a replica does not do its work, as far as can be told from here; None where it does, or has none to do."""
+        if self._leads and replica.id in self._controller.commanded:
+            return self._controller.offline(replica.id)
+        return trouble(self._env, replica)
 
     def step_engine(self) -> str:
         """What is to run dataflows and large queries."""

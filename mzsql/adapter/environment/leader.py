@@ -63,12 +63,16 @@ class Leadership:
         catalog: the environment's.
         clock: of its two times the monotonic one measures leases; the wall clock's is what people are told.
         generation: of the deployment that this process is of.
+        build: the program's version, for replicas of other versions to see.
     """
 
-    def __init__(self, catalog: DurableCatalog, clock: Clock, *, generation: int = 0) -> None:
+    def __init__(
+        self, catalog: DurableCatalog, clock: Clock, *, generation: int = 0, build: str = ""
+    ) -> None:
         self._catalog = catalog
         self._clock = clock
         self._generation = generation
+        self._build = build
         self.token = str(uuid.uuid4())
         # When this process renewed its lease last, and for how long, on the monotonic clock in seconds.
         self._renewed = 0.0
@@ -133,7 +137,7 @@ class Leadership:
         left = [t for t, one in state.standbys.items() if t == self.token or self._left(t, one)]
         lasting = LEASE_MS if set(state.standbys) - set(left) else ALONE_MS
         expires_at = self._clock.now_ms() + lasting
-        lease = Lease(self.token, expires_at, self._generation, this_process())
+        lease = Lease(self.token, expires_at, self._generation, this_process(), self._build)
         return Change(standbys=dict.fromkeys(left), lease=lease), lasting
 
     def _done(self, lasting: int) -> bool:

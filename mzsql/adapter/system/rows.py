@@ -21,7 +21,6 @@ import pyarrow as pa
 
 from mzsql.adapter.environment.cache_entries import GlobalExpressions
 from mzsql.adapter.environment.environment import Environment
-from mzsql.adapter.environment.leader import seems_alive
 from mzsql.adapter.system.described import column_type_name, key_texts
 from mzsql.adapter.system.functions import aggregate_rows, function_rows, operator_rows, type_id
 from mzsql.catalog.builtin import Builtin, builtins
@@ -43,6 +42,7 @@ from mzsql.catalog.objects import (
     Maintained,
     MaterializedView,
     RelationItem,
+    Replica,
     Table,
     Type,
     View,
@@ -75,12 +75,14 @@ class Source(msgspec.Struct, frozen=True):
         builtin_desc: a builtin relation's columns.
         running: gives the plan that runs for each index and materialized view.
         arrangements: gives object, node, replica and shard of each arrangement of the dataflows that run.
+        trouble: gives why a replica does not do its work.
     """
 
     env: Environment
     builtin_desc: Callable[[Builtin], RelationDesc]
     running: Callable[[], Iterable[tuple[Maintained, GlobalExpressions]]]
     arrangements: Callable[[], Iterable[tuple[str, int, str, str]]]
+    trouble: Callable[[Replica], str | None]
 
 
 def _system_schema_id(schema: str) -> str:
@@ -394,14 +396,9 @@ def _cluster_replicas(source: Source) -> Rows:
 
 
 def _replica_statuses(source: Source) -> Rows:
-    """One process does the work of all replicas: the one that leads."""
-    state = source.env.catalog.state
-    led = seems_alive(state.lease, source.env.clock.now_ms())
-    used = {item.cluster for item in state.maintained}
-    for cluster in state.clusters.values():
-        online = led or cluster.name not in used
-        for one in state.replicas_of(cluster.id):
-            yield one.id, 0, *(("online", None) if online else ("offline", "no process leads"))
+    for one in source.env.catalog.state.replicas.values():
+        reason = source.trouble(one)
+        yield one.id, 0, "online" if reason is None else "offline", reason
 
 
 def _sizes(_: Source) -> Rows:

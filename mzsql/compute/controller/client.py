@@ -1,14 +1,16 @@
 """One replica, as its controller knows it: by the responses that it gives to commands.
 
 Promise: nothing is known of the replica but what it told, and nothing is asked of it but by commands. Inputs of a dataflow are held at its
-`as_of` until the replica says how the dataflow stands, by when it holds them itself; an index is kept readable for the dataflows that are
-to read it and have not opened it yet. No call waits for the replica except `settle`, `wait_until` and `peek`, each for a stated time.
+`as_of` until the replica says how the dataflow stands, by when it holds them itself, or, where its holds would end with its process, from
+where it says on for as long as the dataflow is wanted; an index is kept readable for the dataflows that are to read it and have not opened
+it yet. No call waits for the replica except `settle`, `wait_until` and `peek`, each for a stated time.
 Responses are recorded where they come; nothing is queued here, and nobody is woken but who waits.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 import uuid
 from collections import deque
 from collections.abc import Collection, Sequence
@@ -32,6 +34,7 @@ from mzsql.compute.protocol import (
     PeekResponse,
     Ping,
     Pong,
+    ReadFrontier,
     Refreshed,
     RefreshStats,
     Response,
@@ -43,6 +46,9 @@ from mzsql.compute.protocols import ComputeSettings, ReadHold
 from mzsql.repr.errors import DuplicateObject, NotReadable, UndefinedObject
 from mzsql.repr.frontier import Frontier, Timestamp, less_than
 from mzsql.repr.ids import GlobalId, sort_key
+
+#: Whoever waits for a replica looks so often whether it is away.
+_LOOK_SECONDS = 0.5
 
 
 class StatusSink(Protocol):
@@ -218,13 +224,24 @@ class ReplicaClient:
         return AllowCompaction(gid, allowed) if allowed > one.allowed else None
 
     def settle(self, timeout: float) -> bool:
-        """Wait until the replica has taken all commands that were sent, for at most so many seconds; whether it has."""
+        """Wait until the replica has taken all commands that were sent, for at most so many seconds; whether it has.
+
+        One that is away is not waited for: it is told when it is met again.
+        """
         with self._changed:
             self._pinged += 1
             nonce = self._pinged
         self._link.send(Ping(nonce))
-        with self._changed:
-            return self._changed.wait_for(lambda: self._closed or self._ponged >= nonce, timeout)
+        until = time.monotonic() + timeout
+        while True:
+            left = until - time.monotonic()
+            with self._changed:
+                if self._changed.wait_for(
+                    lambda: self._closed or self._ponged >= nonce, min(_LOOK_SECONDS, max(left, 0))
+                ):
+                    return True
+            if left <= 0 or (self._link.apart and self._link.offline is not None):
+                return False
 
     def peek(
         self,
@@ -268,6 +285,8 @@ class ReplicaClient:
                     if known is not None:
                         known.frontier = frontier
                     self._changed.notify_all()
+            case ReadFrontier(id=gid, since=since):
+                self._let_go(gid, since)
             case Refreshed(stats=stats):
                 with self._changed:
                     self._refreshes.append(stats)
@@ -288,20 +307,42 @@ class ReplicaClient:
                     self._changed.notify_all()
 
     def _stands(self, status: Status) -> None:
-        gid = status.object_id
+        gid, holds = status.object_id, list[ReadHold]()
         with self._changed:
             known = self._dataflows.get(gid)
             if known is None:
                 return
             known.status, known.frontier = status, status.frontier
             self._sink.stands(status)
-            holds, known.holds = known.holds, []
-            if status.state == "dropped" or (known.dropped and status.state == "refused"):
+            gone = status.state == "dropped" or (known.dropped and status.state == "refused")
+            if gone or status.state == "refused" or not self._link.apart:
+                holds, known.holds = known.holds, []
+            if gone:
                 del self._dataflows[gid]
             self._changed.notify_all()
         _release(holds)
 
+    def _let_go(self, gid: GlobalId, since: Timestamp) -> None:
+        """A dataflow needs no earlier time of what it reads."""
+        with self._changed:
+            known = self._dataflows.get(gid)
+            holds = [] if known is None or not self._link.apart else list(known.holds)
+        for hold in holds:
+            # Asking for its since has the collection opened: only what is open is let go of by whoever leads.
+            if less_than(hold.since, since):
+                hold.downgrade(since)
+
     # --- what is known ------------------------------------------------------------------------
+
+    @property
+    def apart(self) -> bool:
+        """Whether the replica is another process."""
+        return self._link.apart
+
+    @property
+    def offline(self) -> str | None:
+        """Why the replica does not work now, for a person; None where it does."""
+        return self._link.offline
 
     def status(self) -> tuple[Status, ...]:
         """Every dataflow that was not dropped, by id."""

@@ -1,17 +1,18 @@
 """The compute controller: which dataflows run on which replicas, brought in line with the catalog.
 
-Promise: `reconcile` drops what is not wanted, or not where it is, and says what is missing; `install` places that on the replica that
-serves its cluster, indexes before what reads them. An object that cannot run keeps no other from running, and `failure` says why. What is
+Promise: `reconcile` drops what is not wanted, or not where it is, and says what is missing; `install` has every replica that works for its
+cluster maintain it, indexes before what reads them. An object that cannot run keeps no other from running, and `failure` says why. What is
 told to a replica, and what it tells, goes through `compute.protocol` alone. Nothing here waits for a replica except `settle` and
 `close`; nothing is started that `close` does not end. Who may run a controller at all is not decided here.
 
-Trade-off: one replica of each cluster works, the one that serves it in the catalog; the others of a cluster wait to take its place.
+Trade-off: several replicas of a cluster do the same work, each from the inputs, so that any of them can die unnoticed; what they write is
+the same, and the one that comes second drops it.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 import msgspec
@@ -81,42 +82,63 @@ class ComputeController:
         self._storage = storage
         self._sink = sink
         self._read_only = read_only
-        # By the replica that each is: the one that serves, of every cluster that has dataflows.
+        # The replicas that work, of every cluster that has dataflows, and what each was told to maintain.
         self._replicas: dict[str, ReplicaClient] = {}
-        self._placed: dict[GlobalId, str] = {}
-        self._installed: set[GlobalId] = set()
+        self._on: dict[str, set[GlobalId]] = {}
         self._failures: dict[GlobalId, str] = {}
         # What is on no replica as it could not be given to one.
         self._unrun: dict[GlobalId, Status] = {}
         self._swept = False
+        # Which replicas worked when what cannot be run was tried.
+        self._tried_on: set[str] = set()
         self._step_engine = "auto"
         self.replicas_gone = 0
         self.heard = True
 
+    def _working(self, state: CatalogState) -> dict[str, list[Replica]]:
+        """The replicas that work for each cluster, by its name; of those that are read only just one, in this process."""
+        if not self._read_only:
+            return {one.name: state.working(one.id) for one in state.clusters.values()}
+        serving = (
+            (name, state.serving(name)) for name in (c.name for c in state.clusters.values())
+        )
+        return {
+            name: [] if one is None else [msgspec.structs.replace(one, process=None)]
+            for name, one in serving
+        }
+
     # --- what is wanted -----------------------------------------------------------------------
 
     def reconcile(self, state: CatalogState, *, step_engine: str) -> list[Maintained]:
-        """Drop what is not wanted where it is; what is missing, to be given to `install`.
+        """Drop what is not wanted where it is; what is missing on some replica, to be given to `install`.
 
         Args:
             state: the catalog.
             step_engine: what is to run steps.
         """
         self._step_engine, self.heard = step_engine, True
-        wanted = {
-            item.id: item for item in state.maintained if state.serving(item.cluster) is not None
-        }
+        working = self._working(state)
+        wanted = {item.id: item for item in state.maintained if working.get(item.cluster or "")}
         self._give_up_replicas(state)
         for client in self._replicas.values():
             self._try(partial(client.configure, step_engine=step_engine))
-        for gid in [g for g in self._installed if not self._stays(g, wanted.get(g), state)]:
-            at = self._replicas.get(self._placed.get(gid, ""))
-            if at is not None and not self._try(partial(at.drop, gid)):
-                continue
-            self._placed.pop(gid, None)
-            self._installed.discard(gid)
+        tried_on = {one.id for found in working.values() for one in found}
+        for gid in [g for g in self._failures if tried_on != self._tried_on or g not in wanted]:
             self._forget_failure(gid)
-        return [item for gid, item in wanted.items() if gid not in self._installed]
+        self._tried_on = tried_on
+        for replica_id, gids in self._on.items():
+            client = self._replicas[replica_id]
+            belongs = {g for g, item in wanted.items() if _has(working, item, replica_id)}
+            for gid in gids - belongs:
+                if self._try(partial(client.drop, gid)):
+                    gids.discard(gid)
+        return [item for item in wanted.values() if self._is_missing(item, working)]
+
+    def _is_missing(self, item: Maintained, working: Mapping[str, Sequence[Replica]]) -> bool:
+        """Whether some replica of its cluster was not told of it, and it can be run."""
+        return item.id not in self._failures and any(
+            item.id not in self._on.get(one.id, ()) for one in working[item.cluster or ""]
+        )
 
     def _forget_failure(self, gid: GlobalId) -> None:
         self._failures.pop(gid, None)
@@ -134,26 +156,22 @@ class ComputeController:
             return False
         return True
 
-    def _stays(self, gid: GlobalId, item: Maintained | None, state: CatalogState) -> bool:
-        """Whether what is installed is so where it belongs."""
-        if item is None:
-            return False
-        serving = state.serving(item.cluster)
-        return serving is not None and self._placed.get(gid, serving.id) == serving.id
-
     def _give_up_replicas(self, state: CatalogState) -> None:
-        """Close replicas that are gone, or have another size; what ran there is missing where it now belongs."""
+        """Close replicas that are gone, work elsewhere, or have another size; what ran there is missing where it now belongs."""
+        here = {one.id: one for found in self._working(state).values() for one in found}
         for replica_id, client in list(self._replicas.items()):
-            replica = state.replicas.get(replica_id)
-            if replica is not None and replica.workers == client.settings.workers:
+            replica = here.get(replica_id)
+            if (
+                replica is not None
+                and replica.workers == client.settings.workers
+                and client.apart == (replica.process is not None)
+            ):
                 continue
-            for gid in [g for g, at in self._placed.items() if at == replica_id]:
-                del self._placed[gid]
-                self._installed.discard(gid)
-                self._forget_failure(gid)
             del self._replicas[replica_id]
+            del self._on[replica_id]
             client.close()
-            self.replicas_gone += 1
+            if replica is None or replica.workers != client.settings.workers:
+                self.replicas_gone += 1
             if replica is None:
                 self._sink.delete_replica(replica_id)
 
@@ -162,7 +180,6 @@ class ComputeController:
         self._failures[item.id] = told(failure)
         bug = None if isinstance(failure, SqlError) else failure
         _log.warning("%s cannot be run: %s", item.full_name, told(failure), exc_info=bug)
-        self._installed.add(item.id)
         self._unrun[item.id] = Status(
             item.id, "", "refused", 0, item.as_of, False, told(failure), 1, reason="cannot be run"
         )
@@ -175,7 +192,7 @@ class ComputeController:
         state: CatalogState,
         outlines: Mapping[GlobalId, Outline] | None = None,
     ) -> None:
-        """Have objects maintained that `reconcile` found missing.
+        """Have objects maintained that `reconcile` found missing, by every replica of their clusters that was not told of them.
 
         Args:
             items: those; one without a plan is left out.
@@ -183,12 +200,8 @@ class ComputeController:
             state: the catalog, which says where.
             outlines: what is known of plans as rendered.
         """
+        working = self._working(state)
         for item in indexes_first([one for one in items if one.id in plans], plans):
-            replica = state.serving(item.cluster)
-            if replica is None:
-                continue  # dropped since: the next look at the catalog finds it so
-            self._installed.add(item.id)
-            self._placed[item.id] = replica.id
             command = CreateDataflow(
                 item.id,
                 f"{item.schema}.{item.name}",
@@ -197,12 +210,20 @@ class ComputeController:
                 item.as_of,
                 (outlines or {}).get(item.id),
             )
-            try:
-                self._client_of(replica).create_dataflow(command)
-            except Exception as failure:
-                self.cannot_run(item, failure)
-            else:
-                self._forget_failure(item.id)
+            # Where it has none any more its replicas were dropped since: the next look at the catalog finds it so.
+            for replica in working.get(item.cluster or "", ()):
+                told_of = self._on.get(replica.id, ())
+                if item.id not in told_of:
+                    self._install_on(replica, item, command)
+
+    def _install_on(self, replica: Replica, item: Maintained, command: CreateDataflow) -> None:
+        try:
+            self._client_of(replica).create_dataflow(command)
+        except Exception as failure:
+            self.cannot_run(item, failure)
+        else:
+            self._on[replica.id].add(item.id)
+            self._forget_failure(item.id)
 
     def _client_of(self, replica: Replica) -> ReplicaClient:
         found = self._replicas.get(replica.id)
@@ -212,6 +233,7 @@ class ComputeController:
             )
             found = ReplicaClient(self._connect, replica.id, settings, self._storage, self._sink)
             self._replicas[replica.id] = found
+            self._on[replica.id] = set()
         return found
 
     def maintain(self) -> None:
@@ -222,10 +244,11 @@ class ComputeController:
         if not self._swept:
             # What an earlier process has left of others than are here now.
             self._swept = True
-            self._sink.keep(frozenset([*self._placed.items(), *((gid, "") for gid in self._unrun)]))
+            on = {(gid, replica_id) for replica_id, gids in self._on.items() for gid in gids}
+            self._sink.keep(frozenset([*on, *((gid, "") for gid in self._unrun)]))
 
     def settle(self, timeout: float) -> None:
-        """Wait until each replica has taken what it was told, for at most so many seconds."""
+        """Wait until each replica that is there has taken what it was told, for at most so many seconds."""
         for client in self.replicas:
             self._try(partial(client.settle, timeout))
 
@@ -233,13 +256,23 @@ class ComputeController:
 
     @property
     def installed(self) -> frozenset[GlobalId]:
-        """What is placed, or cannot be run."""
-        return frozenset(self._installed)
+        """What some replica was told of, or cannot be run."""
+        return frozenset(self._failures).union(*self._on.values())
 
     @property
     def replicas(self) -> tuple[ReplicaClient, ...]:
         """The replicas that run dataflows."""
         return tuple(self._replicas.values())
+
+    @property
+    def commanded(self) -> frozenset[str]:
+        """The replicas that this process commands."""
+        return frozenset(self._replicas)
+
+    def offline(self, replica_id: str) -> str | None:
+        """Why a replica does not work now; None where it does, or there is nothing to command it for."""
+        client = self._replicas.get(replica_id)
+        return None if client is None else client.offline
 
     @property
     def temporal(self) -> bool:
@@ -256,11 +289,13 @@ class ComputeController:
         return any(client.waiting for client in self.replicas)
 
     def failure(self, gid: GlobalId) -> str | None:
-        """Why an object's dataflow could not be installed, or failed when it ran last, if it did."""
-        client = self._replicas.get(self._placed.get(gid, ""))
-        if gid in self._failures or client is None:
-            return self._failures.get(gid)
-        return client.failure(gid)
+        """Why an object's dataflow could not be installed, or failed when it ran last wherever it runs, if it did."""
+        if gid in self._failures:
+            return self._failures[gid]
+        on = [rid for rid, gids in list(self._on.items()) if gid in gids]
+        clients = [client for rid in on if (client := self._replicas.get(rid)) is not None]
+        failures = [client.failure(gid) for client in clients if client.offline is None]
+        return next(iter(failures), None) if None not in failures else None
 
     def refreshes(self) -> list[RefreshStats]:
         """The latest refreshes of every replica."""
@@ -269,10 +304,14 @@ class ComputeController:
     def stop(self) -> None:
         """Close the replicas, which another process may take over: nothing is installed any more. Idempotent."""
         replicas, self._replicas = self._replicas, {}
-        self._installed.clear()
-        self._placed.clear()
+        self._on.clear()
         self._failures.clear()
         self._unrun.clear()
         self._swept = False
         for client in replicas.values():
             client.close()
+
+
+def _has(working: Mapping[str, Sequence[Replica]], item: Maintained, replica_id: str) -> bool:
+    """Whether a replica is to maintain an object."""
+    return any(one.id == replica_id for one in working[item.cluster or ""])

@@ -22,7 +22,7 @@ from mzsql.compute.engines.spark_session import (
     step_session,
 )
 from mzsql.compute.engines.spark_start import SparkStart
-from mzsql.compute.protocol import RefreshStats, Status
+from mzsql.compute.protocol import ReadFrontier, RefreshStats, Respond, Status
 from mzsql.compute.protocols import ComputeSettings, ExportLog, StorageReader
 from mzsql.compute.replica.arrangements import Arrangement, Arrangements
 from mzsql.compute.replica.choice import Refusals, for_hydration
@@ -71,10 +71,9 @@ class Shared:
     closing: Callable[[], bool]
     #: runs what later work is better off with, beside other work
     later: Callable[[Callable[[], None]], None]
+    respond: Respond
     #: where exports become durable together; None: each by itself
     exports: ExportLog | None = None
-    #: takes how a dataflow stands
-    respond: Callable[[Status], None] = lambda _: None
 
 
 @dataclass
@@ -368,6 +367,8 @@ class Flow:
             if force or (late and (lower, allowed) != (self._held_from, self._held_allowed)):
                 self._held_at = now  # where it fails it is tried again after the same pause
                 dataflow.hold(allowed)
+                if lower is not None and lower > 0:
+                    self.replica.respond(ReadFrontier(self.gid, lower - 1))
                 self._held_from, self._held_allowed = lower, allowed
 
     def release_due(self) -> bool:

@@ -50,7 +50,7 @@ from mzsql.compute.replica.work import Work
 from mzsql.lir.plan import IndexExport
 from mzsql.persist import Clock, PersistClient, SystemClock
 from mzsql.render.dataflow import RenderedDataflow
-from mzsql.repr.errors import InternalError, SqlError, UndefinedObject
+from mzsql.repr.errors import InternalError, SqlError, ThreadFailed, UndefinedObject
 from mzsql.repr.frontier import Timestamp
 
 _LOG = logging.getLogger(__name__)
@@ -157,6 +157,18 @@ class Replica:
             start=start,
         )
         self._unwatch = storage.watch(self._installed.wake)
+
+    #: Its holds on inputs are this process's.
+    apart = False
+
+    @property
+    def offline(self) -> str | None:
+        """Why it does not work: a thread that it needs has ended by a failure."""
+        try:
+            self._scheduler.check()
+        except ThreadFailed as failed:
+            return str(failed)
+        return None
 
     # --- commands ---
 

@@ -179,7 +179,7 @@ def _replica(
         raise Unsupported(
             "replicas with addresses of their own are not supported",
             position=given[addressed[0]].position,
-            hint="Say SIZE: a replica runs in the Spark application of the process that leads.",
+            hint="Say SIZE: a process that runs the replica, mzsql replica, says itself where it is.",
         )
     for option in ("INTERNAL", "BILLED AS"):
         if option in given:

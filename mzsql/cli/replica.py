@@ -1,0 +1,89 @@
+"""``mzsql replica``: this process is a replica of a cluster.
+
+Promise: one line says that it is there and where it listens, one why it has ended. Ended as it was asked to, or because the replica was
+dropped, the exit code is 0; whatever it is refused for, or fails by, is one error and another code.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from mzsql.adapter.environment.locations import locate
+from mzsql.adapter.replicas.process import Listening, ReplicaOf, open_for_replica
+from mzsql.cli.stopping import stopping
+from mzsql.repr.errors import InvalidParameter
+
+
+def place_of(env: Path | None, profile: str | None) -> str:
+    """What names the environment: its directory, or ``profile:NAME``.
+
+    Raises:
+        InvalidParameter: neither was given, or both.
+    """
+    if profile is not None and env is not None:
+        raise InvalidParameter("give either --env or --profile, not both")
+    if profile is not None:
+        return f"profile:{profile}"
+    if env is None:
+        raise InvalidParameter("give the environment: --env DIRECTORY, or --profile NAME")
+    return os.fspath(env)
+
+
+def listening_at(listen: str, advertise: str | None) -> Listening:
+    """What ``--listen`` and ``--advertise`` say.
+
+    Raises:
+        InvalidParameter: no address.
+    """
+    host, colon, port = listen.rpartition(":")
+    if not colon:
+        host, port = listen, "0"
+    if not host or not port.isdigit() or int(port) > 65535:
+        raise InvalidParameter(
+            f'invalid address for --listen: "{listen}"', hint="HOST or HOST:PORT"
+        )
+    return Listening(host, int(port), advertise)
+
+
+def _spark() -> SparkSession:
+    from mzsql.compute.engines.spark_session import local_session  # noqa: PLC0415  PySpark takes long to load
+
+    return local_session(app_name="mzsql replica")
+
+
+def run_replica(place: str, cluster: str, name: str, listen: str, advertise: str | None) -> int:
+    """Be the replica until it ends; the exit code.
+
+    Raises:
+        SqlError: it cannot be, or can be no longer.
+    """
+    listening = listening_at(listen, advertise)
+    woken = threading.Event()
+    wake = woken.set
+    with stopping(lambda: wake()) as stop:
+        env = open_for_replica(locate(place, create=False))
+        try:
+            one = ReplicaOf(env, cluster, name, listening=listening, spark=_spark)
+            wake = one.wake
+            warning = one.too_large()
+            if warning is not None:
+                sys.stderr.write(f"WARNING:  {warning}\n")
+            _say(f"replica {one.full_name} listens at {one.address}")
+            try:
+                why = one.run(stop)
+            finally:
+                one.close()
+            _say(f"replica {one.full_name} has ended: {why}")
+        finally:
+            env.close()
+    return 0
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()

@@ -1,0 +1,340 @@
+"""The way from a controller to a replica of another process, over a connection that may break at any time.
+
+Promise: `RemoteLink` is a `compute.protocol.ReplicaLink`: commands arrive in order, and who sends them waits for nobody but, at most, for
+room. While the replica is away nothing is queued: when it is met again, be it the same process or another one, it is told all that is
+wanted (`CommandHistory`), keeps what it has of that and drops the rest. What a connection has told of hydration is taken back when it
+ends, and what was asked over it is answered: a ping at once, a peek with an error, a drop as done. `offline` says why the replica is away,
+`SILENT_SECONDS` after its last sign of life at the latest. Connecting is tried again with pauses of 0.1 to 2 seconds, for ever.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import select
+import socket
+import threading
+from collections import Counter, deque
+from collections.abc import Callable
+
+from mzsql.compute.protocol import (
+    MOST_COMMANDS,
+    CancelPeek,
+    Command,
+    CreateInstance,
+    DropDataflow,
+    HydrationStatus,
+    Peek,
+    PeekResponse,
+    Ping,
+    Pong,
+    Respond,
+    Response,
+    Status,
+    StatusRow,
+    decode_response,
+    encode,
+)
+from mzsql.compute.transport.frames import (
+    GREETING_SECONDS,
+    LOST_SECONDS,
+    MESSAGE,
+    SILENT_SECONDS,
+    Address,
+    Hello,
+    Refused,
+    greet,
+    prepare,
+    receive_frame,
+    send_frame,
+)
+from mzsql.compute.transport.history import CommandHistory
+from mzsql.repr.errors import ObjectInUse
+from mzsql.repr.ids import GlobalId
+from mzsql.threads import Backoff, Supervised
+
+_log = logging.getLogger(__name__)
+
+_PAUSES = Backoff(0.1, 2.0)
+_LOOK_SECONDS = 1.0
+_JOIN_SECONDS = 5.0
+
+
+def connected(address: Address, hello: Hello) -> socket.socket:
+    """A connection to the replica at an address, which has said welcome.
+
+    Raises:
+        Refused: it does not want us, or is not the replica.
+        OSError: nobody answers.
+    """
+    sock = socket.create_connection((address.host, address.port), GREETING_SECONDS)
+    try:
+        prepare(sock)
+        greet(sock, address.secret, hello)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def answers(address: Address, hello: Hello) -> str | None:
+    """Why nobody is at an address who could take commands; None where the replica is there."""
+    try:
+        connected(address, hello).close()
+    except Refused as refused:
+        return str(refused)
+    except OSError as error:
+        return _told(address, error)
+    return None
+
+
+def _told(address: Address, error: OSError) -> str:
+    at = f"{address.host}:{address.port}"
+    if isinstance(error, TimeoutError):
+        return f"it does not answer at {at} within {GREETING_SECONDS:g} s"
+    return f"nobody answers at {at}: {error.strerror or error}"
+
+
+class RemoteLink:
+    """Commands one replica of another process. Thread-safe.
+
+    Args:
+        first: which replica, and its settings.
+        respond: takes what it tells.
+        address: where it is now, as far as is known; None: nowhere.
+        hello: who this controller is.
+        start: starts a supervised thread.
+        monotonic: seconds.
+        timeout: seconds for which `send` waits for room.
+    """
+
+    #: The replica's holds end with its process, so its controller holds for it.
+    apart = True
+
+    def __init__(
+        self,
+        first: CreateInstance,
+        respond: Respond,
+        *,
+        address: Callable[[], Address | None],
+        hello: Hello,
+        start: Callable[..., Supervised],
+        monotonic: Callable[[], float],
+        timeout: float,
+    ) -> None:
+        self._replica = first.replica_id
+        self._respond = respond
+        self._address = address
+        self._hello = hello
+        self._monotonic = monotonic
+        self._timeout = timeout
+        self._changed = threading.Condition()
+        self._history = CommandHistory(first)
+        self._sock: socket.socket | None = None
+        self._out: deque[Command] = deque()
+        self._heard = 0.0
+        self._offline: str | None = "it was not met yet"
+        self._closed = threading.Event()
+        # What was asked over this connection, and what it has told of hydration.
+        self._pings: set[int] = set()
+        self._peeks: set[str] = set()
+        self._dropping: set[GlobalId] = set()
+        self._rows: Counter[StatusRow] = Counter()
+        name, of = f"mzsql-{self._replica}", self._replica
+        self._threads = [
+            start("replica-link", self._read, thread_name=f"{name}-link", object_id=of),
+            start("replica-commands", self._write, thread_name=f"{name}-send", object_id=of),
+        ]
+
+    @property
+    def offline(self) -> str | None:
+        """Why the replica does not work now, for a person; None where it does."""
+        with self._changed:
+            if self._sock is None:
+                return self._offline
+            silent = self._monotonic() - self._heard
+        if silent > SILENT_SECONDS:
+            return f"it has given no sign of life for {silent:.0f} s"
+        return None
+
+    # --- commands -----------------------------------------------------------------------------
+
+    def send(self, command: Command) -> None:
+        """As `ReplicaLink.send`; a replica that is away is told when it is met again.
+
+        Raises:
+            ObjectInUse: it is there, and has taken none for as long as the timeout.
+        """
+        with self._changed:
+            if not self._changed.wait_for(self._has_room, self._timeout):
+                raise ObjectInUse(
+                    f"replica {self._replica} does not take commands: {len(self._out)} wait"
+                )
+            self._history.add(command)
+            self._ask(command)
+            there = self._sock is not None
+            if there:
+                self._out.append(command)
+                self._changed.notify_all()
+        if not there:
+            self._tell(self._unanswered("it is away"))
+
+    def _has_room(self) -> bool:
+        return self._sock is None or len(self._out) < MOST_COMMANDS or self._closed.is_set()
+
+    def _ask(self, command: Command) -> None:
+        match command:
+            case Ping(nonce=nonce):
+                self._pings.add(nonce)
+            case Peek(uuid=uuid):
+                self._peeks.add(uuid)
+            case CancelPeek(uuid=uuid):
+                self._peeks.discard(uuid)
+            case DropDataflow(id=gid):
+                self._dropping.add(gid)
+
+    def _write(self, thread: Supervised) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(
+                    lambda: self._closed.is_set() or (self._sock is not None and self._out)
+                )
+                if self._closed.is_set():
+                    return
+                command, sock = self._out.popleft(), self._sock
+                self._changed.notify_all()
+            assert sock is not None
+            try:
+                send_frame(sock, MESSAGE, encode(command))
+            except BaseException as error:
+                # Whoever reads is told, and connects again; then this is told with all the rest.
+                _shut(sock)
+                if not isinstance(error, OSError):
+                    raise
+            thread.well()
+
+    # --- the connection -----------------------------------------------------------------------
+
+    def _read(self, thread: Supervised) -> None:
+        # Of an attempt that failed by a bug it is not known what it owes.
+        self._lost("it was not met yet")
+        failures = 0
+        rng = random.Random()  # noqa: S311  for pauses alone
+        while not self._closed.is_set():
+            address = self._address()
+            why = "no process runs it"
+            if address is not None:
+                try:
+                    sock = connected(address, self._hello)
+                except Refused as refused:
+                    why = str(refused)
+                except OSError as error:
+                    why = _told(address, error)
+                else:
+                    failures = 0
+                    why = self._hear_out(sock, address, thread)
+            self._lost(why)
+            failures += 1
+            self._closed.wait(_PAUSES.pause(failures, rng))
+
+    def _hear_out(self, sock: socket.socket, address: Address, thread: Supervised) -> str:
+        """Take what comes over a connection until it ends; why it has ended."""
+        _log.info("replica %s is met", self._replica)
+        sock.settimeout(LOST_SECONDS)
+        with self._changed:
+            self._out.clear()
+            self._out.extend(self._history.commands())
+            self._sock, self._heard, self._offline = sock, self._monotonic(), None
+            self._changed.notify_all()
+        try:
+            while not self._closed.is_set():
+                if not select.select([sock], [], [], _LOOK_SECONDS)[0]:
+                    if self._address() != address:
+                        return "another process has taken its place"
+                    if self._monotonic() - self._heard > LOST_SECONDS:
+                        return f"it has given no sign of life for {LOST_SECONDS:g} s"
+                    continue
+                kind, data = receive_frame(sock)
+                self._heard = self._monotonic()
+                if kind == MESSAGE:
+                    self._take(decode_response(data))
+                thread.well()
+        except Refused as refused:
+            return str(refused)
+        except OSError as error:
+            return f"the connection to it has ended: {error.strerror or error}"
+        finally:
+            with self._changed:
+                self._sock = None
+                self._changed.notify_all()
+            _shut(sock)
+            sock.close()
+        return "its controller has ended"
+
+    def _take(self, response: Response) -> None:
+        with self._changed:
+            match response:
+                case Pong(nonce=nonce):
+                    self._pings = {one for one in self._pings if one > nonce}
+                case PeekResponse(uuid=uuid):
+                    self._peeks.discard(uuid)
+                case Status(object_id=gid, state="dropped"):
+                    self._dropping.discard(gid)
+                case HydrationStatus(updates=updates):
+                    for row, diff in updates:
+                        self._rows[row] += diff
+        self._respond(response)
+
+    def _lost(self, why: str) -> None:
+        """There is no connection, for this reason: what is owed over one is settled."""
+        with self._changed:
+            if self._offline != why:
+                _log.info("replica %s is away: %s", self._replica, why)
+            self._offline = why
+        self._tell(self._unanswered(why))
+
+    def _unanswered(self, why: str) -> list[Response]:
+        """What nobody else will tell any more."""
+        with self._changed:
+            if self._sock is not None:
+                return []
+            taken_back = tuple((row, -count) for row, count in self._rows.items() if count)
+            answers: list[Response] = [HydrationStatus(taken_back)] if taken_back else []
+            answers += [Pong(nonce) for nonce in sorted(self._pings)]
+            answers += [
+                PeekResponse(uuid, error=f"replica {self._replica}: {why}")
+                for uuid in sorted(self._peeks)
+            ]
+            answers += [
+                Status(gid, self._replica, "dropped", 0, 0, False) for gid in sorted(self._dropping)
+            ]
+            self._rows.clear()
+            self._pings.clear()
+            self._peeks.clear()
+            self._dropping.clear()
+        return answers
+
+    def _tell(self, answers: list[Response]) -> None:
+        for one in answers:
+            self._respond(one)
+
+    def close(self) -> None:
+        """End the connection; the replica stays, for the next controller. Idempotent."""
+        with self._changed:
+            self._closed.set()
+            sock = self._sock
+            self._changed.notify_all()
+        if sock is not None:
+            _shut(sock)
+        for thread in self._threads:
+            thread.stop()
+        for thread in self._threads:
+            thread.join(_JOIN_SECONDS)
+
+
+def _shut(sock: socket.socket) -> None:
+    """Have whoever waits for a socket find that it has ended."""
+    try:
+        sock.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        return  # it has already

@@ -1,0 +1,275 @@
+"""What one process that is a replica keeps between controllers: its dataflows go on while leaders come and go.
+
+Promise: commands of a controller that was just met say what is wanted from nothing. What runs as it is wanted goes on, and is told of anew;
+what runs in another way is dropped, and made when that is done; what nobody has asked for by `InitializationComplete` is dropped. What a
+replica tells reaches the present controller for the dataflows that it has asked for, and nobody else. Nothing is sent to the replica
+under the lock that its responses take.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+
+import msgspec
+
+from mzsql.compute.protocol import (
+    Command,
+    Connect,
+    CreateDataflow,
+    CreateInstance,
+    DropDataflow,
+    Frontiers,
+    HydrationStatus,
+    InitializationComplete,
+    ReadFrontier,
+    Refreshed,
+    ReplicaLink,
+    Respond,
+    Response,
+    Status,
+    StatusRow,
+    UpdateConfiguration,
+)
+from mzsql.compute.protocols import ComputeSettings
+from mzsql.repr.ids import GlobalId
+
+
+class _Known:
+    """A dataflow that runs here, and what it has told last."""
+
+    def __init__(self, command: CreateDataflow) -> None:
+        self.command = command
+        self.dropping = False
+        self.status: Status | None = None
+        self.frontiers: Frontiers | None = None
+        self.reads: ReadFrontier | None = None
+        self.rows: Counter[StatusRow] = Counter()
+
+    def runs(self, command: CreateDataflow) -> bool:
+        """Whether it is what a command wants."""
+        own = self.command
+        return (
+            not self.dropping
+            and not self.refused
+            and own.output_shard == command.output_shard
+            and own.dataflow == command.dataflow
+        )
+
+    @property
+    def refused(self) -> bool:
+        """Whether it could not be installed, so that nothing of it is there."""
+        return self.status is not None and self.status.state == "refused"
+
+    def told(self) -> list[Response]:
+        """What a controller is told of it that knows nothing."""
+        rows = tuple((row, count) for row, count in self.rows.items() if count)
+        all_of_it: list[Response | None] = [
+            HydrationStatus(rows) if rows else None,
+            self.status,
+            self.frontiers,
+            self.reads,
+        ]
+        return [one for one in all_of_it if one is not None]
+
+
+def _nobody(_: Response) -> None:
+    """Where responses go while there is no controller."""
+
+
+class ReconciledReplica:
+    """A replica and its controllers, one after the other. `take` is called by one thread at a time, by that of the present controller.
+
+    Args:
+        connect: makes the replica, when a controller first says how it is to be.
+        defer: has a call made soon, on another thread than that which asks for it.
+    """
+
+    def __init__(self, connect: Connect, defer: Callable[[Callable[[], None]], None]) -> None:
+        self._connect = connect
+        self._defer = defer
+        self._taking = threading.Lock()
+        self._lock = threading.Lock()
+        self._replica: ReplicaLink | None = None
+        self._replica_id = ""
+        self._settings: ComputeSettings | None = None
+        self._known: dict[GlobalId, _Known] = {}
+        # To be made as soon as what is in their way is gone.
+        self._waiting: dict[GlobalId, CreateDataflow] = {}
+        self._respond: Respond = _nobody
+        self._adopted: set[GlobalId] = set()
+        self._unclaimed: set[GlobalId] = set()
+
+    def meet(self, respond: Respond) -> None:
+        """Another controller's commands come from now on; the last one is told nothing any more."""
+        with self._taking, self._lock:
+            self._respond = respond
+            self._adopted = set()
+            self._unclaimed = set(self._known)
+            self._waiting.clear()
+
+    def part(self, respond: Respond) -> None:
+        """A controller is gone, if it is the present one."""
+        with self._lock:
+            if self._respond == respond:
+                self._respond = _nobody
+
+    # --- commands -----------------------------------------------------------------------------
+
+    def take(self, command: Command, respond: Respond) -> None:
+        """Carry a command of a controller out; nothing where another one was met since.
+
+        Raises:
+            ObjectInUse: the replica takes none.
+            ThreadFailed: it has ended by a failure.
+        """
+        with self._taking:
+            with self._lock:
+                if self._respond != respond:
+                    return
+            match command:
+                case CreateInstance():
+                    self._begin(command)
+                case CreateDataflow():
+                    self._create(command)
+                case DropDataflow(id=gid):
+                    self._drop_wanted(gid)
+                case InitializationComplete():
+                    for gid in sorted(self._unclaimed):
+                        self._drop(gid)
+                    self._unclaimed = set()
+                    self._send(command)
+                case _:
+                    self._send(command)
+
+    def _send(self, command: Command) -> None:
+        if self._replica is not None:
+            self._replica.send(command)
+
+    def _begin(self, first: CreateInstance) -> None:
+        before, now = self._settings, first.settings
+        self._settings = now
+        if self._replica is not None and before is not None:
+            if msgspec.structs.replace(before, step_engine=now.step_engine) == now:
+                if before.step_engine != now.step_engine:
+                    self._replica.send(UpdateConfiguration(step_engine=now.step_engine))
+                return
+            # It is to be another one: workers, or a bound.
+            self._replica.close()
+            with self._lock:
+                self._known.clear()
+                self._unclaimed.clear()
+        self._replica_id = first.replica_id
+        self._replica = self._connect(first, self._told)
+
+    def _create(self, command: CreateDataflow) -> None:
+        gid = command.id
+        with self._lock:
+            known = self._known.get(gid)
+            self._unclaimed.discard(gid)
+            if known is not None and known.runs(command) and not self._in_the_way(command):
+                self._adopted.add(gid)
+                for one in known.told():
+                    self._respond(one)
+                return
+            if known is not None and known.refused:
+                del self._known[gid]
+                known = None
+            if known is not None or self._in_the_way(command):
+                self._waiting[gid] = command
+            waits = gid in self._waiting
+        if waits:
+            self._drop(gid)
+        else:
+            self._make(command)
+
+    def _in_the_way(self, command: CreateDataflow) -> bool:
+        """Whether an index that it reads is to be made anew; the lock is held."""
+        return any(one.id in self._waiting for one in command.dataflow.index_imports)
+
+    def _make(self, command: CreateDataflow) -> None:
+        with self._lock:
+            self._known[command.id] = _Known(command)
+            self._adopted.add(command.id)
+        self._send(command)
+
+    def _drop_wanted(self, gid: GlobalId) -> None:
+        with self._lock:
+            waited = self._waiting.pop(gid, None)
+            there = gid in self._known
+            if waited is not None or not there:
+                # The controller never had it here; what is still ending under its id is nobody's.
+                self._respond(Status(gid, self._replica_id, "dropped", 0, 0, False))
+                self._adopted.discard(gid)
+        if there and waited is None:
+            self._drop(gid)
+
+    def _drop(self, gid: GlobalId) -> None:
+        with self._lock:
+            known = self._known.get(gid)
+            if known is None or known.dropping:
+                return
+            known.dropping = True
+        self._send(DropDataflow(gid))
+
+    def _make_what_waits(self) -> None:
+        """What was in the way of some dataflows is gone."""
+        with self._taking:
+            for gid, command in list(self._waiting.items()):
+                with self._lock:
+                    ready = gid not in self._known
+                    ready = ready and not self._in_the_way(command)
+                    if ready:
+                        del self._waiting[gid]
+                if ready:
+                    self._make(command)
+
+    # --- responses ----------------------------------------------------------------------------
+
+    def _told(self, response: Response) -> None:
+        """Take what the replica tells, on any of its threads."""
+        with self._lock:
+            gid = self._note(response)
+            if gid is None or gid in self._adopted:
+                self._respond(response)
+            if isinstance(response, Status) and response.state == "dropped":
+                self._adopted.discard(response.object_id)
+                if self._waiting:
+                    self._defer(self._make_what_waits)
+
+    def _note(self, response: Response) -> GlobalId | None:
+        """Remember it; whose it is, where it is a dataflow's."""
+        match response:
+            case Status(object_id=gid):
+                known = self._known.get(gid)
+                if known is not None and response.state == "dropped":
+                    del self._known[gid]
+                elif known is not None:
+                    known.status = response
+            case Frontiers(id=gid):
+                if gid in self._known:
+                    self._known[gid].frontiers = response
+            case ReadFrontier(id=gid):
+                if gid in self._known:
+                    self._known[gid].reads = response
+            case Refreshed(stats=stats):
+                return stats.object_id
+            case HydrationStatus(updates=updates):
+                if not updates:
+                    return None
+                gid = updates[0][0].object_id
+                if gid in self._known:
+                    for row, diff in updates:
+                        self._known[gid].rows[row] += diff
+            case _:
+                return None
+        return gid
+
+    def close(self) -> None:
+        """End the replica; its shards stay. Idempotent."""
+        with self._lock:
+            self._respond = _nobody
+            replica, self._replica = self._replica, None
+        if replica is not None:
+            replica.close()

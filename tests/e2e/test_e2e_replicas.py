@@ -1,0 +1,266 @@
+"""Replicas in real processes: found, commanded, killed, stopped and woken, while the views stay right."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import duckdb
+import msgspec
+import pytest
+
+import mzsql
+from mzsql.adapter.environment.environment import Environment
+from mzsql.adapter.environment.locations import locate
+from mzsql.catalog.change import Change
+from mzsql.repr.errors import EnvironmentRefused
+
+pytestmark = pytest.mark.timeout(900)
+
+#: How long a busy machine may take for what takes a moment.
+WAIT = 120.0
+
+VIEW = "SELECT a, sum(b) AS s, count(*) AS n FROM t GROUP BY a"
+STATUSES = """
+SELECT c.name || '.' || r.name, s.status, s.reason
+FROM mz_cluster_replicas AS r JOIN mz_clusters AS c ON c.id = r.cluster_id
+JOIN mz_internal.mz_cluster_replica_statuses AS s ON s.replica_id = r.id
+WHERE c.name = 'c'
+"""
+
+
+class Process:
+    """``mzsql replica``, or another command, with what it says."""
+
+    def __init__(self, *arguments: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "mzsql.cli", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def line(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().rstrip("\n")
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def end(self) -> tuple[int, str, str]:
+        """Wait for its end: its exit code, the rest of what it said, and its errors."""
+        said, errors = self.process.communicate(timeout=WAIT)
+        return self.process.returncode, said, errors
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        for pipe in (self.process.stdout, self.process.stderr):
+            assert pipe is not None
+            pipe.close()
+
+
+@pytest.fixture
+def run(env: str) -> Iterator[Callable[..., Process]]:
+    """Starts commands on the environment; they end with the test."""
+    begun: list[Process] = []
+
+    def start(command: str, *arguments: str) -> Process:
+        begun.append(Process(command, "--env", env, *arguments))
+        return begun[-1]
+
+    yield start
+    for one in begun:
+        if one.process.returncode is None:
+            one.kill()
+
+
+@pytest.fixture
+def replica(run: Callable[..., Process]) -> Callable[..., Process]:
+    """Starts a replica, and waits until it listens."""
+
+    def start(name: str, cluster: str = "c") -> Process:
+        made = run("replica", "--cluster", cluster, "--name", name)
+        assert made.line().startswith(f"replica {cluster}.{name} listens at 127.0.0.1:")
+        return made
+
+    return start
+
+
+@pytest.fixture
+def con(env: str) -> Iterator[mzsql.Connection]:
+    """A process that leads, with a table, and a cluster of two replicas."""
+    with mzsql.connect(env) as made:
+        made.execute("ALTER SYSTEM SET step_engine = 'duckdb'")
+        made.execute("CREATE TABLE t (a int, b int)")
+        made.execute("INSERT INTO t VALUES (1, 1), (2, 2)")
+        made.execute("CREATE CLUSTER c REPLICAS (r1 (SIZE '1'), r2 (SIZE '2'))")
+        yield made
+
+
+def statuses(con: mzsql.Connection) -> dict[str, tuple[str, str | None]]:
+    return {name: (status, reason) for name, status, reason in con.execute(STATUSES).fetchall()}
+
+
+def until(
+    con: mzsql.Connection, found: Callable[[dict[str, tuple[str, str | None]]], bool]
+) -> None:
+    end = time.monotonic() + WAIT
+    while not found(statuses(con)):
+        assert time.monotonic() < end, statuses(con)
+        time.sleep(0.05)
+
+
+def online(*names: str) -> Callable[[dict[str, tuple[str, str | None]]], bool]:
+    return lambda found: all(found[f"c.{name}"] == ("online", None) for name in names)
+
+
+def offline(name: str, reason: str) -> Callable[[dict[str, tuple[str, str | None]]], bool]:
+    def is_so(found: dict[str, tuple[str, str | None]]) -> bool:
+        status, why = found[f"c.{name}"]
+        return status == "offline" and reason in (why or "")
+
+    return is_so
+
+
+def rows(con: mzsql.Connection, query: str) -> list[tuple[object, ...]]:
+    return sorted(con.execute(query).fetchall())
+
+
+def test_a_view_is_maintained_by_a_process_and_goes_on_with_another_when_it_is_killed(
+    con: mzsql.Connection, replica: Callable[..., Process], run: Callable[..., Process]
+) -> None:
+    con.execute(f"CREATE MATERIALIZED VIEW w IN CLUSTER c AS {VIEW}")
+    assert rows(con, "SELECT * FROM w") == [(1, 1, 1), (2, 2, 1)]
+    assert statuses(con) == {"c.r1": ("online", None), "c.r2": ("offline", "no process runs it")}
+    first = replica("r1")
+    until(con, online("r1"))
+    con.execute("INSERT INTO t VALUES (1, 10)")
+    assert rows(con, "SELECT * FROM w") == [(1, 11, 2), (2, 2, 1)]
+    assert not con.coordinator.dataflows.controller.replicas[0].offline
+    # What is refused changes nothing.
+    for arguments, error in (
+        (("c", "r1"), "ERROR:  cluster replica c.r1 is run by another process: "),
+        (("nowhere", "r1"), "ERROR:  unknown cluster 'nowhere'\n"),
+        (("c", "r9"), 'ERROR:  CLUSTER c has no CLUSTER REPLICA named "r9"\n'),
+    ):
+        code, said, errors = run("replica", "--cluster", arguments[0], "--name", arguments[1]).end()
+        assert (code, said) == (1, "")
+        assert errors.startswith(error)
+        assert errors.count("\n") == 1
+    assert statuses(con)["c.r1"] == ("online", None)
+
+    second = replica("r2")
+    until(con, online("r1", "r2"))
+    first.signal(signal.SIGKILL)
+    first.kill()
+    con.execute("INSERT INTO t VALUES (3, 3)")
+    assert rows(con, "SELECT * FROM w") == [(1, 11, 2), (2, 2, 1), (3, 3, 1)]
+    until(con, offline("r1", "nobody answers at 127.0.0.1:"))
+    assert con.execute("SHOW CLUSTER REPLICAS").fetchall()[:2] == [
+        ("c", "r1", "1", False, ""),
+        ("c", "r2", "2", True, ""),
+    ]
+    # One that takes its place is found without anybody's help, and finds what is there.
+    again = replica("r1")
+    until(con, online("r1", "r2"))
+    con.execute("DROP CLUSTER REPLICA c.r2")
+    assert second.end() == (0, "replica c.r2 has ended: it was dropped\n", "")
+    con.execute("DELETE FROM t WHERE a = 1")
+    assert rows(con, "SELECT * FROM w") == [(2, 2, 1), (3, 3, 1)]
+    # Asked to end it gives the replica back to the process that leads.
+    again.signal(signal.SIGTERM)
+    assert again.end() == (0, "replica c.r1 has ended: it was asked to\n", "")
+    until(con, online("r1"))
+    con.execute("INSERT INTO t VALUES (4, 4)")
+    assert rows(con, "SELECT * FROM w") == [(2, 2, 1), (3, 3, 1), (4, 4, 1)]
+    assert con.coordinator.dataflows.controller.status()[0].state == "running"
+
+
+def test_a_replica_of_another_version_than_the_one_that_leads_is_refused(
+    con: mzsql.Connection, run: Callable[..., Process]
+) -> None:
+    con.execute(f"CREATE MATERIALIZED VIEW w IN CLUSTER c AS {VIEW}")
+    catalog = con.coordinator.env.catalog
+    before = catalog.sync().lease
+    assert before is not None
+    assert before.build == con.coordinator.env.build
+    other = msgspec.structs.replace(before, build="9.9.9")
+    catalog.transact(lambda _: (Change(lease=other), None))
+    code, said, errors = run("replica", "--cluster", "c", "--name", "r1").end()
+    assert (code, said) == (1, "")
+    assert "runs 9.9.9" in errors
+    assert errors.count("\n") == 1
+    state = catalog.sync()
+    assert all(one.process is None for one in state.replicas.values())
+
+
+def test_there_is_no_replica_where_there_is_no_environment(
+    env: str, run: Callable[..., Process]
+) -> None:
+    code, said, errors = run("replica", "--cluster", "c", "--name", "r1").end()
+    assert (code, said) == (1, "")
+    assert errors.startswith("ERROR:  ")
+    with pytest.raises(EnvironmentRefused):
+        Environment.open(locate(env, create=False), create=False)
+
+
+@pytest.mark.long
+def test_replicas_that_are_killed_every_few_seconds_leave_the_views_right(
+    con: mzsql.Connection, run: Callable[..., Process]
+) -> None:
+    con.execute(f"CREATE MATERIALIZED VIEW w IN CLUSTER c AS {VIEW}")
+    con.execute(
+        "CREATE MATERIALIZED VIEW m IN CLUSTER c AS SELECT a, max(b) AS b FROM t GROUP BY a"
+    )
+    con.execute("SET statement_timeout = '2 min'")
+    serving = run("serve-replicas", "--cluster", "c")
+    until(con, online("r1", "r2"))
+    oracle = duckdb.connect()
+    oracle.execute("CREATE TABLE t (a int, b int)")
+    oracle.execute("INSERT INTO t VALUES (1, 1), (2, 2)")
+    rng, killed = random.Random(17), 0
+    end, next_kill = time.monotonic() + 60.0, time.monotonic() + 3.0
+    while time.monotonic() < end:
+        a, b = rng.randrange(20), rng.randrange(1000)
+        for one in (con, oracle):
+            one.execute(f"INSERT INTO t VALUES ({a}, {b}), ({a + 1}, {b})")
+            if b % 5 == 0:
+                one.execute(f"DELETE FROM t WHERE a = {a}")
+        for view, query in (("w", VIEW), ("m", "SELECT a, max(b) AS b FROM t GROUP BY a")):
+            assert rows(con, f"SELECT * FROM {view}") == sorted(oracle.execute(query).fetchall())
+        if time.monotonic() >= next_kill:
+            next_kill = time.monotonic() + 3.0
+            killed += _signal_one(con, rng)
+    assert killed >= 5
+    until(con, online("r1", "r2"))
+    serving.signal(signal.SIGTERM)
+    code, _, errors = serving.end()
+    assert (code, errors) == (0, "")
+
+
+def _signal_one(con: mzsql.Connection, rng: random.Random) -> bool:
+    """Kill the process of one replica, or stop and wake it; whether it was there and the other one is, too."""
+    state = con.coordinator.env.sync()
+    pids = [
+        int(one.process.who.split()[1])
+        for one in state.replicas.values()
+        if one.process is not None
+    ]
+    if not online("r1", "r2")(statuses(con)):
+        return False
+    pid = rng.choice(pids)
+    if rng.random() < 0.7:
+        os.kill(pid, signal.SIGKILL)
+    else:
+        os.kill(pid, signal.SIGSTOP)
+        con.execute("INSERT INTO t VALUES (99, 1)")
+        con.execute("SELECT * FROM w").fetchall()
+        con.execute("DELETE FROM t WHERE a = 99")
+        os.kill(pid, signal.SIGCONT)
+    return True
