@@ -24,6 +24,8 @@
 -- relispartition: false
 -- relhasoids: false
 -- reloptions: NULL
+-- relacl: NULL: `mz_objects` has the privileges
+-- relpartbound: NULL: nothing is a part of another
 CREATE VIEW pg_catalog.pg_class AS
 SELECT
     o.oid,
@@ -49,7 +51,9 @@ SELECT
     'd' AS relreplident,
     false AS relispartition,
     false AS relhasoids,
-    NULL::text[] AS reloptions
+    NULL::text[] AS reloptions,
+    NULL::text[] AS relacl,
+    NULL::text AS relpartbound
 FROM mz_catalog.mz_objects AS o
 JOIN mz_catalog.mz_schemas AS s ON s.id = o.schema_id
 LEFT JOIN mz_catalog.mz_databases AS d ON d.id = s.database_id

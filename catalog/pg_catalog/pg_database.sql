@@ -9,6 +9,11 @@
 -- datistemplate: false
 -- datallowconn: true
 -- datacl: NULL: `mz_databases` has the privileges
+-- datlocprovider: `c`, the provider of the collation `C`
+-- daticulocale: NULL: no collation is ICU's
+-- daticurules: NULL
+-- dattablespace: 0
+-- datconnlimit: -1: no number of sessions is set
 CREATE VIEW pg_catalog.pg_database AS
 SELECT
     d.oid,
@@ -19,6 +24,11 @@ SELECT
     'C' AS datctype,
     false AS datistemplate,
     true AS datallowconn,
-    NULL::text[] AS datacl
+    NULL::text[] AS datacl,
+    'c' AS datlocprovider,
+    NULL::text AS daticulocale,
+    NULL::text AS daticurules,
+    0::oid AS dattablespace,
+    -1 AS datconnlimit
 FROM mz_catalog.mz_databases AS d
 JOIN mz_catalog.mz_roles AS r ON r.id = d.owner_id;

@@ -14,6 +14,8 @@
 -- indoption: for each of them 0, the order that PostgreSQL has where none is said
 -- indexprs: NULL; `pg_get_indexdef` has expressions
 -- indpred: NULL: an index holds every row
+-- indnatts: how many columns and expressions it is on
+-- indnkeyatts: as many: it has no others
 CREATE VIEW pg_catalog.pg_index AS
 SELECT
     i.oid AS indexrelid,
@@ -34,6 +36,8 @@ SELECT
         SELECT array_agg(0::smallint) FROM mz_catalog.mz_index_columns AS k WHERE k.index_id = i.id
     ) AS indoption,
     NULL::text AS indexprs,
-    NULL::text AS indpred
+    NULL::text AS indpred,
+    (SELECT count(*) FROM mz_catalog.mz_index_columns AS k WHERE k.index_id = i.id)::smallint AS indnatts,
+    (SELECT count(*) FROM mz_catalog.mz_index_columns AS k WHERE k.index_id = i.id)::smallint AS indnkeyatts
 FROM mz_catalog.mz_indexes AS i
 JOIN mz_catalog.mz_relations AS r ON r.id = i.on_id;

@@ -16,6 +16,14 @@
 -- typnotnull: false
 -- typtypmod: -1: types are not made of others with a modifier
 -- typdefault: NULL: types have no defaults
+-- typndims: 0
+-- typisdefined: true
+-- typispreferred: false
+-- typacl: NULL: `mz_types` has the privileges
+-- typinput: 0: no function of SQL reads values of a type
+-- typoutput: 0: none writes them
+-- typreceive: 0
+-- typsend: 0
 CREATE VIEW pg_catalog.pg_type AS
 SELECT
     t.oid,
@@ -43,7 +51,15 @@ SELECT
     0::oid AS typcollation,
     false AS typnotnull,
     -1 AS typtypmod,
-    NULL::text AS typdefault
+    NULL::text AS typdefault,
+    0 AS typndims,
+    true AS typisdefined,
+    false AS typispreferred,
+    NULL::text[] AS typacl,
+    0::oid AS typinput,
+    0::oid AS typoutput,
+    0::oid AS typreceive,
+    0::oid AS typsend
 FROM mz_catalog.mz_types AS t
 JOIN mz_catalog.mz_schemas AS s ON s.id = t.schema_id
 JOIN mz_catalog.mz_roles AS r ON r.id = t.owner_id

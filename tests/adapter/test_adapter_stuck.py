@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from typing import Any
 import pytest
 
 import mzsql
+from mzsql.compute.controller import controller
+from mzsql.compute.protocols import ComputeSettings
 from mzsql.compute.replica import hydration_here
 
 HANG = 60.0
@@ -58,10 +61,13 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
     def wait(self: Any, *args: Any, **kwargs: Any) -> None:
         if made.error is not None:
             raise made.error
-        assert made.opened.wait(HANG)
+        made.opened.wait()  # until the test ends, at the latest
         write(self, *args, **kwargs)
 
     monkeypatch.setattr(hydration_here.HydrationHere, "_write", wait)
+    # However long the gate is shut, others wait for their turn.
+    patient = partial(ComputeSettings, hydration_patience=1e9)
+    monkeypatch.setattr(controller, "ComputeSettings", patient)
     yield made
     made.opened.set()
 

@@ -52,6 +52,7 @@ from mzsql.frontend.scalar.placeholders import placeholder
 from mzsql.frontend.scalar.registered import registered_cast
 from mzsql.repr import types as t
 from mzsql.repr.errors import (
+    DatatypeMismatch,
     GroupingError,
     InvalidParameter,
     SqlError,
@@ -59,7 +60,7 @@ from mzsql.repr.errors import (
     UndefinedFunction,
     Unsupported,
 )
-from mzsql.repr.types import SqlType
+from mzsql.repr.types import SqlType, type_name
 
 
 def _one_row(ctx: ExprContext, what: str) -> ExprContext:
@@ -486,8 +487,20 @@ def _default(_ctx: ExprContext, node: exp.Expr) -> Typed:
     raise Unsupported(f"{node.name} is not supported here", position=position_of(node))
 
 
-def _collate(_ctx: ExprContext, node: exp.Expr) -> Typed:
-    raise Unsupported("COLLATE not yet supported", position=position_of(node))
+def _collate(ctx: ExprContext, node: exp.Expr) -> Typed:
+    """A text by the collation that all texts have: they are compared by their bytes."""
+    parts = [part.name for part in node.expression.find_all(exp.Identifier)]
+    name = node.expression.name if node.expression.is_string or not parts else parts[0]
+    schema = next((part for part in parts[1:]), "pg_catalog")
+    if schema.lower() != "pg_catalog" or name not in ("C", "POSIX", "default"):
+        raise Unsupported(f'COLLATE "{name}" is not supported', position=position_of(node))
+    planned = ctx.plan(node.this)
+    if planned.typ.kind not in ("text", "varchar", "char", "unknown"):
+        raise DatatypeMismatch(
+            f"collations are not supported by type {type_name(planned.typ)}",
+            position=position_of(node),
+        )
+    return planned
 
 
 #: The handlers of this module's nodes.

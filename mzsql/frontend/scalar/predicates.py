@@ -33,6 +33,7 @@ from mzsql.repr.errors import (
     DataError,
     SqlError,
     SqlSyntaxError,
+    UndefinedFunction,
     Unsupported,
 )
 from mzsql.repr.types import SqlType
@@ -135,6 +136,25 @@ def _binary(ctx: ExprContext, node: exp.Expr) -> Typed:
         return compare(symbol, left, right, position_of(node))
     planned = [ctx.plan(node.this), ctx.plan(node.expression)]
     return operator_call(symbol, planned, position_of(node))
+
+
+def _named_operator(ctx: ExprContext, node: exp.Expr) -> Typed:
+    """``a OPERATOR(pg_catalog.~) b``: an operator by its schema and name."""
+    spelled = node.args["operator"]
+    text = spelled if isinstance(spelled, str) else spelled.name or spelled.sql()
+    schema, _, symbol = text.replace('"', "").replace(" ", "").rpartition(".")
+    if schema not in ("", "pg_catalog", "mz_catalog"):
+        raise UndefinedFunction(
+            f"operator does not exist: {schema}.{symbol}", position=position_of(node)
+        )
+    negated = symbol.startswith("!") and symbol != "!="
+    symbol = {"!=": "<>"}.get(symbol, symbol.removeprefix("!"))
+    if symbol in _COMPARISONS:
+        left, right = operand(ctx, node.this), operand(ctx, node.expression)
+        return compare(symbol, left, right, position_of(node))
+    planned = [ctx.plan(node.this), ctx.plan(node.expression)]
+    done = operator_call(symbol, planned, position_of(node))
+    return negate(done) if negated else done
 
 
 def _unary(symbol: str) -> Callable[[ExprContext, exp.Expr], Typed]:
@@ -331,6 +351,7 @@ HANDLERS: dict[type[exp.Expr], Callable[[ExprContext, Any], Typed]] = {
     exp.And: _connector,
     exp.Or: _connector,
     exp.Not: _not,
+    exp.Operator: _named_operator,
     exp.Is: _is,
     exp.NullSafeEQ: _same,
     exp.NullSafeNEQ: _distinct_from,

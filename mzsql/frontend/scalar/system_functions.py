@@ -81,6 +81,12 @@ _INDEX = f"""(
     SELECT 'CREATE INDEX ' || quote_ident(i.name) || ' ON ' || quote_ident(r.name) || ' USING arrangement (' || ({_INDEX_KEYS}) || ')'
     FROM mz_catalog.mz_indexes AS i JOIN mz_catalog.mz_relations AS r ON r.id = i.on_id
     WHERE i.oid = $1)"""
+_FUNCTION_ARGUMENTS = """(
+    SELECT coalesce(string_agg(pg_catalog.format_type(t.oid, NULL), ', ' ORDER BY a.place), '')
+    FROM (
+        SELECT unnest(f.argument_type_ids) AS id, generate_subscripts(f.argument_type_ids, 1) AS place
+        FROM mz_catalog.mz_functions AS f WHERE f.oid = $1
+    ) AS a JOIN mz_catalog.mz_types AS t ON t.id = a.id)"""
 
 
 def _privileges(named: str, numbered: str) -> tuple[Defined, ...]:
@@ -141,6 +147,25 @@ DEFINITIONS: Mapping[str, tuple[Defined, ...]] = {
     ),
     "pg_table_is_visible": _overloads(_VISIBLE.format(relation="mz_objects"), (_OID,)),
     "pg_type_is_visible": _overloads(_VISIBLE.format(relation="mz_types"), (_OID,)),
+    "pg_function_is_visible": _overloads(_VISIBLE.format(relation="mz_functions"), (_OID,)),
+    "pg_get_function_result": _overloads(
+        "(SELECT CASE WHEN f.returns_set THEN 'SETOF ' ELSE '' END || pg_catalog.format_type(t.oid, NULL)"
+        " FROM mz_catalog.mz_functions AS f JOIN mz_catalog.mz_types AS t ON t.id = f.return_type_id"
+        " WHERE f.oid = $1 LIMIT 1)",
+        (_OID,),
+    ),
+    "pg_get_function_arguments": _overloads(_FUNCTION_ARGUMENTS, (_OID,)),
+    "pg_get_function_identity_arguments": _overloads(_FUNCTION_ARGUMENTS, (_OID,)),
+    # No schema is another session's, nothing is published, and no column is numbered by a sequence.
+    "pg_is_other_temp_schema": _overloads("CASE WHEN $1 IS NOT NULL THEN false END", (_OID,)),
+    "pg_relation_is_publishable": _overloads("CASE WHEN $1 IS NOT NULL THEN false END", (_OID,)),
+    "pg_get_statisticsobjdef_columns": _overloads("NULL::text", (_OID,)),
+    "pg_get_serial_sequence": _overloads("NULL::text", (_TEXT, _TEXT)),
+    "to_regtype": _overloads(
+        "(SELECT t.oid::regtype FROM mz_catalog.mz_types AS t"
+        " WHERE t.name = lower(btrim($1)) OR pg_catalog.format_type(t.oid, NULL) = lower(btrim($1)) LIMIT 1)",
+        (_TEXT,),
+    ),
     "obj_description": (
         *_overloads(_COMMENT.format(part=0, which=""), (_OID,)),
         *_overloads(_COMMENT.format(part=0, which=_CLASS), (_OID, _TEXT)),

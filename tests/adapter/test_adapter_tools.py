@@ -1,0 +1,82 @@
+"""What tools ask of the system catalog is answered: `tool_statements` has what each sends, a statement a line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import mzsql
+
+_FILES = sorted((Path(__file__).parent / "tool_statements").glob("*.sql"))
+
+
+@pytest.fixture(scope="module")
+def con(tmp_path_factory: pytest.TempPathFactory) -> Iterator[mzsql.Connection]:
+    with mzsql.connect(tmp_path_factory.mktemp("tools")) as made:
+        made.execute("ALTER SYSTEM SET step_engine = 'duckdb'")
+        made.execute("CREATE TABLE t (a int NOT NULL, b text DEFAULT 'x')")
+        made.execute("CREATE VIEW v AS SELECT a FROM t; CREATE INDEX i ON t (a, b)")
+        yield made
+
+
+def _ask(con: mzsql.Connection, text: str) -> list[tuple[Any, ...]]:
+    return con.execute(text).fetchall()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("file", _FILES, ids=lambda file: file.stem)
+def test_every_statement_of_a_tool_is_answered(con: mzsql.Connection, file: Path) -> None:
+    ((oid,),) = _ask(con, "SELECT oid FROM mz_tables WHERE name = 't'")
+    refused: list[str] = []
+    for line in file.read_text("utf-8").splitlines():
+        if line.startswith("--"):
+            continue
+        try:
+            _ask(con, line.replace("{oid}", str(oid)))
+        except mzsql.Error as error:
+            refused.append(f"{error}: {line}")
+    assert not refused, "\n".join(refused)
+
+
+def test_the_answers_are_about_what_is_there(con: mzsql.Connection) -> None:
+    found = (
+        "SELECT c.relname FROM pg_catalog.pg_class c WHERE c.relname OPERATOR(pg_catalog.~) '^(t)$'"
+        " COLLATE pg_catalog.default AND pg_catalog.pg_table_is_visible(c.oid)"
+    )
+    assert _ask(con, found) == [("t",)]
+    made_of = (
+        "SELECT o.relname, r.relname FROM pg_depend d JOIN pg_class o ON o.oid = d.objid"
+        " JOIN pg_class r ON r.oid = d.refobjid ORDER BY 1"
+    )
+    assert _ask(con, made_of) == [("i", "t"), ("v", "t")]
+    keys = "SELECT indnatts, indnkeyatts FROM pg_index JOIN pg_class c ON c.oid = indexrelid WHERE c.relname = 'i'"
+    assert _ask(con, keys) == [(2, 2)]
+    function = (
+        "SELECT DISTINCT pg_get_function_arguments(oid), pg_get_function_result(oid), pg_function_is_visible(oid)"
+        " FROM pg_proc WHERE proname = 'split_part'"
+    )
+    assert _ask(con, function) == [("text, text, integer", "text", True)]
+    kinds = "SELECT DISTINCT prokind FROM pg_proc WHERE proname IN ('sum', 'split_part') ORDER BY 1"
+    assert _ask(con, kinds) == [("a",), ("f",)]
+    assert _ask(con, "SELECT to_regtype('integer')::text, to_regtype('nothing')") == [
+        ("integer", None)
+    ]
+
+
+def test_operators_by_name_and_the_one_collation(con: mzsql.Connection) -> None:
+    asked = (
+        "SELECT 1 OPERATOR(pg_catalog.+) 2, 'abc' OPERATOR(pg_catalog.!~) '^b', 2 OPERATOR(pg_catalog.<>) 2,"
+        " 'a' < 'B' COLLATE \"C\""
+    )
+    assert _ask(con, asked) == [(3, True, False, False)]
+    with pytest.raises(mzsql.ProgrammingError, match=r"operator does not exist: mine\.~"):
+        _ask(con, "SELECT 'a' OPERATOR(mine.~) 'b'")
+    with pytest.raises(
+        mzsql.ProgrammingError, match="collations are not supported by type integer"
+    ):
+        _ask(con, 'SELECT 1 COLLATE "C"')
+    with pytest.raises(mzsql.NotSupportedError, match='COLLATE "de_DE" is not supported'):
+        _ask(con, "SELECT 'a' COLLATE \"de_DE\"")
