@@ -225,8 +225,8 @@ def test_replicas_that_are_killed_every_few_seconds_leave_the_views_right(
     oracle.execute("CREATE TABLE t (a int, b int)")
     oracle.execute("INSERT INTO t VALUES (1, 1), (2, 2)")
     rng, killed = random.Random(17), 0
-    end, next_kill = time.monotonic() + 60.0, time.monotonic() + 3.0
-    while time.monotonic() < end:
+    next_kill = time.monotonic() + 3.0
+    while killed < 6:
         a, b = rng.randrange(20), rng.randrange(1000)
         for one in (con, oracle):
             one.execute(f"INSERT INTO t VALUES ({a}, {b}), ({a + 1}, {b})")
@@ -237,7 +237,6 @@ def test_replicas_that_are_killed_every_few_seconds_leave_the_views_right(
         if time.monotonic() >= next_kill:
             next_kill = time.monotonic() + 3.0
             killed += _signal_one(con, rng)
-    assert killed >= 5
     until(con, online("r1", "r2"))
     serving.signal(signal.SIGTERM)
     code, _, errors = serving.end()
