@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +14,7 @@ from pyspark.errors import AnalysisException
 import mzsql
 from mzsql.repr.errors import InvalidParameter, SqlError
 from mzsql.spark import register
+from mzsql.threads import Supervised
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -65,3 +69,41 @@ def test_plain_spark_sql_takes_relations_and_statements_of_mzsql(
         assert not other.catalog.tableExists("public.r_t")
         with pytest.raises(AnalysisException):
             session.sql("SELECT * FROM public.r_t")
+
+
+def test_the_catalog_is_followed_after_an_error_that_nobody_expects(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread of kind "spark-catalog" goes on, and says that it failed."""
+    env = str(tmp_path / "env")
+    well, planted, failed = Supervised.well, threading.Event(), threading.Event()
+
+    def failing(own: Supervised) -> None:
+        if own.status.name == "spark-catalog" and planted.is_set():
+            planted.clear()
+            failed.set()
+            raise RuntimeError("planted")
+        well(own)
+
+    monkeypatch.setattr(Supervised, "well", failing)
+    session = spark.newSession()
+    with mzsql.connect(env) as con, register(session, env):
+        planted.set()
+        con.execute("CREATE TABLE r_one (a bigint)")
+        assert failed.wait(_HANG)
+        con.execute("CREATE TABLE r_two (a bigint)")
+        assert _until(lambda: session.catalog.tableExists("public.r_two"))
+
+
+#: Seconds after which something hangs.
+_HANG = 60.0
+
+
+def _until(holds: Callable[[], bool]) -> bool:
+    """Wait for something, which is looked at again and again."""
+    end = time.monotonic() + _HANG
+    while not holds():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.05)
+    return True

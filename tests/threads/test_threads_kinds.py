@@ -377,6 +377,7 @@ CASES: dict[str, Any] = {
 #: Kinds that need what is not here, and whose test is elsewhere.
 ELSEWHERE = {
     "postgres-listener": "plugins/mzsql-postgres/tests/test_postgres_waiting.py",
+    "spark-catalog": "tests/spark/test_spark_register.py",
     **dict.fromkeys(
         (
             "replica-link",
