@@ -42,6 +42,8 @@ def lines() -> Iterator[list[str]]:
                 continue  # it takes nothing; it may be any folder, for minutes of work
             numeric = getattr(parameter, "min", None) is not None  # every number has a least one
             for junk in NUMBERS if numeric else TEXTS:
+                if (path, parameter.name, junk) == (("serve-replicas",), "env", ""):
+                    continue  # this folder, in which other lines make an environment: it runs until it is stopped
                 given = [
                     word
                     for other in command.params

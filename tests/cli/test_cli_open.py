@@ -46,8 +46,8 @@ def test_what_a_program_has_left_that_is_not_promoted_is_discarded(
         newer.setattr(opening, "VERSION", "0.1.9")
         with mzsql.connect(env, deploy_generation=1) as con:
             assert con.coordinator.env.startup.wait(60)
-        assert "2 plans of mzsql 0.1.9 removed" in ran("deploy", "discard", env)
-        assert "0 plans of mzsql 0.1.9 removed" in ran("deploy", "discard", env)
+        assert "2 plans and 0 arrangements of mzsql 0.1.9 removed" in ran("deploy", "discard", env)
+        assert "0 plans and 0 arrangements of mzsql 0.1.9 removed" in ran("deploy", "discard", env)
     with mzsql.connect(env) as con:
         assert con.coordinator.env.startup.wait(60)
         assert con.plans_from_cache == (2, 2)

@@ -91,13 +91,13 @@ class Hot:
                 return at
             assert at is not None
             rows = updates if at <= lower else at_or_after(updates, at)
+            self._extend(rows)
             if rows.num_rows:
                 self._pending.append(rows)
                 self._pending_bytes += rows.nbytes
             if self._waiting_from is None:
                 # Without updates, too: as long as the shard is behind, what it was made of is held.
                 self._waiting_from = self._now()
-            self._extend(rows)
             self._upper = upper
             return upper
 
@@ -118,7 +118,12 @@ class Hot:
     def _extend(self, rows: pa.Table) -> None:
         if self._trace is not None:
             passed = min(self._readers.values(), default=self._trace.since)
-            self._trace.add(rows, max(passed, self._trace.since))
+            try:
+                self._trace.add(rows, max(passed, self._trace.since))
+            except BaseException:
+                # It may have some of them, and they come again: it is loaded anew, from the shard and what waits.
+                self._trace = None
+                raise
 
     # --- the trace ---
 

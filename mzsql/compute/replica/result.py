@@ -68,7 +68,9 @@ class StepResult:
         if not len(places):
             return None
         first, last = int(places[0]), int(places[-1])
-        if last - first + 1 == len(places):
+        # DuckDB refuses to read what is nested from a part of an array.
+        nested = any(pa.types.is_nested(field.type) for field in self._made.schema)
+        if last - first + 1 == len(places) and not nested:
             return self._made.slice(first, len(places))
         return self._made.take(pa.array(places))
 

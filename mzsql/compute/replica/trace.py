@@ -83,6 +83,10 @@ def distinct(hashes: Hashes) -> Hashes:
     return made[keep]
 
 
+#: Of so many bits of a hash it is counted how often they are there, in 8 bytes each.
+_MOST_BITS = 22
+
+
 def _repeated(hashes: Hashes) -> npt.NDArray[np.bool_]:
     """Which are there more than once."""
     # To sort them all is several times the cost of counting by some of their bits those that cannot be.
@@ -376,13 +380,12 @@ class Trace:
         position = self._schema.get_field_index(TIME_COLUMN)
         times = pc.max_element_wise(rows.column(TIME_COLUMN), pa.scalar(self.since, pa.int64()))
         rows = rows.set_column(position, self._schema.field(position), times)
-        del self._runs[-count:]
-        if self._sums:
+        if self._sums or len(self._schema) == 2:  # all rows of no columns are one
             rows, hashes = self._consolidated(rows), None
         else:
             rows, hashes = self._added_up(rows, np.concatenate([run.hashes for run in runs]))
-        if rows.num_rows:
-            self._runs.append(self._run(rows, hashes))
+        # Nothing is let go of before there is what takes its place.
+        self._runs[-count:] = [self._run(rows, hashes)] if rows.num_rows else []
 
     def _added_up(self, rows: pa.Table, hashes: Hashes) -> tuple[pa.Table, Hashes]:
         """The rows with equal updates added up, and their keys' hashes.
