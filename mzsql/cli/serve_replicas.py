@@ -21,6 +21,7 @@ from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.environment.locations import locate
 from mzsql.catalog.commands.clusters import cluster_named
 from mzsql.cli.stopping import stopping
+from mzsql.location import LocationError
 from mzsql.threads import Backoff
 
 #: The catalog is looked at so often, in seconds.
@@ -67,6 +68,7 @@ class _Kept:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            errors="replace",
             start_new_session=True,
         )
         assert self._process.stdout is not None
@@ -123,11 +125,15 @@ def serve(place: str, clusters: Sequence[str] | None, listen: str, advertise: st
         try:
             for cluster in clusters or ():
                 cluster_named(env.catalog.state, cluster)
-            look_at = 0.0
+            look_at, wanted = 0.0, dict[str, tuple[str, str]]()
             while not stop.is_set():
                 if time.monotonic() >= look_at:
                     look_at = time.monotonic() + _LOOK_SECONDS
-                    wanted = _wanted(env, clusters)
+                    try:
+                        wanted = _wanted(env, clusters)
+                    except LocationError as error:
+                        # Those that run go on; what has become of the others is seen when the stores answer.
+                        _say(f"the stores do not answer: {error}")
                     leaving += [kept.pop(gid) for gid in kept.keys() - wanted.keys()]
                     for gid, (cluster, name) in wanted.items():
                         if gid not in kept:

@@ -46,9 +46,13 @@ class Registered:
         self._own = self._coordinator.session()
         reader = EnvironmentReader(env, lambda: self._coordinator)
         self._relations = MzSpark(session, reader, self._execute, options)
-        env.sync()
-        self._seen = env.catalog.step
-        self._relations.register()
+        try:
+            env.sync()
+            self._seen = env.catalog.step
+            self._relations.register()
+        except BaseException:
+            close_all([self._relations.unregister, self._coordinator.close], env.clock)
+            raise
         self._updating = threading.Lock()
         # Only this object is changed: other sessions of the application see the catalog alone.
         vars(session)["sql"] = self.sql

@@ -64,7 +64,10 @@ class ChangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             at = self._complete(reader, relation)
             if self._last is not None:
                 at = min(at, self._last)
-            if at <= before or (before >= 0 and not reader.changed(relation, at, before)):
+            if at <= before:
+                return start
+            # The first offset names a hold, also where nothing has changed: from then on history waits for the stream.
+            if start["hold"] and before >= 0 and not reader.changed(relation, at, before):
                 return start
             return {"gid": relation.id, "at": at, "hold": start["hold"] or _new_hold()}
 

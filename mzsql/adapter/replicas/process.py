@@ -35,6 +35,7 @@ from mzsql.compute.protocol import Command, CreateDataflow, CreateInstance, Repl
 from mzsql.compute.replica.replica import Replica
 from mzsql.compute.transport.frames import new_secret
 from mzsql.compute.transport.server import ReplicaServer
+from mzsql.location import LocationError
 from mzsql.repr.errors import (
     DuplicateObject,
     EnvironmentRefused,
@@ -233,7 +234,14 @@ class ReplicaOf:
             self._changed.clear()
             if self._failure is not None:
                 raise self._failure
-            state = self._env.sync() if woken or not notified else self._env.seen()
+            try:
+                state = self._env.sync() if woken or not notified else self._env.seen()
+                self._release_history()
+            except LocationError as error:
+                # What it maintains waits for the stores as well; this is no reason to end.
+                _log.warning("the stores do not answer: %s", error)
+                notified = stopped.wait(_LOOK_SECONDS) and notified
+                continue
             own = state.replicas.get(self.entry.id)
             if own is None:
                 return "it was dropped"
@@ -242,7 +250,6 @@ class ReplicaOf:
                 raise DuplicateObject(
                     f"another process has taken cluster replica {self.full_name}{by}"
                 )
-            self._release_history()
         return "it was asked to"
 
     def wake(self) -> None:

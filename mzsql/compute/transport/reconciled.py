@@ -140,6 +140,10 @@ class ReconciledReplica:
                         self._drop(gid)
                     self._unclaimed = set()
                     self._send(command)
+                case UpdateConfiguration(step_engine=engine):
+                    if self._settings is not None and engine is not None:
+                        self._settings = msgspec.structs.replace(self._settings, step_engine=engine)
+                    self._send(command)
                 case _:
                     self._send(command)
 
@@ -192,7 +196,14 @@ class ReconciledReplica:
         with self._lock:
             self._known[command.id] = _Known(command)
             self._adopted.add(command.id)
-        self._send(command)
+        try:
+            self._send(command)
+        except BaseException:
+            # It was not taken: whoever tells it again is not to find it here.
+            with self._lock:
+                self._known.pop(command.id, None)
+                self._adopted.discard(command.id)
+            raise
 
     def _drop_wanted(self, gid: GlobalId) -> None:
         with self._lock:
@@ -211,7 +222,11 @@ class ReconciledReplica:
             if known is None or known.dropping:
                 return
             known.dropping = True
-        self._send(DropDataflow(gid))
+        try:
+            self._send(DropDataflow(gid))
+        except BaseException:
+            known.dropping = False
+            raise
 
     def _make_what_waits(self) -> None:
         """What was in the way of some dataflows is gone."""
