@@ -136,7 +136,8 @@ def test_an_idle_process_asks_for_next_to_nothing(
         assert con.execute("SELECT n FROM over").fetchall() == [(3,)]
         requests.settle()
         seconds = requests.watch()
-        assert requests.total <= allowed(seconds), requests.counts
+        # What the steps before have taken is told within five seconds, with one append.
+        assert requests.total <= allowed(seconds) + 1, requests.counts
         # and it did not fall asleep
         con.execute("INSERT INTO t VALUES (7, 8)")
         assert con.execute("SELECT n FROM over").fetchall() == [(4,)]
