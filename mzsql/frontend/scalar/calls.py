@@ -375,6 +375,7 @@ def _anonymous(ctx: ExprContext, node: exp.Expr) -> Typed:
             position=position_of(node),
             sqlstate="42809",
         )
+    name = _AS_JSONB.get(name, name)
     args = [ctx.plan(e) for e in node.expressions]
     if name == "jsonb_build_object" and len(args) % 2:
         raise InvalidParameter(
@@ -385,6 +386,13 @@ def _anonymous(ctx: ExprContext, node: exp.Expr) -> Typed:
     if name == "to_jsonb" and len(args) == 1:
         return as_jsonb(args[0])
     return function_call(name, args, position_of(node))
+
+
+#: PostgreSQL's functions that make json, which is jsonb here.
+_AS_JSONB = {
+    "json_build_array": "jsonb_build_array",
+    "json_build_object": "jsonb_build_object",
+}
 
 
 def _refuse_clauses(node: exp.Expr, name: str) -> None:
