@@ -1,9 +1,10 @@
 """A step: from the inputs' updates in ``[lower, upper)`` to the export's, each at its own time.
 
 Promise: exact per timestamp. State relations show what was there below `lower` at time ``lower - 1``, so state and updates are one
-relation and windows sort them out (no special cases). An update of one join input meets another's rows that are not later
-(``<=`` for inputs before it, ``<`` for those after it), so each pair of rows is counted once, at the later one's time. Groups roll
-partial sums forward over their times. Everything leaves as one tagged UNION ALL. The forms are those that random tests passed;
+relation and windows sort them out, or groups where all updates have one time (`mzsql.render.rolled`). An update of one join input meets
+another's rows that are not later (``<=`` for inputs before it, ``<`` for those after it), so each pair of rows is counted once, at the
+later one's time. Groups roll partial sums forward over their times. Everything leaves as one tagged UNION ALL. The forms are those that
+random tests passed;
 `tests/render` breaks them on purpose to see that it would notice.
 """
 
@@ -14,15 +15,13 @@ from collections.abc import Sequence
 from sqlglot import expressions as exp
 
 from mzsql.expr.functions import sql as s
-from mzsql.expr.functions.table import Engine
 from mzsql.expr.mfp import MapFilterProject
 from mzsql.lir import plan as lir
 from mzsql.lir.forms import arrangement_form
 from mzsql.render import step_join, step_reduce, step_topk
 from mzsql.render.collection import Collection, relation_trace
 from mzsql.render.contents import recursion_of
-from mzsql.render.naming import Shape, arranged_row
-from mzsql.render.recursion import Recursion
+from mzsql.render.naming import arranged_row
 from mzsql.render.rendered import Step, StepOutput
 from mzsql.render.renderer import Renderer
 from mzsql.render.statement import (
@@ -38,28 +37,11 @@ from mzsql.render.statement import (
     union_all,
 )
 from mzsql.render.step_state import Nodes, StepState
-from mzsql.repr.frontier import Timestamp
 from mzsql.repr.types import ColumnType
 
 
 class StepRenderer(StepState):
-    """Renders one step.
-
-    Attributes:
-        recursions: what a runner computes before the statement: the changes of recursive nodes.
-    """
-
-    def __init__(
-        self,
-        shape: Shape,
-        engine: Engine,
-        lower: Timestamp,
-        upper: Timestamp,
-        *,
-        at_once: bool = False,
-    ) -> None:
-        super().__init__(shape, engine, lower, upper, at_once=at_once)
-        self.recursions: list[Recursion] = []
+    """Renders one step."""
 
     def recursion(self, node: lir.LetRec) -> Collection:
         """A recursion: its changes are there, as an input's are."""

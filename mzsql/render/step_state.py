@@ -28,6 +28,7 @@ from mzsql.render.collection import (
 )
 from mzsql.render.fronts import comparable
 from mzsql.render.naming import Shape, arranged_row, index_form
+from mzsql.render.recursion import Recursion
 from mzsql.render.rendered import ArrangementSpec
 from mzsql.render.renderer import Renderer
 from mzsql.render.statement import (
@@ -51,6 +52,7 @@ class StepState(Renderer):
         specs: the arrangements that were found to be needed, by name, each after those below it.
         batches: for each of them the relation of its new rows.
         lookups: what is read of each arrangement.
+        recursions: what a runner computes before the statement: the changes of recursive nodes.
         at_once: whether all updates of the step have one time.
     """
 
@@ -72,6 +74,7 @@ class StepState(Renderer):
         self.specs: dict[str, ArrangementSpec] = {}
         self.batches: dict[str, str] = {}
         self.lookups = Lookups()
+        self.recursions: list[Recursion] = []
         self._deltas = frozenset(self.input_relation(spec.id) for spec in shape.inputs)
 
     def also_changes(self, relation: str) -> None:

@@ -2,9 +2,9 @@
 
 Promise: all rows become visible at one time, or none, each as often as the DataFrame has it, however often Spark ran a task: a task only
 makes a batch that nobody sees, and the driver commits what one attempt of each task has told it. Columns go by name; those that the
-DataFrame lacks get their defaults; a value that does not fit fails the write with its column and row. A small task sends its rows to the
-driver, a large one (`SENT_BYTES`) writes them where the table is and sends their names, so rows are written once and memory is bounded
-by a part. Trade-off: what attempts that lost have written stays until it is found as leaked (`mzsql maintain`).
+DataFrame lacks get their defaults; a value that does not fit fails the write with its column and its row within the task. A small task
+sends its rows to the driver, a large one (`SENT_BYTES`) writes them where the table is and sends their names, so rows are written once
+and memory is bounded by a part. Trade-off: what attempts that lost have written stays until it is found as leaked (`mzsql maintain`).
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import mzsql
@@ -157,6 +159,21 @@ SPANS = [
     dt.timedelta(seconds=-5),
     dt.timedelta(0),
 ]
+
+
+def test_a_double_beyond_real_is_refused_and_not_made_infinite(
+    con: mzsql.Connection, tmp_path: Path
+) -> None:
+    path = tmp_path / "doubles.parquet"
+    pq.write_table(pa.table({"x": pa.array([0.5, float("inf"), 1e300, None])}), path)
+    con.execute("CREATE TABLE reals (x real)")
+    with pytest.raises(mzsql.DataError, match=r'"x".*does not fit type real, in row 3: 1e\+300'):
+        con.execute(f"COPY reals FROM '{path}' (FORMAT parquet)")
+    assert con.execute("SELECT count(*) FROM reals").fetchall() == [(0,)]
+    pq.write_table(pa.table({"x": pa.array([0.5, float("inf"), None])}), path)
+    con.execute(f"COPY reals FROM '{path}' (FORMAT parquet)")
+    found = con.execute("SELECT x FROM reals ORDER BY x").fetchall()
+    assert found == [(0.5,), (float("inf"),), (None,)]
 
 
 def test_spans_of_days_are_written_as_intervals(con: mzsql.Connection) -> None:

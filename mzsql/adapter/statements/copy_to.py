@@ -20,12 +20,13 @@ import pyarrow.parquet as pq
 from sqlglot import expressions as exp
 
 from mzsql.adapter.session.copy_paths import ANYWHERE, CopyPaths
+from mzsql.adapter.statements.casting import cast_by
 from mzsql.compute.replica.transient import given
 from mzsql.expr import spell
 from mzsql.expr.engines import locked_connection, to_sql
-from mzsql.expr.functions import find_cast, scalar
+from mzsql.expr.functions import find_cast
 from mzsql.expr.functions.table import Engine, Sql
-from mzsql.expr.scalar import Call, Column, Scalar
+from mzsql.expr.scalar import Column, Scalar
 from mzsql.frontend.plan import plans as p
 from mzsql.location import default_registry
 from mzsql.repr.errors import InvalidParameter, Unsupported
@@ -47,10 +48,7 @@ def as_text(expr: Scalar, typ: SqlType) -> Scalar:
     keys = find_cast(typ, TEXT, "explicit")
     if keys is None:
         raise Unsupported(f"COPY cannot write values of type {typ}")
-    for key in keys:
-        result = scalar(key).result
-        expr = Call(key, (expr,), TEXT if key == keys[-1] or callable(result) else result)
-    return expr
+    return cast_by(keys, expr, TEXT)
 
 
 class Texts:

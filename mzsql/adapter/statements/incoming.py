@@ -1,7 +1,8 @@
 """Rows that come from outside, made rows of a table: what COPY loads and what Spark appends.
 
-Promise: a value either fits its column or is refused with a sentence that names column, type and row; nothing is rounded or cut short to
-make it fit. Texts become values by the same casts as SQL's. Everything is vectorised in Arrow and DuckDB.
+Promise: a value either fits its column or is refused with a sentence that names column, type and row; nothing is cut short to make it fit,
+nor rounded, but for doubles in a column of type real, which has fewer digits. Texts become values by the same casts as SQL's. Everything
+is vectorised in Arrow and DuckDB.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import expressions as exp
 
+from mzsql.adapter.statements.casting import cast_by
 from mzsql.adapter.statements.dml import first_null
 from mzsql.expr import spell
 from mzsql.expr.engines import locked_connection, to_sql
-from mzsql.expr.functions import find_cast, scalar
+from mzsql.expr.functions import find_cast
 from mzsql.expr.functions.table import Engine, Sql
-from mzsql.expr.scalar import Call, Scalar
+from mzsql.expr.scalar import Scalar
 from mzsql.frontend.catalog import CatalogItem
 from mzsql.repr.errors import DataError, NotNullViolation, Unsupported
 from mzsql.repr.evaluation import failed
@@ -130,6 +132,14 @@ def safe_cast(column: pa.Array, typ: SqlType, where: str, first_row: int) -> pa.
             detail=str(failure).splitlines()[0],
             sqlstate="22003",
         ) from None
+    if pa.types.is_float32(target) and pa.types.is_float64(column.type):
+        beyond = pc.and_(pc.is_inf(result), pc.is_finite(column))
+        if pc.any(beyond).as_py():
+            at = pc.index(beyond, value=True).as_py()
+            raise DataError(
+                f"a value of {where} does not fit type {typ}, in row {first_row + at}: {column[at]}",
+                sqlstate="22003",
+            )
     if typ.length is not None:
         long = pc.greater(pc.utf8_length(result), typ.length)
         if pc.any(long).as_py():
@@ -162,10 +172,7 @@ def cast_text(expr: Scalar, typ: SqlType) -> Scalar:
         keys = find_cast(TEXT, typ, "explicit")
     if keys is None:
         raise Unsupported(f"no text can be made a value of type {typ}")
-    for key in keys:
-        result = scalar(key).result
-        expr = Call(key, (expr,), typ if key == keys[-1] or callable(result) else result)
-    return expr
+    return cast_by(keys, expr, typ)
 
 
 def evaluated(

@@ -1,7 +1,8 @@
 """What a replica of another process is to be told when it is met again: the commands sent until now, without those that later ones undo.
 
 Promise: pure bookkeeping. A replica that takes `CommandHistory.commands` from nothing stands where one stands that took all commands in
-their order; they are as many as there are dataflows, not as there were commands.
+their order; they are as many as there are dataflows, not as there were commands. One exception: an index that was dropped while a dataflow
+reads it is not told again, so a replica that begins from nothing cannot make that dataflow until it is planned without the index.
 """
 
 from __future__ import annotations

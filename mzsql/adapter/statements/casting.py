@@ -1,0 +1,20 @@
+"""Casts of what COPY and appends read or write, as expressions.
+
+Promise: a value is cast by the functions that SQL's cast takes (`mzsql.expr.functions.find_cast`), and by no others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mzsql.expr.functions import scalar
+from mzsql.expr.scalar import Call, Scalar
+from mzsql.repr.types import SqlType
+
+
+def cast_by(keys: Sequence[str], expr: Scalar, typ: SqlType) -> Scalar:
+    """The expression that casts to ``typ`` by the functions of `find_cast`, one after the other."""
+    for key in keys:
+        result = scalar(key).result
+        expr = Call(key, (expr,), typ if key == keys[-1] or callable(result) else result)
+    return expr
