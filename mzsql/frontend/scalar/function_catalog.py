@@ -45,12 +45,6 @@ _RANKS = {
     **dict.fromkeys(("percent_rank", "cume_dist"), t.DOUBLE),
 }
 _MOMENTS = ("current_timestamp", "session_user", "current_user")
-#: What the functions that are defined over the catalog give.
-_RESULTS = {
-    **dict.fromkeys(("pg_table_is_visible", "pg_type_is_visible", "constant_time_eq"), t.BOOLEAN),
-    "pg_stat_get_numscans": t.BIGINT,
-    "current_schemas": SqlType("array", element=t.TEXT),
-}
 #: Aggregates over rows of their arguments in an order, whose row alone the table of functions knows.
 _ORDERED: dict[str, tuple[tuple[SqlType, ...], SqlType]] = {
     "array_agg": ((_ANY,), SqlType("array", element=_ANY)),
@@ -95,9 +89,8 @@ def _scalars() -> Iterator[Overload]:
         if name not in _MOMENTS:
             yield Overload(name, (), None, typ)
     for name, several in DEFINITIONS.items():
-        result = t.BOOLEAN if name.startswith(("has_", "pg_has_")) else _RESULTS.get(name, t.TEXT)
         for one in several:
-            yield Overload(name, one.args, None, result)
+            yield Overload(name, one.args, None, one.result)
     ints, element = SqlType("array", element=t.INTEGER), SqlType("anyelement")
     for bounds in ((), (ints,)):
         yield Overload(

@@ -27,14 +27,21 @@ _ARGUMENTS = "mz_arguments"
 
 @dataclass(frozen=True)
 class Defined:
-    """One overload: the types of its arguments, ``$1`` and on, and its value as SQL."""
+    """One overload: the types of its arguments, ``$1`` and on, its value as SQL, and the type of that."""
 
     args: tuple[SqlType, ...]
     sql: str
+    result: SqlType = t.TEXT
 
 
-def _overloads(sql: str, *several: Sequence[SqlType]) -> tuple[Defined, ...]:
-    return tuple(Defined(tuple(args), sql) for args in several)
+def _overloads(
+    sql: str, *several: Sequence[SqlType], result: SqlType = t.TEXT
+) -> tuple[Defined, ...]:
+    return tuple(Defined(tuple(args), sql, result) for args in several)
+
+
+def _asking(sql: str, *several: Sequence[SqlType]) -> tuple[Defined, ...]:
+    return _overloads(sql, *several, result=t.BOOLEAN)
 
 
 _TEXT, _OID, _INT, _BOOL = t.TEXT, t.OID, t.INTEGER, t.BOOLEAN
@@ -94,8 +101,8 @@ def _privileges(named: str, numbered: str) -> tuple[Defined, ...]:
     found: list[Defined] = []
     for role in ((), (_TEXT,), (_OID,)):
         at = f"${len(role) + 1}"
-        found.append(Defined((*role, _TEXT, _TEXT), named.format(at=at)))
-        found.append(Defined((*role, _OID, _TEXT), numbered.format(at=at)))
+        found.append(Defined((*role, _TEXT, _TEXT), named.format(at=at), _BOOL))
+        found.append(Defined((*role, _OID, _TEXT), numbered.format(at=at), _BOOL))
     return tuple(found)
 
 
@@ -145,9 +152,9 @@ DEFINITIONS: Mapping[str, tuple[Defined, ...]] = {
             (_OID, _INT, _BOOL),
         ),
     ),
-    "pg_table_is_visible": _overloads(_VISIBLE.format(relation="mz_objects"), (_OID,)),
-    "pg_type_is_visible": _overloads(_VISIBLE.format(relation="mz_types"), (_OID,)),
-    "pg_function_is_visible": _overloads(_VISIBLE.format(relation="mz_functions"), (_OID,)),
+    "pg_table_is_visible": _asking(_VISIBLE.format(relation="mz_objects"), (_OID,)),
+    "pg_type_is_visible": _asking(_VISIBLE.format(relation="mz_types"), (_OID,)),
+    "pg_function_is_visible": _asking(_VISIBLE.format(relation="mz_functions"), (_OID,)),
     "pg_get_function_result": _overloads(
         "(SELECT CASE WHEN f.returns_set THEN 'SETOF ' ELSE '' END || pg_catalog.format_type(t.oid, NULL)"
         " FROM mz_catalog.mz_functions AS f JOIN mz_catalog.mz_types AS t ON t.id = f.return_type_id"
@@ -157,14 +164,15 @@ DEFINITIONS: Mapping[str, tuple[Defined, ...]] = {
     "pg_get_function_arguments": _overloads(_FUNCTION_ARGUMENTS, (_OID,)),
     "pg_get_function_identity_arguments": _overloads(_FUNCTION_ARGUMENTS, (_OID,)),
     # No schema is another session's, nothing is published, and no column is numbered by a sequence.
-    "pg_is_other_temp_schema": _overloads("CASE WHEN $1 IS NOT NULL THEN false END", (_OID,)),
-    "pg_relation_is_publishable": _overloads("CASE WHEN $1 IS NOT NULL THEN false END", (_OID,)),
+    "pg_is_other_temp_schema": _asking("CASE WHEN $1 IS NOT NULL THEN false END", (_OID,)),
+    "pg_relation_is_publishable": _asking("CASE WHEN $1 IS NOT NULL THEN false END", (_OID,)),
     "pg_get_statisticsobjdef_columns": _overloads("NULL::text", (_OID,)),
     "pg_get_serial_sequence": _overloads("NULL::text", (_TEXT, _TEXT)),
     "to_regtype": _overloads(
         "(SELECT t.oid::regtype FROM mz_catalog.mz_types AS t"
         " WHERE t.name = lower(btrim($1)) OR pg_catalog.format_type(t.oid, NULL) = lower(btrim($1)) LIMIT 1)",
         (_TEXT,),
+        result=t.REGTYPE,
     ),
     "obj_description": (
         *_overloads(_COMMENT.format(part=0, which=""), (_OID,)),
@@ -177,16 +185,16 @@ DEFINITIONS: Mapping[str, tuple[Defined, ...]] = {
     ),
     "has_schema_privilege": _held("mz_catalog.mz_schemas"),
     "has_database_privilege": _held("mz_catalog.mz_databases"),
-    "has_cluster_privilege": _overloads(
+    "has_cluster_privilege": _asking(
         "(SELECT true FROM mz_catalog.mz_clusters WHERE name = $1 LIMIT 1)", (_TEXT, _TEXT)
     )
-    + _overloads(
+    + _asking(
         "(SELECT true FROM mz_catalog.mz_clusters WHERE name = $2 LIMIT 1)",
         (_TEXT, _TEXT, _TEXT),
         (_OID, _TEXT, _TEXT),
     ),
-    "has_system_privilege": _overloads("$1 IS NOT NULL", (_TEXT,))
-    + _overloads("$1 IS NOT NULL AND $2 IS NOT NULL", (_TEXT, _TEXT), (_OID, _TEXT)),
+    "has_system_privilege": _asking("$1 IS NOT NULL", (_TEXT,))
+    + _asking("$1 IS NOT NULL AND $2 IS NOT NULL", (_TEXT, _TEXT), (_OID, _TEXT)),
     "has_type_privilege": _held("mz_catalog.mz_types"),
     "pg_has_role": _held("mz_catalog.mz_roles"),
     "has_table_privilege": _privileges(
@@ -205,13 +213,16 @@ DEFINITIONS: Mapping[str, tuple[Defined, ...]] = {
         "CASE WHEN $1 THEN mz_internal.mz_schemas_of_session() || mz_internal.mz_schemas_of_path()"
         " WHEN NOT $1 THEN mz_internal.mz_schemas_of_path() END",
         (_BOOL,),
+        result=SqlType("array", element=t.TEXT),
     ),
     "constant_time_eq": (
-        *_overloads("$1 = $2", (_TEXT, _TEXT)),
-        *_overloads("$1 = $2", (t.BYTEA, t.BYTEA)),
+        *_asking("$1 = $2", (_TEXT, _TEXT)),
+        *_asking("$1 = $2", (t.BYTEA, t.BYTEA)),
     ),
     "getdatabaseencoding": _overloads("'UTF8'::text", ()),
-    "pg_stat_get_numscans": _overloads("CASE WHEN $1 IS NOT NULL THEN -1::bigint END", (_OID,)),
+    "pg_stat_get_numscans": _overloads(
+        "CASE WHEN $1 IS NOT NULL THEN -1::bigint END", (_OID,), result=t.BIGINT
+    ),
 }
 
 
