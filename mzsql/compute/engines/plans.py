@@ -6,7 +6,8 @@ only one thread at a time runs it (`run` gives None to a second one, which runs 
 
 How: each relation is registered once, as an object that hands out whatever table it holds (the Arrow PyCapsule interface), on a connection
 of the plan's own. Nothing is created or dropped between two runs, so DuckDB finds its catalog as it was and keeps the prepared statement.
-It would plan anew without a word if a parameter stood in two places; `mzsql.render.templates` gives each place a name of its own.
+It would plan anew without a word if a parameter stood in two places; `mzsql.render.templates` gives each place a name of its own. Releases
+from 2.0.1 on do so for whatever reads a relation, which is why an earlier one is asked for.
 
 Trade-off: a plan knows nothing of how many rows will come. Joins are run in the order in which they are written, which is the order for
 steps of few rows. And it costs memory, some hundred bytes for each character of the text: `Plans` keeps the ones used last.
