@@ -1,7 +1,7 @@
 """Names of columns in plans of MIR, for EXPLAIN … WITH (humanized expressions).
 
 Promise: a column is called as in the object it was read from, an aggregate of one after both (``max_price``), of an expression after the
-function alone; a column that is computed has no name (an empty one).
+function alone, a copy as what it is of; a column that is computed has no name (an empty one).
 """
 
 from __future__ import annotations
@@ -84,7 +84,9 @@ class ColumnNames:
             case mir.Project(outputs=outputs):
                 return tuple(names[column] for column in outputs)
             case mir.Map(scalars=scalars):
-                return names + _unknown(len(scalars))
+                for expr in scalars:
+                    names = (*names, _name(expr, names))
+                return names
             case mir.FlatMap(output=output):
                 return names + _unknown(output.arity)
             case mir.Reduce(group_key=key, aggregates=aggregates):

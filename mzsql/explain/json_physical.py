@@ -178,7 +178,7 @@ def _path_arity(join: lir.Join, path: lir.LinearJoin | lir.DeltaPath) -> int:
         return path.final_closure.output_arity
     if path.stages:
         return path.stages[-1].closure.output_arity
-    if path.initial_closure is not None:
+    if isinstance(path, lir.DeltaPath) and path.initial_closure is not None:
         return path.initial_closure.output_arity
     return output_arity(join.inputs[path.source_relation])
 
@@ -214,7 +214,10 @@ def _path(path: lir.LinearJoin | lir.DeltaPath) -> Node:
     return {
         "source_relation": path.source_relation,
         "source_key": _key(path.source_key),
-        "initial_closure": _closure(path.initial_closure),
+        # A linear join's first stage streams the source as it is.
+        "initial_closure": _closure(
+            path.initial_closure if isinstance(path, lir.DeltaPath) else None
+        ),
         "stage_plans": [
             {
                 "lookup_relation": stage.lookup_relation,

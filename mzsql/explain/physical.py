@@ -203,7 +203,8 @@ class PhysicalPrinter:
                 level + 1, f"lookup={{ relation={stage.lookup_relation}, key={lookup_key} }}"
             )
             self._out.add(level + 1, f"stream={{ key={stream_key}, thinning=({thinning}) }}")
-        self._mfp_block(level, "initial_closure", path.initial_closure)
+        if isinstance(path, lir.DeltaPath):
+            self._mfp_block(level, "initial_closure", path.initial_closure)
         key = "" if path.source_key is None else f", key={self._scalars.key(path.source_key)}"
         self._out.add(level, f"source={{ relation={path.source_relation}{key} }}")
 

@@ -89,9 +89,12 @@ class ClosureBuilder:
         return self._close(permutation, width)
 
     def finish(self) -> MapFilterProject:
-        """What is left, over the last stage's output."""
+        """What is left, over the last stage's output; of a join without lookups also what is to be equal within its only input."""
+        checks = self._ready_equivalences()
         assert not self._classes, "an equivalence was never bound"
-        return rows.permuted(self._mfp, self._place, self.width)
+        left = rows.permuted(self._mfp, self._place, self.width)
+        predicates = (*(rows.placed(check) for check in checks), *left.predicates)
+        return msgspec.structs.replace(left, predicates=predicates)
 
     def _close(self, permutation: Mapping[int, int], width: int) -> MapFilterProject:
         self._place = {column: permutation[at] for column, at in self._place.items()}

@@ -96,7 +96,6 @@ def _linear(
     return lir.LinearJoin(
         source_relation=start,
         source_key=start_key,
-        initial_closure=None,
         stages=stages,
         final_closure=_closure(builder.finish()),
     )

@@ -121,16 +121,14 @@ class LinearJoin(msgspec.Struct, frozen=True, tag="linear", cache_hash=True, gc=
     Attributes:
         source_relation: position of the input that is streamed.
         source_key: the key of the arrangement that the source is read from (None: read its raw rows).
-        initial_closure: over the source's *raw* row, whatever `source_key` is (the arrangement's row permuted back); None: identity.
-            Its output is the row that the first stage streams. Where it is None and the first stage's `stream_key` equals
-            `source_key`, the source's arrangement is itself what the stage needs of the stream.
-        stages: at least one, unless the join has a single input.
+        stages: at least one, unless the join has a single input. The first one streams the source's *raw* rows, whatever `source_key` is;
+            where its `stream_key` equals `source_key`, the source's arrangement is itself what the stage needs of the stream. So nothing
+            is done to the source's rows before: it would have to be arranged anew.
         final_closure: over the row that the last stage's closure puts out; None: identity. Its output is the join's raw row.
     """
 
     source_relation: int
     source_key: tuple[Scalar, ...] | None
-    initial_closure: MapFilterProject | None
     stages: tuple[LinearStage, ...]
     final_closure: MapFilterProject | None
 
@@ -138,8 +136,9 @@ class LinearJoin(msgspec.Struct, frozen=True, tag="linear", cache_hash=True, gc=
 class DeltaPath(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
     """What the changes of one input run through.
 
-    Fields as in `LinearJoin`, but `source_key` is always an arrangement of the source and `initial_closure` is over that arrangement's
-    key ++ value row. Without one the first stream's row is key ++ value (then the arrangement's permutation is the identity).
+    Fields as in `LinearJoin`, but `source_key` is always an arrangement of the source, and what the first stage streams is the output of
+    `initial_closure` over that arrangement's key ++ value row. Without one it is key ++ value (then the arrangement's permutation is the
+    identity).
     """
 
     source_relation: int

@@ -327,8 +327,6 @@ class ContentsRenderer(Renderer):
 
     def _linear(self, node: lir.Join, plan: lir.LinearJoin, inputs: list[Collection]) -> Collection:
         stream = inputs[plan.source_relation]
-        if plan.initial_closure is not None:
-            stream = self.apply(node.lir_id, "s", plan.initial_closure, stream)
         for number, stage in enumerate(plan.stages):
             theirs = inputs[stage.lookup_relation].arranged[stage.lookup_key]()
             ours = self._stream(node, plan, number, stream)
@@ -359,7 +357,6 @@ class ContentsRenderer(Renderer):
         stage = plan.stages[number]
         if (
             number == 0
-            and plan.initial_closure is None
             and plan.source_key == stage.stream_key
             and stage.stream_key in stream.arranged
         ):

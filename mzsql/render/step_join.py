@@ -325,8 +325,6 @@ def linear_join(renderer: StepState, node: lir.Join, plan: lir.LinearJoin) -> Co
         for i, one in enumerate(inputs)
     ]
     stream = goods[plan.source_relation]
-    if plan.initial_closure is not None:
-        stream = renderer.apply(node.lir_id, "s", plan.initial_closure, stream)
     for number, stage in enumerate(plan.stages):
         lookup = goods[stage.lookup_relation]
         theirs = lookup.arranged[stage.lookup_key]()
@@ -348,12 +346,7 @@ def _stream(
 ) -> Arranged:
     """The stream by the stage's key: an input's own arrangement where it is one, else kept by the join."""
     stage = plan.stages[number]
-    if (
-        number == 0
-        and plan.initial_closure is None
-        and plan.source_key == stage.stream_key
-        and stage.stream_key in stream.arranged
-    ):
+    if number == 0 and plan.source_key == stage.stream_key and stage.stream_key in stream.arranged:
         return stream.arranged[stage.stream_key]()
     form = arrangement_form(stage.stream_key, len(stream.columns))
     return renderer.arranged(node, f"s{number}", form, stream)

@@ -382,7 +382,7 @@ def _path(
     inputs: Sequence[lir.Plan],
     known: Mapping[GlobalId | int, Bag],
 ) -> Bag:
-    if path.initial_closure is not None:
+    if isinstance(path, lir.DeltaPath) and path.initial_closure is not None:
         rows = mfp_rows(path.initial_closure, rows)
     for stage in path.stages:
         other = _read(inputs[stage.lookup_relation], stage.lookup_key, known)

@@ -16,3 +16,4 @@ class OptimizerFeatures(msgspec.Struct, frozen=True, cache_hash=True):
     enable_coalesce_case_transform: bool = False
     enable_cardinality_estimates: bool = False
     enable_projection_pushdown_after_relation_cse: bool = True
+    enable_join_prioritize_arranged: bool = False

@@ -7,7 +7,7 @@ one join, their filters pulled above it.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -16,7 +16,9 @@ from mzsql.expr import relation as mir
 from mzsql.expr import scalar as sc
 from mzsql.expr.canonical import cost, rank
 from mzsql.expr.memo import memo
+from mzsql.expr.typing import relation_type
 from mzsql.repr.types import BIGINT, BOOLEAN
+from mzsql.transform.equal_values import all_equal
 from mzsql.transform.visit import filtered, mapped, project, rewrite
 
 _TRUE = sc.Literal(True, BOOLEAN)
@@ -175,8 +177,9 @@ def _both(outer: mir.TopK, inner: mir.TopK) -> mir.TopK:
 
 def _join(rel: mir.Join) -> mir.Relation:
     """Flatten joins (also under a Filter or Project) into one, what stood over them on top of it."""
-    if len(rel.inputs) == 1 and not rel.equivalences:
-        return rel.inputs[0]
+    if len(rel.inputs) == 1:
+        # What there is to compare is within one row.
+        return filtered(rel.inputs[0], _checks(rel.equivalences, rel.inputs))
     if not any(_is_fusable(part) for part in rel.inputs):
         return _without_units(rel)
     inputs: list[mir.Relation] = []
@@ -256,14 +259,15 @@ def _without_units(rel: mir.Join) -> mir.Relation:
     checks: list[sc.Scalar] = []
     for cls in rel.equivalences:
         members = [sc.substitute(expr, columns) for expr in cls]
-        literal = next((m for m in members if isinstance(m, sc.Literal)), None)
-        if literal is None or all(_reads_several(m, owner) for m in members if m is not literal):
+        constant = next((m for m in members if not sc.support(m)), None)
+        if len(rest) > 1 and (
+            constant is None or all(_reads_several(m, owner) for m in members if m is not constant)
+        ):
             # What no input can check by itself is checked by the join.
             kept.append(tuple(members))
         else:
-            checks.extend(_is_literal(m, literal) for m in members if m is not literal)
-    single = len(rest) == 1 and not kept
-    joined = rest[0] if single else mir.Join(tuple(rest), merge_classes(kept))
+            checks.extend(_checks((members,), rest))
+    joined = rest[0] if len(rest) == 1 else mir.Join(tuple(rest), merge_classes(kept))
     literals = [values[c] for c in sorted(values)]
     above = {c: len(place) + i for i, c in enumerate(sorted(values))}
     result = mapped(filtered(joined, checks), literals)
@@ -278,11 +282,12 @@ def _is_single_row(part: mir.Relation) -> bool:
     return isinstance(part, mir.Constant) and len(part.rows) == 1 and part.rows[0][1] == 1
 
 
-def _is_literal(expr: sc.Scalar, literal: sc.Literal) -> sc.Scalar:
-    """Whether an expression has a literal's value, NULL included."""
-    if literal.value is None:
-        return sc.Call("is_null", (expr,), BOOLEAN)
-    return sc.Call(f"eq_{literal.typ.kind}", (expr, literal), BOOLEAN)
+def _checks(
+    classes: Iterable[Sequence[sc.Scalar]], inputs: Sequence[mir.Relation]
+) -> list[sc.Scalar]:
+    """Equivalences of a join as predicates over its rows."""
+    columns = [column for part in inputs for column in relation_type(part).columns]
+    return [check for cls in classes for check in all_equal(cls, columns)]
 
 
 def merge_classes(

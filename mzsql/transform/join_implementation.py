@@ -124,7 +124,9 @@ class _Planner:
         for home, pred in (found for said in above for found in implied(said, owner)):
             # As in Materialize it counts beside the filter that was made of it.
             parts[home] = parts[home].filtered(filter_characteristics([pred]))
-        graph = JoinGraph([part.facts for part in parts], rel.equivalences)
+        first = self._ctx.features.enable_join_prioritize_arranged
+        facts = [part.facts for part in parts]
+        graph = JoinGraph(facts, rel.equivalences, arranged_first=first)
         linear = linear_order(graph)
         paths = [graph.order_from(start) for start in range(len(parts))]
         if self._prefers_delta(graph, linear, paths):

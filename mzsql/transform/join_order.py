@@ -1,7 +1,8 @@
 """The order of joins: greedy from every start, candidates compared by what is known of them.
 
 Promise: pure functions of arities, equivalences, keys, arrangements, filters and, where they are asked for, estimates. A candidate's score
-is compared part by part: unique key, length of the key, arranged already, few rows, filters on it, position in the query.
+is compared part by part: unique key, length of the key, arranged already, few rows, filters on it, position in the query. Where what is
+arranged goes first, that counts before the length of the key, but for a key of nothing: a cross join is worse than a new arrangement.
 """
 
 from __future__ import annotations
@@ -41,6 +42,9 @@ class Score:
     """How good it is to look up an input next; greater is better."""
 
     unique: bool
+    arranged_first: tuple[
+        bool, ...
+    ]  # whether it has a key and is arranged, where that counts more than the key's length
     key_length: int
     arranged: bool
     fewer: tuple[int, ...]  # minus its rows, where they are known
@@ -61,6 +65,7 @@ class Score:
         by_filters = (f.literal_equality, f.like, f.is_null, f.inequality, f.any_filter)
         return (
             self.unique,
+            self.arranged_first,
             self.key_length,
             self.arranged,
             self.fewer,
@@ -82,9 +87,14 @@ class JoinGraph:
     """Inputs and equivalences of a join, ready to be ordered."""
 
     def __init__(
-        self, inputs: Sequence[JoinInput], equivalences: Sequence[Sequence[sc.Scalar]]
+        self,
+        inputs: Sequence[JoinInput],
+        equivalences: Sequence[Sequence[sc.Scalar]],
+        *,
+        arranged_first: bool = False,
     ) -> None:
         self.inputs = list(inputs)
+        self._arranged_first = arranged_first
         self._owner = [i for i, part in enumerate(inputs) for _ in range(part.arity)]
         self._starts: list[int] = []
         total = 0
@@ -153,10 +163,12 @@ class JoinGraph:
         """The score of looking up `relation` by `key`."""
         part = self.inputs[relation]
         columns = {e.index for e in key if isinstance(e, sc.Column)}
+        arranged = key in part.arrangements
         return Score(
             unique=any(set(unique) <= columns for unique in part.unique_keys),
+            arranged_first=(bool(key), arranged) if self._arranged_first else (),
             key_length=len(key),
-            arranged=key in part.arrangements,
+            arranged=arranged,
             fewer=() if part.cardinality is None else (-part.cardinality,),
             filters=part.filters,
             earlier=-relation,

@@ -16,6 +16,7 @@ from mzsql.expr.functions.number.numeric import WIDENED, common_numeric
 from mzsql.expr.key_values import as_key
 from mzsql.expr.typing import nullable
 from mzsql.repr.types import BOOLEAN, TEXT, ColumnType
+from mzsql.transform.equal_values import null_safe_equal
 from mzsql.transform.fusion import conjuncts, merge_classes
 from mzsql.transform.scalars import may_error
 
@@ -195,21 +196,12 @@ def within_inputs(
                 continue
             (home,) = homes
             if home in first:
-                preds.append(_null_safe_equal(first[home], expr, columns))
+                preds.append(null_safe_equal(first[home], expr, columns))
             else:
                 first[home] = expr
                 rest.append(expr)
         kept.append(tuple(rest))
     return merge_classes(kept), preds
-
-
-def _null_safe_equal(left: sc.Scalar, right: sc.Scalar, columns: Sequence[ColumnType]) -> sc.Scalar:
-    kind = sc.scalar_type(left, columns).kind
-    equal = sc.Call(f"eq_{kind}", (left, right), BOOLEAN)
-    if not nullable(left, columns) or not nullable(right, columns):
-        return equal
-    nulls = tuple(sc.Call("is_null", (side,), BOOLEAN) for side in (left, right))
-    return sc.Call("or", (equal, sc.Call("and", nulls, BOOLEAN)), BOOLEAN)
 
 
 def implied(pred: sc.Scalar, owner: Sequence[int]) -> list[tuple[int, sc.Scalar]]:

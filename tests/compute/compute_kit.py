@@ -385,7 +385,7 @@ def equi_join(lir_id, left, right, *, left_key, right_key, left_arity, right_ari
         (Column(right_key),),
         MapFilterProject(width, (), (), output),
     )
-    join = lir.LinearJoin(0, (Column(left_key),), None, (stage,), None)
+    join = lir.LinearJoin(0, (Column(left_key),), (stage,), None)
     return lir.Join(lir_id, (left, right), join)
 
 

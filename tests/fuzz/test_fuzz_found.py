@@ -34,6 +34,10 @@ QUERIES = (
     " WHERE 'b' <= ALL (SELECT DISTINCT q.x FROM found)",
     # The complement of bits is written as a match of texts is.
     "SELECT f.a, ~f.a FROM found AS f JOIN signs AS s ON ~f.a = ~s.x AND ~f.a IS NOT DISTINCT FROM ~s.x",
+    # What is constant, beside keys that are told after it: nothing is left to look it up in.
+    "WITH t (a, b) AS (SELECT a, b FROM (VALUES (0, NULL::double precision, NULL::double precision), (1, '1.25', '0'), (1, NULL, '1e300'),"
+    " (1, '1.25', 'NaN'), (1, '2', '-0')) AS v (i, a, b) WHERE i = 1) SELECT 1 FROM t LEFT JOIN (SELECT '1.25'::double precision AS x"
+    " FROM t INNER JOIN t AS s ON true GROUP BY s.b) AS q ON t.a = q.x",
     # The greatest of texts that say no type is a text.
     "SELECT max('x'), 'a' <= ALL (SELECT min('b ') FROM found), min(NULL) FROM found GROUP BY b",
 )  # fmt: skip

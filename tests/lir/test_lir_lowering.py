@@ -61,6 +61,42 @@ def plan(
     return lower(optimize_dataflow(df, ctx), features)
 
 
+TWO, NULL = Literal(2, INTEGER), Literal(None, INTEGER)
+SUM = Call("add_integer", (Literal(1, INTEGER), Literal(1, INTEGER)), INTEGER)
+PAIR = mir.Constant((((2, 1), 1),), RelationType((ColumnType(INTEGER), ColumnType(INTEGER))))
+
+
+@pytest.mark.parametrize(
+    "join",
+    [
+        mir.Join((T,), ((Column(0), TWO),)),
+        mir.Join((T,), ((Column(0), Column(1), SUM),)),
+        mir.Join((T,), ((Column(0), NULL),)),
+        mir.Join((T,), ((TWO, SUM), (Column(0), Column(1)))),
+        mir.Join((T,), ((TWO, Literal(3, INTEGER)),)),
+        mir.Join((T, PAIR), ((Column(0), Column(2), SUM), (Column(1), Column(3)))),
+        mir.Join((T, V), ((Column(0), Column(2), SUM),)),
+    ],
+)
+def test_what_is_to_equal_a_constant_is_compared_with_it(
+    evaluator: Evaluator, join: mir.Join
+) -> None:
+    """Of a class whose other members read no column, or none of another input, no lookup compares anything."""
+    desc = plan(join, evaluator)
+    one_input = unrewritten(desc, join) if len(join.inputs) == 1 else desc
+    for seed in range(20):
+        tables = random_tables(random.Random(seed))
+        assert run_lir(desc, tables) == run_lir(one_input, tables) == run_mir(join, tables)
+
+
+def unrewritten(desc: lir.DataflowDescription, join: mir.Join) -> lir.DataflowDescription:
+    """The plan of a join that no rule has turned into a filter."""
+    ctx = OptimizerContext(None, lambda _: ())
+    source = lambda gid: MirSource(gid, TABLES[gid])  # noqa: E731
+    df = build_dataflow(desc.export, join, lambda _: None, source, ctx)
+    return lower(df)
+
+
 @given(st.integers(0, 10**9), st.booleans(), st.booleans(), st.booleans())
 @settings(max_examples=250, deadline=None)
 def test_the_physical_plan_means_what_the_query_means(

@@ -244,7 +244,7 @@ class Reference:
             form = form_by_key(forms_of(plan.inputs[path.source_relation]), path.source_key)
             rows = self.keyed(rows, form)
         closures = _Carrying(self) if delta else self.apply
-        rows = closures(path.initial_closure, rows)
+        rows = closures(path.initial_closure if delta else None, rows)
         for stage in path.stages:
             form = form_by_key(forms_of(plan.inputs[stage.lookup_relation]), stage.lookup_key)
             lookup = defaultdict(list)
