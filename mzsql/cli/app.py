@@ -181,11 +181,19 @@ def replica(
     name: Annotated[str, typer.Option(help="The replica's name in it.")],
     listen: Listen = "127.0.0.1:0",
     advertise: Advertise = None,
+    with_stdin: Annotated[
+        bool,
+        typer.Option(
+            "--with-stdin",
+            help="End when standard input does: with the program that has started this one.",
+        ),
+    ] = False,
 ) -> None:
     """Be a replica of a cluster, a Spark application of its own, until it is dropped, SIGTERM or Ctrl-C."""
     from mzsql.cli.replica import place_of, run_replica  # noqa: PLC0415  as above
 
-    raise typer.Exit(run_replica(place_of(env, profile), cluster, name, listen, advertise))
+    place = place_of(env, profile)
+    raise typer.Exit(run_replica(place, cluster, name, listen, advertise, with_input=with_stdin))
 
 
 @app.command("serve-replicas")

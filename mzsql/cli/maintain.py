@@ -8,7 +8,6 @@ only reads; the search for leaks, which lists the whole Blob store, comes less o
 from __future__ import annotations
 
 import sys
-import threading
 import time
 
 import msgspec
@@ -16,7 +15,7 @@ from prometheus_client import start_http_server
 
 from mzsql.cli.inspect import failure_lines
 from mzsql.cli.place import Place
-from mzsql.cli.stopping import stopping
+from mzsql.cli.stopping import Stop, stopping
 from mzsql.location import LocationError
 from mzsql.persist.cost import span
 from mzsql.persist.leaks import Leak
@@ -64,7 +63,7 @@ def run_maintenance(place: Place, wanted: Wanted, rounds: Rounds, style: str) ->
                 return 1 if done.failures else 0
 
 
-def _round(place: Place, wanted: Wanted, stop: threading.Event, style: str) -> Upkeep:
+def _round(place: Place, wanted: Wanted, stop: Stop, style: str) -> Upkeep:
     def tell_leak(leak: Leak) -> None:
         if style == "text":
             age = "of unknown age" if leak.age_ms is None else f"{span(leak.age_ms / 1000)} old"

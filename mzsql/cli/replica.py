@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from mzsql.adapter.environment.locations import locate
 from mzsql.adapter.replicas.process import Listening, ReplicaOf, open_for_replica
-from mzsql.cli.stopping import stopping
+from mzsql.cli.stopping import ending_with_input, stopping
 from mzsql.repr.errors import InvalidParameter
+from mzsql.threads import Wakeup
 
 
 def place_of(env: Path | None, profile: str | None) -> str:
@@ -56,26 +56,41 @@ def _spark() -> SparkSession:
     return local_session(app_name="mzsql replica")
 
 
-def run_replica(place: str, cluster: str, name: str, listen: str, advertise: str | None) -> int:
+def run_replica(
+    place: str, cluster: str, name: str, listen: str, advertise: str | None, *, with_input: bool
+) -> int:
     """Be the replica until it ends; the exit code.
+
+    Args:
+        place: what names the environment.
+        cluster: the replica's cluster.
+        name: its name there.
+        listen: where it listens.
+        advertise: and how others call that.
+        with_input: whether to end when standard input does.
 
     Raises:
         SqlError: it cannot be, or can be no longer.
     """
     listening = listening_at(listen, advertise)
-    woken = threading.Event()
-    wake = woken.set
-    with stopping(lambda: wake()) as stop:
-        env = open_for_replica(locate(place, create=False))
+    wakeup = Wakeup()
+    with stopping(wakeup.wake) as stop:
+        if with_input:
+
+            def input_ended() -> None:
+                stop.ask()
+                wakeup.wake()
+
+            ending_with_input(input_ended)
+        env = open_for_replica(locate(place, create=False), cluster, name)
         try:
-            one = ReplicaOf(env, cluster, name, listening=listening, spark=_spark)
-            wake = one.wake
+            one = ReplicaOf(env, cluster, name, listening=listening, spark=_spark, wakeup=wakeup)
             warning = one.too_large()
             if warning is not None:
                 sys.stderr.write(f"WARNING:  {warning}\n")
             _say(f"replica {one.full_name} listens at {one.address}")
             try:
-                why = one.run(stop)
+                why = one.run(stop.is_set)
             finally:
                 one.close()
             _say(f"replica {one.full_name} has ended: {why}")

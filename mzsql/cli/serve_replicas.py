@@ -3,12 +3,13 @@
 Promise: every replica that the catalog has (of the clusters named, or of all) has a process here, which is started anew when it has ended,
 after pauses that double from half a second up to 30 while it does not stay for as long; what each says is passed on with its name before
 it. A replica that is dropped has none any more, one that is created gets one within `_LOOK_SECONDS`. The end of this command is the end of
-its processes: they are asked to end, and killed when they have not after `_GRACE_SECONDS`. One that another process runs is left to it, and
-tried again.
+its processes: they are asked to end, and killed when they have not after `_GRACE_SECONDS`; where it is killed itself they end as well, with
+the pipe that it holds. One that another process runs is left to it, and tried again.
 """
 
 from __future__ import annotations
 
+import contextlib
 import random
 import subprocess
 import sys
@@ -26,6 +27,7 @@ from mzsql.threads import Backoff
 
 #: The catalog is looked at so often, in seconds.
 _LOOK_SECONDS = 5.0
+_TICK_SECONDS = 0.2
 _GRACE_SECONDS = 60.0
 _PAUSES = Backoff(0.5, 30.0)
 
@@ -40,6 +42,7 @@ class _Kept:
         self._process: subprocess.Popen[str] | None = None
         self._failures = 0
         self._began = self._again_at = 0.0
+        self._ends_by: float | None = None
 
     def look(self) -> None:
         """Start it where it is not there, and it is time to."""
@@ -48,7 +51,7 @@ class _Kept:
             code = self._process.poll()
             if code is None:
                 return
-            self._process = None
+            self._closed()
             stayed = now - self._began
             self._failures = 1 if stayed > _PAUSES.most else self._failures + 1
             pause = _PAUSES.pause(self._failures, self._rng)
@@ -64,7 +67,8 @@ class _Kept:
         # Ctrl-C at a terminal is for this command, which then ends its processes.
         self._process = subprocess.Popen(  # noqa: S603  this program
             self._command,
-            stdin=subprocess.DEVNULL,
+            # Nothing is written to it: it ends when this process does, however that ends.
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -75,6 +79,14 @@ class _Kept:
         threading.Thread(
             target=_pass_on, args=(self.full_name, self._process.stdout), daemon=True
         ).start()
+
+    def _closed(self) -> None:
+        """Its process has ended."""
+        assert self._process is not None
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
+        self._process = None
 
     def ask_to_end(self) -> None:
         """Ask its process to end."""
@@ -88,11 +100,28 @@ class _Kept:
         try:
             self._process.wait(max(0.0, until - time.monotonic()))
         except subprocess.TimeoutExpired:
-            _say(
-                f"replica {self.full_name} has not ended within {_GRACE_SECONDS:g} s and is killed"
-            )
-            self._process.kill()
-            self._process.wait()
+            self._kill()
+
+    def _kill(self) -> None:
+        assert self._process is not None
+        _say(f"replica {self.full_name} has not ended within {_GRACE_SECONDS:g} s and is killed")
+        self._process.kill()
+        self._process.wait()
+
+    def has_left(self) -> bool:
+        """Whether the process of a replica that was dropped has ended, as it is to do by itself; it is killed when it has not in time."""
+        if self._process is None:
+            return True
+        if self._process.poll() is not None:
+            self._closed()
+            return True
+        now = time.monotonic()
+        if self._ends_by is None:
+            self._ends_by = now + _GRACE_SECONDS
+        if now < self._ends_by:
+            return False
+        self._kill()
+        return True
 
 
 def _ended(code: int) -> str:
@@ -100,8 +129,10 @@ def _ended(code: int) -> str:
 
 
 def _say(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
+    # The replicas are kept running also where nobody hears any more what they say.
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
 
 
 def _pass_on(name: str, said: IO[str]) -> None:
@@ -117,10 +148,9 @@ def serve(place: str, clusters: Sequence[str] | None, listen: str, advertise: st
         UndefinedObject: a cluster that was named is not there.
         EnvironmentRefused: there is no environment.
     """
-    wake = threading.Event()
     kept: dict[str, _Kept] = {}
     leaving: list[_Kept] = []
-    with stopping(wake.set) as stop:
+    with stopping() as stop:
         env = Environment.open(locate(place, create=False), read_only=True, create=False)
         try:
             for cluster in clusters or ():
@@ -141,7 +171,8 @@ def serve(place: str, clusters: Sequence[str] | None, listen: str, advertise: st
                             kept[gid] = _Kept(f"{cluster}.{name}", command)
                 for one in kept.values():
                     one.look()
-                wake.wait(0.2)
+                leaving = [one for one in leaving if not one.has_left()]
+                stop.wait(_TICK_SECONDS)
         finally:
             for one in kept.values():
                 one.ask_to_end()
@@ -166,5 +197,5 @@ def _wanted(env: Environment, clusters: Sequence[str] | None) -> dict[str, tuple
 
 def _command(place: str, cluster: str, name: str, listen: str, advertise: str | None) -> list[str]:
     command = [sys.executable, "-m", "mzsql.cli", "replica", "--env", place]
-    command += ["--cluster", cluster, "--name", name, "--listen", listen]
+    command += ["--cluster", cluster, "--name", name, "--listen", listen, "--with-stdin"]
     return command if advertise is None else [*command, "--advertise", advertise]

@@ -84,6 +84,7 @@ class AllowCompaction(msgspec.Struct, frozen=True, tag=True):
 class DropDataflow(msgspec.Struct, frozen=True, tag=True):
     """Stop a dataflow and give up the arrangements that nobody else uses.
 
+    Answered by a `Status` of ``dropped`` when nothing is left of it, at once where there is none.
     An index that others still read is maintained, unseen, until the last of them is dropped.
     """
 

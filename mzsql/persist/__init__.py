@@ -24,6 +24,7 @@ from mzsql.persist.clock import Clock, SystemClock
 from mzsql.persist.consolidate import consolidate
 from mzsql.persist.critical import CriticalReader
 from mzsql.persist.errors import (
+    CRITICAL,
     CorruptPart,
     DuplicatePart,
     ExpiredHandle,
@@ -48,6 +49,7 @@ from mzsql.persist.stats import KeyRange
 from mzsql.persist.write import WriteHandle
 
 __all__ = [
+    "CRITICAL",
     "DIFF_COLUMN",
     "TIME_COLUMN",
     "WORKER_COLUMN",

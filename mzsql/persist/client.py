@@ -43,6 +43,7 @@ from mzsql.persist.commands import (
     RegisterReader,
     Retire,
     Sweep,
+    holders,
 )
 from mzsql.persist.critical import CriticalReader
 from mzsql.persist.errors import CorruptPart, ExpiredHandle, Holder, MissingPart, NewerVersion
@@ -434,6 +435,12 @@ class PersistClient:
             opened = self._opened.get(shard_id)
         shard = Shard(shard_id, self._context) if opened is None else opened.shard
         return shard.fetch(self._context.deadline(timeout))
+
+    def holders(self, shard_id: str) -> tuple[Holder, ...]:
+        """Who holds the shard's since, as this client has seen it last; nobody where it has not opened it. Reads nothing."""
+        with self._lock:
+            opened = self._opened.get(shard_id)
+        return () if opened is None else tuple(holders(opened.shard.state))
 
     @metered("report")
     def report(self, shard_id: str, *, timeout: float | None = None) -> ShardReport | None:

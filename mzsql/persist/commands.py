@@ -20,6 +20,7 @@ from msgspec import UNSET
 from mzsql.location.errors import UsageError
 from mzsql.persist.batch import BlobPart, InlinePart, Part
 from mzsql.persist.errors import (
+    CRITICAL,
     ExpiredHandle,
     Holder,
     InvalidBounds,
@@ -344,7 +345,7 @@ def expired_reader(state: ShardState, reader_id: str) -> ExpiredHandle:
 def _holders(state: ShardState, diff: StateDiff) -> list[Holder]:
     """Who still holds since once ``diff``, which registers nobody, is applied, in the order of their ids."""
     found = [
-        Holder("critical reader", i, hold.since, hold.purpose)
+        Holder(CRITICAL, i, hold.since, hold.purpose)
         for i, hold in sorted(state.critical.items())
         if diff.critical.get(i, hold) is not None
     ]

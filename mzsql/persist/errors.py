@@ -73,8 +73,12 @@ class ExpiredHandle(UsageError):
         super().__init__(message, detail=detail, hint=hint)
 
 
+#: The kind of a holder without a lease.
+CRITICAL = "critical reader"
+
+
 class Holder(msgspec.Struct, frozen=True):
-    """Who holds a shard's since: a reader under a lease (``reader``) or without one (``critical reader``)."""
+    """Who holds a shard's since: a reader under a lease (``reader``) or without one (`CRITICAL`)."""
 
     kind: str
     id: str

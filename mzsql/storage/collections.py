@@ -18,6 +18,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from mzsql.persist import (
+    CRITICAL,
     Clock,
     CriticalReader,
     ExpiredHandle,
@@ -55,19 +56,29 @@ HOLD_ID = "environment"
 
 
 def end_shard(
-    persist: PersistClient, shard: str, timeout: float | None = None
+    persist: PersistClient, shard: str, timeout: float | None = None, *, holds: str | None = None
 ) -> tuple[Holder, ...]:
     """End the shard of what was dropped once nobody reads it any more; who still does. The environment's own hold is given up.
+
+    Args:
+        persist: where it is.
+        shard: the shard.
+        timeout: seconds that each call may take.
+        holds: how the names of those holds without a lease begin that are given up, too: their owner was dropped with it.
 
     Raises:
         LocationError: a backend failed; call it again.
     """
     held = persist.retire(shard, timeout=timeout)
-    if any(holder.id == HOLD_ID for holder in held):
-        # It is the environment's, of which it was dropped, whichever process has it now.
-        persist.open_critical_reader(shard, HOLD_ID, timeout=timeout).release(timeout=timeout)
-        held = persist.retire(shard, timeout=timeout)
-    return held
+    # They are of what was dropped, whichever process has them now.
+    ours = [holder for holder in held if holder.kind == CRITICAL and _given_up(holder.id, holds)]
+    for holder in ours:
+        persist.open_critical_reader(shard, holder.id, timeout=timeout).release(timeout=timeout)
+    return persist.retire(shard, timeout=timeout) if ours else held
+
+
+def _given_up(name: str, holds: str | None) -> bool:
+    return name == HOLD_ID or (holds is not None and name.startswith(holds))
 
 
 def _dropped(name: str) -> UndefinedTable:

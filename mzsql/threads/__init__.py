@@ -17,7 +17,7 @@ from mzsql.threads.supervisor import (
     Supervisor,
     ThreadStatus,
 )
-from mzsql.threads.waiting import wait_until_due
+from mzsql.threads.waiting import Wakeup, wait_until_due
 
 __all__ = [
     "ALARMS",
@@ -28,5 +28,6 @@ __all__ = [
     "Supervised",
     "Supervisor",
     "ThreadStatus",
+    "Wakeup",
     "wait_until_due",
 ]

@@ -2,8 +2,35 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 from collections.abc import Callable
+
+
+class Wakeup:
+    """Wakes the one thread that waits, from any thread or from a signal's handler.
+
+    The condition of an event has a lock: a handler that runs on the thread that holds it just then would wait for it for ever. A simple
+    queue is made to be put to at any moment.
+    """
+
+    def __init__(self) -> None:
+        self._asked: queue.SimpleQueue[None] = queue.SimpleQueue()
+
+    def wake(self) -> None:
+        """Have the present wait end, or the next one."""
+        if self._asked.empty():
+            self._asked.put(None)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until somebody wakes, for so many seconds at most; whether somebody has, once or more often since the last wait."""
+        try:
+            self._asked.get(timeout=max(0.0, seconds))
+        except queue.Empty:
+            return False
+        while not self._asked.empty():
+            self._asked.get()
+        return True
 
 
 def wait_until_due(

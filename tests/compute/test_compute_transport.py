@@ -8,6 +8,7 @@ import threading
 import time
 
 import compute_kit as kit
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,7 +24,7 @@ from mzsql.compute.transport.link import RemoteLink, answers
 from mzsql.compute.transport.server import ReplicaServer
 from mzsql.location import open_blob, open_consensus
 from mzsql.persist import PersistClient
-from mzsql.repr.errors import NotReadable
+from mzsql.repr.errors import NotReadable, UndefinedObject
 from mzsql.threads import Supervised
 
 WAIT = 60.0
@@ -44,10 +45,14 @@ class Side:
 
     def __init__(self, world):
         self.world = world
-        self.secret = frames.new_secret()
         self.made = []
         self.failures = []
         self.clients = []
+        self.begin()
+
+    def begin(self):
+        """Another life of the replica."""
+        self.secret = frames.new_secret()
         sock = socket.create_server(("127.0.0.1", 0))
         self.address = Address("127.0.0.1", sock.getsockname()[1], self.secret)
         self.server = ReplicaServer(
@@ -55,7 +60,7 @@ class Side:
             self.secret,
             IDENTITY,
             self.connect,
-            world.persist.supervisor.start,
+            self.world.persist.supervisor.start,
             self.failures.append,
         )
 
@@ -141,6 +146,24 @@ def index(gid="u7", key=0):
     export = kit.lir.IndexExport(gid, "u1", (kit.Column(key),))
     desc = kit.dataflow(gid, plan, kit.ORDERS, {"u1": kit.ORDERS}, export=export)
     return p.CreateDataflow(gid, "i", desc, None, 1)
+
+
+def through_index(shard):
+    """Orders through the index u7, summed by customer: the view u8."""
+    form = kit.arranged_by([0], 3)
+    there = kit.lir.AvailableCollections(False, (form,), kit.ORDERS)
+    read = kit.lir.Get(0, "u1", there, kit.lir.PassArrangements(), kit.ORDERS)
+    reduce = kit.reduce_sum_count(1, read, key=[0], value=1, arity=3)
+    key = (kit.Column(0),)
+    reduce = kit.lir.Reduce(reduce.lir_id, read, key, reduce.key_val, reduce.plan, reduce.mfp_after)
+    imported = kit.lir.IndexImport("u7", "u1", key, kit.RelationType(kit.ORDERS))
+    plan = kit.read_back(2, reduce, 1, SUMS)
+    return p.CreateDataflow(
+        "u8", "sums", kit.dataflow("u8", plan, SUMS, {}, indexes=(imported,)), shard, 1
+    )
+
+
+SUMS = (kit.INT, kit.BIG, kit.BIG)
 
 
 def write(world, upper):
@@ -237,6 +260,124 @@ def test_what_a_broken_connection_owes_is_settled_and_told_again(world, side):
     eventually(lambda: not [e for e in world.registry.entries("r1") if "u7" in e])
 
 
+def test_a_replica_that_begins_anew_is_given_the_dropped_index_that_its_view_reads(world, side):
+    shard = world.storage.add("u8", SUMS, errors=True)
+    client = side.controller(1)
+    client.create_dataflow(index())
+    client.create_dataflow(through_index(shard))
+    client.initialization_complete()
+    client.wait_until("u8", 1, WAIT)
+    client.drop("u7")
+    # Maintained, and not shown any more.
+    assert [one.object_id for one in client.status()] == ["u8"]
+    assert {row.object_id for row in world.sink.current()} == {"u8"}
+    side.server._controller.end()
+    write(world, 3)
+    client.wait_until("u8", 2, WAIT)
+    side.server.close()
+    side.begin()
+    write(world, 4)
+    client.wait_until("u8", 3, WAIT)
+    expected = kit.recomputed(
+        world.storage,
+        "SELECT c0, sum(c1 * mz_diff)::BIGINT, sum(mz_diff)::BIGINT FROM u1 GROUP BY c0",
+        ["u1"],
+        3,
+    )
+    assert kit.stored(world.storage, "u8", 3) == expected
+    assert {row.object_id for row in world.sink.current()} == {"u8"}
+    # Nothing new reads it, and it goes with the last one that does.
+    with pytest.raises(UndefinedObject, match="index u7"):
+        client.create_dataflow(msgspec.structs.replace(through_index(shard), id="u9"))
+    client.drop("u8")
+    eventually(lambda: not client._dataflows, client._dataflows)
+    eventually(lambda: world.registry.entries("r1") == {})
+    assert list(client._link._history.commands())[1:] == [p.InitializationComplete()]
+
+
+def test_what_was_refused_and_dropped_is_not_told_again(world, side):
+    client = side.controller(1)
+    # An index does not have an output shard.
+    wrong = msgspec.structs.replace(index(), output_shard=world.persist.new_shard_id())
+    client.create_dataflow(wrong)
+    eventually(lambda: [one.state for one in client.status()] == ["refused"])
+    client.drop("u7")
+    eventually(lambda: not client._dataflows)
+    assert len(list(client._link._history.commands())) == 1
+    # Nothing of it is left in the way, here or there.
+    client.create_dataflow(index())
+    client.wait_until("u7", 1, WAIT)
+    client.drop("u7")
+    eventually(lambda: not client._dataflows)
+    eventually(lambda: not side.server._replica._known)
+
+
+def test_one_that_was_refused_is_told_of_after_what_came_since():
+    history = CommandHistory(p.CreateInstance("r1", SETTINGS))
+    history.add(msgspec.structs.replace(through_index(None), dataflow=kit.region_totals()))
+    history.add(index())
+    history.add(through_index(None))
+    assert [one.id for one in list(history.commands())[1:]] == ["u7", "u8"]
+
+
+@pytest.mark.parametrize(
+    "greeting",
+    [
+        lambda sock, until: frames.expect(sock, "secret", until),
+        lambda sock, until: frames.greet(sock, "secret", IDENTITY, until),
+    ],
+)
+def test_a_greeting_that_comes_in_drops_ends_at_one_deadline(greeting):
+    """Each byte comes within the seconds that the whole greeting has."""
+    ours, theirs = socket.socketpair()
+    until = frames.by_when()
+    done = threading.Event()
+
+    def dripping():
+        while not done.is_set():
+            with contextlib.suppress(OSError):
+                theirs.send(b"\x00")
+            done.wait(frames.GREETING_SECONDS / 10)
+
+    thread = threading.Thread(target=dripping)
+    thread.start()
+    try:
+        # A frame of 4,096 bytes would take 20 minutes so.
+        theirs.send(frames._HEADER.pack(frames.MOST_BYTES_BEFORE, frames.GREETING))
+        with ours, pytest.raises(TimeoutError):
+            greeting(ours, until)
+    finally:
+        done.set()
+        thread.join()
+        theirs.close()
+
+
+def test_a_replica_that_takes_nothing_is_waited_for_once(world):
+    sent = []
+
+    class Stuck:
+        apart, offline = True, None
+        send = staticmethod(sent.append)
+
+        def close(self):
+            pass
+
+    links = []
+
+    def connect(_, respond):
+        links.append(respond)
+        return Stuck()
+
+    client = ReplicaClient(connect, "r1", SETTINGS, world.storage, world.sink)
+    assert not client.settle(0.01)
+    assert not client.settle(WAIT)
+    assert sent == [p.Ping(1)]
+    links[0](p.Pong(1))
+    assert not client.settle(0.01)
+    assert sent == [p.Ping(1), p.Ping(2)]
+    client.close()
+
+
 @pytest.mark.parametrize(
     ("identity", "reason"),
     [
@@ -301,9 +442,10 @@ def test_an_impostor_at_the_address_of_a_replica_gets_no_command():
             with one:
                 one.settimeout(WAIT)
                 nonce = frames.new_nonce()
-                frames._tell(one, frames.Greeting(frames.PROTOCOL, nonce))
-                hello = frames._hear(one, Hello)
-                frames.welcome(one, "a guess", hello, nonce, "1.0")
+                until = frames.by_when()
+                frames._tell(one, frames.Greeting(frames.PROTOCOL, nonce), until)
+                hello = frames._hear(one, Hello, until)
+                frames.welcome(one, "a guess", hello, nonce, "1.0", until)
                 heard.append(one.recv(1))
 
         thread = threading.Thread(target=impostor)

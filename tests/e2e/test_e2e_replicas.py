@@ -76,8 +76,7 @@ def run(env: str) -> Iterator[Callable[..., Process]]:
 
     yield start
     for one in begun:
-        if one.process.returncode is None:
-            one.kill()
+        one.kill()
 
 
 @pytest.fixture
@@ -208,6 +207,52 @@ def test_there_is_no_replica_where_there_is_no_environment(
     assert errors.startswith("ERROR:  ")
     with pytest.raises(EnvironmentRefused):
         Environment.open(locate(env, create=False), create=False)
+
+
+def alive(pid: int) -> bool:
+    """Whether there is a process of this number, be it one that has ended and that nobody has waited for."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def eventually(found: Callable[[], object]) -> None:
+    end = time.monotonic() + WAIT
+    while not found():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def pids_of(con: mzsql.Connection) -> list[int]:
+    state = con.coordinator.env.sync()
+    found = [one.process for one in state.replicas.values()]
+    return [int(one.who.split()[1]) for one in found if one is not None]
+
+
+def test_the_processes_of_replicas_end_with_what_keeps_them_running(
+    con: mzsql.Connection, run: Callable[..., Process]
+) -> None:
+    con.execute(f"CREATE MATERIALIZED VIEW w IN CLUSTER c AS {VIEW}")
+    serving = run("serve-replicas", "--cluster", "c")
+    # Nobody hears what they say.
+    assert serving.process.stdout is not None
+    serving.process.stdout.close()
+    until(con, online("r1", "r2"))
+    first, second = pids_of(con)
+    con.execute("DROP CLUSTER REPLICA c.r2")
+    # It ends, and somebody has waited for it.
+    eventually(lambda: not alive(second))
+    assert alive(first)
+    con.execute("INSERT INTO t VALUES (3, 3)")
+    assert rows(con, "SELECT * FROM w") == [(1, 1, 1), (2, 2, 1), (3, 3, 1)]
+    until(con, online("r1"))
+    os.kill(serving.process.pid, signal.SIGKILL)
+    serving.process.wait()
+    eventually(lambda: not pids_of(con))
+    eventually(lambda: not alive(first))
+    assert rows(con, "SELECT * FROM w") == [(1, 1, 1), (2, 2, 1), (3, 3, 1)]
 
 
 @pytest.mark.long

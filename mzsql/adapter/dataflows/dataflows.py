@@ -55,6 +55,8 @@ PAUSE_SECONDS = LEASE_MS / 4000
 RELEASE_SECONDS = 15.0
 #: … or as much more seldom as it takes for all collections' to be no more than so many writes a second.
 RELEASE_WRITES = 50
+#: What a replica has not taken is told again so often at least, in seconds.
+_AGAIN_SECONDS = 30.0
 #: A DDL statement waits so long for replicas to take what follows from it, in seconds.
 SETTLE_SECONDS = 60.0
 #: How much history of a collection that does not say RETAIN HISTORY is kept for reads in the past, in milliseconds.
@@ -101,6 +103,7 @@ class Dataflows:
         # What is yet to be taken up, as of this part of the catalog; and plans that are yet to be written to the cache.
         self._missing: dict[GlobalId, Maintained] = {}
         self._reconciled: tuple[object, ...] = ()
+        self._pause = self._again_at = 0.0
         self._unwritten: dict[GlobalId, GlobalExpressions] = {}
         self._took_up: set[GlobalId] = set()
         self._more = False
@@ -293,14 +296,18 @@ class Dataflows:
         engine = self.step_engine()
         # What does not change of the catalog is the same value in the next one.
         seen = (state.items, state.clusters, state.replicas, engine)
-        if not _same(seen, self._reconciled):
+        now = self._env.clock.monotonic()
+        again = not self._controller.heard and now >= self._again_at
+        if again or not _same(seen, self._reconciled):
             missing = self._controller.reconcile(state, step_engine=engine)
             self._missing = {item.id: item for item in missing}
             self._deployed = {
                 g: e for g, e in self._deployed.items() if g in self._controller.installed
             }
-            # What a replica has not taken is told again at the next look.
-            self._reconciled = seen if self._controller.heard else ()
+            self._reconciled = seen
+            # What a replica does not take is told again, after pauses that grow.
+            self._pause = min(2 * self._pause, _AGAIN_SECONDS) if again else TICK
+            self._again_at = now + self._pause
         if self._missing:
             self._env.startup.wanted = len(self._missing) + len(self._controller.installed)
             self._install(state, first)

@@ -163,6 +163,7 @@ class Environment:
         create: bool = True,
         settings: Settings | None = None,
         clock: SystemClock | None = None,
+        admit: Callable[[CatalogState, str], None] | None = None,
     ) -> Environment:
         """Open, and make where nothing is there yet (unless ``read_only``).
 
@@ -174,6 +175,7 @@ class Environment:
             create: whether to make an environment where there is none; never where ``read_only``.
             settings: of persist.
             clock: the wall clock and the monotonic one.
+            admit: refuses to open, by what it raises, before anything is written: of the catalog, and the version that has written to it.
 
         Raises:
             EnvironmentRefused: what is there is something else or of a newer format.
@@ -195,6 +197,9 @@ class Environment:
                 catalog = DurableCatalog(persist, CATALOG_SHARD)
                 undo.callback(catalog.close)
                 generation, awaits = join_deployment(catalog, deploy_generation)
+                if admit is not None:
+                    there = persist.inspect(CATALOG_SHARD)
+                    admit(catalog.state, "" if there is None else there.applier_version)
                 if not (read_only or awaits):
                     persist.take_over()
                 elif (there := persist.inspect(CATALOG_SHARD)) and there.applier_version:

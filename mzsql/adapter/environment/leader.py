@@ -37,10 +37,15 @@ def this_process() -> str:
     return f"{socket.gethostname()} {os.getpid()}"
 
 
+def is_here(who: str) -> bool:
+    """Whether ``who`` is, or was, a process of this machine."""
+    return who.rpartition(" ")[0] == socket.gethostname()
+
+
 def is_gone(who: str) -> bool:
     """Whether ``who`` surely runs no more: a process of this machine that is not there."""
-    host, _, pid = who.rpartition(" ")
-    if host != socket.gethostname() or not pid.isdigit():
+    pid = who.rpartition(" ")[2]
+    if not is_here(who) or not pid.isdigit():
         return False
     try:
         os.kill(int(pid), 0)

@@ -25,7 +25,7 @@ from mzsql.catalog.change import Change
 from mzsql.catalog.durable import DurableCatalog
 from mzsql.catalog.durable_map import Change as Entries
 from mzsql.catalog.state import CatalogState
-from mzsql.persist import Clock, PersistClient
+from mzsql.persist import CRITICAL, Clock, PersistClient
 from mzsql.render.naming import FILLING
 from mzsql.repr.errors import ObjectInUse
 from mzsql.repr.ids import GlobalId
@@ -331,7 +331,7 @@ class Preparations:
         if not self._persist.exists(shard):
             return
         for holder in self._persist.retire(shard):
-            if holder.kind == "critical":
+            if holder.kind == CRITICAL:
                 self._persist.open_critical_reader(shard, holder.id).release()
         self._persist.retire(shard)
 

@@ -67,10 +67,12 @@ class CatalogArrangements:
         ended: list[str] = []
         left = False
         for name, shard in state.arrangements.items():
-            if name.partition("/")[0] in state.replicas:
+            replica = name.partition("/")[0]
+            if replica in state.replicas:
                 continue
             # A crash may have come between the shard's name and the shard; a table that was never written has none.
-            if persist.exists(shard) and end_shard(persist, shard):
+            # What dataflows of a replica hold of its own arrangements ends with it.
+            if persist.exists(shard) and end_shard(persist, shard, holds=f"{replica}/"):
                 left = True
             else:
                 ended.append(name)

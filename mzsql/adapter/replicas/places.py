@@ -7,10 +7,15 @@ talking to, either side makes sure of (`compute.transport.frames`). Nothing here
 from __future__ import annotations
 
 from mzsql.adapter.environment.environment import Environment
-from mzsql.adapter.environment.leader import is_gone, seems_alive
+from mzsql.adapter.environment.leader import is_gone, is_here, seems_alive
 from mzsql.catalog.objects import Replica, ReplicaProcess
 from mzsql.compute.transport.frames import Address, Hello
-from mzsql.compute.transport.link import answers
+from mzsql.compute.transport.link import Found, answers, found_at
+from mzsql.persist import Clock
+
+#: A process of another machine that has a replica's name, and has not answered for so long, has it no more, in seconds.
+TAKEN_SECONDS = 10.0
+_PAUSE_SECONDS = 0.5
 
 
 def address_of(process: ReplicaProcess) -> Address:
@@ -21,6 +26,24 @@ def address_of(process: ReplicaProcess) -> Address:
 def hello_of(env: Environment, replica_id: str, epoch: int | None) -> Hello:
     """What this process says to a replica: to command it in a leader's `epoch`, or with None to see that it is there."""
     return Hello(env.id, env.build, replica_id, epoch, b"", b"")
+
+
+def is_free(replica: Replica, environment_id: str, build: str, clock: Clock) -> bool:
+    """Whether no process has a replica's name any more, as far as can be told from here. Takes `TAKEN_SECONDS` where that is unsure.
+
+    One that answers has it, whatever it answers; so has one of this machine that runs and does not answer (it may have been stopped).
+    One of another machine that has not answered for so long is taken to be gone.
+    """
+    process = replica.process
+    if process is None or is_gone(process.who):
+        return True
+    hello = Hello(environment_id, build, replica.id, None, b"", b"")
+    until = clock.monotonic() + TAKEN_SECONDS
+    while (found := found_at(address_of(process), hello)) is Found.SILENCE:
+        if clock.monotonic() >= until:
+            return is_gone(process.who) or not is_here(process.who)
+        clock.sleep(_PAUSE_SECONDS)
+    return found is Found.NOBODY
 
 
 def unreachable(env: Environment, replica: Replica) -> str | None:

@@ -1,12 +1,14 @@
 """A process that is one replica, from its start to its end: ``mzsql replica``.
 
 Promise: before it has taken the replica's entry in the catalog, in one compare_and_append, it has changed nothing, and is refused where the
-replica is unknown, is another process's that answers, or where a process of another version leads. From then on it maintains what leaders
-command, one after the other, and waits for the next where there is none. It ends by itself when the replica is dropped or another process
-has taken it, when a higher deploy generation was promoted, when its replica has failed for good, or when it is asked to; then it gives its
-entry back, so that nobody looks for it. One that is killed is found to be gone, and whoever comes takes its place.
+replica is unknown or another process's, or where a process of another version leads, or wrote last: a replica upgrades nothing. From then
+on it maintains what leaders command, one after the other, and waits for the next where there is none. It ends by itself when the replica
+is dropped or another process has taken it, when a higher deploy generation was promoted, when its replica has failed for good, or when it
+is asked to; then it gives its entry back, so that nobody looks for it. One that is killed is found to be gone, and whoever comes takes its
+place.
 
-Trade-off: where a replica's process hangs, another one may take its name while it still writes; what both write is the same.
+Trade-off: where a replica's process on another machine hangs, or cannot be reached, another one may take its name while it still writes
+(`mzsql.adapter.replicas.places.is_free`); what both write is the same, and the first one ends when it finds that out.
 """
 
 from __future__ import annotations
@@ -14,7 +16,6 @@ from __future__ import annotations
 import logging
 import os
 import socket
-import threading
 from collections.abc import Callable
 
 import msgspec
@@ -24,7 +25,7 @@ from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.environment.leader import seems_alive, this_process
 from mzsql.adapter.environment.locations import Locations
 from mzsql.adapter.environment.seams import CatalogArrangements
-from mzsql.adapter.replicas.places import hello_of, unreachable
+from mzsql.adapter.replicas.places import hello_of, is_free
 from mzsql.catalog.change import Change
 from mzsql.catalog.commands.clusters import replica_named
 from mzsql.catalog.commands.replicas import leave_replica, take_replica
@@ -36,6 +37,8 @@ from mzsql.compute.replica.replica import Replica
 from mzsql.compute.transport.frames import new_secret
 from mzsql.compute.transport.server import ReplicaServer
 from mzsql.location import LocationError
+from mzsql.persist import SystemClock
+from mzsql.persist.versions import newer
 from mzsql.repr.errors import (
     DuplicateObject,
     EnvironmentRefused,
@@ -44,6 +47,8 @@ from mzsql.repr.errors import (
     UndefinedTable,
 )
 from mzsql.repr.frontier import Timestamp
+from mzsql.repr.version import VERSION
+from mzsql.threads import Wakeup
 
 _log = logging.getLogger(__name__)
 
@@ -119,11 +124,11 @@ class ReplicaOf:
         name: its name there.
         listening: where.
         spark: makes the Spark session when it is first needed.
+        wakeup: has `run` look whether it is to stop.
 
     Raises:
         UndefinedObject: there is no such cluster, or no such replica.
         DuplicateObject: another process runs it.
-        EnvironmentRefused: a process of another version leads.
         InvalidParameter: it cannot listen there.
     """
 
@@ -135,18 +140,16 @@ class ReplicaOf:
         *,
         listening: Listening,
         spark: Callable[[], SparkSession],
+        wakeup: Wakeup,
     ) -> None:
         self._env = env
         self._spark = spark
         self.full_name = f"{cluster}.{name}"
-        self._changed = threading.Event()
+        self._changed = wakeup
         self._failure: ThreadFailed | None = None
         self._released: tuple[float, Timestamp] = (0.0, -1)
         env.require_writable()
-        self._check_version(env.catalog.state)
-        found = replica_named(env.catalog.state, cluster, name)
-        self._check_free(found)
-        self.entry = found
+        self.entry = found = replica_named(env.catalog.state, cluster, name)
         sock = listening.bound()
         try:
             self._process = ReplicaProcess(
@@ -170,23 +173,6 @@ class ReplicaOf:
         )
 
     # --- becoming it --------------------------------------------------------------------------
-
-    def _check_version(self, state: CatalogState) -> None:
-        lease = state.lease
-        if (
-            lease is not None
-            and seems_alive(lease, self._env.clock.now_ms())
-            and lease.build not in ("", self._env.build)
-        ):
-            raise EnvironmentRefused(
-                f"this is mzsql {self._env.build}, and the process that leads the environment, {lease.who}, runs {lease.build}"
-            )
-
-    def _check_free(self, found: Entry) -> None:
-        if found.process is not None and unreachable(self._env, found) is None:
-            raise DuplicateObject(
-                f"cluster replica {self.full_name} is run by another process: {found.process.who}"
-            )
 
     def _take(self, found: Entry) -> None:
         process = self._process
@@ -218,20 +204,20 @@ class ReplicaOf:
 
     def _failed(self, failure: ThreadFailed) -> None:
         self._failure = failure
-        self._changed.set()
+        self._changed.wake()
 
-    def run(self, stopped: threading.Event) -> str:
-        """Be the replica until something ends it, or `stopped` is set and `wake` called: why it ended, for a person.
+    def run(self, stopped: Callable[[], bool]) -> str:
+        """Be the replica until something ends it, or `stopped` says so and the wakeup was used: why it ended, for a person.
 
         Raises:
             DuplicateObject: another process has taken its name.
             Fenced: a higher deploy generation was promoted.
             ThreadFailed: what runs its dataflows has failed for good.
         """
-        notified = self._env.follow_catalog(self._changed.set)
-        while not stopped.is_set():
-            woken = self._changed.wait(_LOOK_SECONDS)
-            self._changed.clear()
+        notified = self._env.follow_catalog(self._changed.wake)
+        look = True
+        while not stopped():
+            woken = self._changed.wait(_LOOK_SECONDS) or look
             if self._failure is not None:
                 raise self._failure
             try:
@@ -240,21 +226,18 @@ class ReplicaOf:
             except LocationError as error:
                 # What it maintains waits for the stores as well; this is no reason to end.
                 _log.warning("the stores do not answer: %s", error)
-                notified = stopped.wait(_LOOK_SECONDS) and notified
+                look = True
                 continue
+            look = False
             own = state.replicas.get(self.entry.id)
             if own is None:
                 return "it was dropped"
-            if own.process != self._process and not stopped.is_set():
+            if own.process != self._process and not stopped():
                 by = "" if own.process is None else f": {own.process.who}"
                 raise DuplicateObject(
                     f"another process has taken cluster replica {self.full_name}{by}"
                 )
         return "it was asked to"
-
-    def wake(self) -> None:
-        """Have `run` look whether it is to stop; may be called from a signal's handler."""
-        self._changed.set()
 
     def _release_history(self) -> None:
         """As every process does: what its readers need no more is let go of."""
@@ -277,6 +260,38 @@ class ReplicaOf:
         self._env.catalog.transact(command)
 
 
-def open_for_replica(locations: Locations) -> Environment:
-    """The environment, which is there already, for a process that maintains and never leads."""
-    return Environment.open(locations, create=False)
+def open_for_replica(locations: Locations, cluster: str, name: str) -> Environment:
+    """The environment, which is there already, for a process that maintains and never leads. Who cannot be the replica has written nothing.
+
+    Raises:
+        UndefinedObject: there is no such cluster, or no such replica.
+        DuplicateObject: another process runs it.
+        EnvironmentRefused: there is no environment, or it is led by a process of another version, or of an older version.
+    """
+    clock = SystemClock()
+
+    def admit(state: CatalogState, wrote: str) -> None:
+        _check_version(state, wrote, clock.now_ms())
+        found = replica_named(state, cluster, name)
+        assert state.meta is not None
+        process = found.process
+        if process is not None and not is_free(found, state.meta.environment_id, VERSION, clock):
+            raise DuplicateObject(
+                f"cluster replica {cluster}.{name} is run by another process: {process.who}"
+            )
+
+    return Environment.open(locations, create=False, clock=clock, admit=admit)
+
+
+def _check_version(state: CatalogState, wrote: str, now_ms: int) -> None:
+    lease = state.lease
+    led = seems_alive(lease, now_ms)
+    if lease is not None and led and lease.build not in ("", VERSION):
+        raise EnvironmentRefused(
+            f"this is mzsql {VERSION}, and the process that leads the environment, {lease.who}, runs {lease.build}"
+        )
+    if not led and newer(VERSION, wrote):
+        raise EnvironmentRefused(
+            f"this is mzsql {VERSION}, and the environment was written by {wrote or 'an older one'}: a replica does not upgrade it, "
+            "whatever leads next does"
+        )

@@ -3,7 +3,9 @@
 Promise: nothing is known of the replica but what it told, and nothing is asked of it but by commands. Inputs of a dataflow are held at its
 `as_of` until the replica says how the dataflow stands, by when it holds them itself, or, where its holds would end with its process, from
 where it says on for as long as the dataflow is wanted; an index is kept readable for the dataflows that are to read it and have not opened
-it yet. No call waits for the replica except `settle`, `wait_until` and `peek`, each for a stated time.
+it yet. An index that is dropped while dataflows read it is not told of any more, and the replica goes on with it until the last of these
+is dropped: only then it is told, so that a replica that begins anew is given all that its dataflows read. No call waits for the replica
+except `settle`, `wait_until` and `peek`, each for a stated time.
 Responses are recorded where they come; nothing is queued here, and nobody is woken but who waits.
 """
 
@@ -89,6 +91,8 @@ class _Dataflow:
     status: Status | None = None
     frontier: Frontier = 0
     dropped: bool = False
+    #: dropped, and read by dataflows that are not: nothing is told of it any more
+    unseen: bool = False
     #: to where its index was allowed to be compacted
     allowed: Timestamp = field(default=-1)
 
@@ -98,6 +102,10 @@ class _Dataflow:
         return self.status is not None and (
             self.status.state in ("hydrating", "running", "refused") or self.status.hydrated
         )
+
+    def reads(self, gid: GlobalId) -> bool:
+        """Whether it reads an index."""
+        return any(one.id == gid for one in self.command.dataflow.index_imports)
 
     def shown(self, replica_id: str) -> Status:
         """How it stands as far as it is known."""
@@ -132,9 +140,11 @@ class ReplicaClient:
         self._sink = sink
         self._changed = threading.Condition()
         self._dataflows: dict[GlobalId, _Dataflow] = {}
+        # What was dropped, and the replica was not told so yet: somebody reads it there.
+        self._dropped: dict[GlobalId, _Dataflow] = {}
         self._refreshes: deque[RefreshStats] = deque(maxlen=settings.refreshes_kept)
         self._peeks: dict[str, PeekResponse | None] = {}
-        self._pinged = self._ponged = 0
+        self._pinged = self._ponged = self._given_up = 0
         self._initialized = False
         self._closed = False
         sink.connected(replica_id)
@@ -146,7 +156,7 @@ class ReplicaClient:
         """Have a dataflow maintained.
 
         Raises:
-            DuplicateObject: it is there already, or is still at work after it was dropped.
+            DuplicateObject: it is there already, or is still there after it was dropped.
             UndefinedObject: it imports an index that the replica does not have.
             ObjectInUse: the replica takes no commands.
             ThreadFailed: the replica has ended.
@@ -154,10 +164,13 @@ class ReplicaClient:
         gid = command.id
         with self._changed:
             known = self._dataflows.get(gid)
-            if known is not None and (known.status is None or known.status.state != "refused"):
+            if known is not None and (
+                known.dropped or known.status is None or known.status.state != "refused"
+            ):
                 raise DuplicateObject(f'dataflow "{command.name}" ({gid}) is already installed')
             for index in command.dataflow.index_imports:
-                if index.id not in self._dataflows:
+                there = self._dataflows.get(index.id)
+                if there is None or there.dropped:
                     raise UndefinedObject(f"index {index.id}, which {gid} reads, is not installed")
             made = self._dataflows[gid] = _Dataflow(command, [])
         try:
@@ -171,22 +184,63 @@ class ReplicaClient:
             raise
 
     def drop(self, gid: GlobalId) -> None:
-        """Have a dataflow dropped. Idempotent."""
+        """Have a dataflow dropped; an index that others read once the last of these is. Idempotent.
+
+        Raises:
+            ObjectInUse: the replica takes no commands.
+            ThreadFailed: the replica has ended.
+        """
         with self._changed:
             known = self._dataflows.get(gid)
             if known is None or known.dropped:
                 return
-            if known.status is not None and known.status.state == "refused":
-                del self._dataflows[gid]
-                self._sink.stands(msgspec.structs.replace(known.status, state="dropped"))
-                return
             known.dropped = True
+            self._dropped[gid] = known
+            if self._is_read(known):
+                known.unseen = True
+                shown = known.shown(self.replica_id)
+                self._sink.stands(msgspec.structs.replace(shown, state="dropped"))
+                return
         try:
-            self._link.send(DropDataflow(gid))
+            self.let_go()
         except BaseException:
             with self._changed:
-                known.dropped = False
+                if self._dropped.pop(gid, None) is not None:
+                    known.dropped = False
             raise
+
+    def let_go(self) -> None:
+        """Tell the replica of what was dropped and nobody reads any more; to be called again where it raises.
+
+        Raises:
+            ObjectInUse: the replica takes no commands.
+            ThreadFailed: the replica has ended.
+        """
+        while (one := self._next_unread()) is not None:
+            gid = one.command.id
+            try:
+                self._link.send(DropDataflow(gid))
+            except BaseException:
+                with self._changed:
+                    self._dropped[gid] = one
+                raise
+
+    def _is_read(self, index: _Dataflow) -> bool:
+        """Whether the replica may read an index for another dataflow, as far as it was told; the lock is held."""
+        gid = index.command.id
+        return index.command.output_shard is None and any(
+            one.reads(gid)
+            for one in self._dataflows.values()
+            if not one.dropped or one.command.id in self._dropped
+        )
+
+    def _next_unread(self) -> _Dataflow | None:
+        """What the replica can be told now that it is dropped."""
+        with self._changed:
+            for gid, one in self._dropped.items():
+                if not self._is_read(one):
+                    return self._dropped.pop(gid)
+        return None
 
     def configure(self, *, step_engine: str) -> None:
         """Have steps begun from now on run by another engine, where it is another."""
@@ -223,25 +277,40 @@ class ReplicaClient:
         allowed = min([frontier - 1, *waiting])
         return AllowCompaction(gid, allowed) if allowed > one.allowed else None
 
-    def settle(self, timeout: float) -> bool:
-        """Wait until the replica has taken all commands that were sent, for at most so many seconds; whether it has.
+    def ping(self) -> int:
+        """Ask the replica to say when it has taken all commands that were sent; what to give to `settled`.
 
-        One that is away is not waited for: it is told when it is met again.
+        Nothing is asked of one that has not answered in time before.
         """
         with self._changed:
+            if self._ponged < self._given_up:
+                return self._given_up
             self._pinged += 1
             nonce = self._pinged
         self._link.send(Ping(nonce))
+        return nonce
+
+    def settled(self, nonce: int, timeout: float) -> bool:
+        """Wait until a ping is answered, for at most so many seconds; whether it is.
+
+        One that is away is not waited for: it is told when it is met again. Nor is one that an earlier call has waited for in vain.
+        """
         until = time.monotonic() + timeout
         while True:
             left = until - time.monotonic()
             with self._changed:
-                if self._changed.wait_for(
-                    lambda: self._closed or self._ponged >= nonce, min(_LOOK_SECONDS, max(left, 0))
-                ):
+                if self._ponged >= nonce or self._closed:
                     return True
-            if left <= 0 or (self._link.apart and self._link.offline is not None):
+                if self._ponged < self._given_up or left <= 0:
+                    self._given_up = max(self._given_up, nonce)
+                    return False
+                self._changed.wait(min(_LOOK_SECONDS, left))
+            if self._link.apart and self._link.offline is not None:
                 return False
+
+    def settle(self, timeout: float) -> bool:
+        """Wait until the replica has taken all commands that were sent, as `ping` and `settled` do."""
+        return self.settled(self.ping(), timeout)
 
     def peek(
         self,
@@ -290,10 +359,13 @@ class ReplicaClient:
             case Refreshed(stats=stats):
                 with self._changed:
                     self._refreshes.append(stats)
-                if stats.kind != "empty":
+                if stats.kind != "empty" and not self._unseen(stats.object_id):
                     self._sink.refreshed(self.replica_id, stats)
             case HydrationStatus(updates=updates):
-                self._sink.update(updates)
+                with self._changed:
+                    self._sink.update(
+                        [(row, diff) for row, diff in updates if not self._unseen(row.object_id)]
+                    )
             case Status():
                 self._stands(response)
             case PeekResponse(uuid=name):
@@ -306,6 +378,10 @@ class ReplicaClient:
                     self._ponged = max(self._ponged, nonce)
                     self._changed.notify_all()
 
+    def _unseen(self, gid: GlobalId) -> bool:
+        known = self._dataflows.get(gid)
+        return known is not None and known.unseen
+
     def _stands(self, status: Status) -> None:
         gid, holds = status.object_id, list[ReadHold]()
         with self._changed:
@@ -313,8 +389,9 @@ class ReplicaClient:
             if known is None:
                 return
             known.status, known.frontier = status, status.frontier
-            self._sink.stands(status)
-            gone = status.state == "dropped" or (known.dropped and status.state == "refused")
+            gone = status.state == "dropped"
+            if gone or not known.unseen:
+                self._sink.stands(status)
             if gone or status.state == "refused" or not self._link.apart:
                 holds, known.holds = known.holds, []
             if gone:

@@ -11,7 +11,9 @@ the same, and the one that comes second drops it.
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
@@ -24,10 +26,15 @@ from mzsql.compute.protocol import Connect, CreateDataflow, RefreshStats, Status
 from mzsql.compute.protocols import ComputeSettings
 from mzsql.lir.plan import DataflowDescription
 from mzsql.render.rendered import Outline
-from mzsql.repr.errors import SqlError
+from mzsql.repr.errors import DuplicateObject, ObjectInUse, SqlError
 from mzsql.repr.ids import GlobalId
 
 _log = logging.getLogger(__name__)
+
+#: What a replica does not take now, and may take soon: it takes no commands, or has not ended yet what it was to end.
+_FOR_NOW = (ObjectInUse, DuplicateObject)
+#: A replica in another process is waited for so long by `settle`, in seconds: then it is told of as one that hangs.
+_APART_SECONDS = 3.0
 
 
 def told(failure: Exception) -> str:
@@ -67,7 +74,7 @@ class ComputeController:
 
     Attributes:
         replicas_gone: how many replicas were closed as they are gone, or have another size.
-        heard: whether replicas have taken all that they were told by the last `reconcile`; else it is to be told again.
+        heard: whether replicas have taken all that they were told since the last `reconcile`; else it is to be told again.
     """
 
     def __init__(
@@ -151,10 +158,15 @@ class ComputeController:
         try:
             command()
         except SqlError as failure:
-            _log.warning("a replica was not told: %s", failure)
-            self.heard = False
+            self._told_again("a replica was not told", failure)
             return False
         return True
+
+    def _told_again(self, what: str, failure: Exception) -> None:
+        """A replica is to be told at the next look what it was not told at this one."""
+        bug = None if isinstance(failure, SqlError) else failure
+        _log.warning("%s: %s", what, told(failure), exc_info=bug)
+        self.heard = False
 
     def _give_up_replicas(self, state: CatalogState) -> None:
         """Close replicas that are gone, work elsewhere, or have another size; what ran there is missing where it now belongs."""
@@ -176,7 +188,13 @@ class ComputeController:
                 self._sink.delete_replica(replica_id)
 
     def cannot_run(self, item: Maintained, failure: Exception) -> None:
-        """Take note of an object that cannot be run, be it by a bug; its reads say why."""
+        """Take note of an object that cannot be run, be it by a bug; its reads say why.
+
+        Where it runs on another replica, or a replica only takes it later, that is tried again at the next look.
+        """
+        if self._runs(item.id) or isinstance(failure, _FOR_NOW):
+            self._told_again(f"{item.full_name} cannot be run by a replica", failure)
+            return
         self._failures[item.id] = told(failure)
         bug = None if isinstance(failure, SqlError) else failure
         _log.warning("%s cannot be run: %s", item.full_name, told(failure), exc_info=bug)
@@ -211,19 +229,29 @@ class ComputeController:
                 (outlines or {}).get(item.id),
             )
             # Where it has none any more its replicas were dropped since: the next look at the catalog finds it so.
-            for replica in working.get(item.cluster or "", ()):
-                told_of = self._on.get(replica.id, ())
-                if item.id not in told_of:
-                    self._install_on(replica, item, command)
+            failures = [
+                failure
+                for replica in working.get(item.cluster or "", ())
+                if item.id not in self._on.get(replica.id, ())
+                and (failure := self._install_on(replica, command)) is not None
+            ]
+            if self._runs(item.id):
+                self._forget_failure(item.id)
+            if failures:
+                self.cannot_run(item, failures[0])
 
-    def _install_on(self, replica: Replica, item: Maintained, command: CreateDataflow) -> None:
+    def _install_on(self, replica: Replica, command: CreateDataflow) -> Exception | None:
+        """Have one replica maintain an object; why it does not."""
         try:
             self._client_of(replica).create_dataflow(command)
         except Exception as failure:
-            self.cannot_run(item, failure)
-        else:
-            self._on[replica.id].add(item.id)
-            self._forget_failure(item.id)
+            return failure
+        self._on[replica.id].add(command.id)
+        return None
+
+    def _runs(self, gid: GlobalId) -> bool:
+        """Whether some replica was told to maintain an object."""
+        return any(gid in gids for gids in self._on.values())
 
     def _client_of(self, replica: Replica) -> ReplicaClient:
         found = self._replicas.get(replica.id)
@@ -239,6 +267,7 @@ class ComputeController:
     def maintain(self) -> None:
         """What follows once all that is wanted is installed, and every now and then: replicas let go of what nobody reads any more."""
         for client in self._replicas.values():
+            self._try(client.let_go)
             self._try(client.initialization_complete)
             self._try(client.allow_compaction)
         if not self._swept:
@@ -248,9 +277,19 @@ class ComputeController:
             self._sink.keep(frozenset([*on, *((gid, "") for gid in self._unrun)]))
 
     def settle(self, timeout: float) -> None:
-        """Wait until each replica that is there has taken what it was told, for at most so many seconds."""
+        """Wait until the replicas have taken what they were told, for at most so many seconds, all of them together.
+
+        Who is away, or takes nothing, is not waited for: one in another process for seconds at most, any that has let a wait pass before
+        not at all until it answers again.
+        """
+        pinged: list[tuple[ReplicaClient, int]] = []
         for client in self.replicas:
-            self._try(partial(client.settle, timeout))
+            with contextlib.suppress(SqlError):  # one that takes nothing is told again
+                pinged.append((client, client.ping()))
+        until = time.monotonic() + timeout
+        for client, nonce in pinged:
+            left = until - time.monotonic()
+            client.settled(nonce, min(left, _APART_SECONDS) if client.apart else left)
 
     # --- what is known ------------------------------------------------------------------------
 
@@ -285,8 +324,9 @@ class ComputeController:
 
     @property
     def waiting(self) -> bool:
-        """Whether some dataflow waits to be opened."""
-        return any(client.waiting for client in self.replicas)
+        """Whether some dataflow waits to be opened; a replica that is away is not waited for, unless all of them are."""
+        there = [client for client in self.replicas if client.offline is None]
+        return any(client.waiting for client in there or self.replicas)
 
     def failure(self, gid: GlobalId) -> str | None:
         """Why an object's dataflow could not be installed, or failed when it ran last wherever it runs, if it did."""

@@ -19,7 +19,7 @@ import enum
 import functools
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,7 @@ from mzsql.expr.engines import scratch_directory, to_sql
 from mzsql.expr.functions.table import Engine, Sql
 from mzsql.expr.scalar import ColumnOrder
 from mzsql.persist import (
+    CRITICAL,
     DIFF_COLUMN,
     WORKER_COLUMN,
     Batch,
@@ -66,6 +67,7 @@ from mzsql.render.naming import FILLING, arrangement_name
 from mzsql.render.worker import worker_of
 from mzsql.repr.errors import InternalError
 from mzsql.repr.frontier import Frontier, Timestamp, less_than
+from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import ColumnType, arrow_schema
 
 #: What has more stored bytes than this is not loaded into a trace: lookups read its shard.
@@ -628,10 +630,16 @@ class Arrangements:
             if retire or not named:
                 self._end(shard, name if named else None)
 
-    def retire_unused(self) -> int:
-        """End the registered shards that no dataflow here uses; how many."""
+    def retire_unused(self, installed: Collection[GlobalId]) -> int:
+        """End the registered shards that no dataflow here uses; how many. Holds of dataflows that are not there any more end, too.
+
+        Args:
+            installed: the dataflows that may hold an index that they read.
+        """
         retired = 0
         with self._lock:
+            for shard in self._users:
+                self._end_holds(shard, installed)
             for name, shard in self._registry.entries(self._replica).items():
                 if shard not in self._users and shard not in self._reserved:
                     self._end(shard, name)
@@ -650,13 +658,27 @@ class Arrangements:
         # a crash may have come between the shard's name and the shard
         exists = self._persist.exists(shard, timeout=timeout)
         # End it first: a name that leads to a shard that is to end is forgotten, a shard without a name would stay for ever.
-        if exists and self._persist.retire(shard, timeout=timeout):
+        held = exists and bool(self._persist.retire(shard, timeout=timeout))
+        if held and self._end_holds(shard):
+            held = bool(self._persist.retire(shard, timeout=timeout))
+        if held:
             forgotten = {} if name is None else {name: None}
             self._left.add(shard)
             self._registry.update(self._replica, {**forgotten, left: shard})
             return
         self._left.discard(shard)
         self._registry.update(self._replica, dict.fromkeys({left, name or left}))
+
+    def _end_holds(self, shard: str, installed: Collection[GlobalId] = ()) -> bool:
+        """Give up what is held for dataflows that were dropped while this replica was away; whether there was any."""
+        timeout, ours, found = self._settings.timeout, f"{self._replica}/", False
+        for holder in self._persist.holders(shard):
+            of = holder.id.removeprefix(ours)
+            if holder.kind == CRITICAL and of != holder.id and of not in installed:
+                left = self._persist.open_critical_reader(shard, holder.id, timeout=timeout)
+                left.release(timeout=timeout)
+                found = True
+        return found
 
     def _open(self, desc: ArrangementDesc, shard: str) -> Arrangement:
         handles = self._persist.open_shard(

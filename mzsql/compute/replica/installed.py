@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from mzsql.compute.protocol import Respond
+from mzsql.compute.protocol import Respond, Status
 from mzsql.compute.replica.flows import Flow, State
 from mzsql.render.rendered import InputSpec
 from mzsql.repr.errors import DuplicateObject, SqlError, UndefinedObject
@@ -114,10 +114,13 @@ class Installed:
                 flow.allowed = max(flow.allowed, frontier)
 
     def drop(self, gid: GlobalId) -> None:
-        """Have no dataflow of this id; one that is at work, or read by others, is closed when it no longer is."""
+        """Have no dataflow of this id; one that is at work, or read by others, is closed when it no longer is. All of them are told of."""
         with self.changed:
             flow = self._flows.get(gid)
-            if flow is None or flow.dropped:
+            if flow is None:
+                self._respond(Status(gid, self._replica, "dropped", 0, 0, False))
+                return
+            if flow.dropped:
                 return
             flow.dropped = True
         flow.report.retract()

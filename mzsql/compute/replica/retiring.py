@@ -43,7 +43,7 @@ class Retiring:
             self._due = True
             return
         try:
-            self._arrangements.retire_unused()
+            self._arrangements.retire_unused({flow.gid for flow in self._installed.all()})
         except SqlError as error:
             _LOG.warning("giving up what no dataflow uses: %s", error)
             self._due = True

@@ -2,8 +2,8 @@
 
 Promise: a frame is its length, its kind and its bytes, and comes whole or not at all. Before a frame of the protocol is taken, each side
 has proved that it knows the secret which the replica has put beside its address in the catalog (an HMAC over both sides' random numbers;
-the secret itself never travels), and both have said which build of which environment they are. Until then frames are small and come
-within seconds, so that who knows nothing can occupy nothing.
+the secret itself never travels), and both have said which build of which environment they are. Until then frames are small, and all of
+them come within `GREETING_SECONDS`, so that who knows nothing can occupy nothing.
 
 Trade-off: TCP, with the stores as the place where addresses are found: it serves processes of one machine (over the loopback address, the
 default) and of several alike. What travels is authenticated at the beginning and not encrypted; between machines it is for networks that
@@ -17,6 +17,7 @@ import hmac
 import secrets
 import socket
 import struct
+import time
 from typing import TypeVar
 
 import msgspec
@@ -27,7 +28,7 @@ PROTOCOL = 1
 MOST_BYTES = 512 * 1024 * 1024
 #: And one that comes before the other side has proved who it is.
 MOST_BYTES_BEFORE = 4096
-#: Seconds that connecting and each frame of the greeting may take.
+#: Seconds that connecting may take, and the whole greeting.
 GREETING_SECONDS = 3.0
 #: A replica gives a sign of life so often, in seconds.
 ALIVE_SECONDS = 1.0
@@ -45,6 +46,10 @@ T = TypeVar("T")
 
 class Refused(Exception):
     """The other side speaks, but not with us; its text is for a person."""
+
+
+class Stranger(Refused):
+    """Whoever answers is not whom we look for."""
 
 
 class ConnectionEnded(OSError):
@@ -136,24 +141,41 @@ def send_frame(sock: socket.socket, kind: int, data: bytes = b"") -> None:
         sock.sendall(data)
 
 
-def receive_frame(sock: socket.socket, most: int = MOST_BYTES) -> tuple[int, bytes]:
+def receive_frame(
+    sock: socket.socket, most: int = MOST_BYTES, *, until: float | None = None
+) -> tuple[int, bytes]:
     """The next frame: its kind and its bytes.
+
+    Args:
+        sock: the connection.
+        most: so many bytes it may have.
+        until: it is to be there by this time of the monotonic clock; None: each piece of it within the socket's timeout.
 
     Raises:
         ConnectionEnded: there is none any more.
-        OSError: the connection is gone, or the socket's timeout has passed.
-        Refused: it is larger than `most`: no frame of ours.
+        OSError: the connection is gone, or it did not come in time.
+        Stranger: it is larger than `most`: no frame of ours.
     """
-    length, kind = _HEADER.unpack(_exactly(sock, _HEADER.size))
+    length, kind = _HEADER.unpack(_exactly(sock, _HEADER.size, until))
     if length > most:
-        raise Refused("what came is not mzsql's protocol")
-    return kind, bytes(_exactly(sock, length))
+        raise Stranger("what came is not mzsql's protocol")
+    return kind, bytes(_exactly(sock, length, until))
 
 
-def _exactly(sock: socket.socket, size: int) -> bytearray:
+def _until(sock: socket.socket, until: float) -> None:
+    """Have the next operation end by a time of the monotonic clock."""
+    left = until - time.monotonic()
+    if left <= 0:
+        raise TimeoutError("timed out")
+    sock.settimeout(left)
+
+
+def _exactly(sock: socket.socket, size: int, until: float | None) -> bytearray:
     got = bytearray(size)
     view, at = memoryview(got), 0
     while at < size:
+        if until is not None:
+            _until(sock, until)
         count = sock.recv_into(view[at:])
         if count == 0:
             raise ConnectionEnded("the other side has closed the connection")
@@ -164,55 +186,64 @@ def _exactly(sock: socket.socket, size: int) -> bytearray:
 # --- making sure of each other ----------------------------------------------------------------
 
 
-def _tell(sock: socket.socket, message: msgspec.Struct) -> None:
+def by_when() -> float:
+    """When a greeting that begins now is to be done, by the monotonic clock."""
+    return time.monotonic() + GREETING_SECONDS
+
+
+def _tell(sock: socket.socket, message: msgspec.Struct, until: float) -> None:
+    _until(sock, until)
     send_frame(sock, GREETING, msgspec.msgpack.encode(message))
 
 
-def _hear(sock: socket.socket, typ: type[T]) -> T:
-    kind, data = receive_frame(sock, MOST_BYTES_BEFORE)
+def _hear(sock: socket.socket, typ: type[T], until: float) -> T:
+    kind, data = receive_frame(sock, MOST_BYTES_BEFORE, until=until)
     try:
         if kind != GREETING:
             raise msgspec.DecodeError("another kind of frame")
         return msgspec.msgpack.decode(data, type=typ)
     except msgspec.DecodeError as error:
-        raise Refused("what came is not mzsql's protocol") from error
+        raise Stranger("what came is not mzsql's protocol") from error
 
 
-def greet(sock: socket.socket, secret: str, hello: Hello) -> Welcome:
-    """The controller's side, on a new connection whose timeout is `GREETING_SECONDS`; `hello` without nonce and proof.
+def greet(sock: socket.socket, secret: str, hello: Hello, until: float) -> Welcome:
+    """The controller's side, on a new connection, to be done by `until`; `hello` without nonce and proof.
 
     Raises:
-        Refused: the replica takes no commands from us, or whoever answers is not the replica.
+        Refused: the replica takes no commands from us.
+        Stranger: whoever answers is not the replica.
         OSError: the connection is gone, or nothing comes in time.
     """
-    greeting = _hear(sock, Greeting)
+    greeting = _hear(sock, Greeting, until)
     if greeting.protocol != PROTOCOL:
         raise Refused(
             f"it speaks version {greeting.protocol} of the protocol, and this process {PROTOCOL}"
         )
     nonce = new_nonce()
     proof = proof_of(secret, "controller", greeting.nonce, nonce)
-    _tell(sock, msgspec.structs.replace(hello, nonce=nonce, proof=proof))
-    answer = _hear(sock, Welcome | Refusal)  # type: ignore[arg-type]  # a union is a type to msgspec
+    _tell(sock, msgspec.structs.replace(hello, nonce=nonce, proof=proof), until)
+    answer = _hear(sock, Welcome | Refusal, until)  # type: ignore[arg-type]  # a union is a type to msgspec
     if isinstance(answer, Refusal):
         raise Refused(answer.reason)
     assert isinstance(answer, Welcome)
     if not hmac.compare_digest(answer.proof, proof_of(secret, "replica", nonce, greeting.nonce)):
-        raise Refused("another process than the replica answers at its address")
+        raise Stranger("another process than the replica answers at its address")
     return answer
 
 
-def welcome(sock: socket.socket, secret: str, hello: Hello, nonce: bytes, build: str) -> None:
+def welcome(
+    sock: socket.socket, secret: str, hello: Hello, nonce: bytes, build: str, until: float
+) -> None:
     """The replica's last frame of the greeting."""
-    _tell(sock, Welcome(build, proof_of(secret, "replica", hello.nonce, nonce)))
+    _tell(sock, Welcome(build, proof_of(secret, "replica", hello.nonce, nonce)), until)
 
 
-def refuse(sock: socket.socket, reason: str) -> None:
+def refuse(sock: socket.socket, reason: str, until: float) -> None:
     """Or its last frame at all."""
-    _tell(sock, Refusal(reason))
+    _tell(sock, Refusal(reason), until)
 
 
-def expect(sock: socket.socket, secret: str) -> tuple[Hello, bytes]:
+def expect(sock: socket.socket, secret: str, until: float) -> tuple[Hello, bytes]:
     """The replica's side up to the controller's proof: what it says, and the random number of ours.
 
     Raises:
@@ -220,8 +251,8 @@ def expect(sock: socket.socket, secret: str) -> tuple[Hello, bytes]:
         OSError: the connection is gone, or nothing comes in time.
     """
     nonce = new_nonce()
-    _tell(sock, Greeting(PROTOCOL, nonce))
-    hello = _hear(sock, Hello)
+    _tell(sock, Greeting(PROTOCOL, nonce), until)
+    hello = _hear(sock, Hello, until)
     if not hmac.compare_digest(hello.proof, proof_of(secret, "controller", nonce, hello.nonce)):
         raise Refused("it does not know the secret of this replica")
     return hello, nonce

@@ -1,8 +1,8 @@
 """What a replica of another process is to be told when it is met again: the commands sent until now, without those that later ones undo.
 
 Promise: pure bookkeeping. A replica that takes `CommandHistory.commands` from nothing stands where one stands that took all commands in
-their order; they are as many as there are dataflows, not as there were commands. One exception: an index that was dropped while a dataflow
-reads it is not told again, so a replica that begins from nothing cannot make that dataflow until it is planned without the index.
+their order; they are as many as there are dataflows, not as there were commands. Whoever sends the commands drops no index before the
+dataflows that read it (`compute.controller.client`), so that these can always be made.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ class CommandHistory:
         """Remember a command; peeks and pings are of one moment, and are not."""
         match command:
             case CreateDataflow():
+                # One that was refused may be sent again, as another one that reads what came since.
+                self._dataflows.pop(command.id, None)
                 self._dataflows[command.id] = command
             case DropDataflow(id=gid):
                 self._dataflows.pop(gid, None)

@@ -9,6 +9,7 @@ ends, and what was asked over it is answered: a ping at once, a peek with an err
 
 from __future__ import annotations
 
+import enum
 import logging
 import random
 import select
@@ -43,6 +44,8 @@ from mzsql.compute.transport.frames import (
     Address,
     Hello,
     Refused,
+    Stranger,
+    by_when,
     greet,
     prepare,
     receive_frame,
@@ -70,7 +73,7 @@ def connected(address: Address, hello: Hello) -> socket.socket:
     sock = socket.create_connection((address.host, address.port), GREETING_SECONDS)
     try:
         prepare(sock)
-        greet(sock, address.secret, hello)
+        greet(sock, address.secret, hello, by_when())
     except BaseException:
         sock.close()
         raise
@@ -86,6 +89,27 @@ def answers(address: Address, hello: Hello) -> str | None:
     except OSError as error:
         return _told(address, error)
     return None
+
+
+class Found(enum.Enum):
+    """Who is at an address: the replica, surely nobody that is it, or whoever does not answer."""
+
+    REPLICA = enum.auto()
+    NOBODY = enum.auto()
+    SILENCE = enum.auto()
+
+
+def found_at(address: Address, hello: Hello) -> Found:
+    """Who is at an address; takes seconds where nobody answers."""
+    try:
+        connected(address, hello).close()
+    except (Stranger, ConnectionRefusedError):
+        return Found.NOBODY
+    except Refused:
+        return Found.REPLICA
+    except OSError:
+        return Found.SILENCE
+    return Found.REPLICA
 
 
 def _told(address: Address, error: OSError) -> str:

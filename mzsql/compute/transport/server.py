@@ -31,12 +31,12 @@ from mzsql.compute.protocol import (
 from mzsql.compute.transport.frames import (
     ALIVE,
     ALIVE_SECONDS,
-    GREETING_SECONDS,
     LOST_SECONDS,
     MESSAGE,
     MOST_BYTES,
     Hello,
     Refused,
+    by_when,
     expect,
     prepare,
     receive_frame,
@@ -227,7 +227,6 @@ class ReplicaServer:
                 continue
             sock, _ = self._listening.accept()
             try:
-                sock.settimeout(GREETING_SECONDS)
                 prepare(sock)
                 taken = self._greeted(sock)
             except (OSError, Refused) as error:
@@ -239,12 +238,13 @@ class ReplicaServer:
 
     def _greeted(self, sock: socket.socket) -> bool:
         """Greet who has connected; whether its commands are taken from now on."""
-        hello, nonce = expect(sock, self._secret)
+        until = by_when()
+        hello, nonce = expect(sock, self._secret, until)
         reason = self._refusal(hello)
         if reason is not None:
-            refuse(sock, reason)
+            refuse(sock, reason, until)
             return False
-        welcome(sock, self._secret, hello, nonce, self._identity.build)
+        welcome(sock, self._secret, hello, nonce, self._identity.build, until)
         if hello.epoch is None:
             return False
         self._epoch = hello.epoch

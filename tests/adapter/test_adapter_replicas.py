@@ -1,0 +1,290 @@
+"""Replicas as the process that leads has them: one that is away, hangs, is another's or was dropped is that one's affair."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import mzsql
+from mzsql.adapter.environment.environment import CATALOG_SHARD, Environment
+from mzsql.adapter.environment.leader import this_process
+from mzsql.adapter.environment.locations import locate
+from mzsql.adapter.replicas import places, process
+from mzsql.catalog.change import Change
+from mzsql.catalog.commands.clusters import replica_named
+from mzsql.catalog.commands.replicas import take_replica
+from mzsql.catalog.objects import Replica, ReplicaProcess
+from mzsql.compute.controller import controller as controllers
+from mzsql.compute.controller.client import ReplicaClient
+from mzsql.compute.protocol import CreateDataflow
+from mzsql.compute.transport import frames
+from mzsql.compute.transport.frames import Hello
+from mzsql.compute.transport.server import ReplicaServer
+from mzsql.persist import SystemClock
+from mzsql.repr.errors import DuplicateObject, EnvironmentRefused, ObjectInUse
+from mzsql.threads import Supervisor
+
+WAIT = 60.0
+VIEW = "SELECT a, sum(b) AS s FROM t GROUP BY a"
+
+
+@pytest.fixture
+def con(tmp_path: Path) -> Iterator[mzsql.Connection]:
+    """A process that leads, with a table, and a cluster of two replicas of which one is another process's that is not there."""
+    with mzsql.connect(str(tmp_path / "env")) as made:
+        made.execute("ALTER SYSTEM SET step_engine = 'duckdb'")
+        made.execute("CREATE TABLE t (a int, b int)")
+        made.execute("INSERT INTO t VALUES (1, 1), (2, 2)")
+        made.execute("CREATE CLUSTER c REPLICAS (r1 (SIZE '1'), r2 (SIZE '1'))")
+        take(made, "r2", elsewhere(1))
+        yield made
+
+
+def elsewhere(port: int, who: str = "elsewhere 17") -> ReplicaProcess:
+    """Who is said to run a replica, at a port of this machine."""
+    return ReplicaProcess(who, "127.0.0.1", port, frames.new_secret(), mzsql.__version__)
+
+
+def take(con: mzsql.Connection, name: str, by: ReplicaProcess) -> None:
+    catalog = con.coordinator.env.catalog
+    seen = replica_named(catalog.sync(), "c", name)
+    catalog.transact(lambda state: (take_replica(state, seen, by, name), None))
+
+
+def eventually(found: Callable[[], object], what: Callable[[], object] = str) -> None:
+    until = time.monotonic() + WAIT
+    while not found():
+        assert time.monotonic() < until, what()
+        time.sleep(0.02)
+
+
+def rows(con: mzsql.Connection, query: str) -> list[tuple[object, ...]]:
+    return sorted(con.execute(query).fetchall())
+
+
+def registered(con: mzsql.Connection, prefix: str) -> list[str]:
+    found = con.coordinator.env.sync().arrangements
+    return [name for name in found if name.startswith(prefix)]
+
+
+def test_an_object_runs_where_it_can_and_is_told_again_where_it_was_not_taken(
+    con: mzsql.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away = replica_named(con.coordinator.env.catalog.state, "c", "r2").id
+    create, refuses, told = ReplicaClient.create_dataflow, [True], []
+
+    def refusing(self: ReplicaClient, command: CreateDataflow) -> None:
+        if self.replica_id == away:
+            if refuses[0]:
+                raise ObjectInUse("it takes none")
+            told.append(command.id)
+        create(self, command)
+
+    monkeypatch.setattr(ReplicaClient, "create_dataflow", refusing)
+    con.execute(f"CREATE MATERIALIZED VIEW v IN CLUSTER c AS {VIEW}")
+    assert rows(con, "SELECT * FROM v") == [(1, 1), (2, 2)]
+    state = con.coordinator.env.catalog.state
+    view = state.by_name("public", "v")
+    assert view is not None
+    assert con.coordinator.dataflows.failure(view.id) is None
+    assert not [s for s in con.execute(STANDS).fetchall() if "refused" in s]
+    refuses[0] = False
+    eventually(lambda: told == [view.id], lambda: told)
+
+
+STANDS = "SELECT status FROM mz_internal.mz_compute_dataflow_statuses"
+
+
+def test_what_a_dropped_replica_has_left_is_given_up_though_another_one_is_away(
+    con: mzsql.Connection,
+) -> None:
+    con.execute("CREATE CLUSTER d REPLICAS (r1 (SIZE '1'))")
+    con.execute("CREATE INDEX i IN CLUSTER d ON t (a)")
+    con.execute(f"CREATE MATERIALIZED VIEW v IN CLUSTER d AS {VIEW}")
+    con.execute(f"CREATE MATERIALIZED VIEW w IN CLUSTER c AS {VIEW}")
+    assert rows(con, "SELECT * FROM v") == rows(con, "SELECT * FROM w") == [(1, 1), (2, 2)]
+    env = con.coordinator.env
+    gone = replica_named(env.catalog.state, "d", "r1").id
+    shards = [env.catalog.state.arrangements[name] for name in registered(con, f"{gone}/")]
+    held = [h.id for shard in shards for h in env.persist.holders(shard) if "/" in h.id]
+    assert [one.partition("/")[0] for one in held] == [gone]
+    con.execute("DROP CLUSTER REPLICA d.r1")
+    eventually(lambda: not registered(con, f"{gone}/"), lambda: registered(con, f"{gone}/"))
+    for shard in shards:
+        left = env.persist.inspect(shard)
+        assert left is None or left.finalized
+
+
+def test_a_view_that_was_dropped_while_its_replica_was_away_holds_nothing_when_it_is_back(
+    tmp_path: Path,
+) -> None:
+    place = str(tmp_path / "env")
+    with mzsql.connect(place) as con:
+        con.execute("ALTER SYSTEM SET step_engine = 'duckdb'")
+        con.execute("CREATE TABLE t (a int, b int)")
+        con.execute("INSERT INTO t VALUES (1, 1), (2, 2)")
+        con.execute("CREATE INDEX i ON t (a)")
+        con.execute(f"CREATE MATERIALIZED VIEW v AS {VIEW}")
+        con.execute(f"CREATE MATERIALIZED VIEW w AS {VIEW}")
+        assert rows(con, "SELECT * FROM v") == rows(con, "SELECT * FROM w")
+    # Nobody maintains anything while this is done.
+    env = Environment.open(locate(place))
+    view = env.catalog.state.by_name("public", "v")
+    assert view is not None
+    env.catalog.transact(lambda _: (Change(items={view.id: None}), None))
+    env.close()
+
+    def holders(con: mzsql.Connection) -> set[str]:
+        env = con.coordinator.env
+        shards = env.catalog.state.arrangements.values()
+        states = [env.persist.inspect(shard) for shard in shards]
+        return {one for state in states if state is not None for one in state.critical}
+
+    with mzsql.connect(place) as con:
+        assert rows(con, "SELECT * FROM w") == [(1, 1), (2, 2)]
+        eventually(lambda: not any(view.id in one for one in holders(con)), lambda: holders(con))
+        assert any("/" in one for one in holders(con))
+
+
+def test_a_statement_does_not_wait_for_replicas_that_take_nothing(
+    con: mzsql.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def settled(self: ReplicaClient, nonce: int, timeout: float) -> bool:
+        asked.append(self.replica_id)
+        assert (timeout <= controllers._APART_SECONDS) == self.apart
+        return nonce > 0
+
+    con.execute(f"CREATE MATERIALIZED VIEW v IN CLUSTER c AS {VIEW}")
+    with monkeypatch.context() as patched:
+        patched.setattr(ReplicaClient, "settled", settled)
+        con.execute(f"CREATE MATERIALIZED VIEW w IN CLUSTER c AS {VIEW}")
+    assert len(set(asked)) == 2
+
+
+# --- whose name a replica's is ----------------------------------------------------------------
+
+
+class Late(SystemClock):
+    """On which every wait is over at once."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+
+    def monotonic(self) -> float:
+        self._now += places.TAKEN_SECONDS
+        return self._now
+
+    def sleep(self, seconds: float) -> None:
+        del seconds
+
+
+def of(by: ReplicaProcess | None) -> Replica:
+    return Replica("r7", "c1", "r1", "1", 1, process=by)
+
+
+def free(by: ReplicaProcess | None) -> bool:
+    return places.is_free(of(by), "env", "1.0", Late())
+
+
+def test_the_name_of_a_replica_is_free_where_its_process_is_surely_gone() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        port = sock.getsockname()[1]
+    assert free(None)
+    # Nobody listens there any more: also where a process of that number runs, which is another one then.
+    assert free(elsewhere(port))
+    assert free(elsewhere(port, this_process()))
+    gone = f"{socket.gethostname()} {2**22 + 1}"
+    assert free(elsewhere(port, gone))
+
+
+def test_a_process_that_listens_and_does_not_answer_has_its_name_on_this_machine() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        port = sock.getsockname()[1]
+        assert not free(elsewhere(port, this_process()))
+        assert free(elsewhere(port))
+
+
+@pytest.mark.parametrize("build", ["1.0", "2.0"])
+def test_a_process_that_answers_has_its_name_whatever_it_answers(build: str) -> None:
+    supervisor = Supervisor()
+    sock = socket.create_server(("127.0.0.1", 0))
+    by = elsewhere(sock.getsockname()[1])
+    identity = Hello("env", build, "r7", None, b"", b"")
+    server = ReplicaServer(sock, by.secret, identity, pytest.fail, supervisor.start, pytest.fail)
+    try:
+        assert not free(by)
+    finally:
+        server.close()
+
+
+def test_another_program_at_the_address_of_a_replica_does_not_have_its_name() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+
+        def answer() -> None:
+            one, _ = sock.accept()
+            with one, contextlib.suppress(ConnectionError):
+                one.sendall(b"SSH-2.0-OpenSSH_9.6\r\n")
+                one.recv(4096)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        assert free(elsewhere(sock.getsockname()[1], this_process()))
+        thread.join()
+
+
+def test_a_replica_of_a_newer_version_is_refused_before_it_has_written(
+    con: mzsql.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env = con.coordinator.env
+    con.execute(f"CREATE MATERIALIZED VIEW v IN CLUSTER c AS {VIEW}")
+    # As an older release leaves it: who opens it adds what is missing.
+    missing = "mz_internal.mz_refreshes"
+    env.catalog.transact(lambda _: (Change(managed={missing: None}), None))
+    monkeypatch.setattr(process, "VERSION", "9.9.9")
+    monkeypatch.setattr("mzsql.adapter.environment.opening.VERSION", "9.9.9")
+    locations = locate(env.locations.where, create=False)
+    with pytest.raises(
+        EnvironmentRefused, match=r"this is mzsql 9\.9\.9, and the process that leads"
+    ):
+        process.open_for_replica(locations, "c", "r1")
+    con.close()
+    with pytest.raises(EnvironmentRefused, match="a replica does not upgrade it"):
+        process.open_for_replica(locations, "c", "r1")
+    monkeypatch.undo()
+    again = Environment.open(locations, read_only=True)
+    try:
+        state = again.persist.inspect(CATALOG_SHARD)
+        assert state is not None
+        assert state.applier_version == mzsql.__version__
+        assert missing not in again.catalog.state.managed
+    finally:
+        again.close()
+
+
+def test_a_name_that_is_taken_is_refused_before_anything_is_written(con: mzsql.Connection) -> None:
+    env = con.coordinator.env
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        by = elsewhere(sock.getsockname()[1])
+        identity = Hello(
+            env.id, "another", replica_named(env.catalog.state, "c", "r1").id, None, b"", b""
+        )
+        server = ReplicaServer(
+            sock, by.secret, identity, pytest.fail, env.supervisor.start, pytest.fail
+        )
+        take(con, "r1", by)
+        step = env.catalog.sync() and env.catalog.step
+        try:
+            with pytest.raises(DuplicateObject, match="is run by another process: elsewhere 17"):
+                process.open_for_replica(locate(env.locations.where, create=False), "c", "r1")
+        finally:
+            server.close()
+        env.catalog.sync()
+        assert env.catalog.step == step
