@@ -9,9 +9,10 @@ from fuzz_run import run
 #: With the queries of test_fuzz_partitions, 200 of every day.
 _EVERY_DAY = 120
 _PIECE = 250
-#: Where the pieces of larger queries begin: 4,500 of them, and 500 in test_fuzz_partitions. More are a matter of `make fuzz`, which makes
-#: tests of what it finds.
-_LONG = range(10_000, 14_500, _PIECE)
+#: Where the pieces of larger queries begin: with the 500 in test_fuzz_partitions 2,500 of them in each change's run, 10,000 more before a
+#: release. More are a matter of `make fuzz`, which makes tests of what it finds.
+_LONG = range(10_000, 12_000, _PIECE)
+_SOAK = range(12_000, 22_000, 1_000)
 
 
 def _all_agree(worlds: Worlds, seeds: range) -> None:
@@ -27,3 +28,9 @@ def test_random_queries_have_the_answers_of_postgresql(worlds: Worlds) -> None:
 @pytest.mark.parametrize("start", _LONG)
 def test_many_random_queries_have_the_answers_of_postgresql(worlds: Worlds, start: int) -> None:
     _all_agree(worlds, range(start, start + _PIECE))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("start", _SOAK)
+def test_more_random_queries_have_the_answers_of_postgresql(worlds: Worlds, start: int) -> None:
+    _all_agree(worlds, range(start, start + _SOAK.step))
