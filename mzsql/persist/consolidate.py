@@ -1,14 +1,15 @@
 """Consolidation: equal rows at equal times become one, with the sum of their diffs, and vanish where that is zero.
 
-Promise: engines do it (pyarrow's hash aggregation; DuckDB for nested columns, additive columns, and what exceeds memory), null-safe:
-NULL equals NULL, NaN equals NaN, -0.0 equals 0.0. Sums that do not fit their column are an error, never wrapped. Trade-off: rows come
-back in no particular order unless the shard has a key.
+Promise: engines do it (pyarrow's hash aggregation; DuckDB for nested columns, for sums that could leave their column's type, and for what
+exceeds memory), null-safe: NULL equals NULL, NaN equals NaN, -0.0 equals 0.0. Sums that do not fit their column are an error, never
+wrapped. Trade-off: rows come back in no particular order unless the shard has a key.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from decimal import Context, Decimal
 
 import duckdb
 import pyarrow as pa
@@ -29,9 +30,10 @@ def consolidate(table: pa.Table, key: KeySpec | None = None) -> pa.Table:
     if table.num_rows == 0:
         return table
     additive = [] if key is None else [c for c in key.additive if c in table.column_names]
-    hashable = all(_hashable(field.type) for field in table.schema)
-    by_arrow = hashable and not additive and _sums_fit(table)
-    result = _by_arrow(table) if by_arrow else _by_duckdb(table, additive)
+    sums = [*additive, DIFF_COLUMN]
+    hashable = all(_hashable(field.type) for field in table.schema if field.name not in sums)
+    by_arrow = hashable and all(_sums_fit(table[name]) for name in sums)
+    result = _by_arrow(table, sums) if by_arrow else _by_duckdb(table, additive)
     return conform(result, table.schema).combine_chunks()
 
 
@@ -40,19 +42,42 @@ def _hashable(type_: pa.DataType) -> bool:
     return not pa.types.is_nested(type_) and not pa.types.is_float16(type_)
 
 
-def _sums_fit(table: pa.Table) -> bool:
-    """Whether no sum of diffs can leave int64, where pyarrow's sum would wrap around."""
-    bounds = pc.min_max(table[DIFF_COLUMN]).as_py()
-    return bool(max(-bounds["min"], bounds["max"]) * table.num_rows < 1 << 63)
+def _sums_fit(column: pa.ChunkedArray) -> bool:
+    """Whether no sum of the column's values can leave its type, where pyarrow's sum would wrap around."""
+    typ = column.type
+    if pa.types.is_signed_integer(typ):
+        limit = 1 << (typ.bit_width - 1)
+    elif pa.types.is_decimal128(typ):
+        limit = 10**typ.precision
+    else:
+        return False
+    bounds = pc.min_max(column).as_py()
+    if bounds["min"] is None:
+        return True
+    most = max(-bounds["min"], bounds["max"])
+    if isinstance(most, Decimal):
+        most = _EXACT.scaleb(most, typ.scale)
+    return bool(int(most) * len(column) < limit)
 
 
-def _by_arrow(table: pa.Table) -> pa.Table:
-    names = [name for name in table.column_names if name != DIFF_COLUMN]
-    grouped = floats_as_bits(table).group_by(names).aggregate([(DIFF_COLUMN, "sum")])
-    total = f"{DIFF_COLUMN}_sum"
-    kept = grouped.filter(pc.not_equal(grouped[total], 0))
-    kept = kept.rename_columns([DIFF_COLUMN if n == total else n for n in kept.column_names])
-    return _bits_as_floats(kept.combine_chunks(), table.schema)
+#: As many digits as any decimal has.
+_EXACT = Context(prec=76)
+
+
+def _by_arrow(table: pa.Table, sums: Sequence[str]) -> pa.Table:
+    names = [name for name in table.column_names if name not in sums]
+    asked = [(name, "sum") for name in sums]
+    grouped = floats_as_bits(table).group_by(names, use_threads=False).aggregate(asked)
+    columns, kept = dict[str, pa.ChunkedArray](), None
+    for name in sums:
+        # Those of no values at all are NULL.
+        column = pc.fill_null(grouped[f"{name}_sum"], 0)
+        columns[name] = column
+        some = pc.not_equal(column, pa.scalar(0, column.type))
+        kept = some if kept is None else pc.or_(kept, some)
+    columns |= {name: grouped[name] for name in names}
+    made = pa.table({name: columns[name] for name in table.column_names})
+    return _bits_as_floats(made.filter(kept).combine_chunks(), table.schema)
 
 
 _BITS = {pa.float32(): pa.int32(), pa.float64(): pa.int64()}

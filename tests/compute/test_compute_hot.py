@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 import pytest
 
 from mzsql.compute.replica.hot import Hot
-from mzsql.compute.replica.trace import Trace
+from mzsql.compute.replica.merges import Merges
+from mzsql.compute.replica.trace import FAN, MOST_RUNS, Trace
 from mzsql.persist.consolidate import consolidate
 
 _SCHEMA = pa.schema([(name, pa.int64()) for name in ("c0", "mz_time", "mz_diff")])
@@ -174,3 +177,60 @@ def test_a_trace_keeps_the_times_of_the_slowest_reader(tmp_path) -> None:
         hot.add(rows((time, time)), time, time + 1)
         hot.trace(1, time, load)
     assert hot.trace(3, 5, load) is None
+
+
+def test_a_trace_with_many_runs_is_merged_when_it_suits(tmp_path) -> None:
+    """Told of once for all that is due, and again when there are many once more; what is added meanwhile stays."""
+    jobs: list[Any] = []
+    merges = Merges(jobs.append)
+    hots = [Hot(1, Clock(), merges.put) for _ in range(2)]
+
+    def load(_):
+        return Trace(
+            _SCHEMA, 1, 0, hasher=lambda _: None, consolidated=consolidate, scratch=tmp_path
+        )
+
+    def add(time: int) -> None:
+        for reader, hot in enumerate(hots):
+            hot.add(rows((time, time)), time, time + 1)
+            trace = hot.trace(reader, time, load)
+            assert sorted(trace.all(time).rows()["c0"].to_pylist()) == list(range(1, time + 1))
+
+    for hot in hots:
+        hot.trace(0, 0, load)
+    for time in range(1, FAN):
+        add(time)
+    assert not jobs
+    for time in range(FAN, FAN + 3):
+        add(time)
+    assert len(jobs) == 1
+    jobs.pop()()
+    for time in range(FAN + 3, MOST_RUNS * 3):
+        add(time)
+        if jobs and time % 5 == 0:
+            jobs.pop()()
+            assert not jobs
+
+
+def test_a_merge_ends_on_what_is_there_then(tmp_path) -> None:
+    """The trace may be dropped, or the arrangement begin anew, while it is made."""
+    hot = Hot(1, Clock())
+    begun: list[Any] = []
+
+    def load(_):
+        made = Trace(_SCHEMA, 1, 0, hasher=lambda _: None, consolidated=during, scratch=tmp_path)
+        begun.append(made)
+        return made
+
+    def during(updates: pa.Table) -> pa.Table:
+        hot.settled(50)
+        return consolidate(updates)
+
+    assert hot.trace(1, 0, load) is not None
+    for time in range(1, FAN + 2):
+        hot.add(rows((7, time)), time, time + 1)
+    hot.merge()
+    assert not hot.loaded
+    hot.merge()
+    hot.add(rows((8, 50)), 50, 51)
+    assert hot.upper == 51

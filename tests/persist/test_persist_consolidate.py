@@ -12,7 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mzsql.persist import KeySpec
 from mzsql.persist.consolidate import consolidate
+from mzsql.repr.errors import DataError
 
 _D = decimal.Decimal
 _VALUES = {
@@ -68,3 +70,55 @@ def test_sums(type_, data):
     ]
     assert len(found) == len(dict(found))
     assert dict(found) == {row: diff for row, diff in wanted.items() if diff}
+
+
+#: What additive columns may be, with values whose sums may or may not fit.
+_ADDITIVE = {
+    pa.int64(): [0, 1, -1, 2**62, -(2**62), 2**63 - 1],
+    pa.int16(): [0, 7, -7, 2**14],
+    pa.float64(): [0.0, 0.5, -0.5],
+    pa.decimal128(38, 2): [_D("0.00"), _D("0.01"), _D("-0.01"), _D(10**36 - 1), _D(1 - 10**36)],
+    pa.decimal128(9, 0): [_D(0), _D(5), _D(-(10**9 - 1))],
+}
+
+
+@pytest.mark.parametrize("type_", list(_ADDITIVE), ids=str)
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_additive_columns(type_, data):
+    """Added up beside the diffs; a row goes where all of it is nothing; what does not fit is an error and no other number."""
+    update = st.tuples(
+        st.integers(0, 1), st.sampled_from([None, *_ADDITIVE[type_]]), st.integers(-1, 1)
+    )
+    rows = data.draw(st.lists(update, max_size=8))
+    schema = pa.schema(
+        [("k", pa.int64()), ("s", type_), ("mz_time", pa.int64()), ("mz_diff", pa.int64())]
+    )
+    keys, values, diffs = zip(*rows, strict=True) if rows else ((), (), ())
+    table = pa.table([keys, pa.array(values, type_), [3] * len(rows), diffs], schema=schema)
+    with decimal.localcontext(prec=80):
+        wanted = {
+            key: (
+                sum(v or 0 for k, v, _ in rows if k == key),
+                sum(d for k, _, d in rows if k == key),
+            )
+            for key in keys
+        }
+    limits = (-(2**63), 2**63 - 1) if type_ == pa.int64() else (-(2**15), 2**15 - 1)
+    if pa.types.is_decimal(type_):
+        most = _D(10) ** (type_.precision - type_.scale)
+        fits = all(-most < total < most for total, _ in wanted.values())
+    else:
+        fits = pa.types.is_floating(type_) or all(
+            limits[0] <= total <= limits[1] for total, _ in wanted.values()
+        )
+    spec = KeySpec(columns=("k",), workers=1, additive=("s",))
+    if not fits:
+        with pytest.raises(DataError, match="do not fit"):
+            consolidate(table, spec)
+        return
+    result = consolidate(table, spec)
+    assert result.schema.equals(schema)
+    found = {row["k"]: (row["s"], row["mz_diff"]) for row in result.to_pylist()}
+    assert len(found) == result.num_rows
+    assert found == {key: total for key, total in wanted.items() if any(total)}

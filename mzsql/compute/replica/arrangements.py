@@ -19,7 +19,7 @@ import enum
 import functools
 import threading
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,7 @@ from mzsql.compute.engines.driver import Driver
 from mzsql.compute.engines.relations import PUSHED_RANGES, KeyRange, collectable_rows, parts_frame
 from mzsql.compute.protocols import ArrangementRegistry, ComputeSettings, ExportLog
 from mzsql.compute.replica.hot import Hot
+from mzsql.compute.replica.merges import Merges
 from mzsql.compute.replica.ordering import Ordering
 from mzsql.compute.replica.target import (
     Target,
@@ -542,9 +543,22 @@ class Arrangements:
         driver: Driver,
         settings: ComputeSettings,
         log: ExportLog | None = None,
+        later: Callable[[Callable[[], None]], None] | None = None,
     ) -> None:
+        """Use them.
+
+        Args:
+            persist: where their shards are.
+            registry: which shard holds which of them.
+            replica_id: whose they are.
+            driver: evaluates small statements.
+            settings: how much of them is kept close.
+            log: where an index's updates become durable; None: by themselves.
+            later: runs what later steps are better off with; None: they do without.
+        """
         self._persist = persist
         self._log = log
+        self._merges = None if later is None else Merges(later)
         self._registry = registry
         self._replica = replica_id
         self._driver = driver
@@ -691,7 +705,11 @@ class Arrangements:
         self._users[shard] = self._users.get(shard, 0) + 1
         hot = self._hot.get(shard)
         if hot is None:
-            hot = self._hot[shard] = Hot(handles[0].upper, time.monotonic)
+            hot = self._hot[shard] = Hot(
+                handles[0].upper,
+                time.monotonic,
+                None if self._merges is None else self._merges.put,
+            )
         else:
             hot.seen(handles[0].upper)
         return Arrangement(

@@ -31,10 +31,14 @@ class Hot:
     Args:
         upper: the shard's, as it was opened.
         now: seconds that only grow.
+        many: is told when the trace has many runs, to have `merge` called at a moment that suits.
     """
 
-    def __init__(self, upper: Frontier, now: Callable[[], float]) -> None:
+    def __init__(
+        self, upper: Frontier, now: Callable[[], float], many: Callable[[Hot], None] | None = None
+    ) -> None:
         self._now = now
+        self._many = many
         self._lock = threading.RLock()
         self._flushing = threading.Lock()
         self._upper = upper
@@ -124,6 +128,19 @@ class Hot:
                 # It may have some of them, and they come again: it is loaded anew, from the shard and what waits.
                 self._trace = None
                 raise
+            if self._many is not None and self._trace.due() is not None:
+                self._many(self)
+
+    def merge(self) -> None:
+        """Make fewer runs of the trace's, beside its readers."""
+        with self._lock:
+            trace = self._trace
+            merge = None if trace is None else trace.due()
+        if trace is None or merge is None:
+            return
+        made = merge.made()
+        with self._lock:
+            trace.settle(merge, made)
 
     # --- the trace ---
 

@@ -112,7 +112,13 @@ class Replica:
         self._renderings = renderings if renderings is not None else Renderings(storage)
         self._driver = Driver()
         self._arrangements = Arrangements(
-            persist, registry, replica_id, self._driver, settings, exports
+            persist,
+            registry,
+            replica_id,
+            self._driver,
+            settings,
+            exports,
+            later=lambda work: self._work.later(work),
         )
         self._exports = exports
         if exports is not None:

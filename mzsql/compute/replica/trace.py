@@ -6,8 +6,9 @@ made of what is in the arrangement's shard and of the updates that steps add, an
 
 A run is a table in the order of a 64-bit hash of its key, with the hashes beside it: a lookup is two binary searches a run. The hash
 spreads keys evenly, so that one way serves keys of every type and any number of columns, and a large run, which is a file mapped into
-memory, is touched on a few pages a key. Runs are merged as they come, small ones first (a log-structured merge: the field's "spine"), and
-what is merged is consolidated, with times up to the one that all readers have passed made one.
+memory, is touched on a few pages a key. Runs are merged when there are many, small ones first (a log-structured merge: the field's
+"spine"), and what is merged is consolidated, with times up to the one that all readers have passed made one. Whoever has a trace may do
+that beside its readers, at a moment that suits (`Trace.due`, `Merge`); `add` does it itself only where nobody has for long.
 
 Where a trace has an `order`, a run is in that order within each hash, and `Trace.first` has the rows of a key that come first (or last) in
 it without reading the others: the first few of each run, and more of them only until those that are certain are enough. Certain are the
@@ -41,8 +42,10 @@ Hasher = Callable[[pa.Table], Hashes]
 
 #: Runs of more bytes than this are files, mapped into memory.
 MAPPED_BYTES = 16 * 1024 * 1024
-#: So many runs at the end are merged at once, with those before that are not much larger.
+#: So many runs at the end are merged at once, with those before that are not much larger,
 FAN = 16
+#: and where there are so many, before anything is done with them.
+MOST_RUNS = 2 * FAN
 #: So many rows more than are needed are taken of each run at first.
 _SPARE = 8
 
@@ -289,6 +292,19 @@ class Found:
         return table.set_column(position, self._schema.field(position), times)
 
 
+class Merge:
+    """Some runs of a trace, to be made one."""
+
+    def __init__(self, trace: Trace, runs: Sequence[_Run], since: Timestamp) -> None:
+        self.runs = list(runs)
+        self._trace = trace
+        self._since = since
+
+    def made(self) -> _Run | None:
+        """The one; None where nothing is left of them. May run beside the trace's readers and beside `Trace.add`."""
+        return self._trace.merged(self.runs, self._since)
+
+
 class FirstRows:
     """The first rows of keys.
 
@@ -359,9 +375,22 @@ class Trace:
         self.since = max(self.since, passed)
         if updates.num_rows:
             self._runs.append(self._run(updates))
+        if len(self._runs) >= MOST_RUNS:
+            merge = self.due()
+            assert merge is not None
+            self.settle(merge, merge.made())
+
+    def due(self) -> Merge | None:
+        """What makes one of the runs at the end, where they are many."""
         tail = self._tail()
-        if tail:
-            self._merge(tail)
+        return Merge(self, self._runs[-tail:], self.since) if tail else None
+
+    def settle(self, merge: Merge, made: _Run | None) -> None:
+        """Have what was made of some runs stand in their place; nothing is done where others have taken it meanwhile."""
+        runs = merge.runs
+        first = next((at for at, run in enumerate(self._runs) if run is runs[0]), None)
+        if first is not None and self._runs[first : first + len(runs)] == runs:
+            self._runs[first : first + len(runs)] = [made] if made is not None else []
 
     def _tail(self) -> int:
         """How many runs at the end are to become one."""
@@ -374,18 +403,17 @@ class Trace:
             taken, rows = taken + 1, rows + run.rows.num_rows
         return taken
 
-    def _merge(self, count: int) -> None:
-        runs = self._runs[-count:]
+    def merged(self, runs: Sequence[_Run], since: Timestamp) -> _Run | None:
+        """One run of several, times before one made that one; None where nothing is left. Changes nothing: others may read meanwhile."""
         rows = pa.Table.from_batches([run.rows for run in runs], self._schema)
         position = self._schema.get_field_index(TIME_COLUMN)
-        times = pc.max_element_wise(rows.column(TIME_COLUMN), pa.scalar(self.since, pa.int64()))
+        times = pc.max_element_wise(rows.column(TIME_COLUMN), pa.scalar(since, pa.int64()))
         rows = rows.set_column(position, self._schema.field(position), times)
         if self._sums or len(self._schema) == 2:  # all rows of no columns are one
             rows, hashes = self._consolidated(rows), None
         else:
             rows, hashes = self._added_up(rows, np.concatenate([run.hashes for run in runs]))
-        # Nothing is let go of before there is what takes its place.
-        self._runs[-count:] = [self._run(rows, hashes)] if rows.num_rows else []
+        return self._run(rows, hashes) if rows.num_rows else None
 
     def _added_up(self, rows: pa.Table, hashes: Hashes) -> tuple[pa.Table, Hashes]:
         """The rows with equal updates added up, and their keys' hashes.
