@@ -74,7 +74,8 @@ class Driver:
 
     def simple(self, text: str, relations: Mapping[str, pa.Table]) -> pa.Table:
         """As `run`, of a statement that is asked for again and again and is best run as it is written: one relation, no joins."""
-        if sum(table.num_rows for table in relations.values()) > SMALL_ROWS:
+        rows = sum(table.num_rows for table in relations.values())
+        if rows > PLANNED_ROWS:
             return self.run(text, relations)
         schemas = {name: table.schema for name, table in relations.items()}
         key: Simple = text, tuple(schemas.values())
@@ -88,6 +89,8 @@ class Driver:
                 self._simple.popitem(last=False)
         if uses == PLAN_USES:
             self._plan(key, text, schemas)
+        if rows > SMALL_ROWS:
+            return self.run(text, relations)
         return self._run(self._connection("small"), text, relations)
 
     def step(

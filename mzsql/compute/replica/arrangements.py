@@ -401,20 +401,26 @@ class Arrangement(Target):
             return None
         if self.workers == 1:
             return {0: updates}
-        with_worker = self._driver.simple(self._by_worker, {"batch": updates})
-        workers = with_worker.column(WORKER_COLUMN)
-        rows = with_worker.drop_columns([WORKER_COLUMN]).cast(updates.schema)
+        keys = updates.select(list(range(self.desc.key_arity)))
+        places = pa.array(np.arange(updates.num_rows))
+        found = self._driver.simple(
+            self._workers_of, {"batch": keys.append_column("mz_place", places)}
+        )
+        workers = found.column(WORKER_COLUMN).to_numpy()
+        order = np.argsort(workers, kind="stable")
+        rows = updates.take(pa.array(found.column("mz_place").to_numpy()[order]))
+        ends = np.searchsorted(workers[order], np.arange(self.workers), "right").tolist()
+        bounds = zip(range(self.workers), [0, *ends], ends, strict=False)
         return {
-            number: part
-            for number in range(self.workers)
-            if (part := rows.filter(pc.equal(workers, number))).num_rows
+            number: rows.slice(begin, end - begin) for number, begin, end in bounds if end > begin
         }
 
     @functools.cached_property
-    def _by_worker(self) -> str:
-        """The rows of a batch with their workers."""
+    def _workers_of(self) -> str:
+        """The worker of each row of a batch of keys, which are told by their places: DuckDB keeps no order."""
         worker = exp.alias_(self.worker_ast(Engine.DUCKDB), WORKER_COLUMN, quoted=True)
-        return to_sql(exp.select("*").select(worker).from_(exp.to_table("batch")), Engine.DUCKDB)
+        place = exp.column("mz_place", quoted=True)
+        return to_sql(exp.select(place, worker).from_(exp.to_table("batch")), Engine.DUCKDB)
 
     def _as_stored(self, updates: pa.Table) -> pa.Table:
         """A step's updates as the shard has them: partial sums with a diff of 0."""

@@ -43,9 +43,9 @@ Hasher = Callable[[pa.Table], Hashes]
 #: Runs of more bytes than this are files, mapped into memory.
 MAPPED_BYTES = 16 * 1024 * 1024
 #: So many runs at the end are merged at once, with those before that are not much larger,
-FAN = 16
+FAN = 8
 #: and where there are so many, before anything is done with them.
-MOST_RUNS = 2 * FAN
+MOST_RUNS = 4 * FAN
 #: So many rows more than are needed are taken of each run at first.
 _SPARE = 8
 

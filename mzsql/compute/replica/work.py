@@ -23,8 +23,10 @@ from mzsql.threads import Supervised
 
 _LOG = logging.getLogger(__name__)
 
-#: What later steps are better off with waits for so many seconds for a moment without steps.
+#: What can be done later waits for so many seconds for a moment without steps,
 LATER_SECONDS = 1.0
+#: and where there was none, it is not waited for again for so many.
+BUSY_SECONDS = 5.0
 
 
 class Work:
@@ -72,6 +74,8 @@ class Work:
         )
         self.flushes = lane("flush", 1, settings.step_patience)
         self.openings = lane("open", 1, settings.step_patience)
+        #: until when the steps' lane is taken to be busy
+        self._busy_until = float("-inf")
 
     @property
     def _lanes(self) -> tuple[Lane, ...]:
@@ -114,12 +118,12 @@ class Work:
         self._give_flush(flow, Flow.follow)
 
     def later(self, work: Callable[[], None]) -> None:
-        """Run what later steps are better off with in the lane of flushes, when no step is at work: it is long work in Python, which
-        steps beside it would wait for again and again. Without it they cost more, and that is all.
+        """Run what later steps are better off with in the lane of flushes, when no step is at work. Without it they cost more, and that
+        is all.
         """
 
         def run() -> None:
-            self.steps.rest(LATER_SECONDS)
+            self._rest()
             try:
                 work()
             except Exception as error:
@@ -127,6 +131,15 @@ class Work:
 
         if not self._installed.closing:
             self.flushes.put(run)
+
+    def _rest(self) -> None:
+        """Wait for a moment without steps, on the thread of the flushes: its work is long, and steps beside it would take twice as long.
+
+        Where steps follow on each other without a pause it goes on beside them, after one wait in some seconds.
+        """
+        now = self._clock.monotonic()
+        if now >= self._busy_until and not self.steps.rest(LATER_SECONDS):
+            self._busy_until = now + BUSY_SECONDS
 
     # --- on a thread of a lane ---
 
@@ -203,6 +216,7 @@ class Work:
             flow.flushing = True
 
         def run() -> None:
+            self._rest()
             try:
                 if not installed.closing:
                     work(flow)
