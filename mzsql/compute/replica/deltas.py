@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
@@ -136,7 +137,15 @@ class Deltas:
         first = every.index(condition) // TOGETHER * TOGETHER
         group = every[first : first + TOGETHER]
         items = ", ".join(f'coalesce({one}, false) AS "p{i}"' for i, one in enumerate(group))
-        found = self._driver.simple(f'SELECT {items} FROM "delta"', {"delta": table})
+        # DuckDB keeps no order where a table is in several pieces.
+        places = np.arange(table.num_rows)
+        found = self._driver.simple(
+            f'SELECT {items}, "mz_place" FROM "delta"',
+            {"delta": table.append_column("mz_place", pa.array(places))},
+        )
+        at = found.column("mz_place").to_numpy()
+        if not np.array_equal(at, places):
+            found = found.take(pa.array(np.argsort(at)))
         return {one: found.column(i) for i, one in enumerate(group)}
 
 
