@@ -21,8 +21,9 @@ from sqlglot import expressions as exp
 
 from mzsql.compute.engines.driver import Driver
 from mzsql.compute.engines.relations import PUSHED_RANGES, KeyRange
-from mzsql.compute.replica.arrangements import Arrangement, merge_ranges, rangeable
+from mzsql.compute.replica.arrangements import Arrangement
 from mzsql.compute.replica.cold import COLD_KEYS, first_from_shard, reads_cold
+from mzsql.compute.replica.ranges import merge_ranges, rangeable
 from mzsql.compute.replica.target import no_updates
 from mzsql.compute.replica.trace import FirstRows, Hashes, Trace, together, without
 from mzsql.compute.replica.trace import Found as TraceRows

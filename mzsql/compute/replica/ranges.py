@@ -1,0 +1,97 @@
+"""Ranges of keys: what a lookup asks a shard's row groups for.
+
+Promise: the ranges cover every key, NULL included, whatever else they cover; there are at most so many of them, since each costs a filter.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import enum
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mzsql.compute.engines.relations import PUSHED_RANGES, KeyRange
+
+
+def merge_ranges(keys: pa.ChunkedArray | pa.Array, limit: int = PUSHED_RANGES) -> list[KeyRange]:
+    """At most `limit` + 1 inclusive ranges that cover the keys: numbers and dates merged across the smallest gaps, others by count.
+
+    The one more is the range of NULL. The keys' type must be ordered the same everywhere (no floats, no nested types). What lies beyond
+    the days that Python knows is covered by an open range, which holds other keys too.
+    """
+    if isinstance(keys, pa.ChunkedArray):
+        keys = keys.combine_chunks()
+    ranges: list[KeyRange] = [(None, None)] if keys.null_count else []
+    values = pc.unique(pc.drop_null(keys))
+    values = values.take(pc.sort_indices(values))
+    count = len(values)
+    if count <= limit:
+        try:
+            return [*ranges, *((value, value) for value in values.to_pylist())]
+        except (OverflowError, ValueError):
+            points = (one for value in values for one in _between(value, value))
+            return [*ranges, *dict.fromkeys(points)]
+    if pa.types.is_integer(values.type) or pa.types.is_date32(values.type):
+        numbers = values.cast(pa.int32()) if pa.types.is_date32(values.type) else values
+        # in float: a difference of two int64 may not fit one
+        gaps = pc.subtract(
+            numbers[1:].cast(pa.float64(), safe=False), numbers[:-1].cast(pa.float64(), safe=False)
+        )
+        widest = pc.sort_indices(gaps, sort_keys=[("", "descending")])[: limit - 1]
+        ends = sorted(pc.add(widest, 1).to_pylist())
+    else:
+        ends = [count * i // limit for i in range(1, limit)]
+    starts = [0, *ends]
+    for start, end in zip(starts, [*ends, count], strict=True):
+        ranges += _between(values[start], values[end - 1])
+    return ranges
+
+
+def _between(low: pa.Scalar, high: pa.Scalar) -> list[KeyRange]:
+    """Ranges that cover the values from one to the other."""
+    lo, hi = _value(low), _value(high)
+    if not isinstance(lo, _Beyond) and not isinstance(hi, _Beyond):
+        return [(lo, hi)]
+    if pa.types.is_date32(low.type):
+        first, last = dt.date.min, dt.date.max
+    else:
+        zone = None if low.type.tz is None else dt.UTC
+        first, last = dt.datetime.min.replace(tzinfo=zone), dt.datetime.max.replace(tzinfo=zone)
+    if lo is _Beyond.AFTER:
+        return [(last, None)]
+    if hi is _Beyond.BEFORE:
+        return [(None, first)]
+    if lo is _Beyond.BEFORE:
+        return [(None, first), (first, None)] if hi is _Beyond.AFTER else [(None, hi)]
+    return [(lo, None)]
+
+
+class _Beyond(enum.Enum):
+    """Where a day or moment is that Python has no value for."""
+
+    BEFORE = enum.auto()
+    AFTER = enum.auto()
+
+
+def _value(scalar: pa.Scalar) -> Any:
+    """A key's value in Python, or where it is beyond all of them."""
+    try:
+        return scalar.as_py()
+    except (OverflowError, ValueError):
+        if not (pa.types.is_date32(scalar.type) or pa.types.is_timestamp(scalar.type)):
+            raise
+        return _Beyond.BEFORE if scalar.value < 0 else _Beyond.AFTER
+
+
+def rangeable(typ: pa.DataType) -> bool:
+    """Whether a key of this type can be looked up by range."""
+    ordered = (
+        pa.types.is_integer,
+        pa.types.is_string,
+        pa.types.is_date32,
+        pa.types.is_timestamp,
+        pa.types.is_decimal,
+    )
+    return any(is_type(typ) for is_type in ordered)
