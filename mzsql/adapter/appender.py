@@ -33,8 +33,8 @@ from mzsql.expr.scalar import Column
 from mzsql.frontend.catalog import CatalogItem, partial_name
 from mzsql.frontend.parse import statements as st
 from mzsql.frontend.plan.dml import table_named
-from mzsql.persist import Batch
-from mzsql.repr.errors import DatatypeMismatch, UndefinedColumn
+from mzsql.persist import Batch, MissingPart
+from mzsql.repr.errors import DatatypeMismatch, NotReadable, UndefinedColumn
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import RelationDesc, RelationType, SqlType, arrow_type
@@ -73,10 +73,26 @@ class TableAppender:
 
         Raises:
             UndefinedTable: the table was dropped meanwhile; nothing was written, and what was written ahead is deleted.
+            NotReadable: what was written ahead waited for longer than a day, and was taken for a leak since; nothing was written.
             CommitOutcomeUnknown: a backend cannot tell what became of it.
             SqlError: nothing was written.
         """
+        self._check(gid, [one for one in writes if isinstance(one, Batch)])
         return self._commits.commit({gid: writes})
+
+    def _check(self, gid: GlobalId, batches: Sequence[Batch]) -> None:
+        if not batches or gid not in self._env.sync().items:
+            return  # what was dropped, the commit tells
+        table = self._env.collections.table(gid)
+        for batch in batches:
+            try:
+                table.check(batch)
+            except MissingPart as gone:
+                raise NotReadable(
+                    "nothing was written: rows that were made ready more than a day ago are not there any more",
+                    detail=str(gone),
+                    hint="Write them again: what waits longer than a day to be committed is cleaned up (mzsql maintain).",
+                ) from None
 
     def discard(self, gid: GlobalId, batch: Batch) -> None:
         """Delete what was written ahead and was never given to `commit`. What cannot be deleted is logged."""

@@ -266,7 +266,7 @@ _OF_SESSIONS: Mapping[str, Variable] = {
         ),
     ),
     "cluster": Variable("quickstart"),
-    "cluster_replica": Variable("", heeded=False),
+    "cluster_replica": Variable(""),
     "database": Variable("materialize"),
     "datestyle": Variable("ISO, MDY", OneOf(("ISO, MDY", "ISO", "MDY"), keeps="ISO, MDY")),
     "emit_timestamp_notice": Variable("off", Boolean(), heeded=False),
@@ -307,11 +307,15 @@ WAY_BACK = "timestamp_oracle_way_back"
 STEP_ENGINE = "step_engine"
 """What runs the steps of maintained views: Spark, DuckDB in process, or whichever a step's size asks for."""
 
+INTROSPECTION = "enable_introspection_subscribes"
+"""Whether replicas tell of themselves: the frontiers of their dataflows, and where their time goes."""
+
 _OF_SYSTEM: Mapping[str, Variable] = {
     **{name: _switch(value) for name, value in msgspec.structs.asdict(OptimizerFeatures()).items()},
     **{name: _switch(False) for name in TABLE_KEYS},
     TIMESTAMP_ORACLE: Variable(IMPLEMENTATIONS[0], OneOf(IMPLEMENTATIONS), of_system=True),
     WAY_BACK: _switch(False),
+    INTROSPECTION: _switch(True),
     STEP_ENGINE: Variable(
         "auto",
         OneOf(

@@ -113,6 +113,28 @@ class CancelPeek(msgspec.Struct, frozen=True, tag=True):
     uuid: str
 
 
+class CreateIntrospection(msgspec.Struct, frozen=True, tag=True):
+    """Tell of what a plan over the replica's logs (`compute.logs`) comes to, and from then on of every change (`IntrospectionUpdates`).
+
+    Attributes:
+        id: names the subscribe; transient.
+        relation: the relation that it feeds, as a person calls it.
+        dataflow: the plan.
+        seconds: it is looked so often whether there is a change.
+    """
+
+    id: GlobalId
+    relation: str
+    dataflow: DataflowDescription
+    seconds: float = 1.0
+
+
+class CancelIntrospection(msgspec.Struct, frozen=True, tag=True):
+    """Tell no more of a subscribe. Idempotent."""
+
+    id: GlobalId
+
+
 class Ping(msgspec.Struct, frozen=True, tag=True):
     """Answered by `Pong` when all commands before it were taken."""
 
@@ -128,6 +150,8 @@ Command: TypeAlias = (
     | DropDataflow
     | Peek
     | CancelPeek
+    | CreateIntrospection
+    | CancelIntrospection
     | Ping
 )
 
@@ -268,6 +292,28 @@ class PeekResponse(msgspec.Struct, frozen=True, tag=True):
     error: str | None = None
 
 
+class IntrospectionUpdates(msgspec.Struct, frozen=True, tag=True):
+    """A batch of an introspection subscribe: all of its rows at first, then what has changed.
+
+    Attributes:
+        id: the subscribe's.
+        relation: the relation that it feeds.
+        updates: rows with their diffs.
+        snapshot: whether these are all rows, whatever was told before.
+        error: why it has ended, for a person.
+    """
+
+    id: GlobalId
+    relation: str
+    updates: tuple[tuple[tuple[str | int | bool | None, ...], int], ...] = ()
+    snapshot: bool = False
+    error: str | None = None
+
+
+class Parted(msgspec.Struct, frozen=True, tag=True):
+    """The way to the replica was lost: what it has told stands until it tells it anew. Told by the link, not by the replica."""
+
+
 class Pong(msgspec.Struct, frozen=True, tag=True):
     """All commands before the `Ping` of this nonce were taken."""
 
@@ -275,7 +321,15 @@ class Pong(msgspec.Struct, frozen=True, tag=True):
 
 
 Response: TypeAlias = (
-    Frontiers | ReadFrontier | Status | HydrationStatus | Refreshed | PeekResponse | Pong
+    Frontiers
+    | ReadFrontier
+    | Status
+    | HydrationStatus
+    | Refreshed
+    | PeekResponse
+    | IntrospectionUpdates
+    | Parted
+    | Pong
 )
 
 #: Takes a response: records it and returns at once. Called from any thread of a replica.
@@ -296,6 +350,10 @@ class ReplicaLink(Protocol):
     @property
     def offline(self) -> str | None:
         """Why it does not work now, for a person; None where it does."""
+
+    @property
+    def gone(self) -> bool:
+        """Whether it has been away for so long that what it told is not to be believed any more."""
 
     def send(self, command: Command) -> None:
         """Hand a command over; waits while `MOST_COMMANDS` wait already.

@@ -183,6 +183,8 @@ class ComputeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """… up to this."""
     since_seconds: float = 1.0
     """Holds on inputs and arrangements are moved forward at most this often."""
+    introspection_seconds: float = 1.0
+    """What a replica tells of itself is at most so old, as long as telling it takes no more than a fiftieth of the time."""
     idle_seconds: float = 1.0
     """A replica that heard of nothing looks at its inputs' uppers after so long."""
     timeout: float = 60.0

@@ -6,6 +6,7 @@ item; what a name leaves out comes from the session (its database, its search pa
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
@@ -137,4 +138,12 @@ class CatalogView(Protocol):
 
     def has_cluster(self, cluster: str) -> bool:
         """Whether the cluster exists."""
+        ...
+
+    def item_like(self, name: PartialName) -> str | None:
+        """The name, as a statement may say it, of the object that is named most like one that nothing has; None where none is like it."""
+        ...
+
+    def cluster_names(self) -> Sequence[str]:
+        """The names of all clusters."""
         ...

@@ -185,16 +185,21 @@ class Appender:
 
     def check_there(self, parts: Sequence[Part], expected: Frontier, deadline: Deadline) -> None:
         """Refuse a batch that may be so old that a finder of leaks may have deleted its objects, if that is what happened."""
+        if self._maybe_old(parts):
+            self.check_upper(expected, deadline)
+            self.check_not_swept(parts, deadline)
+
+    def check_not_swept(self, parts: Sequence[Part], deadline: Deadline) -> None:
+        """The same where the shard's upper says nothing of the batch."""
+        for key in self._maybe_old(parts):
+            if not exists(self._context, key, deadline):
+                raise missing(self._opened.shard_id, key)
+
+    def _maybe_old(self, parts: Sequence[Part]) -> list[str]:
         keys = [part.key for part in parts if isinstance(part, BlobPart)]
         ages = {key: self._context.written.age_ms(object_id(key)) for key in keys}
         # What another process has written may be of any age: only that one knows, and its clock may be wrong.
-        old = [key for key, age in ages.items() if age is None or age >= DAY_MS]
-        if not old:
-            return
-        self.check_upper(expected, deadline)
-        for key in old:
-            if not exists(self._context, key, deadline):
-                raise missing(self._opened.shard_id, key)
+        return [key for key, age in ages.items() if age is None or age >= DAY_MS]
 
     def forget(self, deadline: Deadline) -> None:
         """Have the shard's state forget the writer."""

@@ -462,6 +462,17 @@ class WriteHandle:
                 self._appender.append_own(batch, expected_upper, new_upper, deadline)
         self._opened.changed(self._opened, deadline)
 
+    @metered("check_batch")
+    def check_batch(self, batch: Batch, *, timeout: float | None = None) -> None:
+        """Check that a batch can still be appended, by whoever is to, however long ago it was written and by whom.
+
+        Raises:
+            ForeignBlob: it is of another shard.
+            MissingPart: it is older than a day, or not written by this client, and an object of it is gone.
+        """
+        self._check_own(batch)
+        self._appender.check_not_swept(batch.parts, self._opened.deadline(timeout))
+
     @metered("compare_and_append_batch")
     def compare_and_append_batch(
         self,

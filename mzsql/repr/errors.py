@@ -7,6 +7,9 @@ Materialize's wording where one exists.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 
 class SqlError(Exception):
     """An error with a message for a person.
@@ -217,3 +220,9 @@ def internal_error(bug: BaseException) -> InternalError:
 def out_of_memory() -> OutOfMemory:
     """What a person gets where there is no memory left."""
     return OutOfMemory("out of memory", hint="Ask for less at once: fewer rows, or shorter values.")
+
+
+def alike(name: str, names: Iterable[str]) -> str | None:
+    """A hint at the name that is most like one that nothing has, where one is like it."""
+    near = get_close_matches(name, list(names), n=1, cutoff=0.6)
+    return f'Perhaps you meant "{near[0]}".' if near else None

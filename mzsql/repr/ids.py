@@ -6,6 +6,7 @@ plain `str` at run time, so that it is a map key, a JSON value and a column valu
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import NewType
 
@@ -35,3 +36,14 @@ def sort_key(gid: GlobalId) -> tuple[str, int]:
 def oid(gid: str) -> int:
     """A stable number for an id: users' objects and the system's in ranges of their own."""
     return (20_000 if gid.startswith("u") else 10_000) + int(gid[1:])
+
+
+class TransientIds:
+    """Gives the ids of what lives only as long as somebody waits for it: one such for a process, so that no two have one. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count(1)
+
+    def __call__(self) -> GlobalId:
+        """One that was not given before."""
+        return GlobalId(f"t{next(self._numbers)}")

@@ -24,6 +24,8 @@ from mzsql.spark.options import Locations
 MOST_SECONDS = 120.0
 #: So many are kept in a worker.
 MOST_OPEN = 4
+#: Who waits for another thread to open an environment looks so often whether it has, in seconds.
+_LOOK_SECONDS = 1.0
 
 
 class _Closes(Protocol):
@@ -40,6 +42,8 @@ class _Kept(Generic[T]):
         self._make = make
         self._lock = threading.Lock()
         self._open: dict[tuple[int, Locations], tuple[float, int, T]] = {}
+        # What is being opened now, outside of the lock: others have what is open meanwhile, and one more of the same is not opened.
+        self._opening: dict[tuple[int, Locations], threading.Event] = {}
 
     @contextlib.contextmanager
     def use(self, where: Locations) -> Iterator[T]:
@@ -51,19 +55,33 @@ class _Kept(Generic[T]):
             self._give_back(key, one)
 
     def _take(self, key: tuple[int, Locations], where: Locations) -> T:
-        with self._lock:
-            began, users, one = self._open.get(key, (0.0, 0, None))
-            if one is not None and time.monotonic() - began < MOST_SECONDS:
-                self._open[key] = began, users + 1, one
-                return one
-            if one is not None and not users:
-                del self._open[key]
+        while True:
+            with self._lock:
+                began, users, one = self._open.get(key, (0.0, 0, None))
+                if one is not None and time.monotonic() - began < MOST_SECONDS:
+                    self._open[key] = began, users + 1, one
+                    return one
+                opening = self._opening.get(key)
+                if opening is None:
+                    ended = self._opening[key] = threading.Event()
+                    stale = one if one is not None and not users else None
+                    if stale is not None:
+                        del self._open[key]
+                    break
+            opening.wait(_LOOK_SECONDS)
+        try:
+            if stale is not None:
                 with contextlib.suppress(SqlError):  # it is given up, whatever becomes of it
-                    one.close()
+                    stale.close()
             one = self._make(where)
-            if key not in self._open and len(self._open) < MOST_OPEN:
-                self._open[key] = time.monotonic(), 1, one
+            with self._lock:
+                if key not in self._open and len(self._open) < MOST_OPEN:
+                    self._open[key] = time.monotonic(), 1, one
             return one
+        finally:
+            with self._lock:
+                del self._opening[key]
+            ended.set()
 
     def _give_back(self, key: tuple[int, Locations], one: T) -> None:
         with self._lock:

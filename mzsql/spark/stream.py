@@ -7,8 +7,9 @@ needs is held by a hold that outlives the process; its name is in the checkpoint
 stream goes on however long it was down.
 
 The hold is taken once the checkpoint names it, so a stream that dies before has left nothing behind. Trade-offs: a stream that is given
-up holds history until its hold is released (`release_stream`); ``mzsql inspect`` shows it. Only tables and materialized views have
-changes. Changes of one time come in one batch; in it a deletion stands before an insertion of the same time in each task's rows.
+up holds history until its hold is released (`release_stream`), or the relation is dropped; ``mzsql inspect`` shows it. Only tables and
+materialized views have changes. Changes of one time come in one batch; in it a deletion stands before an insertion of the same time in
+each task's rows.
 """
 
 from __future__ import annotations

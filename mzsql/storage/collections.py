@@ -58,7 +58,8 @@ HOLD_ID = "environment"
 def end_shard(
     persist: PersistClient, shard: str, timeout: float | None = None, *, holds: str | None = None
 ) -> tuple[Holder, ...]:
-    """End the shard of what was dropped once nobody reads it any more; who still does. The environment's own hold is given up.
+    """End the shard of what was dropped once nobody reads it any more; who still does. The environment's own hold is given up, and those
+    that go by a name (`DurableHold`): what was dropped cannot be gone on with.
 
     Args:
         persist: where it is.
@@ -71,9 +72,20 @@ def end_shard(
     """
     held = persist.retire(shard, timeout=timeout)
     # They are of what was dropped, whichever process has them now.
-    ours = [holder for holder in held if holder.kind == CRITICAL and _given_up(holder.id, holds)]
-    for holder in ours:
-        persist.open_critical_reader(shard, holder.id, timeout=timeout).release(timeout=timeout)
+    state = persist.inspect(shard) if held else None
+    ours = False
+    for holder in held:
+        if holder.kind != CRITICAL:
+            continue
+        hold = None if state is None else state.critical.get(holder.id)
+        # One that goes by a name has it for its token, and is not taken from anybody.
+        named = hold is not None and hold.token == holder.id
+        if named or _given_up(holder.id, holds):
+            reader = persist.open_critical_reader(
+                shard, holder.id, token=holder.id if named else None, timeout=timeout
+            )
+            reader.release(timeout=timeout)
+            ours = True
     return persist.retire(shard, timeout=timeout) if ours else held
 
 

@@ -98,6 +98,11 @@ class TableShard:
         finally:
             writer.expire()
 
+    def check(self, batch: Batch) -> None:
+        """Check that a batch that waited to be committed is still there. Raises MissingPart where a finder of leaks has taken it."""
+        with self._lock:
+            self._writer.check_batch(batch)
+
     def discard(self, batch: Batch) -> None:
         """Delete the objects of a batch that will never be committed."""
         with self._lock:

@@ -184,6 +184,7 @@ class Sink:
         self.log: list = []
         self.told: set = set()
         self.statuses: dict = {}
+        self.introspection: dict = {}
         self.lock = threading.Lock()
 
     def connected(self, replica_id):
@@ -199,6 +200,16 @@ class Sink:
 
     def refreshed(self, replica_id, stats):
         pass
+
+    def introspected(self, relation, replica_id, updates, *, anew):
+        with self.lock:
+            known = self.introspection.setdefault(relation, Counter())
+            if anew:
+                for row in [row for row in known if row[0] == replica_id]:
+                    del known[row]
+            for row, diff in updates:
+                known[(replica_id, *row)] += diff
+                assert known[(replica_id, *row)] in (0, 1)
 
     def keep(self, dataflows):
         with self.lock:
@@ -227,6 +238,9 @@ class Sink:
             for row in self.rows:
                 if row.replica_id == replica_id:
                     self.rows[row] = 0
+            for known in self.introspection.values():
+                for row in [row for row in known if row[0] == replica_id]:
+                    del known[row]
 
     def current(self):
         with self.lock:

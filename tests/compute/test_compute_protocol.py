@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from mzsql.compute import protocol as p
+from mzsql.compute.logs import FRONTIERS, over_logs, whole
 from mzsql.compute.protocols import ComputeSettings
 from mzsql.compute.replica import commands
 from mzsql.compute.replica.replica import Replica
@@ -32,6 +33,8 @@ COMMANDS = [
     p.DropDataflow("u3"),
     p.Peek("a", "u7", 5, ("c0",)),
     p.CancelPeek("a"),
+    p.CreateIntrospection("t1", "mz_internal.x", over_logs(whole(FRONTIERS)), 2.0),
+    p.CancelIntrospection("t1"),
     p.Ping(4),
 ]
 RESPONSES = [
@@ -47,6 +50,8 @@ RESPONSES = [
     p.Refreshed(p.RefreshStats("u3", 7, 9, 1, 2, 3, 0, 0.5, "step", "duckdb", "small")),
     p.PeekResponse("a", pa.table({"c0": [1, None], "mz_diff": [1, 2]})),
     p.PeekResponse("a", error="no"),
+    p.IntrospectionUpdates("t1", "mz_internal.x", ((("u1", None, True, 7), -1),), True, "no"),
+    p.Parted(),
     p.Pong(4),
 ]
 

@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 
 from mzsql.compute import protocol as p
 from mzsql.compute.controller.client import ReplicaClient
+from mzsql.compute.controller.introspection import Subscribed
 from mzsql.compute.protocols import ComputeSettings
 from mzsql.compute.replica.replica import Replica
 from mzsql.compute.transport import frames
+from mzsql.compute.transport import link as links
 from mzsql.compute.transport.frames import Address, Hello
 from mzsql.compute.transport.history import CommandHistory
 from mzsql.compute.transport.link import RemoteLink, answers
@@ -25,6 +27,7 @@ from mzsql.compute.transport.server import ReplicaServer
 from mzsql.location import open_blob, open_consensus
 from mzsql.persist import PersistClient
 from mzsql.repr.errors import NotReadable, UndefinedObject
+from mzsql.repr.ids import TransientIds
 from mzsql.threads import Supervised
 
 WAIT = 60.0
@@ -102,7 +105,8 @@ class Side:
                 timeout=WAIT,
             )
 
-        made = ReplicaClient(link, "r1", settings, self.world.storage, self.world.sink)
+        subscribed = Subscribed(TransientIds(), 0.01)
+        made = ReplicaClient(link, "r1", settings, self.world.storage, self.world.sink, subscribed)
         self.clients.append(made)
         return made
 
@@ -201,6 +205,8 @@ def test_a_replica_that_is_met_again_goes_on_and_hydrates_only_what_is_missing(w
     )
     assert sorted(side.hydrations()) == ["u3", "u7", "u8"]
     assert len(side.made) == 1
+    # What the first has left of others goes when whoever commands says what there is, as a controller does.
+    world.sink.keep({("u3", "r1"), ("u8", "r1")})
     eventually(lambda: {row.object_id for row in world.sink.current()} == {"u3", "u8"})
     assert {one.object_id: one.state for one in second.status()} == {
         "u3": "running",
@@ -240,11 +246,14 @@ def test_what_a_broken_connection_owes_is_settled_and_told_again(world, side):
     client.wait_until("u7", 1, WAIT)
     told = world.sink.current()
     assert told
+    parted = world.sink.told
     # A peek that waits for its time is answered when the connection ends.
     there[0] = False
     side.server._controller.end()
     eventually(lambda: client.offline == "no process runs it", client.offline)
-    eventually(lambda: not world.sink.current())
+    # What it has told stands until it tells it anew.
+    eventually(lambda: world.sink.told is not parted and not world.sink.told)
+    assert world.sink.current() == told
     client.settle(WAIT)  # is not kept waiting
     with pytest.raises(NotReadable, match="it is away"):
         client.peek("u7", 1, WAIT)
@@ -376,6 +385,48 @@ def test_a_replica_that_takes_nothing_is_waited_for_once(world):
     assert not client.settle(0.01)
     assert sent == [p.Ping(1), p.Ping(2)]
     client.close()
+
+
+def test_what_a_replica_tells_of_itself_stands_until_it_tells_it_anew_or_is_gone(
+    world, side, monkeypatch
+):
+    monkeypatch.setattr(links, "GONE_SECONDS", 1.0)
+    there = [True]
+    client = side.controller(1, address=lambda: side.address if there[0] else None)
+    client.introspect(True)
+    client.create_dataflow(index())
+
+    def frontiers():
+        told = world.sink.introspection.get("mz_internal.mz_compute_frontiers_unified", {})
+        with world.sink.lock:
+            return {row for row, count in told.items() if count}
+
+    eventually(lambda: frontiers() == {("r1", "u7", 2)}, frontiers())
+    hydrated = world.sink.current()
+    side.server._controller.end()
+    write(world, 3)
+    # Met again, it tells all of it, and nobody has seen it gone or twice (the sink looks at each row).
+    eventually(lambda: frontiers() == {("r1", "u7", 3)}, frontiers())
+    assert not client._link.gone
+    there[0] = False
+    side.server._controller.end()
+    eventually(lambda: client.offline == "no process runs it", client.offline)
+    client.look_after()
+    assert frontiers() == {("r1", "u7", 3)}
+    assert world.sink.current() == hydrated
+    eventually(lambda: client._link.gone)
+    client.look_after()
+    assert frontiers() == set()
+    assert world.sink.current() == set()
+    there[0] = True
+    eventually(lambda: frontiers() == {("r1", "u7", 3)}, frontiers())
+    eventually(lambda: world.sink.current() == hydrated)
+    client.look_after()
+    client.introspect(False)
+    assert frontiers() == set()
+    write(world, 4)
+    client.wait_until("u7", 3, WAIT)
+    assert frontiers() == set()
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,13 @@ class MemoryCatalog:
     def has_cluster(self, cluster: str) -> bool:
         return cluster in ("quickstart", "other")
 
+    def item_like(self, name: PartialName) -> str | None:
+        del name  # nothing is looked for here
+        return None
+
+    def cluster_names(self) -> list[str]:
+        return ["quickstart", "other"]
+
     def plan(self, text: str, **options: bool) -> plans.Plan:
         (statement,) = parse_statements(text)
         return plan_statement(statement, self, **options)

@@ -19,7 +19,7 @@ _HEADING = re.compile(r"^### (.+)$", re.MULTILINE)
 _DIFF = re.compile(r"^```diff\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LISTED = re.compile(r"^- `(mzsql/[\w/]+\.py)`", re.MULTILINE)
 _USE = """
-import json, sys
+import json, sys, time
 import mzsql
 statements, target = json.loads(sys.argv[1]), sys.argv[2]
 with mzsql.connect(target) as connection:
@@ -27,6 +27,11 @@ with mzsql.connect(target) as connection:
     for statement in statements:
         cursor.execute(statement)
     rows = [] if cursor.description is None else cursor.fetchall()
+    until = time.monotonic() + 60
+    while not rows and cursor.description is not None and time.monotonic() < until:
+        # What a replica tells of itself comes when it has looked.
+        time.sleep(0.1)
+        rows = cursor.execute(statements[-1]).fetchall()
     print(json.dumps([mzsql.__file__, cursor.statusmessage, [list(row) for row in rows]]))
 """
 
@@ -65,6 +70,18 @@ def _copy(where: Path) -> None:
             ],
             "SELECT 1",
             [["t", 2]],
+        ),
+        (
+            "A unified introspection relation",
+            3,
+            [
+                "ALTER SYSTEM SET step_engine = 'duckdb'",
+                "CREATE TABLE t (a int)",
+                "CREATE MATERIALIZED VIEW v AS SELECT count(*) FROM t",
+                "SELECT export_id, import_id FROM mz_internal.mz_compute_imports_unified",
+            ],
+            "SELECT 1",
+            [["u2", "u1"]],
         ),
         ("A statement", 4, ["CHECKPOINT"], "CHECKPOINT", []),
     ],

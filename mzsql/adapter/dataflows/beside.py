@@ -22,6 +22,7 @@ from mzsql.adapter.planning.planner import Planner
 from mzsql.catalog.objects import Maintained, MaterializedView
 from mzsql.catalog.state import CatalogState
 from mzsql.compute.controller.controller import ComputeController, told
+from mzsql.compute.logs import LogRow
 from mzsql.compute.protocol import RefreshStats, Status, StatusRow
 from mzsql.compute.replica.dataflow import Renderings, index_desc
 from mzsql.render.naming import arrangement_name
@@ -52,6 +53,16 @@ class Unreported:
         """Nothing."""
 
     def refreshed(self, replica_id: str, stats: RefreshStats) -> None:
+        """Nothing."""
+
+    def introspected(
+        self,
+        relation: str,
+        replica_id: str,
+        updates: Sequence[tuple[LogRow, int]],
+        *,
+        anew: bool,
+    ) -> None:
         """Nothing."""
 
     def keep(self, dataflows: Collection[tuple[GlobalId, str]]) -> None:

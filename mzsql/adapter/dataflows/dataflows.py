@@ -27,7 +27,7 @@ from mzsql.adapter.replicas.places import address_of, hello_of, trouble
 from mzsql.catalog.commands.retention import retention
 from mzsql.catalog.objects import Maintained
 from mzsql.catalog.objects import Replica as CatalogReplica
-from mzsql.catalog.settings import STEP_ENGINE, system_value
+from mzsql.catalog.settings import INTROSPECTION, STEP_ENGINE, system_value
 from mzsql.catalog.state import CatalogState
 from mzsql.compute.controller.controller import ComputeController, told
 from mzsql.compute.engines.spark_session import require_java
@@ -98,6 +98,7 @@ class Dataflows:
             self._connect,
             env.collections,
             StatusCollections(env.manager, env.clock.monotonic, env.oracle.present_ms),
+            transient_ids=env.transient_ids,
         )
         self._deployed: dict[GlobalId, GlobalExpressions] = {}
         # What is yet to be taken up, as of this part of the catalog; and plans that are yet to be written to the cache.
@@ -295,11 +296,12 @@ class Dataflows:
     def _reconcile(self, state: CatalogState, first: Iterable[GlobalId]) -> None:
         engine = self.step_engine()
         # What does not change of the catalog is the same value in the next one.
-        seen = (state.items, state.clusters, state.replicas, engine)
+        introspect = self.introspects()
+        seen = (state.items, state.clusters, state.replicas, engine, introspect)
         now = self._env.clock.monotonic()
         again = not self._controller.heard and now >= self._again_at
         if again or not _same(seen, self._reconciled):
-            missing = self._controller.reconcile(state, step_engine=engine)
+            missing = self._controller.reconcile(state, step_engine=engine, introspect=introspect)
             self._missing = {item.id: item for item in missing}
             self._deployed = {
                 g: e for g, e in self._deployed.items() if g in self._controller.installed
@@ -479,6 +481,11 @@ class Dataflows:
     def step_engine(self) -> str:
         """What is to run dataflows and large queries."""
         return system_value(self._env.catalog.state.settings, STEP_ENGINE)
+
+    def introspects(self) -> bool:
+        """Whether replicas are to tell of themselves."""
+        settings = self._env.catalog.state.settings
+        return system_value(settings, INTROSPECTION) == "on"
 
     def require_spark(self) -> None:
         """Check, before a dataflow is promised, that this process could run it if it came to that.

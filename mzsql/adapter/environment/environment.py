@@ -42,7 +42,7 @@ from mzsql.repr.errors import (
     Unsupported,
 )
 from mzsql.repr.frontier import Timestamp
-from mzsql.repr.ids import GlobalId
+from mzsql.repr.ids import GlobalId, TransientIds
 from mzsql.repr.interrupt import check_for_interrupts
 from mzsql.storage import (
     Collection,
@@ -106,6 +106,7 @@ class Environment:
         supervisor: runs the threads of this process that belong to the environment.
         awaits_promotion: whether the generation is yet to be promoted: until then the process only reads.
         startup: where the time of opening goes.
+        transient_ids: ids of queries, subscriptions and introspection subscribes.
     """
 
     def __init__(
@@ -146,6 +147,7 @@ class Environment:
         self.cache_shard = CatalogCacheShard(catalog, persist, clock, lambda: not self.read_only)
         self.cache = ExpressionCache(persist, self.cache_shard, partial(build_of, self.build))
         self.preparations = Preparations(self.cache, catalog, persist, clock, self.process)
+        self.transient_ids = TransientIds()
         self._lock = threading.RLock()
         self._registered: dict[GlobalId, Item] = {}
         self._seen_step = -1

@@ -27,6 +27,9 @@ from mzsql.storage import ManagedKind
 
 DEFAULT_SIZE = "2"
 
+#: What introspection subscribes feed: a replica's rows stay until it tells them anew, or is gone.
+_INTROSPECTION = ManagedKind(True, lasting=(0,), pause=0.5)
+
 #: Builtin sources that are storage-managed collections, and of what kind each is.
 MANAGED: Mapping[tuple[str, str], ManagedKind] = {
     ("mz_internal", "mz_compute_operator_hydration_statuses_per_worker"): ManagedKind(
@@ -34,6 +37,9 @@ MANAGED: Mapping[tuple[str, str], ManagedKind] = {
     ),
     ("mz_internal", "mz_compute_hydration_times"): ManagedKind(True, lasting=(1, 0), pause=0.05),
     ("mz_internal", "mz_compute_dataflow_statuses"): ManagedKind(True, lasting=(0, 1), pause=0.05),
+    ("mz_internal", "mz_compute_frontiers_unified"): _INTROSPECTION,
+    ("mz_internal", "mz_compute_import_frontiers_unified"): _INTROSPECTION,
+    ("mz_internal", "mz_compute_elapsed_unified"): _INTROSPECTION,
     ("mz_internal", "mz_refreshes"): ManagedKind(False, most_rows=2000, oldest_by=12, pause=5.0),
 }
 

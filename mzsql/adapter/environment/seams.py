@@ -15,6 +15,8 @@ from mzsql.catalog.change import Change
 from mzsql.catalog.durable import DurableCatalog
 from mzsql.catalog.state import CatalogState
 from mzsql.compute import OperatorHydrationStatus, RefreshStats, Status, StatusRow
+from mzsql.compute.controller.introspection import SUBSCRIBES
+from mzsql.compute.logs import LogRow
 from mzsql.persist import PersistClient
 from mzsql.repr.ids import GlobalId
 from mzsql.storage import CollectionManager, ManagedRow, end_shard
@@ -108,6 +110,8 @@ class StatusCollections:
         self.times = named("mz_compute_hydration_times")
         self.dataflows = named("mz_compute_dataflow_statuses")
         self.refreshes = named("mz_refreshes")
+        by_full_name = {one.full_name: one.id for one in builtins_by_name().values()}
+        self._unified = {one.relation: by_full_name[one.relation] for one in SUBSCRIBES}
         self._manager = manager
         self._monotonic = monotonic
         self._now_ms = now_ms
@@ -201,12 +205,27 @@ class StatusCollections:
         )
         self._manager.append(self.refreshes, [(row, 1)])
 
+    def introspected(
+        self,
+        relation: str,
+        replica_id: str,
+        updates: Sequence[tuple[LogRow, int]],
+        *,
+        anew: bool,
+    ) -> None:
+        """Rows of a unified introspection relation with their diffs; the replica's id is put before them."""
+        rows = [((replica_id, *row), diff) for row, diff in updates]
+        self._manager.append(self._unified[relation], rows, anew=(replica_id,) if anew else None)
+
     def keep(self, dataflows: Collection[_Dataflow]) -> None:
         """Retract what is told of other dataflows than these, given as object and replica."""
         kept = frozenset(dataflows)
         self._manager.delete(self.operators, lambda row: (row[0], row[2]) not in kept)
         self._manager.delete(self.times, lambda row: (row[1], row[0]) not in kept)
         self._manager.delete(self.dataflows, lambda row: (row[0], row[1]) not in kept)
+        replicas = frozenset(replica_id for _, replica_id in kept)
+        for gid in self._unified.values():
+            self._manager.delete(gid, lambda row: row[0] not in replicas)
 
     def delete_replica(self, replica_id: str) -> None:
         """Retract every row of the replica that was appended before."""
@@ -215,6 +234,8 @@ class StatusCollections:
         self._manager.delete(self.operators, lambda row: row[2] == replica_id)
         self._manager.delete(self.times, lambda row: row[0] == replica_id)
         self._manager.delete(self.dataflows, lambda row: row[1] == replica_id)
+        for gid in self._unified.values():
+            self._manager.delete(gid, lambda row: row[0] == replica_id)
 
 
 def _operator_row(row: OperatorHydrationStatus) -> tuple[str, int, str, int, bool]:

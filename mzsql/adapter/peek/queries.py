@@ -8,7 +8,6 @@ was planned before under the same catalog is not planned again.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import time
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
@@ -27,7 +26,11 @@ from mzsql.adapter.planning.timestamps import Question, SourceFrontiers, Timesta
 from mzsql.adapter.planning.walk import global_gets, unmaterializables
 from mzsql.adapter.session.holds import ReadHolds, TimeDomain
 from mzsql.adapter.session.session import Session, Transaction
-from mzsql.adapter.session.values import session_values
+from mzsql.adapter.session.values import (
+    introspected_replica,
+    session_values,
+    targeted_replica,
+)
 from mzsql.catalog.builtin import builtins
 from mzsql.catalog.objects import Index, Stored, Table
 from mzsql.compute.peek.execute import Peeker
@@ -108,7 +111,6 @@ class Queries:
         self._planner = planner
         self._inputs = inputs
         self._peeker = peeker
-        self._transient = itertools.count(1)
         self.timestamps = Timestamps(env)
         self.holds = ReadHolds(env.collections)
         self.plans = PlanCache()
@@ -247,6 +249,9 @@ class Queries:
         }
 
         def value(func: str, _: SqlType) -> Datum:
+            if func == "mz_introspected_replica":
+                # Asked only where it is wanted: it may be an error.
+                return introspected_replica(session, self._env.catalog.state)
             if func not in fixed:
                 raise Unsupported(f"the function {func} is not supported")
             return fixed[func]
@@ -285,7 +290,7 @@ class Queries:
         return self._planner.dataflow(self._export(), relation, cluster=cluster, value=value)
 
     def _export(self) -> PeekExport:
-        return PeekExport(GlobalId(f"t{next(self._transient)}"))
+        return PeekExport(self._env.transient_ids())
 
     def planned(
         self,
@@ -488,8 +493,14 @@ class Queries:
         query: hir.Query,
         value: Callable[[str, SqlType], Datum] | None,
     ) -> PlannedQuery | None:
-        """The plan with the indexes of the session's cluster; None where nothing that is named has any."""
+        """The plan with the indexes of the session's cluster; None where nothing that is named has any.
+
+        Of the cluster's replicas one serves its indexes; where the session names another one they are not read.
+        """
         cluster = session.get("cluster")
+        targeted = targeted_replica(session, self._env.catalog.state)
+        if targeted is not None and targeted != self._env.catalog.state.serving(cluster):
+            return None
         if not self._indexed(cluster) & self._named(relation):
             return None
         return self.planned(relation, query, cluster=cluster, value=value)

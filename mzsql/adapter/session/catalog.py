@@ -6,6 +6,7 @@ Promise: it does not change while the statement is planned. Implements the front
 from __future__ import annotations
 
 from collections.abc import Callable
+from difflib import get_close_matches
 
 from mzsql.catalog.builtin import Builtin, builtins, builtins_by_name
 from mzsql.catalog.objects import (
@@ -110,6 +111,31 @@ class SessionCatalog:
             desc=builtin.desc if builtin.desc is not None else self._builtin_desc(builtin),
             create_sql=builtin.sql,
         )
+
+    def item_like(self, name: PartialName) -> str | None:
+        """The name of the object that is named most like one that nothing has."""
+        database = name.database or self._database
+        path = (*IMPLICIT_SCHEMAS, *self._search_path)
+        places: dict[str, str] = {}
+        for schema, item in builtins_by_name():
+            places.setdefault(item, schema)
+        for one in self.state.items.values():
+            if one.database == database and (
+                one.schema in path or places.get(one.name) not in path
+            ):
+                places[one.name] = one.schema
+        found = name.item if name.item in places else None
+        if found is None:
+            found = next(iter(get_close_matches(name.item, list(places), n=1, cutoff=0.75)), None)
+        if found is None:
+            return None
+        schema = places[found]
+        said = name.schema is None and schema in path
+        return f'"{found}"' if said else f'"{schema}"."{found}"'
+
+    def cluster_names(self) -> list[str]:
+        """The names of all clusters."""
+        return [one.name for one in self.state.clusters.values()]
 
     def item(self, gid: GlobalId) -> CatalogItem:
         """The object of this id; KeyError where there is none."""

@@ -8,6 +8,7 @@ from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.peek.queries import Queries
 from mzsql.adapter.planning.walk import global_gets
 from mzsql.adapter.session.session import Session, Transaction
+from mzsql.adapter.session.values import targeted_replica
 from mzsql.adapter.statements.result import Result
 from mzsql.catalog.builtin import builtins
 from mzsql.catalog.objects import CATALOG_CLUSTER
@@ -63,9 +64,13 @@ class Selects:
         return result.desc, result.rows
 
     def _require_cluster(self, session: Session, plan: p.SelectPlan) -> None:
-        """Refuse to read users' relations on a cluster that does not exist, as Materialize does; the system's are on one of its own."""
+        """Refuse to read users' relations on a cluster that does not exist, as Materialize does; the system's are on one of its own.
+
+        A replica that the session names is to be one of its cluster.
+        """
         cluster = session.get("cluster")
         if self._env.catalog.state.cluster(cluster) is not None:
+            targeted_replica(session, self._env.catalog.state)
             return
         named = global_gets(lower_query(plan.query).relation)
         users = [gid for gid in named if gid not in builtins()]

@@ -11,7 +11,6 @@ PROGRESS or UP TO wait for it, once a second this does (`Environment.reach`), un
 from __future__ import annotations
 
 import contextlib
-import itertools
 import tempfile
 import threading
 import time
@@ -313,7 +312,6 @@ class Subscribes:
         self._planner = planner
         self._queries = queries
         self._inputs = inputs
-        self._transient = itertools.count(1)
         # The collector may end a forgotten subscription in any thread, at any moment.
         self._lock = threading.RLock()
         self._running: set[Subscription] = set()
@@ -334,8 +332,7 @@ class Subscribes:
         self._news.heed()
         as_of = self._time(plan.as_of, "AS OF")
         up_to = self._time(plan.up_to, "UP TO")
-        with self._lock:
-            gid = GlobalId(f"t{next(self._transient)}")
+        gid = self._env.transient_ids()
         if as_of is not None and not plan.at_least:
             self._check_bounds(as_of, up_to)
         sources, flow_plan = self._sources(plan, gid)

@@ -23,6 +23,7 @@ from mzsql.adapter.environment.cache_entries import GlobalExpressions
 from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.system.described import column_type_name, key_texts
 from mzsql.adapter.system.functions import aggregate_rows, function_rows, operator_rows, type_id
+from mzsql.adapter.system.introspection import INTROSPECTION
 from mzsql.catalog.builtin import Builtin, builtins
 from mzsql.catalog.commands.clusters import factor_of, size_of
 from mzsql.catalog.commands.privileges import (
@@ -526,6 +527,7 @@ def _pg_time_zone_abbreviations(_: Source) -> Rows:
 
 
 _DERIVED: dict[str, Callable[[Source], Rows]] = {
+    **INTROSPECTION,
     "mz_catalog.mz_tables": _tables,
     "mz_catalog.mz_views": _views,
     "mz_catalog.mz_materialized_views": _materialized_views,

@@ -22,6 +22,8 @@ from typing import Protocol
 import msgspec
 import pyarrow as pa
 
+from mzsql.compute.controller.introspection import SUBSCRIBES, Subscribed
+from mzsql.compute.logs import LogRow
 from mzsql.compute.protocol import (
     AllowCompaction,
     CancelPeek,
@@ -32,6 +34,8 @@ from mzsql.compute.protocol import (
     Frontiers,
     HydrationStatus,
     InitializationComplete,
+    IntrospectionUpdates,
+    Parted,
     Peek,
     PeekResponse,
     Ping,
@@ -67,6 +71,16 @@ class StatusSink(Protocol):
 
     def refreshed(self, replica_id: str, stats: RefreshStats) -> None:
         """A replica has done a step or a hydration."""
+
+    def introspected(
+        self,
+        relation: str,
+        replica_id: str,
+        updates: Sequence[tuple[LogRow, int]],
+        *,
+        anew: bool,
+    ) -> None:
+        """Rows of a unified introspection relation with their diffs, without the replica's id; `anew`: instead of all that it has of it."""
 
     def keep(self, dataflows: Collection[tuple[GlobalId, str]]) -> None:
         """Retract what is told of other dataflows than these, given as object and replica."""
@@ -124,6 +138,7 @@ class ReplicaClient:
         settings: what it is to be begun with.
         storage: holds inputs.
         sink: where its statuses go; what an earlier life of it has reported stays until this one reports of the same object.
+        subscribed: its introspection subscribes.
     """
 
     def __init__(
@@ -133,6 +148,7 @@ class ReplicaClient:
         settings: ComputeSettings,
         storage: Holder,
         sink: StatusSink,
+        subscribed: Subscribed | None = None,
     ) -> None:
         self.replica_id = replica_id
         self.settings = settings
@@ -145,6 +161,9 @@ class ReplicaClient:
         self._refreshes: deque[RefreshStats] = deque(maxlen=settings.refreshes_kept)
         self._peeks: dict[str, PeekResponse | None] = {}
         self._pinged = self._ponged = self._given_up = 0
+        self._subscribed = subscribed
+        # Whether what it told was taken back, as it was gone.
+        self._taken_back = False
         self._initialized = False
         self._closed = False
         sink.connected(replica_id)
@@ -247,6 +266,29 @@ class ReplicaClient:
         if step_engine != self.settings.step_engine:
             self._link.send(UpdateConfiguration(step_engine=step_engine))
             self.settings = msgspec.structs.replace(self.settings, step_engine=step_engine)
+
+    def introspect(self, wanted: bool) -> None:
+        """Have the replica tell of itself, or no more; then nothing of it is left."""
+        subscribed = self._subscribed
+        if subscribed is None or subscribed.any == wanted:
+            return
+        with self._changed:
+            commands = list(subscribed.create() if wanted else subscribed.cancel())
+        for command in commands:
+            self._link.send(command)
+        if not wanted:
+            self._forget_introspection()
+
+    def _forget_introspection(self) -> None:
+        for one in SUBSCRIBES:
+            self._sink.introspected(one.relation, self.replica_id, (), anew=True)
+
+    def look_after(self) -> None:
+        """Take back what a replica has told that is gone; it tells all of it when it comes back."""
+        gone = self._link.gone
+        if gone and not self._taken_back:
+            self._sink.delete_replica(self.replica_id)
+        self._taken_back = gone
 
     def initialization_complete(self) -> None:
         """Let the replica give up what it has kept of dataflows that were not sent; once is enough."""
@@ -368,6 +410,13 @@ class ReplicaClient:
                     )
             case Status():
                 self._stands(response)
+            case IntrospectionUpdates():
+                self._introspected(response)
+            case Parted():
+                with self._changed:
+                    if self._subscribed is not None:
+                        self._subscribed.parted()
+                self._sink.connected(self.replica_id)
             case PeekResponse(uuid=name):
                 with self._changed:
                     if name in self._peeks:
@@ -381,6 +430,14 @@ class ReplicaClient:
     def _unseen(self, gid: GlobalId) -> bool:
         known = self._dataflows.get(gid)
         return known is not None and known.unseen
+
+    def _introspected(self, batch: IntrospectionUpdates) -> None:
+        with self._changed:
+            if self._subscribed is None or not self._subscribed.takes(batch):
+                return
+            # What was cancelled leaves nothing behind: what it had told goes with it.
+            anew = batch.snapshot or batch.error is not None
+            self._sink.introspected(batch.relation, self.replica_id, batch.updates, anew=anew)
 
     def _stands(self, status: Status) -> None:
         gid, holds = status.object_id, list[ReadHold]()

@@ -22,6 +22,7 @@ import msgspec
 from mzsql.catalog.objects import Maintained, MaterializedView, Replica
 from mzsql.catalog.state import CatalogState
 from mzsql.compute.controller.client import Holder, ReplicaClient, StatusSink
+from mzsql.compute.controller.introspection import Subscribed
 from mzsql.compute.protocol import Connect, CreateDataflow, RefreshStats, Status
 from mzsql.compute.protocols import ComputeSettings
 from mzsql.lir.plan import DataflowDescription
@@ -70,6 +71,7 @@ class ComputeController:
         connect: the way to a replica.
         storage: holds inputs.
         sink: where statuses and refreshes go.
+        transient_ids: gives an id for an introspection subscribe; None: replicas tell nothing of themselves.
         read_only: whether the views are written by another deployment (see `ComputeSettings.read_only`).
 
     Attributes:
@@ -83,11 +85,14 @@ class ComputeController:
         storage: Holder,
         sink: StatusSink,
         *,
+        transient_ids: Callable[[], GlobalId] | None = None,
         read_only: bool = False,
     ) -> None:
         self._connect = connect
         self._storage = storage
         self._sink = sink
+        self._transient_ids = transient_ids
+        self._introspect = True
         self._read_only = read_only
         # The replicas that work, of every cluster that has dataflows, and what each was told to maintain.
         self._replicas: dict[str, ReplicaClient] = {}
@@ -116,19 +121,24 @@ class ComputeController:
 
     # --- what is wanted -----------------------------------------------------------------------
 
-    def reconcile(self, state: CatalogState, *, step_engine: str) -> list[Maintained]:
+    def reconcile(
+        self, state: CatalogState, *, step_engine: str, introspect: bool = True
+    ) -> list[Maintained]:
         """Drop what is not wanted where it is; what is missing on some replica, to be given to `install`.
 
         Args:
             state: the catalog.
             step_engine: what is to run steps.
+            introspect: whether replicas are to tell of themselves.
         """
         self._step_engine, self.heard = step_engine, True
+        self._introspect = introspect
         working = self._working(state)
         wanted = {item.id: item for item in state.maintained if working.get(item.cluster or "")}
         self._give_up_replicas(state)
         for client in self._replicas.values():
             self._try(partial(client.configure, step_engine=step_engine))
+            self._try(partial(client.introspect, introspect))
         tried_on = {one.id for found in working.values() for one in found}
         for gid in [g for g in self._failures if tried_on != self._tried_on or g not in wanted]:
             self._forget_failure(gid)
@@ -259,9 +269,18 @@ class ComputeController:
             settings = ComputeSettings(
                 workers=replica.workers, step_engine=self._step_engine, read_only=self._read_only
             )
-            found = ReplicaClient(self._connect, replica.id, settings, self._storage, self._sink)
+            ids = self._transient_ids
+            found = ReplicaClient(
+                self._connect,
+                replica.id,
+                settings,
+                self._storage,
+                self._sink,
+                None if ids is None else Subscribed(ids, settings.introspection_seconds),
+            )
             self._replicas[replica.id] = found
             self._on[replica.id] = set()
+            self._try(partial(found.introspect, self._introspect))
         return found
 
     def maintain(self) -> None:
@@ -270,6 +289,7 @@ class ComputeController:
             self._try(client.let_go)
             self._try(client.initialization_complete)
             self._try(client.allow_compaction)
+            client.look_after()
         if not self._swept:
             # What an earlier process has left of others than are here now.
             self._swept = True

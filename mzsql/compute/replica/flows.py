@@ -28,6 +28,7 @@ from mzsql.compute.replica.arrangements import Arrangement, Arrangements
 from mzsql.compute.replica.choice import Refusals, for_hydration
 from mzsql.compute.replica.dataflow import Dataflow, DataflowSpec, fill_plan
 from mzsql.compute.replica.deltas import Deltas
+from mzsql.compute.replica.elapsed import Elapsed
 from mzsql.compute.replica.hydration import Hydration, HydrationReport
 from mzsql.compute.replica.hydration_here import HydrationHere
 from mzsql.compute.replica.inputs import CollectionInput, IndexInput, Input
@@ -110,6 +111,7 @@ class Flow:
     #: while it is not hydrated: what it does or waits for, and at which node
     doing: str = "waits for its turn to be opened"
     node: int | None = None
+    elapsed: Elapsed = field(default_factory=Elapsed)
     _refusals: Refusals = field(default_factory=Refusals)
     _session: SparkSession | None = None
     _holding: threading.Lock = field(default_factory=threading.Lock)
@@ -296,6 +298,7 @@ class Flow:
             stopped=self._unwanted,
             reason=reason,
             doing=self.say,
+            elapsed=self.elapsed,
         )
 
     def advance(self, input_upper: Frontier) -> RefreshStats | None:
@@ -309,6 +312,7 @@ class Flow:
         if lower is not None and less_than(dataflow.frontier(), upper):
             try:
                 stats = run_step(dataflow, lower, upper, self._tools())
+                self._count(stats)
             except Overtaken:
                 for target in dataflow.targets():
                     target.upper()
@@ -326,6 +330,12 @@ class Flow:
         self.overfull = dataflow.output.overfull(settings.apply_batches, settings.apply_bytes)
         self._hold(force=False)
         return stats
+
+    def _count(self, stats: RefreshStats) -> None:
+        """A step's time is the root's: it is one statement for all nodes."""
+        if stats.kind != "empty":
+            root = self.spec.desc.root.plan.lir_id
+            self.elapsed.add(root, stats.seconds, statements=1, rows=stats.rows_out)
 
     def _tools(self) -> StepTools:
         replica, settings = self.replica, self.replica.settings

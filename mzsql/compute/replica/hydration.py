@@ -44,6 +44,7 @@ from mzsql.compute.protocol import (
 from mzsql.compute.protocols import ComputeSettings
 from mzsql.compute.replica.arrangements import Arrangement, ArrangementDesc, Arrangements
 from mzsql.compute.replica.dataflow import Dataflow, arrangement_desc
+from mzsql.compute.replica.elapsed import Elapsed
 from mzsql.compute.replica.target import Target, with_time
 from mzsql.expr.functions.table import Engine
 from mzsql.location import LocationError
@@ -177,8 +178,9 @@ class Hydration:
         stopped: Callable[[], bool],
         reason: str,
         doing: Callable[[str, int | None], None],
+        elapsed: Elapsed,
     ) -> None:
-        """Prepare it; `reason` says why this engine runs it, `doing` takes what it is doing, and at which node."""
+        """Prepare it; `reason` says why this engine runs it, `doing` takes what it is doing, and at which node, `elapsed` for how long."""
         self._dataflow = dataflow
         self._report = report
         self._make_session = session
@@ -189,6 +191,7 @@ class Hydration:
         self._stopped = stopped
         self._reason = reason
         self._doing = doing
+        self._elapsed = elapsed
         self._registered: set[str] = set()
         self._alive: list[PartRef] = []  # parts that Spark may read are kept from being collected
         self._sizes: dict[str, int] = {}
@@ -247,7 +250,8 @@ class Hydration:
         if stage.target is not None:
             self._completed[stage.target] = stage.completes
         try:
-            self._fill_target(stage, missing, scratch)
+            with self._elapsed.at(stage.lir_id) if to_fill else contextlib.nullcontext():
+                self._fill_target(stage, missing, scratch)
         except BaseException:
             self._report.node_undone(stage.completes)
             raise

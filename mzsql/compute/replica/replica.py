@@ -18,10 +18,12 @@ from mzsql.compute.engines.driver import Driver
 from mzsql.compute.engines.spark_start import SparkStart
 from mzsql.compute.protocol import (
     AllowCompaction,
+    CancelIntrospection,
     CancelPeek,
     Command,
     CreateDataflow,
     CreateInstance,
+    CreateIntrospection,
     DropDataflow,
     InitializationComplete,
     Peek,
@@ -29,6 +31,7 @@ from mzsql.compute.protocol import (
     Ping,
     Pong,
     Respond,
+    Response,
     Status,
     UpdateConfiguration,
 )
@@ -42,6 +45,7 @@ from mzsql.compute.replica.hydration import HydrationReport
 from mzsql.compute.replica.indexes import Indexes
 from mzsql.compute.replica.inputs import CollectionInput
 from mzsql.compute.replica.installed import Installed
+from mzsql.compute.replica.introspection import Introspection
 from mzsql.compute.replica.openings import Openings
 from mzsql.compute.replica.peeks import PendingPeeks
 from mzsql.compute.replica.retiring import Retiring
@@ -106,7 +110,8 @@ class Replica:
             **{name: getattr(first.settings, name) for name in ComputeSettings.__struct_fields__},
             now=lambda: self._engine,
         )
-        self._respond = respond
+        self._tell = respond
+        respond = self._respond = self._told
         self._persist = persist
         self._storage = storage
         self._renderings = renderings if renderings is not None else Renderings(storage)
@@ -126,6 +131,9 @@ class Replica:
         clock = clock if clock is not None else SystemClock()
         start = partial(persist.supervisor.start, object_id=replica_id)
         self._installed = Installed(replica_id, respond)
+        self._introspection = Introspection(
+            self._installed, storage.seen_upper, self._tell, start, replica_id
+        )
         self._work = Work(replica_id, self._installed, respond, settings, clock, start)
         indexes = Indexes(self._installed, self._arrangements)
         self._shared = Shared(
@@ -166,6 +174,8 @@ class Replica:
 
     #: Its holds on inputs are this process's.
     apart = False
+    #: It is where whoever commands it is.
+    gone = False
 
     @property
     def offline(self) -> str | None:
@@ -225,10 +235,19 @@ class Replica:
                 self._installed.wake()
             case CancelPeek(uuid=uuid):
                 self._peeks.cancel(uuid)
+            case CreateIntrospection():
+                self._introspection.subscribe(command)
+            case CancelIntrospection(id=gid):
+                self._introspection.cancel(gid)
             case Ping(nonce=nonce):
                 self._respond(Pong(nonce))
             case CreateInstance():
                 raise InternalError(f"replica {self._replica} was begun already")
+
+    def _told(self, response: Response) -> None:
+        """Tell something, of which the logs may have to say more."""
+        self._tell(response)
+        self._introspection.noted(response)
 
     def _refused(self, command: CreateDataflow, error: BaseException) -> Status:
         text = str(error)
@@ -294,9 +313,11 @@ class Replica:
             return
         timeout = self._settings.timeout
         self._unwatch()
+        self._introspection.close()
         self._commands.close()
         self._work.close()
         self._scheduler.close(timeout)
+        self._introspection.join(timeout)
         self._commands.join(timeout)
         self._work.join(timeout)
         self._commit_exports()

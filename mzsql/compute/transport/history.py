@@ -13,9 +13,11 @@ import msgspec
 
 from mzsql.compute.protocol import (
     AllowCompaction,
+    CancelIntrospection,
     Command,
     CreateDataflow,
     CreateInstance,
+    CreateIntrospection,
     DropDataflow,
     InitializationComplete,
     UpdateConfiguration,
@@ -31,6 +33,7 @@ class CommandHistory:
         self._first = first
         self._dataflows: dict[GlobalId, CreateDataflow] = {}
         self._allowed: dict[GlobalId, Timestamp] = {}
+        self._subscribes: dict[GlobalId, CreateIntrospection] = {}
         self._initialized = False
 
     def add(self, command: Command) -> None:
@@ -45,6 +48,10 @@ class CommandHistory:
                 self._allowed.pop(gid, None)
             case AllowCompaction(id=gid, frontier=frontier):
                 self._allowed[gid] = frontier
+            case CreateIntrospection(id=gid):
+                self._subscribes[gid] = command
+            case CancelIntrospection(id=gid):
+                self._subscribes.pop(gid, None)
             case InitializationComplete():
                 self._initialized = True
             case UpdateConfiguration(step_engine=engine) if engine is not None:
@@ -57,5 +64,6 @@ class CommandHistory:
         yield from self._dataflows.values()
         for gid, frontier in self._allowed.items():
             yield AllowCompaction(gid, frontier)
+        yield from self._subscribes.values()
         if self._initialized:
             yield InitializationComplete()

@@ -2,9 +2,11 @@
 
 Promise: `RemoteLink` is a `compute.protocol.ReplicaLink`: commands arrive in order, and who sends them waits for nobody but, at most, for
 room. While the replica is away nothing is queued: when it is met again, be it the same process or another one, it is told all that is
-wanted (`CommandHistory`), keeps what it has of that and drops the rest. What a connection has told of hydration is taken back when it
-ends, and what was asked over it is answered: a ping at once, a peek with an error, a drop as done. `offline` says why the replica is away,
-`SILENT_SECONDS` after its last sign of life at the latest. Connecting is tried again with pauses of 0.1 to 2 seconds, for ever.
+wanted (`CommandHistory`), keeps what it has of that and drops the rest. What a connection has told stands when it ends, until it is
+told anew (`Parted`), and what was asked over it is answered: a ping at once, a peek with an error, a drop as done. `offline` says why the
+replica is away, `SILENT_SECONDS` after its last sign of life at the latest; `gone`, that nobody has been at its address for
+`GONE_SECONDS`, or somebody who has given no sign of life for `MOST_SILENT_SECONDS`. Connecting is tried again with pauses of 0.1 to 2
+seconds, for ever.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import random
 import select
 import socket
 import threading
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
 
 from mzsql.compute.protocol import (
@@ -24,7 +26,7 @@ from mzsql.compute.protocol import (
     Command,
     CreateInstance,
     DropDataflow,
-    HydrationStatus,
+    Parted,
     Peek,
     PeekResponse,
     Ping,
@@ -32,7 +34,6 @@ from mzsql.compute.protocol import (
     Respond,
     Response,
     Status,
-    StatusRow,
     decode_response,
     encode,
 )
@@ -57,6 +58,11 @@ from mzsql.repr.ids import GlobalId
 from mzsql.threads import Backoff, Supervised
 
 _log = logging.getLogger(__name__)
+
+#: What a replica has told is taken back when nobody has been at its address for so long …
+GONE_SECONDS = 10.0
+#: … or when whoever is there has given no sign of life for so long: one that was stopped goes on where it was.
+MOST_SILENT_SECONDS = 600.0
 
 _PAUSES = Backoff(0.1, 2.0)
 _LOOK_SECONDS = 1.0
@@ -159,11 +165,13 @@ class RemoteLink:
         self._heard = 0.0
         self._offline: str | None = "it was not met yet"
         self._closed = threading.Event()
-        # What was asked over this connection, and what it has told of hydration.
+        # Since when nobody is at its address, as far as was tried; None: somebody is.
+        self._nobody_since: float | None = monotonic()
+        # Whether a connection has told anything since the last was lost, and what was asked over it.
+        self._told = False
         self._pings: set[int] = set()
         self._peeks: set[str] = set()
         self._dropping: set[GlobalId] = set()
-        self._rows: Counter[StatusRow] = Counter()
         name, of = f"mzsql-{self._replica}", self._replica
         self._threads = [
             start("replica-link", self._read, thread_name=f"{name}-link", object_id=of),
@@ -180,6 +188,15 @@ class RemoteLink:
         if silent > SILENT_SECONDS:
             return f"it has given no sign of life for {silent:.0f} s"
         return None
+
+    @property
+    def gone(self) -> bool:
+        """See the module's text."""
+        with self._changed:
+            now = self._monotonic()
+            if self._nobody_since is not None and now - self._nobody_since > GONE_SECONDS:
+                return True
+            return self._heard > 0 and now - self._heard > MOST_SILENT_SECONDS
 
     # --- commands -----------------------------------------------------------------------------
 
@@ -246,20 +263,28 @@ class RemoteLink:
         rng = random.Random()  # noqa: S311  for pauses alone
         while not self._closed.is_set():
             address = self._address()
-            why = "no process runs it"
+            why, somebody = "no process runs it", False
             if address is not None:
                 try:
                     sock = connected(address, self._hello)
                 except Refused as refused:
-                    why = str(refused)
+                    why, somebody = str(refused), True
                 except OSError as error:
-                    why = _told(address, error)
+                    why, somebody = _told(address, error), isinstance(error, TimeoutError)
                 else:
-                    failures = 0
+                    failures, somebody = 0, True
                     why = self._hear_out(sock, address, thread)
             self._lost(why)
+            self._is_there(somebody)
             failures += 1
             self._closed.wait(_PAUSES.pause(failures, rng))
+
+    def _is_there(self, somebody: bool) -> None:
+        with self._changed:
+            if somebody:
+                self._nobody_since = None
+            elif self._nobody_since is None:
+                self._nobody_since = self._monotonic()
 
     def _hear_out(self, sock: socket.socket, address: Address, thread: Supervised) -> str:
         """Take what comes over a connection until it ends; why it has ended."""
@@ -269,6 +294,7 @@ class RemoteLink:
             self._out.clear()
             self._out.extend(self._history.commands())
             self._sock, self._heard, self._offline = sock, self._monotonic(), None
+            self._nobody_since = None
             self._changed.notify_all()
         try:
             while not self._closed.is_set():
@@ -304,9 +330,7 @@ class RemoteLink:
                     self._peeks.discard(uuid)
                 case Status(object_id=gid, state="dropped"):
                     self._dropping.discard(gid)
-                case HydrationStatus(updates=updates):
-                    for row, diff in updates:
-                        self._rows[row] += diff
+            self._told = True
         self._respond(response)
 
     def _lost(self, why: str) -> None:
@@ -322,8 +346,7 @@ class RemoteLink:
         with self._changed:
             if self._sock is not None:
                 return []
-            taken_back = tuple((row, -count) for row, count in self._rows.items() if count)
-            answers: list[Response] = [HydrationStatus(taken_back)] if taken_back else []
+            answers: list[Response] = [Parted()] if self._told else []
             answers += [Pong(nonce) for nonce in sorted(self._pings)]
             answers += [
                 PeekResponse(uuid, error=f"replica {self._replica}: {why}")
@@ -332,7 +355,7 @@ class RemoteLink:
             answers += [
                 Status(gid, self._replica, "dropped", 0, 0, False) for gid in sorted(self._dropping)
             ]
-            self._rows.clear()
+            self._told = False
             self._pings.clear()
             self._peeks.clear()
             self._dropping.clear()

@@ -15,10 +15,12 @@ from collections.abc import Callable
 import msgspec
 
 from mzsql.compute.protocol import (
+    CancelIntrospection,
     Command,
     Connect,
     CreateDataflow,
     CreateInstance,
+    CreateIntrospection,
     DropDataflow,
     Frontiers,
     HydrationStatus,
@@ -100,6 +102,8 @@ class ReconciledReplica:
         self._respond: Respond = _nobody
         self._adopted: set[GlobalId] = set()
         self._unclaimed: set[GlobalId] = set()
+        # The introspection subscribes of the present controller, or of the last one; guarded by `_taking`.
+        self._subscribes: set[GlobalId] = set()
 
     def meet(self, respond: Respond) -> None:
         """Another controller's commands come from now on; the last one is told nothing any more."""
@@ -140,6 +144,12 @@ class ReconciledReplica:
                         self._drop(gid)
                     self._unclaimed = set()
                     self._send(command)
+                case CreateIntrospection(id=gid):
+                    self._subscribes.add(gid)
+                    self._send(command)
+                case CancelIntrospection(id=gid):
+                    self._subscribes.discard(gid)
+                    self._send(command)
                 case UpdateConfiguration(step_engine=engine):
                     if self._settings is not None and engine is not None:
                         self._settings = msgspec.structs.replace(self._settings, step_engine=engine)
@@ -153,6 +163,10 @@ class ReconciledReplica:
 
     def _begin(self, first: CreateInstance) -> None:
         before, now = self._settings, first.settings
+        # Nobody is told of an earlier controller's, and the present one's begin anew.
+        for gid in self._subscribes:
+            self._send(CancelIntrospection(gid))
+        self._subscribes = set()
         self._settings = now
         if self._replica is not None and before is not None:
             if msgspec.structs.replace(before, step_engine=now.step_engine) == now:

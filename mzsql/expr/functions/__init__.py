@@ -58,6 +58,7 @@ from mzsql.expr.functions.time import (
 from mzsql.expr.functions.time.operators import UNITS
 from mzsql.expr.functions.unmaterializable import UNMATERIALIZABLE
 from mzsql.expr.functions.zeros import with_one_zero
+from mzsql.repr.errors import alike
 
 __all__ = [
     "ANY",
@@ -75,6 +76,7 @@ __all__ = [
     "all_scalars",
     "all_table_funcs",
     "find_cast",
+    "function_like",
     "ordered_key",
     "scalar",
     "scalars_named",
@@ -151,6 +153,14 @@ def scalar(key: str) -> ScalarFunc:
 def scalars_named(name: str) -> tuple[ScalarFunc, ...]:
     """The overloads of a SQL name (lower case) or operator (``+``, ``<>``, ``~~``, ``||``); none: ``()``."""
     return _SCALAR_NAMES.get(name, ())
+
+
+def function_like(name: str) -> str | None:
+    """A hint at the function that is named most like one that there is not."""
+    known = (
+        one for names in (_SCALAR_NAMES, _AGGREGATE_NAMES) for one in names if one.isidentifier()
+    )
+    return alike(name, known)
 
 
 def all_scalars() -> tuple[ScalarFunc, ...]:

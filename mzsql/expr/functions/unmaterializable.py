@@ -28,6 +28,8 @@ UNMATERIALIZABLE: Mapping[str, SqlType] = {
     "pg_postmaster_start_time": TIMESTAMPTZ,
     "mz_uptime": INTERVAL,
     "mz_version_num": INTEGER,
+    # The replica whose introspection the session reads.
+    "mz_introspected_replica": TEXT,
     # Every variable of the session with its value, and the schemas that names are looked up in: those without being named, and the path's.
     "mz_viewable_variables": SqlType("map", element=TEXT),
     "mz_schemas_of_session": SqlType("array", element=TEXT),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mzsql.frontend.catalog import SYSTEM_SCHEMAS, CatalogItem, CatalogView, FullName, PartialName
 from mzsql.frontend.parse.statements import Name, Show
-from mzsql.repr.errors import SqlError, UndefinedObject, UndefinedTable
+from mzsql.repr.errors import SqlError, UndefinedObject, UndefinedTable, alike
 
 
 def check_database(catalog: CatalogView, database: str | None, position: int | None) -> None:
@@ -50,8 +50,17 @@ def item_named(catalog: CatalogView, name: Name) -> CatalogItem:
     check_qualifiers(catalog, name.partial, name.position)
     item = catalog.resolve_item(name.partial)
     if item is None:
-        raise UndefinedTable(f"unknown catalog item '{name}'", position=name.position)
+        raise unknown_item(catalog, name.partial, name.position)
     return item
+
+
+def unknown_item(
+    catalog: CatalogView, name: PartialName, position: int | None = None
+) -> UndefinedTable:
+    """The error of a name that no object has, with a hint at the one that is most like it."""
+    like = catalog.item_like(name)
+    hint = None if like is None else f"Perhaps you meant {like}."
+    return UndefinedTable(f"unknown catalog item '{name}'", position=position, hint=hint)
 
 
 def find_item(catalog: CatalogView, name: Name) -> CatalogItem | None:
@@ -142,7 +151,9 @@ def cluster_name(catalog: CatalogView, name: Name | None) -> str:
     cluster = catalog.cluster if name is None else name.partial.item
     if not catalog.has_cluster(cluster):
         raise UndefinedObject(
-            f"unknown cluster '{cluster}'", position=None if name is None else name.position
+            f"unknown cluster '{cluster}'",
+            position=None if name is None else name.position,
+            hint=alike(cluster, catalog.cluster_names()),
         )
     return cluster
 

@@ -71,15 +71,15 @@ _OPTION_ENDS = (TokenType.COMMA, TokenType.EQ, TokenType.R_PAREN, TokenType.L_PA
 class SessionParser(DefinitionParser):
     """Parses what shows and sets."""
 
-    def explain(self) -> st.Explain:
+    def explain(self) -> st.Statement:
         """EXPLAIN …"""
         position = self.position()
         if self.at("TIMESTAMP"):
             return self._explain_timestamp()
-        if self.one_of((("FILTER", "PUSHDOWN"), ("ANALYZE",), ("QUERY",))):
-            raise Unsupported(
-                "EXPLAIN FILTER PUSHDOWN, ANALYZE are not supported", position=position
-            )
+        if self.at("ANALYZE"):
+            return self._explain_analyze()
+        if self.one_of((("FILTER", "PUSHDOWN"), ("QUERY",))):
+            raise Unsupported("EXPLAIN FILTER PUSHDOWN is not supported", position=position)
         stage = self.one_of(EXPLAIN_STAGES)
         if stage is not None or self.at("PLAN"):
             if stage is not None:
@@ -113,6 +113,33 @@ class SessionParser(DefinitionParser):
         fmt = self._explain_format(("TEXT", "JSON"))
         self.need("FOR")
         return st.Explain(self.source, "timestamp", fmt, (), self.select())
+
+    def _explain_analyze(self) -> st.ExplainAnalyze:
+        """EXPLAIN ANALYZE CPU | MEMORY | HYDRATION, … [WITH SKEW] FOR INDEX | MATERIALIZED VIEW name [AS SQL]."""
+        position = self.position()
+        properties: dict[str, None] = {}
+        while True:
+            one = self.one_of(tuple((name.upper(),) for name in st.ANALYZED))
+            if one is None:
+                raise Unsupported(
+                    "EXPLAIN ANALYZE is supported for what runs all the time, by what it takes",
+                    position=position,
+                    hint="EXPLAIN ANALYZE CPU, MEMORY, HYDRATION [WITH SKEW] FOR MATERIALIZED VIEW v; or FOR INDEX i.",
+                )
+            properties[one] = None
+            if not self.p._match(TokenType.COMMA):
+                break
+        skew = self.at("WITH", "SKEW")
+        self.need("FOR")
+        kind = self.one_of((("MATERIALIZED", "VIEW"), ("INDEX",)))
+        if kind is None:
+            self.p.expected("one of MATERIALIZED VIEW or INDEX")
+        assert kind is not None
+        about = st.ObjectRef(self.source, kind, self.name())
+        as_sql = bool(self.p._match(TokenType.ALIAS))
+        if as_sql:
+            self.need("SQL")
+        return st.ExplainAnalyze(self.source, tuple(properties), skew, about, as_sql)
 
     def _explainee(self, replan: bool) -> st.Statement:
         kind = self.one_of((("VIEW",), ("MATERIALIZED", "VIEW"), ("INDEX",)))

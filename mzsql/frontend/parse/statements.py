@@ -244,6 +244,20 @@ class Explain(Statement):
     replan: bool = False
 
 
+ANALYZED = ("cpu", "memory", "hydration")
+"""What EXPLAIN ANALYZE can be asked for."""
+
+
+@dataclass(frozen=True)
+class ExplainAnalyze(Statement):
+    """EXPLAIN ANALYZE of an object: what its nodes take."""
+
+    properties: tuple[str, ...]
+    skew: bool
+    explainee: ObjectRef
+    as_sql: bool
+
+
 @dataclass(frozen=True)
 class Show(Statement):
     """SHOW <objects>."""

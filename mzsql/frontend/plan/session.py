@@ -13,8 +13,10 @@ from mzsql.frontend.catalog import CatalogItem, CatalogView
 from mzsql.frontend.definitions.shown_sql import shown_sql
 from mzsql.frontend.names.items import item_named, wrong_kind
 from mzsql.frontend.parse import statements as st
+from mzsql.frontend.parse.parse import parse_statements
 from mzsql.frontend.plan import plans
 from mzsql.frontend.plan.planners import NestingPlanners, Planners, PlanStatement
+from mzsql.frontend.query.analyzed import analyzed
 from mzsql.frontend.query.query import QueryPlanner
 from mzsql.frontend.query.shown import ordered, shown_query
 from mzsql.repr.errors import SqlError, Unsupported
@@ -77,6 +79,18 @@ def _expect_kind(item: CatalogItem, kind: str) -> None:
         )
 
 
+def _explain_analyze(statement: st.ExplainAnalyze, catalog: CatalogView) -> plans.SelectPlan:
+    item = item_named(catalog, statement.explainee.name)
+    _expect_kind(item, statement.explainee.kind)
+    text = analyzed(item.id, statement.properties, skew=statement.skew)
+    if statement.as_sql:
+        shown = exp.select(exp.alias_(exp.Literal.string(text), "SQL"))
+        return plans.SelectPlan(QueryPlanner(catalog).top_level(shown), shows=True)
+    (parsed,) = parse_statements(text)
+    assert isinstance(parsed, st.Select)
+    return plans.SelectPlan(QueryPlanner(catalog).top_level(parsed.query), shows=True)
+
+
 def _show(statement: st.Show, catalog: CatalogView) -> plans.SelectPlan:
     query = ordered(statement, shown_query(statement, catalog))
     return plans.SelectPlan(QueryPlanner(catalog).top_level(query), shows=True)
@@ -119,6 +133,7 @@ def _transaction(statement: st.Transaction, _catalog: CatalogView) -> plans.Plan
 #: The planners of this family.
 PLANNERS: Planners = {
     st.Show: _show,
+    st.ExplainAnalyze: _explain_analyze,
     st.ShowCreate: _show_create,
     st.ShowVariable: lambda s, _c: plans.ShowVariablePlan(s.name.lower()),
     st.SetVariable: _variable,

@@ -15,7 +15,7 @@ from mzsql.expr.scalar import Literal
 from mzsql.frontend import hir
 from mzsql.frontend.catalog import CatalogItem, PartialName
 from mzsql.frontend.hir_visit import visit_relation_columns
-from mzsql.frontend.names.items import check_qualifiers
+from mzsql.frontend.names.items import check_qualifiers, unknown_item
 from mzsql.frontend.names.scope import Scope, ScopeItem, TableName
 from mzsql.frontend.parse.pieces import fold
 from mzsql.frontend.parse.shows import shown_by
@@ -37,7 +37,6 @@ from mzsql.repr.errors import (
     SqlError,
     SqlSyntaxError,
     UndefinedColumn,
-    UndefinedTable,
     Unsupported,
 )
 from mzsql.repr.types import ColumnType
@@ -215,7 +214,7 @@ def find_relation(planner: QueryPlans, name: PartialName, position: int | None) 
     check_qualifiers(catalog, name, position)
     item = catalog.resolve_item(name)
     if item is None:
-        raise UndefinedTable(f"unknown catalog item '{name}'", position=position)
+        raise unknown_item(catalog, name, position)
     if item.desc is None:
         raise SqlError(
             f"catalog item '{item.name}' is {item.described} and so cannot be depended upon",

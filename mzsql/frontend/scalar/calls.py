@@ -338,7 +338,7 @@ _SPECIAL: dict[str, Callable[[ExprContext, exp.Expr], Typed]] = {
         name: moment(name, UNMATERIALIZABLE[name])
         for name in (
             *("mz_version_num", "mz_viewable_variables", "mz_uptime", "pg_postmaster_start_time"),
-            *("mz_schemas_of_session", "mz_schemas_of_path"),
+            *("mz_schemas_of_session", "mz_schemas_of_path", "mz_introspected_replica"),
         )
     },
 }

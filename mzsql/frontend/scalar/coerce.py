@@ -389,6 +389,7 @@ def _resolved(name: str, args: Sequence[Typed], shown: str, position: int | None
         hint = None
         if not functions.scalars_named(name) and not rest:
             message = f'function "{name}" does not exist'
+            hint = functions.function_like(name)
         else:
             hint = NO_OVERLOAD
         raise UndefinedFunction(message, position=position, hint=hint)

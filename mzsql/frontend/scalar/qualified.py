@@ -32,7 +32,7 @@ _OWN_PREFIXES = ("mz_", "list_", "map_")
 _MZ_INTERNAL = frozenset(
     {
         *("is_rbac_enabled", "mz_setting", "mz_type_name", "mz_viewable_variables"),
-        *("mz_schemas_of_session", "mz_schemas_of_path"),
+        *("mz_schemas_of_session", "mz_schemas_of_path", "mz_introspected_replica"),
     }
 )
 _INFORMATION_SCHEMA = frozenset({"_pg_expandarray"})

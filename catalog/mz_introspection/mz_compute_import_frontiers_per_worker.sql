@@ -1,0 +1,12 @@
+-- How far what each dataflow reads is complete. Worker by worker. On the replica that `SET cluster_replica` names, or the only one of the
+-- session's cluster.
+--
+-- export_id: the index or materialized view, a key of `mz_objects`
+-- import_id: what it reads, a key of `mz_objects`
+-- worker_id: the worker, counted from 0
+-- time: the first time that is not complete; NULL where all are
+CREATE VIEW mz_introspection.mz_compute_import_frontiers_per_worker AS
+SELECT u.export_id, u.import_id, w.worker_id, u.time
+FROM mz_internal.mz_compute_import_frontiers_unified AS u
+JOIN mz_internal.mz_compute_workers_unified AS w ON w.replica_id = u.replica_id
+WHERE u.replica_id = mz_internal.mz_introspected_replica();

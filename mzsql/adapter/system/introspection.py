@@ -1,0 +1,177 @@
+"""The rows of introspection relations that any process knows: what plans that run consist of, what arrangements take, exports' errors.
+
+Promise: they follow from the catalog, the plans and the shards alone, so every process gives the same rows, in whatever state the replicas
+are. Each has the replica's id first. A dataflow's id and those of its operators follow from the exported object's id: a dataflow has the
+numbers from ``dataflow_id`` on, itself the first, then its nodes by their ids.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.compute as pc
+
+from mzsql.adapter.planning.names import Names
+from mzsql.catalog.objects import Maintained, MaterializedView, Replica
+from mzsql.catalog.state import CatalogState
+from mzsql.explain.operators import operators
+from mzsql.location import LocationError
+from mzsql.repr.errors import SqlError
+from mzsql.repr.ids import GlobalId, sort_key
+from mzsql.repr.types import RelationDesc
+
+if TYPE_CHECKING:
+    from mzsql.adapter.system.rows import Source
+
+Rows = Iterable[tuple[Any, ...]]
+
+#: So many numbers belong to a dataflow: no plan has as many nodes.
+_OPERATORS = 1 << 16
+#: Ranges that hold every error row.
+_ERRORS: dict[str, list[tuple[Any, Any]]] = {"mz_error": [("", None)]}
+
+
+def dataflow_id(gid: GlobalId) -> int:
+    """The number of an object's dataflow on each replica."""
+    return sort_key(gid)[1] * _OPERATORS
+
+
+def operator_id(gid: GlobalId, lir_id: int) -> int:
+    """The number of a node of an object's dataflow."""
+    return dataflow_id(gid) + 1 + lir_id
+
+
+def _replicas(state: CatalogState, item: Maintained) -> list[Replica]:
+    """Those that have an object's dataflow."""
+    cluster = state.cluster(item.cluster or "")
+    return [] if cluster is None else state.working(cluster.id)
+
+
+def worker_rows(source: Source) -> Rows:
+    """The workers of each replica."""
+    for replica in source.env.catalog.state.replicas.values():
+        for worker in range(replica.workers):
+            yield replica.id, worker
+
+
+def dataflow_rows(source: Source) -> Rows:
+    """The dataflows of each replica."""
+    state = source.env.catalog.state
+    for item in state.maintained:
+        for replica in _replicas(state, item):
+            yield replica.id, dataflow_id(item.id), f"Dataflow: {item.full_name}", item.id
+
+
+def lir_mapping_rows(source: Source) -> Rows:
+    """The nodes of each dataflow's plan, and the operators that each is."""
+    state = source.env.catalog.state
+    names = Names(state, _no_columns, {})
+    for item, runs in source.running():
+        replicas = _replicas(state, item)
+        if not replicas:
+            continue
+        nodes = [one for built in runs.plan.objects for one in operators(built.plan, names)]
+        for replica in replicas:
+            for one in nodes:
+                start = operator_id(item.id, one.lir_id)
+                node = one.lir_id, one.name, one.parent, one.nesting
+                yield replica.id, item.id, *node, start, start + 1
+
+
+def _no_columns(_: GlobalId) -> RelationDesc:
+    raise SqlError("the names of columns are not shown")
+
+
+# --- arrangements -----------------------------------------------------------------------------
+
+
+def arrangement_size_rows(source: Source) -> Rows:
+    """What each arrangement holds, worker by worker, as it is stored."""
+    workers = {one.id: one.workers for one in source.env.catalog.state.replicas.values()}
+    for gid, lir_id, replica, shard in source.arrangements():
+        sizes = functools.cache(partial(_sizes, source, shard))
+        for worker in range(workers.get(replica, 1)):
+            figures = [_figure(sizes, worker, place) for place in range(3)]
+            records, batches, size = figures
+            yield replica, gid, lir_id, worker, records, batches, size, size, batches
+
+
+def _figure(
+    sizes: Callable[[], dict[int, tuple[int, int, int]]], worker: int, place: int
+) -> Callable[[], int]:
+    return lambda: sizes().get(worker, (0, 0, 0))[place]
+
+
+def _sizes(source: Source, shard: str) -> dict[int, tuple[int, int, int]]:
+    """Updates, batches and bytes of a shard, by worker."""
+    state = source.env.persist.inspect(shard)
+    records: Counter[int] = Counter()
+    batches: Counter[int] = Counter()
+    size: Counter[int] = Counter()
+    for batch in () if state is None else state.trace:
+        batches.update({part.worker or 0 for part in batch.parts})
+        for part in batch.parts:
+            records[part.worker or 0] += part.rows
+            size[part.worker or 0] += part.size
+    return {worker: (records[worker], batches[worker], size[worker]) for worker in records}
+
+
+# --- errors -----------------------------------------------------------------------------------
+
+
+def error_count_rows(source: Source) -> Rows:
+    """How many errors each export holds now."""
+    state = source.env.catalog.state
+    shards = {(replica, gid): shard for gid, _, replica, shard in source.arrangements()}
+    for item in state.maintained:
+        for replica in _replicas(state, item):
+            if isinstance(item, MaterializedView):
+                yield replica.id, item.id, partial(_errors_of, source, item)
+                continue
+            # What was begun last of an index is the index itself.
+            shard = shards.get((replica.id, str(item.id)))
+            if shard is not None:
+                yield replica.id, item.id, partial(_errors_in, source, shard)
+
+
+def _errors_of(source: Source, item: MaterializedView) -> int:
+    collections = source.env.collections
+    upper = collections.frontiers(item.id)[1]
+    if not upper:
+        return 0
+    found = collections.snapshot(item.id, upper - 1, [], filters=_ERRORS)
+    return _count(found.column("mz_error"), found.column("mz_diff"))
+
+
+def _errors_in(source: Source, shard: str) -> int:
+    """The errors of an index, in its shard."""
+    try:
+        reader = source.env.persist.open_reader(shard)
+    except LocationError:
+        return 0  # it is being filled anew
+    try:
+        upper = reader.upper
+        if not upper:
+            return 0
+        found = reader.snapshot_arrow(upper - 1, columns=["mz_error"], filters=_ERRORS)
+    finally:
+        reader.expire()
+    return _count(found.column("mz_error"), found.column("mz_diff"))
+
+
+def _count(errors: Any, diffs: Any) -> int:
+    return int(pc.sum(diffs.filter(pc.is_valid(errors))).as_py() or 0)
+
+
+#: Those that are derived here, by name.
+INTROSPECTION: dict[str, Callable[[Source], Rows]] = {
+    "mz_internal.mz_compute_workers_unified": worker_rows,
+    "mz_internal.mz_compute_dataflows_unified": dataflow_rows,
+    "mz_internal.mz_compute_lir_mapping_unified": lir_mapping_rows,
+    "mz_internal.mz_arrangement_sizes_unified": arrangement_size_rows,
+    "mz_internal.mz_compute_error_counts_raw_unified": error_count_rows,
+}

@@ -1,0 +1,101 @@
+"""The introspection subscribes: what every replica is asked to tell of itself, and which relation of the catalog it is put into.
+
+Promise: a unified introspection relation has three parts, each in one place. The first is here, in `SUBSCRIBES`: a LIR plan over the logs
+of a replica (`mzsql.compute.logs`), whose columns are those of the relation but for the first, the replica's id, which is put before them.
+The second is the kind of the collection that takes the rows (`MANAGED` in `mzsql.adapter.environment.opening`), the third the relation's
+file in ``catalog/``.
+
+A plan is over logs alone: neither the catalog nor the optimizer is known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from mzsql.compute.logs import ELAPSED, FRONTIERS, IMPORT_FRONTIERS, over_logs, whole
+from mzsql.compute.protocol import (
+    CancelIntrospection,
+    Command,
+    CreateIntrospection,
+    IntrospectionUpdates,
+)
+from mzsql.lir.plan import DataflowDescription
+from mzsql.repr.ids import GlobalId
+
+
+class IntrospectionSubscribe(msgspec.Struct, frozen=True):
+    """The first part of a unified introspection relation.
+
+    Attributes:
+        relation: the relation's whole name.
+        dataflow: what comes behind the replica's id.
+    """
+
+    relation: str
+    dataflow: DataflowDescription
+
+
+#: All that there are.
+SUBSCRIBES: tuple[IntrospectionSubscribe, ...] = (
+    IntrospectionSubscribe(
+        "mz_internal.mz_compute_frontiers_unified",
+        over_logs(whole(FRONTIERS)),
+    ),
+    IntrospectionSubscribe(
+        "mz_internal.mz_compute_import_frontiers_unified",
+        over_logs(whole(IMPORT_FRONTIERS)),
+    ),
+    IntrospectionSubscribe(
+        "mz_internal.mz_compute_elapsed_unified",
+        over_logs(whole(ELAPSED)),
+    ),
+)
+
+
+class Subscribed:
+    """The introspection subscribes of one replica. For one thread at a time.
+
+    Args:
+        transient_ids: gives an id that no other dataflow of this process has.
+        seconds: it is looked so often whether there is a change.
+    """
+
+    def __init__(self, transient_ids: Callable[[], GlobalId], seconds: float) -> None:
+        self._transient_ids = transient_ids
+        self._seconds = seconds
+        self._relations: dict[GlobalId, str] = {}
+        self._met: set[GlobalId] = set()
+
+    @property
+    def any(self) -> bool:
+        """Whether there are any."""
+        return bool(self._relations)
+
+    def create(self) -> Iterator[Command]:
+        """What installs them; they are known before the replica is."""
+        made = [
+            CreateIntrospection(self._transient_ids(), one.relation, one.dataflow, self._seconds)
+            for one in SUBSCRIBES
+        ]
+        self._relations |= {one.id: one.relation for one in made}
+        yield from made
+
+    def cancel(self) -> Iterator[Command]:
+        """What ends them."""
+        gone, self._relations = self._relations, {}
+        self._met = set()
+        yield from (CancelIntrospection(gid) for gid in gone)
+
+    def parted(self) -> None:
+        """The replica is to be met again: what it tells until it has told all is not of these."""
+        self._met = set()
+
+    def takes(self, batch: IntrospectionUpdates) -> bool:
+        """Whether a batch is one of theirs, in its place."""
+        if self._relations.get(batch.id) != batch.relation:
+            return False
+        if batch.snapshot or batch.error is not None:
+            self._met.add(batch.id)
+        return batch.id in self._met

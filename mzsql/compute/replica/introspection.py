@@ -1,0 +1,289 @@
+"""What a replica tells of itself: its logs, and the introspection subscribes over them.
+
+Promise: a subscribe's first batch is all that its plan comes to, each later one what has changed since, each row once. Changes are looked
+for every second or so, later where looking took long, up to five seconds: so it takes a fiftieth of a processor at most where that is
+enough, and next to nothing where nothing was told of any dataflow meanwhile. A plan that fails ends its subscribe with an error, and no
+other one.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+import duckdb
+import pyarrow as pa
+
+from mzsql.compute.logs import ELAPSED, FRONTIERS, IMPORT_FRONTIERS, LOGS, Log, LogRow
+from mzsql.compute.protocol import (
+    CreateIntrospection,
+    Frontiers,
+    IntrospectionUpdates,
+    Refreshed,
+    Respond,
+    Response,
+    Status,
+)
+from mzsql.compute.replica.flows import Flow, State
+from mzsql.compute.replica.installed import Installed
+from mzsql.expr.engines import locked_connection, to_sql
+from mzsql.expr.functions.table import Engine
+from mzsql.expr.relation import RowSetFinishing
+from mzsql.lir.plan import DataflowDescription, Get, GetCollection
+from mzsql.render.dataflow import one_shot, summed
+from mzsql.repr.errors import InternalError, SqlError
+from mzsql.repr.frontier import Frontier
+from mzsql.repr.ids import GlobalId
+from mzsql.repr.types import arrow_schema
+from mzsql.threads import Supervised
+
+_LOG = logging.getLogger(__name__)
+
+#: After looking, it rests for at least so many times as long as that took of a processor …
+_REST = 50
+#: … but for no longer than so many seconds.
+_MOST_REST = 5.0
+
+
+class _Subscribe:
+    """One of them: its statement, and the rows that were told of."""
+
+    def __init__(self, command: CreateIntrospection) -> None:
+        self.command = command
+        self.told: Counter[LogRow] | None = None
+        self.reads = frozenset(source.id for source in command.dataflow.source_imports)
+        #: the log that it tells as it is; such a one needs no engine
+        self.whole = _whole(command.dataflow)
+        self._text: str | None = None
+
+    def rows(self, duck: duckdb.DuckDBPyConnection) -> Counter[LogRow]:
+        """What its plan comes to, over the logs as relations of the connection."""
+        if self._text is None:
+            rendered = one_shot(self.command.dataflow, errors_in=lambda _: False)
+            typ = rendered.output_columns
+            ast, loops = rendered.rendered(Engine.DUCKDB)
+            if loops:
+                raise InternalError("an introspection subscribe is not recursive")
+            finishing = RowSetFinishing((), None, 0, tuple(range(len(typ))))
+            made = summed(ast, finishing, typ, in_order=False)
+            self._text = to_sql(made, Engine.DUCKDB)
+        found = duck.sql(self._text).to_arrow_table()
+        failed = found.column("mz_error").drop_null()
+        if len(failed):
+            raise InternalError(str(failed[0].as_py()))
+        names = [name for name in found.column_names if name not in ("mz_error", "mz_diff")]
+        columns = [found.column(name).to_pylist() for name in names]
+        diffs = found.column("mz_diff").to_pylist()
+        rows = zip(*columns, strict=True)
+        return Counter(dict(zip(rows, diffs, strict=True)))
+
+
+def _whole(dataflow: DataflowDescription) -> GlobalId | None:
+    """The log that a plan reads and does nothing with."""
+    match dataflow.root.plan:
+        case Get(id=str(gid), plan=GetCollection(mfp=mfp)) if mfp.is_identity:
+            return GlobalId(gid)
+    return None
+
+
+class Introspection:
+    """The logs and the introspection subscribes of one replica. Thread-safe.
+
+    Args:
+        installed: its dataflows.
+        upper: how far a collection that is no index of this replica is complete, as it was seen last.
+        respond: takes the batches.
+        start: starts a supervised thread of a kind for some work.
+        replica_id: whose they are.
+    """
+
+    def __init__(
+        self,
+        installed: Installed,
+        upper: Callable[[GlobalId], Frontier],
+        respond: Respond,
+        start: Callable[..., Supervised],
+        replica_id: str,
+    ) -> None:
+        self._installed = installed
+        self._upper = upper
+        self._respond = respond
+        self._start = start
+        self._replica = replica_id
+        self._lock = threading.Condition()
+        self._subscribes: dict[GlobalId, _Subscribe] = {}
+        self._thread: Supervised | None = None
+        # What was told of since the last look, under a lock of its own: whoever tells holds others.
+        self._noting = threading.Lock()
+        self._touched: set[GlobalId] = set()
+        self._closing = False
+        # The thread's own: each log's rows, by dataflow.
+        self._rows: dict[GlobalId, dict[GlobalId, tuple[LogRow, ...]]] = {gid: {} for gid in LOGS}
+
+    # --- commands ---
+
+    def subscribe(self, command: CreateIntrospection) -> None:
+        """Begin to tell of one."""
+        with self._lock:
+            self._subscribes[command.id] = _Subscribe(command)
+            if self._thread is None and not self._closing:
+                self._thread = self._start(
+                    "introspection",
+                    self._run,
+                    thread_name=f"mzsql-{self._replica}-introspection",
+                )
+            self._lock.notify_all()
+
+    def cancel(self, gid: GlobalId) -> None:
+        """Tell no more of one."""
+        with self._lock:
+            self._subscribes.pop(gid, None)
+
+    def noted(self, response: Response) -> None:
+        """Something was told of a dataflow: its rows may be others now. Called with every response, so it returns at once."""
+        match response:
+            case Status(object_id=gid) | Frontiers(id=gid):
+                pass
+            case Refreshed(stats=stats):
+                gid = stats.object_id
+            case _:
+                return
+        with self._noting:
+            self._touched.add(gid)
+
+    def close(self) -> None:
+        """Tell nothing any more. Idempotent."""
+        with self._lock:
+            self._closing = True
+            self._lock.notify_all()
+
+    def join(self, timeout: float) -> None:
+        """Wait until its thread has ended, for so many seconds at most."""
+        if self._thread is not None:
+            self._thread.stop()
+            self._thread.join(timeout)
+
+    # --- the thread ---
+
+    def _run(self, thread: Supervised) -> None:
+        with locked_connection() as duck:
+            while True:
+                began = time.thread_time()
+                again = self._look(duck)
+                # What is done once for a subscribe is no measure of the next look.
+                spent = time.thread_time() - began if again else 0.0
+                thread.well()
+                with self._lock:
+                    every = [one.command.seconds for one in self._subscribes.values()]
+                    rest = max(min(every, default=1.0), min(spent * _REST, _MOST_REST))
+                    self._lock.wait_for(self._has_news, rest)
+                    if self._closing:
+                        return
+
+    def _has_news(self) -> bool:
+        """Whether there is no reason to wait."""
+        return self._closing or any(one.told is None for one in self._subscribes.values())
+
+    def _look(self, duck: duckdb.DuckDBPyConnection) -> bool:
+        """Tell what has changed; whether all of them were looked at before."""
+        changed = self._refresh()
+        with self._lock:
+            wanted = list(self._subscribes.values())
+        due = [one for one in wanted if one.told is None or one.reads & changed]
+        for log_id in {gid for one in due if one.whole is None for gid in one.reads}:
+            duck.register(f"snap_{log_id}", self._table(LOGS[log_id]))
+        again = all(one.told is not None for one in due)
+        for one in due:
+            self._tell(one, duck)
+        return again
+
+    def _refresh(self) -> set[GlobalId]:
+        """Bring the logs up to date; which of them have changed."""
+        flows = {flow.gid: flow for flow in self._installed.all() if not flow.dropped}
+        changed: set[GlobalId] = set()
+        for rows in self._rows.values():
+            for gone in rows.keys() - flows.keys():
+                del rows[gone]
+                changed.update(self._rows)
+        with self._noting:
+            touched, self._touched = self._touched, set()
+        seen: dict[GlobalId, Frontier] = {}
+
+        def upper(gid: GlobalId) -> Frontier:
+            if gid not in seen:
+                seen[gid] = flows[gid].frontier if gid in flows else self._upper(gid)
+            return seen[gid]
+
+        for gid, flow in flows.items():
+            known = gid in self._rows[FRONTIERS.id]
+            if known and gid not in touched and flow.state is not State.HYDRATING:
+                continue
+            for log_id, now in _rows_of(flow, upper).items():
+                if self._rows[log_id].get(gid) != now:
+                    self._rows[log_id][gid] = now
+                    changed.add(log_id)
+        return changed
+
+    def _counted(self, log_id: GlobalId) -> Counter[LogRow]:
+        return Counter(row for some in self._rows[log_id].values() for row in some)
+
+    def _table(self, log: Log) -> pa.Table:
+        rows = [row for some in self._rows[log.id].values() for row in some]
+        schema = arrow_schema(log.desc.typ.columns)
+        columns = zip(*rows, strict=True) if rows else ((),) * len(schema)
+        arrays = [pa.array(list(c), f.type) for c, f in zip(columns, schema, strict=True)]
+        arrays.append(pa.array([1] * len(rows), pa.int64()))
+        return pa.table(arrays, names=[*schema.names, "mz_diff"])
+
+    def _tell(self, one: _Subscribe, duck: duckdb.DuckDBPyConnection) -> None:
+        command = one.command
+        try:
+            now = one.rows(duck) if one.whole is None else self._counted(one.whole)
+        except (duckdb.Error, SqlError) as error:
+            _LOG.warning("an introspection subscribe has failed: %s: %s", command.relation, error)
+            self.cancel(command.id)
+            self._send(command, error=str(error))
+            return
+        before = one.told
+        changes = Counter(now)
+        changes.subtract(before or Counter())
+        updates = [(row, diff) for row, diff in changes.items() if diff]
+        if updates or before is None:
+            self._send(command, updates, snapshot=before is None)
+        one.told = now
+
+    def _send(
+        self,
+        command: CreateIntrospection,
+        updates: Iterable[tuple[LogRow, int]] = (),
+        *,
+        snapshot: bool = False,
+        error: str | None = None,
+    ) -> None:
+        with self._lock:
+            # Under the lock: nothing comes of one after it was cancelled.
+            if command.id in self._subscribes or error is not None:
+                self._respond(
+                    IntrospectionUpdates(
+                        command.id, command.relation, tuple(updates), snapshot, error
+                    )
+                )
+
+
+def _rows_of(
+    flow: Flow, upper: Callable[[GlobalId], Frontier]
+) -> dict[GlobalId, tuple[LogRow, ...]]:
+    """The rows of each log for a dataflow."""
+    gid = flow.gid
+    spent = flow.elapsed.by_node()
+    return {
+        FRONTIERS.id: ((gid, flow.frontier),),
+        IMPORT_FRONTIERS.id: tuple((gid, one.id, upper(one.id)) for one in flow.rendered.inputs),
+        ELAPSED.id: tuple(
+            (gid, lir_id, one.nanoseconds, one.statements, one.rows)
+            for lir_id, one in sorted(spent.items())
+        ),
+    }

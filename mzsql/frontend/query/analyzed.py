@@ -1,0 +1,120 @@
+"""EXPLAIN ANALYZE as a query over the system catalog: each node of the plan that runs, indented as in EXPLAIN, with its figures beside it.
+
+Promise: it reads relations that any session can read, so the query that ``AS SQL`` prints gives the same rows. Where the object's cluster
+has several replicas, it is about the one that ``cluster_replica`` names, or the one that serves the cluster's indexes. A node without a
+figure has NULL: it keeps nothing, or had no statement of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mzsql.repr.ids import GlobalId
+
+#: What can be asked for, each with its columns for a node, and those for a worker of a node.
+_FIGURES: dict[str, tuple[str, ...]] = {
+    "cpu": ("e.total_elapsed",),
+    "memory": ("pg_size_pretty(s.size) AS total_memory", "s.records AS total_records"),
+    "hydration": ("h.hydrated", "h.workers_hydrated", "h.workers"),
+}
+_SKEWED: dict[str, tuple[str, ...]] = {
+    "cpu": (
+        "CASE WHEN e.total_elapsed IS NOT NULL THEN 1::numeric END AS elapsed_ratio",
+        "e.total_elapsed / w.workers AS worker_elapsed",
+        "e.total_elapsed / w.workers AS avg_elapsed",
+        "e.total_elapsed",
+    ),
+    "memory": (
+        "round(p.size / nullif(s.size::numeric / w.workers, 0), 2) AS memory_ratio",
+        "pg_size_pretty(p.size) AS worker_memory",
+        "pg_size_pretty(s.size / w.workers) AS avg_memory",
+        "pg_size_pretty(s.size) AS total_memory",
+        "round(p.records / nullif(s.records::numeric / w.workers, 0), 2) AS records_ratio",
+        "p.records AS worker_records",
+        "round(s.records::numeric / w.workers, 2) AS avg_records",
+        "s.records AS total_records",
+    ),
+    "hydration": ("p_h.hydrated AS worker_hydrated", "h.hydrated"),
+}
+
+_ELAPSED = """LEFT JOIN (
+    SELECT replica_id, lir_id, (elapsed_ns::double precision / 1000000000) * INTERVAL '1 second' AS total_elapsed
+    FROM mz_internal.mz_compute_elapsed_unified
+    WHERE export_id = '{gid}'
+) AS e ON e.replica_id = l.replica_id AND e.lir_id = l.lir_id"""
+_SIZES = """LEFT JOIN (
+    SELECT replica_id, lir_id, sum(size)::bigint AS size, sum(records)::bigint AS records
+    FROM mz_internal.mz_arrangement_sizes_unified
+    WHERE export_id = '{gid}'
+    GROUP BY replica_id, lir_id
+) AS s ON s.replica_id = l.replica_id AND s.lir_id = l.lir_id"""
+_HYDRATED = """LEFT JOIN (
+    SELECT
+        replica_id,
+        plan_node_id,
+        bool_and(hydrated) AS hydrated,
+        count(*) FILTER (WHERE hydrated) AS workers_hydrated,
+        count(*) AS workers
+    FROM mz_internal.mz_compute_operator_hydration_statuses_per_worker
+    WHERE object_id = '{gid}'
+    GROUP BY replica_id, plan_node_id
+) AS h ON h.replica_id = l.replica_id AND h.plan_node_id = l.lir_id"""
+_WORKERS = """JOIN (
+    SELECT replica_id, worker_id, count(*) OVER (PARTITION BY replica_id) AS workers
+    FROM mz_internal.mz_compute_workers_unified
+) AS w ON w.replica_id = l.replica_id"""
+_SIZES_BY_WORKER = """LEFT JOIN (
+    SELECT replica_id, lir_id, worker_id, sum(size)::bigint AS size, sum(records)::bigint AS records
+    FROM mz_internal.mz_arrangement_sizes_unified
+    WHERE export_id = '{gid}'
+    GROUP BY replica_id, lir_id, worker_id
+) AS p ON p.replica_id = l.replica_id AND p.lir_id = l.lir_id AND p.worker_id = w.worker_id"""
+_HYDRATED_BY_WORKER = """LEFT JOIN mz_internal.mz_compute_operator_hydration_statuses_per_worker AS p_h
+    ON p_h.object_id = '{gid}'
+    AND p_h.replica_id = l.replica_id
+    AND p_h.plan_node_id = l.lir_id
+    AND p_h.worker_id = w.worker_id"""
+_JOINS = {"cpu": (_ELAPSED,), "memory": (_SIZES,), "hydration": (_HYDRATED,)}
+_BY_WORKER: dict[str, tuple[str, ...]] = {
+    "cpu": (),
+    "memory": (_SIZES_BY_WORKER,),
+    "hydration": (_HYDRATED_BY_WORKER,),
+}
+_REPLICA = """WHERE l.global_id = '{gid}'
+    AND l.replica_id = (
+        SELECT r.id
+        FROM mz_catalog.mz_cluster_replicas AS r
+        JOIN mz_catalog.mz_objects AS o ON o.cluster_id = r.cluster_id
+        WHERE o.id = '{gid}'
+        ORDER BY r.name = current_setting('cluster_replica') DESC, length(r.id), r.id
+        LIMIT 1
+    )"""
+
+
+def analyzed(gid: GlobalId, properties: Sequence[str], *, skew: bool) -> str:
+    """The query's text.
+
+    Args:
+        gid: the index or materialized view.
+        properties: some of `mzsql.frontend.parse.statements.ANALYZED`.
+        skew: whether to show the workers of each node.
+    """
+    columns = ["repeat(' ', l.nesting::int * 2) || l.operator AS operator"]
+    joins: list[str] = []
+    if skew:
+        columns.append("w.worker_id")
+        joins.append(_WORKERS)
+    for one in properties:
+        columns += _SKEWED[one] if skew else _FIGURES[one]
+        joins += _JOINS[one]
+        joins += _BY_WORKER[one] if skew else ()
+    listed = ",\n    ".join(columns)
+    order = "l.lir_id DESC, w.worker_id" if skew else "l.lir_id DESC"
+    lines = (
+        f"SELECT\n    {listed}",
+        "FROM mz_internal.mz_compute_lir_mapping_unified AS l",
+        *joins,
+        _REPLICA,
+        f"ORDER BY {order}",
+    )
+    return "\n".join(lines).replace("{gid}", gid)

@@ -1,0 +1,286 @@
+"""What replicas tell of themselves: on one replica by `mz_introspection`, of all of them by the unified relations, from any process."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import mzsql
+from mzsql.compute.controller import introspection
+from mzsql.compute.logs import FRONTIERS, LogPlan, get, over_logs
+from mzsql.dbapi import Connection
+from mzsql.expr.mfp import MapFilterProject
+from mzsql.expr.scalar import Call, Column
+from mzsql.repr.types import BIGINT
+
+WAIT = 60.0
+RELATIONS = (
+    *("mz_arrangement_sizes", "mz_compute_exports", "mz_compute_frontiers", "mz_dataflows"),
+    *("mz_compute_import_frontiers", "mz_dataflow_operators", "mz_lir_mapping"),
+    *("mz_scheduling_elapsed", "mz_dataflow_operator_dataflows", "mz_dataflow_operator_parents"),
+    *("mz_compute_error_counts", "mz_dataflow_arrangement_sizes", "mz_mappable_objects"),
+)
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> Path:
+    with mzsql.connect(tmp_path) as con:
+        con.execute("ALTER SYSTEM SET step_engine = 'duckdb'; CREATE TABLE t (a int, b int)")
+        con.execute("INSERT INTO t VALUES (1, 2), (1, 3), (2, 4)")
+        con.execute("CREATE MATERIALIZED VIEW v AS SELECT a, sum(b) AS s FROM t GROUP BY a")
+        con.execute("CREATE TABLE o (b int); INSERT INTO o VALUES (1), (2), (3)")
+        con.execute("CREATE INDEX i ON o (b)")
+    return tmp_path
+
+
+@pytest.fixture
+def con(env: Path) -> Iterator[Connection]:
+    with mzsql.connect(env) as opened:
+        yield opened
+
+
+def rows(con: Connection, query: str) -> list[tuple[Any, ...]]:
+    return con.execute(query).fetchall()
+
+
+def until(con: Connection, query: str, done: Callable[[list[tuple[Any, ...]]], bool]) -> Any:
+    deadline = time.monotonic() + WAIT
+    while not done(found := rows(con, query)):
+        assert time.monotonic() < deadline, found
+        time.sleep(0.05)
+    return found
+
+
+def ids(con: Connection) -> dict[str, str]:
+    return dict(rows(con, "SELECT name, id FROM mz_objects WHERE id LIKE 'u%'"))
+
+
+def test_nodes_are_those_of_explain_and_frontiers_those_of_the_objects(con: Connection) -> None:
+    v, i, t, o = (ids(con)[name] for name in "vito")
+    ((text,),) = rows(con, "EXPLAIN PHYSICAL PLAN WITH (node_ids) FOR MATERIALIZED VIEW v")
+    shown = {
+        int(found[2]): (found[1].strip(), (len(found[1]) - len(found[1].lstrip())) // 2 - 1)
+        for line in text.splitlines()
+        if (found := re.match(r"(.*) // \{ node_id: (\d+) \}", line))
+    }
+    mapped = rows(con, "SELECT * FROM mz_introspection.mz_lir_mapping ORDER BY lir_id")
+    of_view = [row for row in mapped if row[0] == v]
+    assert {row[1]: (row[2], row[4]) for row in of_view} == shown
+    (root,) = [row for row in of_view if row[3] is None]
+    assert {row[3] for row in of_view} - {None} <= {row[1] for row in of_view}
+    names = dict(rows(con, "SELECT id, name FROM mz_introspection.mz_dataflow_operators"))
+    assert all(names[row[5]] == row[2] and row[6] == row[5] + 1 for row in mapped)
+    parents = dict(
+        rows(con, "SELECT id, parent_id FROM mz_introspection.mz_dataflow_operator_parents")
+    )
+    dataflows = dict(
+        rows(con, "SELECT export_id, dataflow_id FROM mz_introspection.mz_compute_exports")
+    )
+    assert dataflows.keys() == {v, i}
+    assert {parents[row[5]] for row in of_view} == {dataflows[v]}
+    # What replicas tell comes soon, and follows the objects.
+    con.execute("INSERT INTO t VALUES (3, 5)")
+    uppers = "SELECT object_id, write_frontier FROM mz_internal.mz_frontiers ORDER BY 1"
+
+    objects = "SELECT object_id, write_frontier FROM mz_catalog.mz_cluster_replica_frontiers"
+
+    def follow(found: list[tuple[Any, ...]]) -> bool:
+        now = dict(rows(con, uppers))
+        return dict(found) == {v: now[v], i: now[i]} and now[v] > 0
+
+    until(con, objects, follow)
+    read = until(
+        con,
+        "SELECT export_id, import_id FROM mz_introspection.mz_compute_import_frontiers",
+        lambda found: len(found) == 2,
+    )
+    assert set(read) == {(v, t), (i, o)}
+    spent = dict(until(con, "SELECT * FROM mz_introspection.mz_scheduling_elapsed", bool))
+    assert spent[dataflows[v]] >= spent[root[5]] > 0
+
+
+def test_arrangements_add_up_over_workers_and_errors_are_counted(con: Connection) -> None:
+    con.execute("CREATE MATERIALIZED VIEW e AS SELECT 10 / b AS x FROM t")
+    con.execute("INSERT INTO t VALUES (9, 0), (9, 0)")
+    counts = "SELECT export_id, count FROM mz_introspection.mz_compute_error_counts"
+    found = until(con, counts, bool)
+    assert found == [(ids(con)["e"], 2)]
+    con.execute("DELETE FROM t WHERE b = 0")
+    until(con, counts, lambda found: not found)
+    whole = rows(
+        con, "SELECT operator_id, records, size FROM mz_introspection.mz_arrangement_sizes"
+    )
+    by_worker = rows(
+        con,
+        "SELECT operator_id, sum(records), sum(size), count(*)"
+        " FROM mz_introspection.mz_arrangement_sizes_per_worker GROUP BY operator_id",
+    )
+    assert {row[:3] for row in by_worker} == set(whole)
+    assert all(row[1] > 0 and row[2] > 0 for row in whole)
+    # The default size has two workers.
+    assert {row[3] for row in by_worker} == {2}
+    known = rows(
+        con,
+        "SELECT export_id, lir_id, worker_id, hydrated"
+        " FROM mz_introspection.mz_compute_operator_hydration_statuses_per_worker",
+    )
+    assert {row[2] for row in known} == {0, 1}
+    assert all(row[3] for row in known)
+
+
+def test_another_process_and_plain_reads_give_the_same_rows(env: Path) -> None:
+    def asked(con: Connection) -> dict[str, set[tuple[Any, ...]]]:
+        return {
+            name: set(rows(con, f"SELECT * FROM mz_introspection.{name}"))
+            for name in RELATIONS
+            if name != "mz_scheduling_elapsed"
+        }
+
+    with mzsql.connect(env) as con, mzsql.connect(env, read_only=True) as beside:
+        until(con, "SELECT * FROM mz_introspection.mz_compute_frontiers", lambda r: len(r) == 2)
+        until(con, "SELECT * FROM mz_introspection.mz_scheduling_elapsed", bool)
+        deadline = time.monotonic() + WAIT
+        while (here := asked(con)) != (there := asked(beside)):
+            assert time.monotonic() < deadline, (here, there)
+            time.sleep(0.1)
+    # Nobody runs the replica any more: what it told last stands, as its status says.
+    with mzsql.connect(env, read_only=True) as alone:
+        assert asked(alone) == here
+        offline = rows(alone, "SELECT status FROM mz_internal.mz_cluster_replica_statuses")
+        assert offline == [("offline",)]
+
+
+def test_one_replica_is_named_or_it_is_refused(con: Connection) -> None:
+    con.execute("CREATE CLUSTER pair REPLICAS (east (SIZE '1'), west (SIZE '2'))")
+    con.execute(
+        "CREATE TABLE u (a int); CREATE MATERIALIZED VIEW w IN CLUSTER pair AS SELECT a FROM u"
+    )
+    con.execute("SET cluster = pair")
+    query = "SELECT count(*) FROM mz_introspection.mz_dataflows_per_worker"
+    with pytest.raises(mzsql.Error, match="log source reads must target a replica") as refused:
+        rows(con, query)
+    assert "east, west" in str(refused.value)
+    con.execute("SET cluster_replica = east")
+    assert rows(con, query) == [(1,)]
+    assert rows(con, "SELECT * FROM u") == []
+    con.execute("SET cluster_replica = eats")
+    for asked in (query, "SELECT * FROM u"):
+        with pytest.raises(mzsql.Error, match=r"unknown cluster replica 'pair\.eats'") as unknown:
+            rows(con, asked)
+        assert 'Perhaps you meant "east"' in str(unknown.value)
+    con.execute("RESET cluster_replica; SET cluster = quickstart")
+    assert rows(con, query) == [(4,)]
+    con.execute("CREATE CLUSTER none SIZE '1', REPLICATION FACTOR 0; SET cluster = none")
+    with pytest.raises(mzsql.Error, match='CLUSTER "none" has no replicas'):
+        rows(con, query)
+
+
+def test_what_was_dropped_or_switched_off_leaves_nothing(con: Connection) -> None:
+    told = "SELECT DISTINCT export_id FROM mz_internal.mz_compute_frontiers_unified ORDER BY 1"
+    v, i = (ids(con)[name] for name in "vi")
+    until(con, told, lambda found: found == [(v,), (i,)])
+    con.execute("DROP INDEX i")
+    until(con, told, lambda found: found == [(v,)])
+    con.execute("ALTER SYSTEM SET enable_introspection_subscribes = off")
+    until(con, told, lambda found: not found)
+    con.execute("INSERT INTO t VALUES (5, 5)")
+    assert rows(con, "SELECT s FROM v WHERE a = 5") == [(5,)]
+    assert rows(con, told) == []
+    con.execute("ALTER SYSTEM RESET enable_introspection_subscribes")
+    until(con, told, lambda found: found == [(v,)])
+    con.execute("CREATE CLUSTER brief SIZE '1'; CREATE INDEX j IN CLUSTER brief ON t (a)")
+    until(con, told, lambda found: len(found) == 2)
+    con.execute("DROP CLUSTER brief CASCADE")
+    until(con, told, lambda found: found == [(v,)])
+
+
+def test_a_subscribe_that_fails_leaves_nothing_and_no_other_fails(
+    env: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, *others = introspection.SUBSCRIBES
+    arity = FRONTIERS.desc.arity
+    failing = MapFilterProject.identity(arity).map([Call("text_to_bigint", (Column(0),), BIGINT)])
+    plan = over_logs(LogPlan(get(FRONTIERS, failing.project([0, 2])), FRONTIERS.desc.typ))
+    broken = introspection.IntrospectionSubscribe(first.relation, plan)
+    monkeypatch.setattr(introspection, "SUBSCRIBES", (broken, *others))
+    with mzsql.connect(env) as con:
+        until(
+            con, "SELECT * FROM mz_introspection.mz_compute_import_frontiers", lambda r: len(r) == 2
+        )
+        until(con, f"SELECT * FROM {first.relation}", lambda found: not found)
+        assert rows(con, "SELECT count(*) FROM v") == [(2,)]
+
+
+def test_what_each_node_takes_stands_beside_the_plan_that_runs(con: Connection) -> None:
+    until(con, "SELECT * FROM mz_internal.mz_compute_elapsed_unified", lambda r: len(r) >= 2)
+    nodes = rows(
+        con,
+        "SELECT operator, nesting FROM mz_introspection.mz_lir_mapping WHERE global_id = 'u2'",
+    )
+    cur = con.execute("EXPLAIN ANALYZE CPU, MEMORY, HYDRATION FOR MATERIALIZED VIEW v")
+    assert [column[0] for column in cur.description or ()] == [
+        *("operator", "total_elapsed", "total_memory", "total_records"),
+        *("hydrated", "workers_hydrated", "workers"),
+    ]
+    found = cur.fetchall()
+    assert {row[0] for row in found} == {" " * 2 * nesting + name for name, nesting in nodes}
+    root = found[0]
+    assert root[1].microseconds > 0
+    assert root[2].endswith("bytes")
+    assert root[3:] == (2, True, 2, 2)
+    skewed = rows(con, "EXPLAIN ANALYZE MEMORY WITH SKEW FOR INDEX i")
+    by_worker = [row for row in skewed if row[0] == "ArrangeBy"]
+    assert [row[1] for row in by_worker] == [0, 1]
+    assert sum(row[7] for row in by_worker) == by_worker[0][9] == 3
+    ((text,),) = rows(con, "EXPLAIN ANALYZE HYDRATION FOR INDEX i AS SQL")
+    assert rows(con, text) == rows(con, "EXPLAIN ANALYZE HYDRATION FOR INDEX i")
+    for statement, message in (
+        ("EXPLAIN ANALYZE CPU FOR MATERIALIZED VIEW i", "i is not a materialized view"),
+        ("EXPLAIN ANALYZE SELECT 1", "EXPLAIN ANALYZE is supported for what runs all the time"),
+    ):
+        with pytest.raises(mzsql.Error, match=message):
+            rows(con, statement)
+
+
+def test_how_far_views_are_behind_what_they_are_made_of(con: Connection) -> None:
+    con.execute("CREATE MATERIALIZED VIEW w AS SELECT count(*) FROM v")
+    con.execute("CREATE CLUSTER none SIZE '1', REPLICATION FACTOR 0")
+    con.execute("CREATE MATERIALIZED VIEW x IN CLUSTER none AS SELECT count(*) FROM v")
+    named = ids(con)
+    lag = "SELECT * FROM mz_internal.mz_materialization_lag"
+    zero = mzsql.Interval(0, 0, 0)
+
+    def caught_up(found: list[tuple[Any, ...]]) -> bool:
+        by_id = {row[0]: row[1:] for row in found}
+        return all(by_id[named[name]][:2] == (zero, zero) for name in "viw")
+
+    found = {row[0]: row[1:] for row in until(con, lag, caught_up)}
+    assert found[named["w"]][2:] == (named["v"], named["t"])
+    assert found[named["v"]][2:] == (named["t"], named["t"])
+    assert found[named["x"]] == (None, None, named["v"], named["t"])
+    behind = dict(rows(con, "SELECT * FROM mz_internal.mz_wallclock_global_lag"))
+    assert behind[named["t"]] == behind[named["v"]] == zero
+    assert behind[named["x"]] is None
+
+
+def test_an_unknown_name_is_told_with_the_one_that_is_most_like_it(con: Connection) -> None:
+    con.execute("CREATE SCHEMA s; CREATE TABLE s.orders (a int)")
+    for statement, hint in (
+        ("SELECT * FROM mz_materialised_views", 'Perhaps you meant "mz_materialized_views".'),
+        ("SELECT * FROM orders", 'Perhaps you meant "s"."orders".'),
+        ("SELECT * FROM s.ordres", 'Perhaps you meant "s"."orders".'),
+        ("SELECT summ(a) FROM t", 'Perhaps you meant "sum".'),
+        ("SELECT amuont FROM t AS u (amount)", 'Perhaps you meant the column "amount".'),
+        ("CREATE INDEX j IN CLUSTER quickstar ON t (a)", 'Perhaps you meant "quickstart".'),
+    ):
+        with pytest.raises(mzsql.Error) as unknown:
+            rows(con, statement)
+        assert hint in str(unknown.value), statement
+    with pytest.raises(mzsql.Error, match="unknown catalog item 'zzzzzzzzzz'") as unknown:
+        rows(con, "SELECT * FROM zzzzzzzzzz")
+    assert "Perhaps" not in str(unknown.value)
