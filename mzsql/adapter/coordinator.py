@@ -36,6 +36,7 @@ from mzsql.adapter.statements.sequencing import Sequencer
 from mzsql.adapter.statements.session import SessionStatements
 from mzsql.adapter.statements.transactions import Transactions
 from mzsql.adapter.subscribe.subscription import Subscribes
+from mzsql.adapter.system.activity import Activity
 from mzsql.adapter.system.rows import Source, SystemRelations
 from mzsql.catalog.builtin import Builtin
 from mzsql.catalog.commands.settings import session_defaults
@@ -102,6 +103,7 @@ class Coordinator:
             lead=lead and spark is not None,
             reconcile_cache=lambda: env.cache.reconcile(self._current, remove_prior_versions=True),
         )
+        self._activity = Activity()
         system = SystemRelations(
             Source(
                 env,
@@ -109,6 +111,7 @@ class Coordinator:
                 self._dataflows.running,
                 self._dataflows.arrangements,
                 self._dataflows.trouble,
+                self._activity,
             )
         )
         self.inputs = Inputs(env.collections, env.manager, system, self._dataflows.who, limits)
@@ -121,7 +124,7 @@ class Coordinator:
         )
         peeks = None if spark is None else Peeks(spark, env.collections)
         self._peeker = Peeker(self.inputs, indexes, peeks, self._dataflows.step_engine)
-        self._queries = Queries(env, self.planner, self.inputs, self._peeker)
+        self._queries = Queries(env, self.planner, self.inputs, self._peeker, self._activity)
         self._commits = GroupCommit(env)
         changes = Changes(env, self._queries, self._commits, limits)
         definitions = Definitions(env, self.planner, self._queries, self._dataflows)
@@ -131,7 +134,7 @@ class Coordinator:
         self._statements = StatementPlanner(env, self.planner)
         selects = Selects(env, self._queries)
         explainer = Explainer(self.planner, self._dataflows.deployed)
-        subscribes = Subscribes(env, self.planner, self._queries, self.inputs)
+        subscribes = Subscribes(env, self.planner, self._queries, self.inputs, self._activity)
         prepared = PreparedStatements()
         self._streams = CursorStatements(subscribes, selects, prepared)
         self._sequencer = Sequencer(
@@ -186,7 +189,9 @@ class Coordinator:
 
     def session(self) -> Session:
         """A new session, its variables as its role and the system have them."""
-        return Session(lambda role: session_defaults(self.env.catalog.state, role))
+        made = Session(lambda role: session_defaults(self.env.catalog.state, role))
+        self._activity.connected(made)
+        return made
 
     def builtin_desc(self, builtin: Builtin) -> RelationDesc:
         """A builtin relation's columns."""

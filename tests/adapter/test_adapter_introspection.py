@@ -284,3 +284,44 @@ def test_an_unknown_name_is_told_with_the_one_that_is_most_like_it(con: Connecti
     with pytest.raises(mzsql.Error, match="unknown catalog item 'zzzzzzzzzz'") as unknown:
         rows(con, "SELECT * FROM zzzzzzzzzz")
     assert "Perhaps" not in str(unknown.value)
+
+
+def test_what_sessions_of_this_process_do(env: Path) -> None:
+    with mzsql.connect(env) as con, mzsql.connect(env) as beside:
+        sessions = "SELECT id, connection_id, role_id FROM mz_internal.mz_sessions"
+        known = rows(con, sessions)
+        assert len({row[0] for row in known}) == len(known) >= 2
+        ((role,),) = rows(con, "SELECT id FROM mz_roles WHERE name = current_user")
+        assert {row[2] for row in known} == {role}
+        beside.execute("BEGIN; DECLARE c CURSOR FOR SUBSCRIBE v; FETCH 1 c")
+        query = (
+            "SELECT session_id, cluster_id, referenced_object_ids FROM mz_internal.mz_subscriptions"
+        )
+        ((session, cluster, read),) = rows(con, query)
+        assert session in {row[0] for row in known}
+        assert [(cluster,)] == rows(con, "SELECT id FROM mz_clusters WHERE name = 'quickstart'")
+        assert read == [ids(con)["v"]]
+        beside.execute("COMMIT")
+        assert rows(con, query) == []
+        # A query sees itself, and nothing once it is answered.
+        peeks = rows(con, "SELECT object_id, type FROM mz_introspection.mz_active_peeks")
+        assert [row[1] for row in peeks] == ["persist"]
+        counted = "SELECT sum(count) FROM mz_introspection.mz_peek_durations_histogram"
+        ((before,),) = rows(con, counted)
+        rows(con, "SELECT * FROM o WHERE b = 2")
+        ((after,),) = rows(con, counted)
+        assert after == before + 2
+
+
+def test_ids_and_what_is_stored(con: Connection) -> None:
+    same = rows(
+        con, "SELECT id, global_id FROM mz_internal.mz_object_global_ids WHERE id LIKE 'u%'"
+    )
+    assert set(same) == {(gid, gid) for gid in ids(con).values()}
+    con.execute("CREATE TABLE blobs (a text)")
+    con.execute(
+        "INSERT INTO blobs SELECT repeat(n::text, 100) FROM generate_series(1, 5000) AS g (n)"
+    )
+    usage = "SELECT object_id, size_bytes FROM mz_catalog.mz_recent_storage_usage"
+    blobs = ids(con)["blobs"]
+    until(con, usage, lambda found: dict(found)[blobs] > 1000)

@@ -181,6 +181,48 @@ def test_a_view_is_maintained_by_a_process_and_goes_on_with_another_when_it_is_k
     assert con.coordinator.dataflows.controller.status()[0].state == "running"
 
 
+@pytest.mark.long
+def test_what_replicas_tell_stays_while_one_hangs_and_goes_when_it_is_killed(
+    env: str, con: mzsql.Connection, replica: Callable[..., Process]
+) -> None:
+    first, second = replica("r1"), replica("r2")
+    con.execute(f"CREATE MATERIALIZED VIEW w IN CLUSTER c AS {VIEW}")
+    until(con, online("r1", "r2"))
+    told = """
+        SELECT r.name, count(*)
+        FROM mz_cluster_replicas AS r
+        JOIN mz_internal.mz_compute_elapsed_unified AS f ON f.replica_id = r.id
+        JOIN mz_internal.mz_compute_operator_hydration_statuses_per_worker AS h
+            ON h.replica_id = r.id AND h.object_id = f.export_id AND h.hydrated
+        GROUP BY r.name
+    """
+
+    def names(of: mzsql.Connection) -> list[object]:
+        return [name for name, _ in rows(of, told)]
+
+    def come_to(wanted: list[object], *of: mzsql.Connection) -> None:
+        end = time.monotonic() + WAIT
+        while any(names(one) != wanted for one in of):
+            assert time.monotonic() < end, [rows(one, told) for one in of]
+            time.sleep(0.05)
+
+    with mzsql.connect(env, read_only=True) as beside:
+        come_to(["r1", "r2"], con, beside)
+        second.signal(signal.SIGSTOP)
+        until(con, offline("r2", "no sign of life"))
+        con.execute("INSERT INTO t VALUES (1, 7)")
+        assert rows(con, "SELECT * FROM w") == [(1, 8, 2), (2, 2, 1)]
+        assert names(con) == names(beside) == ["r1", "r2"]
+        second.signal(signal.SIGCONT)
+        until(con, online("r1", "r2"))
+        assert names(con) == ["r1", "r2"]
+        second.kill()
+        come_to(["r1"], con, beside)
+        replica("r2")
+        come_to(["r1", "r2"], con, beside)
+    del first
+
+
 def test_a_replica_of_another_version_than_the_one_that_leads_is_refused(
     con: mzsql.Connection, run: Callable[..., Process]
 ) -> None:

@@ -15,7 +15,9 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType
 
 import mzsql
-from mzsql.repr.errors import CommitOutcomeUnknown, SqlError
+from mzsql.adapter.appender import as_table_rows, open_for_appending
+from mzsql.persist import Batch
+from mzsql.repr.errors import CommitOutcomeUnknown, NotReadable, SqlError
 from mzsql.spark import append
 from mzsql.spark.append import TableWriter
 from mzsql.spark.opened import appending
@@ -206,3 +208,30 @@ def test_a_table_that_is_dropped_meanwhile_is_noticed(env: Path, con: mzsql.Conn
     with pytest.raises(SqlError, match="was dropped while it was written; nothing was written"):
         writer.commit(messages)
     assert con.execute("SELECT count(*) FROM gone").fetchall() == [(0,)]
+
+
+def test_what_waited_so_long_that_it_was_taken_for_a_leak_is_not_committed(
+    env: Path, con: mzsql.Connection
+) -> None:
+    con.execute("CREATE TABLE stale (n bigint)")
+    rows = pa.RecordBatchReader.from_batches(
+        pa.schema([("n", pa.int64())]),
+        [pa.record_batch({"n": pa.array([(n * 7919) % 1_000_003 for n in range(200_000)])})],
+    )
+    with open_for_appending(str(env)) as tasks:
+        item = tasks.table("public.stale")
+        tables = list(as_table_rows(item, rows))
+        made = pa.RecordBatchReader.from_batches(
+            tables[0].schema, (batch for table in tables for batch in table.to_batches())
+        )
+        batch = tasks.write_ahead(item.id, made)
+    keys = batch.blob_keys()
+    assert keys
+    with open_for_appending(str(env)) as driver:
+        # What a finder of leaks does that has seen it for a day.
+        blob = driver._env.persist.blob
+        assert blob.delete(next(iter(keys)))
+        with pytest.raises(NotReadable, match="nothing was written") as gone:
+            driver.commit(item.id, [Batch.from_bytes(batch.to_bytes())])
+        assert "mzsql maintain" in str(gone.value)
+    assert con.execute("SELECT count(*) FROM stale").fetchall() == [(0,)]

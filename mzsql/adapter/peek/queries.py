@@ -31,6 +31,7 @@ from mzsql.adapter.session.values import (
     session_values,
     targeted_replica,
 )
+from mzsql.adapter.system.activity import ActivePeek, Activity
 from mzsql.catalog.builtin import builtins
 from mzsql.catalog.objects import Index, Stored, Table
 from mzsql.compute.peek.execute import Peeker
@@ -61,6 +62,8 @@ from mzsql.transform.fast_path import (
 )
 from mzsql.transform.scalars import simplify
 
+#: What a query reads that reads nothing.
+_NOTHING = GlobalId("")
 #: When this process began, in microseconds since 1970.
 _BEGUN_US = time.time_ns() // 1000
 
@@ -106,11 +109,19 @@ class Queries:
         plans: their plans.
     """
 
-    def __init__(self, env: Environment, planner: Planner, inputs: Inputs, peeker: Peeker) -> None:
+    def __init__(
+        self,
+        env: Environment,
+        planner: Planner,
+        inputs: Inputs,
+        peeker: Peeker,
+        activity: Activity,
+    ) -> None:
         self._env = env
         self._planner = planner
         self._inputs = inputs
         self._peeker = peeker
+        self._activity = activity
         self.timestamps = Timestamps(env)
         self.holds = ReadHolds(env.collections)
         self.plans = PlanCache()
@@ -480,9 +491,14 @@ class Queries:
             value = None
             if calls:
                 value = self.values(session, ts, time.time_ns() // 1000)
-            found = self._run(session, relation, query, ts, overlay, value, ordered=ordered)
+            read = next(iter(inputs), _NOTHING)
             # What is under way ends with the block, whoever still has the rows.
-            with contextlib.closing(found):
+            with (
+                self._activity.peek(read, 0 if ts is None else ts) as peek,
+                contextlib.closing(
+                    self._run(session, relation, query, ts, overlay, value, peek, ordered=ordered)
+                ) as found,
+            ):
                 rows = (named(one, query.desc, spelled=spelled) for one in found)
                 yield Flowing(rows, query.desc, ts, self.base_tables(inputs))
 
@@ -551,6 +567,7 @@ class Queries:
         ts: Timestamp | None,
         overlay: Overlay | None,
         value: Callable[[str, SqlType], Datum] | None,
+        peek: ActivePeek,
         *,
         ordered: bool,
     ) -> Generator[pa.Table]:
@@ -560,6 +577,7 @@ class Queries:
         if planned is not None and planned.reads_indexes:
             found = self._peeker.by_index(planned, at, session.timeout)
             if found is not None:
+                peek.kind = "index"
                 return found
             # Nobody waits for an index: what it is on is read instead.
             planned = None

@@ -29,6 +29,7 @@ from mzsql.adapter.session.session import Session
 from mzsql.adapter.subscribe.contents import Contents
 from mzsql.adapter.subscribe.inputs import CatalogNews, Input, PolledInput, StoredInput
 from mzsql.adapter.subscribe.output import OutputRows
+from mzsql.adapter.system.activity import Activity
 from mzsql.catalog.builtin import builtins
 from mzsql.compute.peek.inputs import Inputs
 from mzsql.compute.replica.transient import TransientDataflow, bounded_connection, load
@@ -306,12 +307,18 @@ class Subscribes:
     """Starts subscriptions for one process and knows those that run. Thread-safe."""
 
     def __init__(
-        self, env: Environment, planner: Planner, queries: Queries, inputs: Inputs
+        self,
+        env: Environment,
+        planner: Planner,
+        queries: Queries,
+        inputs: Inputs,
+        activity: Activity,
     ) -> None:
         self._env = env
         self._planner = planner
         self._queries = queries
         self._inputs = inputs
+        self._activity = activity
         # The collector may end a forgotten subscription in any thread, at any moment.
         self._lock = threading.RLock()
         self._running: set[Subscription] = set()
@@ -343,7 +350,13 @@ class Subscribes:
                 f"subscribe as of {at} (inclusive) up to the same bound {at} (exclusive) is guaranteed to be empty"
             )
         contents = self._contents(sources, at, flow_plan)
-        made = Subscription(self._env, plan, contents, at, up_to, self._forget, self._news)
+
+        def forget(one: Subscription) -> None:
+            self._forget(one)
+            self._activity.unsubscribed(gid)
+
+        made = Subscription(self._env, plan, contents, at, up_to, forget, self._news)
+        self._activity.subscribed(gid, session, session.get("cluster"), sources)
         with self._lock:
             self._running.add(made)
         return made

@@ -167,8 +167,52 @@ def _count(errors: Any, diffs: Any) -> int:
     return int(pc.sum(diffs.filter(pc.is_valid(errors))).as_py() or 0)
 
 
+# --- what this process does -------------------------------------------------------------------
+
+
+def session_rows(source: Source) -> Rows:
+    """The sessions of this process."""
+    roles = {one.name: one.id for one in source.env.catalog.state.roles.values()}
+    for gid, number, user, at in source.activity.sessions():
+        yield gid, number, roles.get(user), None, at
+
+
+def subscription_rows(source: Source) -> Rows:
+    """The subscriptions of this process."""
+    for gid, session, cluster, at, reads in source.activity.subscriptions():
+        found = source.env.catalog.state.cluster(cluster)
+        yield gid, session, None if found is None else found.id, at, reads
+
+
+def peek_rows(source: Source) -> Rows:
+    """The queries that this process answers."""
+    for one in source.activity.peeks():
+        yield one.id, one.object_id, one.kind, one.time
+
+
+def duration_rows(source: Source) -> Rows:
+    """How long queries took."""
+    for (kind, most), count in source.activity.durations().items():
+        yield kind, most, count
+
+
+# --- storage ----------------------------------------------------------------------------------
+
+
+def storage_rows(source: Source) -> Rows:
+    """What the shards of stored objects take."""
+    for item in source.env.catalog.state.stored:
+        sizes = partial(_sizes, source, item.shard)
+        yield item.id, lambda sizes=sizes: sum(size for _, _, size in sizes().values())
+
+
 #: Those that are derived here, by name.
 INTROSPECTION: dict[str, Callable[[Source], Rows]] = {
+    "mz_catalog.mz_recent_storage_usage": storage_rows,
+    "mz_internal.mz_sessions": session_rows,
+    "mz_internal.mz_subscriptions": subscription_rows,
+    "mz_introspection.mz_active_peeks": peek_rows,
+    "mz_introspection.mz_peek_durations_histogram": duration_rows,
     "mz_internal.mz_compute_workers_unified": worker_rows,
     "mz_internal.mz_compute_dataflows_unified": dataflow_rows,
     "mz_internal.mz_compute_lir_mapping_unified": lir_mapping_rows,

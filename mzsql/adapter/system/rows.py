@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from mzsql.adapter.environment.cache_entries import GlobalExpressions
 from mzsql.adapter.environment.environment import Environment
+from mzsql.adapter.system.activity import Activity
 from mzsql.adapter.system.described import column_type_name, key_texts
 from mzsql.adapter.system.functions import aggregate_rows, function_rows, operator_rows, type_id
 from mzsql.adapter.system.introspection import INTROSPECTION
@@ -77,6 +78,7 @@ class Source(msgspec.Struct, frozen=True):
         running: gives the plan that runs for each index and materialized view.
         arrangements: gives object, node, replica and shard of each arrangement of the dataflows that run.
         trouble: gives why a replica does not do its work.
+        activity: what sessions of this process do.
     """
 
     env: Environment
@@ -84,6 +86,7 @@ class Source(msgspec.Struct, frozen=True):
     running: Callable[[], Iterable[tuple[Maintained, GlobalExpressions]]]
     arrangements: Callable[[], Iterable[tuple[str, int, str, str]]]
     trouble: Callable[[Replica], str | None]
+    activity: Activity
 
 
 def _system_schema_id(schema: str) -> str:
