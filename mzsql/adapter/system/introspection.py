@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow.compute as pc
 
 from mzsql.adapter.planning.names import Names
+from mzsql.adapter.system.source import Rows, Source
 from mzsql.catalog.objects import Maintained, MaterializedView, Replica
 from mzsql.catalog.state import CatalogState
 from mzsql.explain.operators import operators
@@ -23,11 +24,6 @@ from mzsql.location import LocationError
 from mzsql.repr.errors import SqlError
 from mzsql.repr.ids import GlobalId, sort_key
 from mzsql.repr.types import RelationDesc
-
-if TYPE_CHECKING:
-    from mzsql.adapter.system.rows import Source
-
-Rows = Iterable[tuple[Any, ...]]
 
 #: So many numbers belong to a dataflow: no plan has as many nodes.
 _OPERATORS = 1 << 16

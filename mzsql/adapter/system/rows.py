@@ -11,20 +11,17 @@ from __future__ import annotations
 import datetime
 import functools
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from functools import partial
 from typing import Any
 from zoneinfo import ZoneInfo, available_timezones
 
-import msgspec
 import pyarrow as pa
 
-from mzsql.adapter.environment.cache_entries import GlobalExpressions
-from mzsql.adapter.environment.environment import Environment
-from mzsql.adapter.system.activity import Activity
 from mzsql.adapter.system.described import column_type_name, key_texts
 from mzsql.adapter.system.functions import aggregate_rows, function_rows, operator_rows, type_id
 from mzsql.adapter.system.introspection import INTROSPECTION
+from mzsql.adapter.system.source import Rows, Source
 from mzsql.catalog.builtin import Builtin, builtins
 from mzsql.catalog.commands.clusters import factor_of, size_of
 from mzsql.catalog.commands.privileges import (
@@ -44,7 +41,6 @@ from mzsql.catalog.objects import (
     Maintained,
     MaterializedView,
     RelationItem,
-    Replica,
     Table,
     Type,
     View,
@@ -64,29 +60,8 @@ from mzsql.repr.types import RelationDesc, arrow_schema
 from mzsql.repr.zone_abbreviations import ABBREVIATIONS, DAYLIGHT
 from mzsql.threads import PROCESS
 
-Rows = Iterable[tuple[Any, ...]]
 #: A value that takes long to make.
 Later = Callable[[], Any]
-
-
-class Source(msgspec.Struct, frozen=True):
-    """What the rows are derived from.
-
-    Attributes:
-        env: the environment.
-        builtin_desc: a builtin relation's columns.
-        running: gives the plan that runs for each index and materialized view.
-        arrangements: gives object, node, replica and shard of each arrangement of the dataflows that run.
-        trouble: gives why a replica does not do its work.
-        activity: what sessions of this process do.
-    """
-
-    env: Environment
-    builtin_desc: Callable[[Builtin], RelationDesc]
-    running: Callable[[], Iterable[tuple[Maintained, GlobalExpressions]]]
-    arrangements: Callable[[], Iterable[tuple[str, int, str, str]]]
-    trouble: Callable[[Replica], str | None]
-    activity: Activity
 
 
 def _system_schema_id(schema: str) -> str:
