@@ -1,15 +1,18 @@
 """Relations that plugins add to the system catalog: checked when they are met, read when a query reads them.
 
 Promise: a relation that cannot be (a bad name, an unknown type, a name that is taken) is left out, reported with its plugin, and takes
-nothing else down. What a plugin's function does wrong when it is called (it raises, its rows do not fit, they are too many) is a
-`PluginRelationFailed` for the query that reads the relation, and for nothing else. A relation's id follows from its name and columns, so
+nothing else down. What a plugin's function does wrong when it is called (it raises, its rows do not fit, they are too many, it does not
+end) is a `PluginRelationFailed` for the query that reads the relation, and for nothing else: it is called on a thread that a query waits
+for no longer than it may, and not once more while that has not ended. A relation's id follows from its name and columns, so
 that processes with other plugins installed agree about it.
 """
 
 from __future__ import annotations
 
 import itertools
+import queue
 import re
+import time
 import zlib
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
@@ -26,11 +29,21 @@ from mzsql.location import (
     Whereabouts,
     without_secrets,
 )
+from mzsql.repr.errors import QueryCanceled
 from mzsql.repr.ids import GlobalId
+from mzsql.repr.interrupt import current
 from mzsql.repr.types import ColumnType, RelationDesc, RelationType, SqlType, arrow_schema
+from mzsql.threads import PROCESS, Supervised
 
 #: A relation of a plugin describes metadata; more rows than this are a fault, told and never cut off.
 MAX_ROWS = 100_000
+#: A function has so many seconds to yield them, or as many as are left of the query's time where that is less.
+MOST_SECONDS = 30.0
+
+#: While it is waited for, it is looked so often whether the query was cancelled, in seconds.
+_LOOK_SECONDS = 0.1
+#: The reads that have not ended, by the relation.
+_reading: dict[GlobalId, Supervised] = {}
 
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}\Z")
 _FIRST_ID = 10_000_000
@@ -136,8 +149,8 @@ def plugin_rows(one: Checked, where: Whereabouts) -> pa.Table:
         PluginRelationFailed: the plugin's function raised, or gave rows that do not fit, or too many.
     """
     try:
-        rows = list(itertools.islice(_fitting(one, where), MAX_ROWS + 1))
-    except PluginRelationFailed:
+        rows = _in_time(one, where)
+    except (PluginRelationFailed, QueryCanceled):
         raise
     except (Exception, SystemExit) as failure:
         # A stranger's function may fail in any way: it is the query's error.
@@ -156,6 +169,43 @@ def plugin_rows(one: Checked, where: Whereabouts) -> pa.Table:
             column = one.relation.columns[n]
             raise _failed(one, f"column {column.name!r} is no {column.type}: {wrong}") from None
     return pa.table(arrays, names=schema.names)
+
+
+def _in_time(one: Checked, where: Whereabouts) -> list[tuple[Any, ...]]:
+    """The rows, or what the function raises; it may hang."""
+    before = _reading.get(one.id)
+    if before is not None:
+        before.join(_LOOK_SECONDS)
+        if before.is_alive():
+            raise _failed(one, "an earlier read of it has not ended")
+    answer: queue.SimpleQueue[list[tuple[Any, ...]] | BaseException] = queue.SimpleQueue()
+
+    def read(_: Supervised) -> None:
+        try:
+            answer.put(list(itertools.islice(_fitting(one, where), MAX_ROWS + 1)))
+        except BaseException as failure:  # whoever has asked meets it
+            answer.put(failure)
+
+    query = current()
+    seconds = min(query.left(), MOST_SECONDS)
+    until = time.monotonic() + seconds
+    name = f"{one.relation.schema}.{one.relation.name}"
+    thread = PROCESS.start(
+        "plugin-rows", read, thread_name=f"mzsql-{one.relation.name}", object_id=name
+    )
+    _reading[one.id] = thread
+    while True:
+        try:
+            found = answer.get(timeout=_LOOK_SECONDS)
+        except queue.Empty:
+            query.check()
+            if time.monotonic() < until:
+                continue
+            raise _failed(one, f"its function has not yielded them within {seconds:g} s") from None
+        thread.join(_LOOK_SECONDS)
+        if isinstance(found, BaseException):
+            raise found
+        return found
 
 
 def _fitting(one: Checked, where: Whereabouts) -> Iterator[tuple[Any, ...]]:

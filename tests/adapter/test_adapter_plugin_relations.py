@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import sys
+import threading
+import time
 import warnings
 from decimal import Decimal
 
@@ -137,6 +139,37 @@ def test_what_a_function_does_wrong_fails_its_query_alone(install, tmp_path, row
         assert told in str(failed.value)
         assert failed.value.sqlstate == "38000"
         assert connection.execute("SELECT * FROM fine").fetchall() == [(5, "five")]
+
+
+def test_a_function_that_hangs_fails_its_query_in_time_and_no_other(install, tmp_path):
+    go_on = threading.Event()
+
+    def hang(_):
+        assert go_on.wait(60)
+        return [(1, "one")]
+
+    install(relation(hang), relation(lambda _: [(5, "five")], name="fine"))
+    with mzsql.connect(tmp_path / "env") as connection:
+        connection.execute("SET statement_timeout = '300ms'")
+        with pytest.raises(mzsql.Error, match=r"statement timeout|has not yielded them within"):
+            connection.execute("SELECT * FROM mz_internal.shop")
+        # It is not called again while that has not ended, on threads without number.
+        with pytest.raises(mzsql.Error, match="an earlier read of it has not ended"):
+            connection.execute("SELECT * FROM mz_internal.shop")
+        threads = "SELECT object_id, status FROM mz_internal.mz_threads WHERE name = 'plugin-rows'"
+        assert ("mz_internal.shop", "running") in connection.execute(threads).fetchall()
+        assert connection.execute("SELECT * FROM fine").fetchall() == [(5, "five")]
+        go_on.set()
+        connection.execute("RESET statement_timeout")
+        until = time.monotonic() + 60
+        while True:
+            try:
+                found = connection.execute("SELECT * FROM mz_internal.shop").fetchall()
+                break
+            except mzsql.Error:
+                assert time.monotonic() < until
+                time.sleep(0.01)
+        assert found == [(1, "one")]
 
 
 @pytest.mark.parametrize(

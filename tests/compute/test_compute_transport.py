@@ -17,6 +17,7 @@ from mzsql.compute import protocol as p
 from mzsql.compute.controller.client import ReplicaClient
 from mzsql.compute.controller.introspection import Subscribed
 from mzsql.compute.protocols import ComputeSettings
+from mzsql.compute.replica.introspection import Introspection
 from mzsql.compute.replica.replica import Replica
 from mzsql.compute.transport import frames
 from mzsql.compute.transport import link as links
@@ -385,6 +386,32 @@ def test_a_replica_that_takes_nothing_is_waited_for_once(world):
     assert not client.settle(0.01)
     assert sent == [p.Ping(1), p.Ping(2)]
     client.close()
+
+
+def test_introspection_goes_on_after_an_error_that_nobody_expects(world, side, monkeypatch):
+    client = side.controller(1)
+    client.introspect(True)
+    client.create_dataflow(index())
+
+    def frontiers():
+        told = world.sink.introspection.get("mz_internal.mz_compute_frontiers_unified", {})
+        return {row for row, count in told.items() if count}
+
+    eventually(lambda: frontiers() == {("r1", "u7", 2)}, frontiers())
+    refresh, failed = Introspection._refresh, []
+
+    def failing(self):
+        if not failed:
+            failed.append(self)
+            raise RuntimeError("planted")
+        return refresh(self)
+
+    monkeypatch.setattr(Introspection, "_refresh", failing)
+    eventually(lambda: failed)
+    write(world, 3)
+    eventually(lambda: frontiers() == {("r1", "u7", 3)}, frontiers())
+    (thread,) = [one for one in world.persist.supervisor.statuses() if one.name == "introspection"]
+    assert thread.restarts == 1
 
 
 def test_what_a_replica_tells_of_itself_stands_until_it_tells_it_anew_or_is_gone(

@@ -378,8 +378,10 @@ CASES: dict[str, Any] = {
 ELSEWHERE = {
     "postgres-listener": "plugins/mzsql-postgres/tests/test_postgres_waiting.py",
     "spark-catalog": "tests/spark/test_spark_register.py",
+    "plugin-rows": "tests/adapter/test_adapter_plugin_relations.py",
     **dict.fromkeys(
         (
+            "introspection",
             "replica-link",
             "replica-commands",
             "replica-listener",
