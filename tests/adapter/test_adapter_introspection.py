@@ -318,10 +318,10 @@ def test_ids_and_what_is_stored(con: Connection) -> None:
         con, "SELECT id, global_id FROM mz_internal.mz_object_global_ids WHERE id LIKE 'u%'"
     )
     assert set(same) == {(gid, gid) for gid in ids(con).values()}
-    con.execute("CREATE TABLE blobs (a text)")
-    con.execute(
-        "INSERT INTO blobs SELECT repeat(n::text, 100) FROM generate_series(1, 5000) AS g (n)"
+    usage = dict(rows(con, "SELECT object_id, size_bytes FROM mz_catalog.mz_recent_storage_usage"))
+    named = ids(con)
+    assert usage.keys() == {named[name] for name in "tov"}
+    ((shard_bytes,),) = rows(
+        con, "SELECT size FROM mz_introspection.mz_dataflow_arrangement_sizes WHERE name LIKE '%.v'"
     )
-    usage = "SELECT object_id, size_bytes FROM mz_catalog.mz_recent_storage_usage"
-    blobs = ids(con)["blobs"]
-    until(con, usage, lambda found: dict(found)[blobs] > 1000)
+    assert 0 < usage[named["v"]] < 100 * shard_bytes

@@ -106,7 +106,7 @@ def test_a_dropped_relation_is_not_kept_by_a_hold_that_goes_by_a_name(tmp_path: 
             relation = reader.relation("t")
             reader.durable_hold(relation, "spark-stream-x", "a Spark stream of t")
             shard = reader._env.collections.meta(relation.id).shard
-        persist = con._coordinator.env.persist
+        persist = con._shared.env.persist
         held = persist.inspect(shard)
         assert held is not None
         assert "spark-stream-x" in held.critical

@@ -170,20 +170,21 @@ def session_rows(source: Source) -> Rows:
     """The sessions of this process."""
     roles = {one.name: one.id for one in source.env.catalog.state.roles.values()}
     for gid, number, user, at in source.activity.sessions():
-        yield gid, number, roles.get(user), None, at
+        yield gid.bytes, number, roles.get(user), None, at
 
 
 def subscription_rows(source: Source) -> Rows:
     """The subscriptions of this process."""
     for gid, session, cluster, at, reads in source.activity.subscriptions():
         found = source.env.catalog.state.cluster(cluster)
-        yield gid, session, None if found is None else found.id, at, reads
+        of = None if session is None else session.bytes
+        yield gid, of, None if found is None else found.id, at, reads
 
 
 def peek_rows(source: Source) -> Rows:
     """The queries that this process answers."""
     for one in source.activity.peeks():
-        yield one.id, one.object_id, one.kind, one.time
+        yield one.id.bytes, one.object_id, one.kind, one.time
 
 
 def duration_rows(source: Source) -> Rows:
