@@ -170,21 +170,21 @@ def session_rows(source: Source) -> Rows:
     """The sessions of this process."""
     roles = {one.name: one.id for one in source.env.catalog.state.roles.values()}
     for gid, number, user, at in source.activity.sessions():
-        yield gid.bytes, number, roles.get(user), None, at
+        yield str(gid), number, roles.get(user), None, at
 
 
 def subscription_rows(source: Source) -> Rows:
     """The subscriptions of this process."""
     for gid, session, cluster, at, reads in source.activity.subscriptions():
         found = source.env.catalog.state.cluster(cluster)
-        of = None if session is None else session.bytes
+        of = None if session is None else str(session)
         yield gid, of, None if found is None else found.id, at, reads
 
 
 def peek_rows(source: Source) -> Rows:
     """The queries that this process answers."""
     for one in source.activity.peeks():
-        yield one.id.bytes, one.object_id, one.kind, one.time
+        yield str(one.id), one.object_id, one.kind, one.time
 
 
 def duration_rows(source: Source) -> Rows:
