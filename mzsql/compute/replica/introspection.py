@@ -130,7 +130,8 @@ class Introspection:
         with self._lock:
             self._subscribes[command.id] = _Subscribe(command)
             if self._thread is None and not self._closing:
-                self._thread = self._start(
+                start = self._start
+                self._thread = start(
                     "introspection",
                     self._run,
                     thread_name=f"mzsql-{self._replica}-introspection",
