@@ -165,6 +165,8 @@ class ComputeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """… or so many bytes."""
     step_engine: str = "auto"
     """What runs steps and hydrations: ``duckdb`` in process, ``spark``, or ``auto``, as what they touch asks for."""
+    alone: bool = False
+    """With ``auto``, Spark could not do what was asked: as much comes into the process as where there is to be no Spark."""
     step_threads: int = 2
     """Steps of different dataflows that run at once; those that outlast `step_patience` are not counted."""
     step_patience: float = 1.0
@@ -199,10 +201,14 @@ class ComputeSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def rows_here(self) -> int:
-        """So many rows of one relation may come into the process: more where there is to be no Spark to take them."""
-        return self.driver_rows * (ALONE if self.engine == "duckdb" else 1)
+        """So many rows of one relation may come into the process: more where there is no Spark to take them."""
+        return self.driver_rows * self._times_here
 
     @property
     def bytes_here(self) -> int:
         """And so many stored bytes."""
-        return self.driver_bytes * (ALONE if self.engine == "duckdb" else 1)
+        return self.driver_bytes * self._times_here
+
+    @property
+    def _times_here(self) -> int:
+        return ALONE if self.engine == "duckdb" or self.alone else 1

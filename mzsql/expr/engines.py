@@ -14,6 +14,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 
 import duckdb
@@ -125,7 +126,8 @@ def locked_connection(
     """
     given = {"memory_limit": memory_limit(), **settings}
     if "temp_directory" not in given:
-        given["temp_directory"] = scratch_directory()
+        # Of a directory that is gone DuckDB would make one that everybody may look into; below one that is gone it makes none.
+        given["temp_directory"] = str(Path(scratch_directory()) / "spilled")
     connection = duckdb_connection(path, given)
     try:
         if files:
@@ -159,10 +161,13 @@ _scratch_lock = threading.Lock()
 
 
 def scratch_directory() -> str:
-    """A directory of this process's own, that nobody else may look into; it goes with the process."""
+    """A directory of this process's own, that nobody else may look into; it goes with the process.
+
+    Another one where somebody has removed it, as what clears a machine's temporary files does after some days.
+    """
     with _scratch_lock:
         mine = _scratch.get(os.getpid())
-        if mine is None:
+        if mine is None or not Path(mine).is_dir():
             mine = tempfile.mkdtemp(prefix="mzsql-duckdb-")
             _scratch[os.getpid()] = mine
             atexit.register(_remove_scratch, os.getpid(), mine)

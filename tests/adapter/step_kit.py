@@ -71,7 +71,7 @@ class Stepper:
 
     def step(self, upper):
         """Process the inputs' updates up to `upper`; the step's RefreshStats."""
-        tools = StepTools(no_spark, no_spark, self.driver, self.settings, self.deltas, "duckdb")
+        tools = StepTools(no_spark, no_spark, self.driver, self.settings, self.deltas)
         stats = run_step(self.dataflow, self.dataflow.lower(), upper, tools)
         self.dataflow.hold(None)
         return stats

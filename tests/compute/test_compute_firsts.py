@@ -96,7 +96,7 @@ def test_first_rows_are_those_of_a_sorted_scan(
             0,
             hasher=hasher,
             consolidated=lambda rows: consolidate(rows, spec),
-            scratch=Path("/tmp"),
+            scratch=lambda: Path("/tmp"),
             order=Ordering(orders),
         )
         held: Counter[str] = Counter()

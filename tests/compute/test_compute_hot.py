@@ -118,7 +118,7 @@ def test_a_trace_has_what_the_shard_has_and_what_waits(tmp_path) -> None:
     def load(durable):
         loads.append(durable)
         made = Trace(
-            _SCHEMA, 1, 0, hasher=lambda _: None, consolidated=consolidate, scratch=tmp_path
+            _SCHEMA, 1, 0, hasher=lambda _: None, consolidated=consolidate, scratch=lambda: tmp_path
         )
         made.add(rows((9, 0)), 0)
         return made
@@ -144,7 +144,7 @@ def test_a_trace_counts_once_what_another_process_has_made_durable(tmp_path) -> 
 
     def load(before):
         made = Trace(
-            _SCHEMA, 1, 0, hasher=lambda _: None, consolidated=consolidate, scratch=tmp_path
+            _SCHEMA, 1, 0, hasher=lambda _: None, consolidated=consolidate, scratch=lambda: tmp_path
         )
         made.add(rows(*((key, time) for key, time, _ in shard.rows if time < before)), 0)
         return made
@@ -160,7 +160,7 @@ def test_a_trace_keeps_the_times_of_the_slowest_reader(tmp_path) -> None:
 
     def load(_):
         return Trace(
-            _SCHEMA, 1, 0, hasher=lambda _: None, consolidated=consolidate, scratch=tmp_path
+            _SCHEMA, 1, 0, hasher=lambda _: None, consolidated=consolidate, scratch=lambda: tmp_path
         )
 
     assert hot.trace(1, 0, load) is not None
@@ -187,7 +187,7 @@ def test_a_trace_with_many_runs_is_merged_when_it_suits(tmp_path) -> None:
 
     def load(_):
         return Trace(
-            _SCHEMA, 1, 0, hasher=lambda _: None, consolidated=consolidate, scratch=tmp_path
+            _SCHEMA, 1, 0, hasher=lambda _: None, consolidated=consolidate, scratch=lambda: tmp_path
         )
 
     def add(time: int) -> None:
@@ -218,7 +218,9 @@ def test_a_merge_ends_on_what_is_there_then(tmp_path) -> None:
     begun: list[Any] = []
 
     def load(_):
-        made = Trace(_SCHEMA, 1, 0, hasher=lambda _: None, consolidated=during, scratch=tmp_path)
+        made = Trace(
+            _SCHEMA, 1, 0, hasher=lambda _: None, consolidated=during, scratch=lambda: tmp_path
+        )
         begun.append(made)
         return made
 

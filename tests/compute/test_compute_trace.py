@@ -74,18 +74,25 @@ def histories(draw: st.DrawFn) -> tuple[list[str], list[list[tuple[Any, ...]]]]:
     return types, batches
 
 
+#: Where files can be written, and where none can.
+_FOLDERS = ("/tmp", "/proc/self")
+
+
 @settings(max_examples=60, deadline=None)
-@given(histories(), st.randoms(use_true_random=False), st.booleans())
-def test_a_lookup_finds_what_a_scan_finds(history: Any, rng: Any, mapped: bool) -> None:
+@given(
+    histories(), st.randoms(use_true_random=False), st.sampled_from([None, *map(Path, _FOLDERS)])
+)
+def test_a_lookup_finds_what_a_scan_finds(history: Any, rng: Any, folder: Path | None) -> None:
+    """In memory, in files, and where no file can be written."""
     types, batches = history
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(traces, "MAPPED_BYTES", 0 if mapped else 1 << 20)
+        patch.setattr(traces, "MAPPED_BYTES", 1 << 20 if folder is None else 0)
         patch.setattr(traces, "FAN", 4)
         patch.setattr(traces, "MOST_RUNS", 8)
-        check(types, batches, rng)
+        check(types, batches, rng, folder or Path(_FOLDERS[0]))
 
 
-def check(types: list[str], batches: list[list[tuple[Any, ...]]], rng: Any) -> None:
+def check(types: list[str], batches: list[list[tuple[Any, ...]]], rng: Any, folder: Path) -> None:
     arity = len(types)
     spec = KeySpec(columns=tuple(f"c{i}" for i in range(arity)), workers=1, additive=())
     made = Trace(
@@ -94,7 +101,7 @@ def check(types: list[str], batches: list[list[tuple[Any, ...]]], rng: Any) -> N
         0,
         hasher=hasher,
         consolidated=lambda rows: consolidate(rows, spec),
-        scratch=Path("/tmp"),
+        scratch=lambda: folder,
     )
     everything: list[tuple[Any, ...]] = []
     merges: list[tuple[traces.Merge, Any]] = []
@@ -143,7 +150,7 @@ def amounts(rows: list[tuple[Any, ...]], arity: int) -> dict[Any, int]:
 
 def test_events_are_found_by_their_time(tmp_path: Path) -> None:
     schema = pa.schema([(n, pa.int64()) for n in ("c0", "c1", "mz_time", "mz_diff")])
-    made = Trace(schema, 1, 0, hasher=hasher, consolidated=consolidate, scratch=tmp_path)
+    made = Trace(schema, 1, 0, hasher=hasher, consolidated=consolidate, scratch=lambda: tmp_path)
     for time in range(1, 30):
         made.add(pa.table([[time * 10, None], [time, 0], [time, time], [1, 1]], schema=schema), 0)
     found = made.between(50, 120, 8).rows()
@@ -153,7 +160,7 @@ def test_events_are_found_by_their_time(tmp_path: Path) -> None:
 
 def test_what_readers_have_passed_is_one_time_and_what_cancels_goes(tmp_path: Path) -> None:
     schema = pa.schema([(n, pa.int64()) for n in ("c0", "mz_time", "mz_diff")])
-    made = Trace(schema, 1, 0, hasher=hasher, consolidated=consolidate, scratch=tmp_path)
+    made = Trace(schema, 1, 0, hasher=hasher, consolidated=consolidate, scratch=lambda: tmp_path)
     for time in range(1, 200):
         made.add(pa.table([[7], [time], [1 if time % 2 else -1]], schema=schema), time)
     assert made.since == 199

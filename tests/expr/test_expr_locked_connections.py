@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import shutil
 import stat
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,9 +15,11 @@ import pyarrow as pa
 import pytest
 
 import mzsql
+from mzsql.compute.engines import driver, pool
 from mzsql.compute.engines.driver import Driver
 from mzsql.compute.engines.pool import DuckDbPool
 from mzsql.compute.replica.transient import bounded_connection
+from mzsql.expr import engines
 from mzsql.expr.engines import locked_connection, scratch_directory
 from mzsql.expr.evaluate import Evaluator
 
@@ -47,8 +51,8 @@ def connection(
         "on disk": lambda: locked_connection(
             str(own / "db"), {"temp_directory": str(own), "memory_limit": "64MiB"}
         ),
-        "pool": lambda: pool._take(wide=False),
-        "wide pool": lambda: pool._take(wide=True),
+        "pool": lambda: pool._take(wide=False)[1],
+        "wide pool": lambda: pool._take(wide=True)[1],
         "driver": lambda: driver._connection("wide"),
         "driver of small steps": lambda: driver._connection("small"),
         "driver of planned steps": lambda: driver._planner("planned").cursor(),
@@ -118,6 +122,41 @@ def test_it_works_on_what_it_is_given_and_beyond_its_memory(tmp_path: Path) -> N
 
 def test_what_it_spills_nobody_else_may_look_into() -> None:
     assert stat.S_IMODE(Path(scratch_directory()).stat().st_mode) == 0o700
+
+
+#: More than the memory of these connections, so that they spill.
+LARGE = (
+    "SELECT count(*) FROM (SELECT DISTINCT repeat('x', 400) || a AS x FROM given ORDER BY x) AS q"
+)
+
+
+@pytest.mark.parametrize("way", [Driver, DuckDbPool])
+def test_where_it_spills_may_be_removed_as_temporary_files_are(
+    way: type[Driver | DuckDbPool], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What was running fails, what comes next does not; and nobody else may look into what takes its place."""
+
+    def small(*, settings: dict[str, str]) -> duckdb.DuckDBPyConnection:
+        return locked_connection(settings={**settings, "memory_limit": "160MiB", "threads": "2"})
+
+    for module in (driver, pool):
+        monkeypatch.setattr(module, "locked_connection", small)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(engines, "_scratch", {})
+    made = way()
+    ask = made.run if isinstance(made, Driver) else made.query
+    given = {"given": pa.table({"a": range(500_000)})}
+    for _ in range(2):
+        assert ask(LARGE, given)[0].to_pylist() == [500_000]
+        (scratch,) = tmp_path.iterdir()
+        shutil.rmtree(scratch)
+        with pytest.raises(duckdb.IOException):
+            ask(LARGE, given)
+        assert not scratch.exists()
+    assert ask(LARGE, given)[0].to_pylist() == [500_000]
+    (scratch,) = tmp_path.iterdir()
+    assert stat.S_IMODE(scratch.stat().st_mode) == 0o700
+    made.close()
 
 
 def test_statements_have_no_connection_that_is_not_locked() -> None:

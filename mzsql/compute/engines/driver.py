@@ -175,6 +175,10 @@ class Driver:
         try:
             # One binding: a relation object would be bound when it is made and again when it is asked for its rows.
             return connection.execute(statement, parameters).to_arrow_table()
+        except duckdb.IOException:
+            # Where it spills to may have been removed: the next attempt is to have a connection that spills elsewhere.
+            self._leave(connection)
+            raise
         finally:
             for name in relations:
                 connection.unregister(name)
@@ -187,6 +191,12 @@ class Driver:
             with self._lock:
                 self._all.append(mine)
         return mine
+
+    def _leave(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """This thread uses a connection no more; it is closed with the others."""
+        for kind, mine in list(vars(self._local).items()):
+            if mine is connection:
+                delattr(self._local, kind)
 
     def _planner(self, kind: str) -> duckdb.DuckDBPyConnection:
         with self._lock:

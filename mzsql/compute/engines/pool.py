@@ -11,6 +11,7 @@ from __future__ import annotations
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 import duckdb
 import pyarrow as pa
@@ -55,7 +56,7 @@ class DuckDbPool:
         interrupt = current()
         interrupt.check()
         wide = is_wide(statement)
-        connection = self._take(wide=wide)
+        database, connection = self._take(wide=wide)
         whole = False
         try:
             for name, table in relations.items():
@@ -66,36 +67,60 @@ class DuckDbPool:
             for name in recursion.tables(loops):
                 connection.execute(f'DROP TABLE IF EXISTS "{name}"')
             whole = True
+        except duckdb.IOException:
+            # Where it spills to may have been removed: the next query is to have a database that spills elsewhere.
+            self._leave(database, wide=wide)
+            raise
         finally:
             if whole:
-                self._give_back(connection, wide=wide)
+                self._give_back(database, connection, wide=wide)
             else:
                 # What ended half way may have left something behind.
                 connection.close()
 
-    def _take(self, *, wide: bool) -> duckdb.DuckDBPyConnection:
+    def _take(self, *, wide: bool) -> tuple[duckdb.DuckDBPyConnection, duckdb.DuckDBPyConnection]:
+        """A database, and a connection to it."""
         with self._lock:
             if self._closed:
                 raise InternalError("the engine of small queries was closed")
-            if self._idle[wide]:
-                return self._idle[wide].pop()
             if wide not in self._databases:
                 if self._scratch is None:
                     self._scratch = tempfile.TemporaryDirectory(
                         prefix="mzsql-queries-", ignore_cleanup_errors=True
                     )
-                settings = {"temp_directory": self._scratch.name}
+                # Below the directory, which is nobody else's: one that was removed DuckDB would make anew for everybody to look into.
+                settings = {"temp_directory": str(Path(self._scratch.name) / "spilled")}
                 if wide:
                     settings |= WIDE_SETTINGS
                 self._databases[wide] = locked_connection(settings=settings)
-            return self._databases[wide].cursor()
+            database, idle = self._databases[wide], self._idle[wide]
+            return database, idle.pop() if idle else database.cursor()
 
-    def _give_back(self, connection: duckdb.DuckDBPyConnection, *, wide: bool) -> None:
+    def _give_back(
+        self,
+        database: duckdb.DuckDBPyConnection,
+        connection: duckdb.DuckDBPyConnection,
+        *,
+        wide: bool,
+    ) -> None:
         with self._lock:
-            if not self._closed and len(self._idle[wide]) < _IDLE:
+            here = self._databases.get(wide) is database
+            if not self._closed and here and len(self._idle[wide]) < _IDLE:
                 self._idle[wide].append(connection)
                 return
         connection.close()
+
+    def _leave(self, database: duckdb.DuckDBPyConnection, *, wide: bool) -> None:
+        """Use a database no more; it goes with the last query that runs on it."""
+        with self._lock:
+            if self._databases.get(wide) is not database:
+                return
+            del self._databases[wide]
+            gone, self._idle[wide] = [database, *self._idle[wide]], []
+            if self._scratch is not None and not Path(self._scratch.name).is_dir():
+                self._scratch = None
+        for one in gone:
+            one.close()
 
     def close(self) -> None:
         """Close the database; no query runs any more. Idempotent."""

@@ -145,10 +145,9 @@ class Arrangement(Target):
         self._settings = settings
         self.workers = desc.workers(settings)
 
-    @property
-    def most_rows(self) -> int:
-        """So many of its rows may be looked at in process."""
-        return collectable_rows(with_time(self.schema), self._settings)
+    def most_rows(self, settings: ComputeSettings | None = None) -> int:
+        """So many of its rows may be looked at in process, by other settings than its own where some are given."""
+        return collectable_rows(with_time(self.schema), settings or self._settings)
 
     # --- what is shared ---
 
@@ -252,7 +251,7 @@ class Arrangement(Target):
             base,
             hasher=self._hashes,
             consolidated=partial(consolidate, key=self.desc.key_spec(self._settings)),
-            scratch=Path(scratch_directory()),
+            scratch=lambda: Path(scratch_directory()),
             order=Ordering(self.desc.order) if self.desc.order else None,
             sums=bool(self.desc.key_spec(self._settings).additive),
         )
@@ -392,13 +391,19 @@ class Arrangement(Target):
         if not self.desc.errors and not less_than(as_of, self.hot.durable):
             self.flush()
 
-    def fits_driver(self, parts: Sequence[PartRef], ranges: Sequence[KeyRange] | None) -> bool:
+    def fits_driver(
+        self,
+        parts: Sequence[PartRef],
+        ranges: Sequence[KeyRange] | None,
+        settings: ComputeSettings | None = None,
+    ) -> bool:
         """Whether the rows in the ranges may be read here: a bound from above, from the parts' sizes and the ranges' number."""
+        settings = settings or self._settings
         rows = touched = sum(part.rows for part in parts)
         if ranges is not None and all(lo == hi for lo, hi in ranges):
             touched = sum(min(part.rows, len(ranges) * _GROUP_ROWS) for part in parts)
         size = sum(part.bytes for part in parts) * touched // max(rows, 1)
-        return touched <= self._settings.rows_here and size <= self._settings.bytes_here
+        return touched <= settings.rows_here and size <= settings.bytes_here
 
     def read(
         self,

@@ -1,8 +1,9 @@
-"""Which engine runs a hydration, and why that one.
+"""Which engine runs a hydration or a step, and why that one.
 
-Promise: what `step_engine` says, where it names one. With ``auto`` what is read decides: a hydration whose inputs have few stored bytes is
-run in process by DuckDB, which has done it by the time that Spark has compiled its first plan; past that Spark runs it. What one engine
-could not do for its own reasons (no memory, no space, a session that was stopped) the other one is tried for, until something works.
+Promise: what `step_engine` says, where it names one. With ``auto`` what is read decides: a hydration whose inputs have few stored bytes,
+and a step that touches what fits in process, is run by DuckDB, which has done it by the time that Spark has compiled its first plan; past
+that Spark runs it. What one engine could not do for its own reasons (no memory, no space, a session that was stopped) the other one is
+tried for, until something works.
 """
 
 from __future__ import annotations
@@ -27,11 +28,12 @@ class Refusals:
 
     _why: dict[Engine, str] = field(default_factory=dict)
 
-    def note(self, engine: Engine, error: BaseException) -> None:
-        """An attempt has failed; remembered where it is the engine that failed."""
-        if is_engines_own(engine, error):
-            # When both have failed, both are tried again in turns.
-            self._why = {engine: (str(error) or type(error).__name__).splitlines()[0]}
+    def note(self, error: BaseException) -> None:
+        """An attempt has failed; remembered where it is an engine that failed."""
+        for engine in Engine:
+            if is_engines_own(engine, error):
+                # When both have failed, both are tried again in turns.
+                self._why = {engine: (str(error) or type(error).__name__).splitlines()[0]}
 
     def clear(self) -> None:
         """Something worked."""
@@ -60,9 +62,12 @@ def for_hydration(settings: ComputeSettings, size: int, refusals: Refusals) -> t
     else:
         chosen, why = Engine.SPARK, f"inputs of {size} bytes, which is more than {most}"
     refused = refusals.instead_of(chosen)
-    if refused is None:
-        return chosen, why
-    return Engine.SPARK if chosen is Engine.DUCKDB else Engine.DUCKDB, refused
+    return (chosen, why) if refused is None else (other_than(chosen), refused)
+
+
+def other_than(engine: Engine) -> Engine:
+    """The engine that is tried where one could not do it."""
+    return Engine.SPARK if engine is Engine.DUCKDB else Engine.DUCKDB
 
 
 def is_engines_own(engine: Engine, error: BaseException) -> bool:

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
 from pyspark.sql import SparkSession
 
 from mzsql.compute.engines.driver import Driver
@@ -253,7 +254,7 @@ class Flow:
         try:
             stats = self._hydration(dataflow, engine, reason).run()
         except Exception as error:
-            self._refusals.note(engine, error)
+            self._refusals.note(error)
             raise
         if dataflow.to_hydrate():
             return None
@@ -316,10 +317,12 @@ class Flow:
             except Overtaken:
                 for target in dataflow.targets():
                     target.upper()
-            except Exception:
+            except Exception as error:
                 # Where Spark was stopped under it, the next attempt is to have one that runs.
                 self._session = self._large = None
+                self._refusals.note(error)
                 raise
+            self._refusals.clear()
         if input_upper is None and dataflow.output.known_upper is not None:
             # all inputs are sealed: so is the export
             nothing = no_updates(dataflow.output.schema)
@@ -339,13 +342,15 @@ class Flow:
 
     def _tools(self) -> StepTools:
         replica, settings = self.replica, self.replica.settings
+        if settings.engine == "auto" and self._refusals.instead_of(Engine.SPARK) is not None:
+            settings = msgspec.structs.replace(settings, alone=True)
         return StepTools(
             self._step_session,
             self._large_session,
             replica.driver,
             settings,
             replica.deltas,
-            settings.engine,
+            self._refusals,
             replica.later,
         )
 

@@ -21,6 +21,7 @@ from sqlglot import expressions as exp
 
 from mzsql.compute.engines.driver import Driver
 from mzsql.compute.engines.relations import PUSHED_RANGES, KeyRange
+from mzsql.compute.protocols import ComputeSettings
 from mzsql.compute.replica.arrangements import Arrangement
 from mzsql.compute.replica.cold import COLD_KEYS, first_from_shard, reads_cold
 from mzsql.compute.replica.ranges import merge_ranges, rangeable
@@ -148,6 +149,7 @@ class LookupRun:
         upper: Timestamp,
         driver: Driver,
         more: Mapping[str, int | None] | int | None = None,
+        settings: ComputeSettings | None = None,
     ) -> None:
         """Prepare.
 
@@ -159,8 +161,10 @@ class LookupRun:
             upper: where the step ends.
             driver: evaluates the keys.
             more: of keys of which the first rows are enough so many more, by arrangement or of all; None: the keys whole.
+            settings: whose bounds count instead of the arrangements' own.
         """
         self._more = more
+        self._settings = settings
         self._deltas = deltas
         self._as_of = as_of
         self._upper = upper
@@ -333,7 +337,7 @@ class LookupRun:
     def _take(self, state: _State, found: TraceRows) -> None:
         """Rows of a trace, unless they are too many for the driver."""
         arrangement = state.arrangement
-        if found.count > arrangement.most_rows:
+        if found.count > arrangement.most_rows(self._settings):
             state.pushed, state.pieces = True, []
         elif found.count:
             state.pieces.append(arrangement.rows(found.rows()))
@@ -370,7 +374,7 @@ class LookupRun:
             if state.pushed:
                 state.keys = None
             return
-        if not state.arrangement.fits_driver(state.parts, None):
+        if not state.arrangement.fits_driver(state.parts, None, self._settings):
             state.pushed, state.keys, state.pieces = True, None, []
         elif not state.pushed:
             state.pieces = [
@@ -389,7 +393,7 @@ class LookupRun:
                 found = trace.between(self._as_of + 1, self._upper - 1, self._as_of)
             self._take(state, found)
             return
-        if not state.arrangement.fits_driver(state.parts, ranges):
+        if not state.arrangement.fits_driver(state.parts, ranges, self._settings):
             state.pushed = True
             return
         read = state.arrangement.read(self._as_of, key_ranges=ranges, stats=self._stats)
@@ -401,7 +405,7 @@ class LookupRun:
 
     def _read(self, state: _State, keys: pa.Table) -> None:
         arrangement = state.arrangement
-        if not arrangement.fits_driver(state.parts, _ranges(keys)):
+        if not arrangement.fits_driver(state.parts, _ranges(keys), self._settings):
             state.pushed, state.pieces = True, []
             return
         for workers, some in self._by_worker(arrangement, keys):

@@ -14,7 +14,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
@@ -36,6 +36,7 @@ from mzsql.compute.engines.spark_session import STEP_POOL
 from mzsql.compute.engines.statements import register
 from mzsql.compute.protocol import RefreshStats
 from mzsql.compute.protocols import ComputeSettings
+from mzsql.compute.replica.choice import Refusals, other_than
 from mzsql.compute.replica.dataflow import Dataflow
 from mzsql.compute.replica.deltas import Delta, Deltas
 from mzsql.compute.replica.lookups import Found, LookupRun
@@ -66,8 +67,8 @@ class StepTools:
     driver: Driver
     settings: ComputeSettings
     deltas: Deltas
-    #: ``auto``, ``spark`` or ``duckdb``
-    engine: str = "auto"
+    #: what engines could not do before
+    refusals: Refusals = field(default_factory=Refusals)
     #: runs what later steps are better off with
     later: Callable[[Callable[[], None]], None] = _now
 
@@ -114,6 +115,7 @@ def run_step(
             upper,
             tools.driver,
             more,
+            tools.settings,
         ).run()
         read += found.stats.bytes
         work = _Work(dataflow, lower, upper, tools, deltas=deltas, relevant=relevant, found=found)
@@ -245,10 +247,14 @@ class _Work:
 
     def _chosen(self, large: Sequence[str]) -> tuple[Engine, str]:
         """The engine, and why that one."""
-        asked = self.tools.engine
+        asked = self.tools.settings.engine
         if large:
             what = f"more of {', '.join(sorted(large))} is touched than fits in process"
             return Engine.SPARK, what if asked != Engine.SPARK.value else "step_engine is spark"
+        refused = {one: why for one in Engine if (why := self.tools.refusals.instead_of(one))}
+        if asked == "auto" and refused:
+            ((engine, why),) = refused.items()
+            return other_than(engine), why
         deltas = sum(one.rows for one in self.deltas.values())
         looked_up = sum(table.num_rows for table in self.found.tables.values())
         touched = f"{deltas} updates touch {looked_up} rows of state"

@@ -19,6 +19,7 @@ Trade-off: a hash has no order, so what goes by order across keys (the events of
 
 from __future__ import annotations
 
+import logging
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -33,6 +34,8 @@ from mzsql.compute.replica.ordering import Ordering, differs
 from mzsql.persist import DIFF_COLUMN, TIME_COLUMN
 from mzsql.persist.consolidate import floats_as_bits
 from mzsql.repr.frontier import Timestamp
+
+_LOG = logging.getLogger(__name__)
 
 Hashes = npt.NDArray[np.uint64]
 Places = npt.NDArray[np.int64]
@@ -335,7 +338,7 @@ class Trace:
         hasher: hashes what has no fixed width.
         consolidated: adds up equal updates.
         sums: whether updates of rows that differ may be added up, too.
-        scratch: where large runs are kept, a directory of the caller's.
+        scratch: where large runs are kept: a directory of the caller's, which is there; asked for each of them.
     """
 
     def __init__(
@@ -346,7 +349,7 @@ class Trace:
         *,
         hasher: Hasher,
         consolidated: Callable[[pa.Table], pa.Table],
-        scratch: Path,
+        scratch: Callable[[], Path],
         order: Ordering | None = None,
         sums: bool = False,
     ) -> None:
@@ -452,7 +455,15 @@ class Trace:
         run = _Run(batch, arity, hashes, (bounds["min"], bounds["max"]))
         if self.order is not None:
             run.mixed = _mixes(batch, hashes, arity)
-        return _in_file(run, self._scratch) if run.bytes > MAPPED_BYTES else run
+        return self._kept(run) if run.bytes > MAPPED_BYTES else run
+
+    def _kept(self, run: _Run) -> _Run:
+        """A large run in files; in memory where none can be written, which costs memory and no answer."""
+        try:
+            return _in_file(run, self._scratch())
+        except OSError as error:
+            _LOG.warning("%d bytes of an arrangement stay in memory: %s", run.bytes, error)
+            return run
 
     # --- reading ---
 
