@@ -264,6 +264,7 @@ class Coordinator:
         except Indeterminate:
             raise  # what may have been done is more than that it took long
         except LocationError as failure:
+            interrupt.trouble = failure
             over = interrupt.error()
             if over is None:
                 raise

@@ -44,6 +44,7 @@ from mzsql.persist.parts import Updates
 from mzsql.persist.pushdown import Filters
 from mzsql.persist.read import ReadHandle
 from mzsql.persist.refs import ColumnSummary, PartRef, SnapshotSplit
+from mzsql.persist.retry import troubles
 from mzsql.persist.settings import Settings
 from mzsql.persist.stats import KeyRange
 from mzsql.persist.write import WriteHandle
@@ -91,4 +92,5 @@ __all__ = [
     "UpperMismatch",
     "WriteHandle",
     "consolidate",
+    "troubles",
 ]

@@ -6,13 +6,31 @@ A loop of our own rather than tenacity's, because clock, pause and randomness ar
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TypeVar
 
 from mzsql.location.errors import Determinate, Indeterminate
 from mzsql.persist.clock import Clock, Deadline
 
 T = TypeVar("T")
+
+#: Told of failures after which something is tried again, by the thread that has asked for that.
+_tells: ContextVar[Callable[[BaseException], None] | None] = ContextVar(
+    "mzsql_troubles", default=None
+)
+
+
+@contextmanager
+def troubles(tell: Callable[[BaseException], None]) -> Iterator[None]:
+    """Within the block, on this thread, have ``tell`` called with each failure that is tried again: what is late can say why."""
+    token = _tells.set(tell)
+    try:
+        yield
+    finally:
+        _tells.reset(token)
+
 
 _FIRST_PAUSE = 0.005
 _LAST_PAUSE = 2.0
@@ -57,7 +75,10 @@ def retrying(
     while True:
         try:
             return act()
-        except (Determinate, Indeterminate):
+        except (Determinate, Indeterminate) as failure:
+            tell = _tells.get()
+            if tell is not None:
+                tell(failure)
             if abandoned() or not backoff.pause():
                 raise
             if retried is not None:

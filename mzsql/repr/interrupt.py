@@ -64,10 +64,13 @@ class Interrupt:
         self._wakes: dict[object, Callable[[], None]] = {}
         self._cancelled = False
         self._deadline: float | None = None
+        #: why what it waits for is not had, as far as somebody has said
+        self.trouble: BaseException | None = None
         self.begin(timeout)
 
     def begin(self, timeout: float | None) -> None:
         """A new statement begins, with ``timeout`` seconds. A cancel that came before ends it at once."""
+        self.trouble = None
         self._deadline = None if timeout is None else time.monotonic() + timeout
 
     # --- for the other thread -----------------------------------------------------------------
@@ -108,11 +111,10 @@ class Interrupt:
 
     def error(self) -> QueryCanceled | None:
         """The error that it ends with, if it is over."""
-        if self._cancelled:
-            return QueryCanceled(USER_REQUEST)
-        if self.left() <= 0:
-            return QueryCanceled(TIMED_OUT)
-        return None
+        if not self.over:
+            return None
+        why = None if self.trouble is None else f"It waited for what failed: {self.trouble}."
+        return QueryCanceled(USER_REQUEST if self._cancelled else TIMED_OUT, detail=why)
 
     def check(self) -> None:
         """Raise QueryCanceled where it was cancelled or its time is over."""

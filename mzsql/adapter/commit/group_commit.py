@@ -35,7 +35,7 @@ from mzsql.catalog.objects import Table
 from mzsql.catalog.state import CatalogState
 from mzsql.location import Determinate, Indeterminate, LocationError
 from mzsql.location.deadlines import LEAST_SECONDS
-from mzsql.persist import Batch, ShardFinalized, UpperMismatch
+from mzsql.persist import Batch, ShardFinalized, UpperMismatch, troubles
 from mzsql.repr.errors import (
     CommitOutcomeUnknown,
     InternalError,
@@ -63,6 +63,7 @@ _RETRY_SECONDS = 0.2
 _TELL_SECONDS = 60.0
 """So long the oracle is asked to take note of an append, beyond the retries of its own."""
 _JOIN_SECONDS = 10.0
+_OUTCOME_UNKNOWN = "Whether it was committed is not known: what it wrote may be there, now or a little later, or not at all."
 
 
 class WriteConflict(TransactionError):
@@ -127,6 +128,8 @@ class GroupCommit:
         self._closed = False
         self._thread: Supervised | None = None
         self._bug: BaseException | None = None
+        #: why a group is not committed yet
+        self._trouble: BaseException | None = None
         self._closing = threading.Event()
         self.locks = TableLocks()
         self.appends = 0
@@ -197,12 +200,15 @@ class GroupCommit:
                 interrupted.add_note(_outcome(pending))
             raise
         if not done:
+            interrupt.trouble = self._trouble
             if self._withdraw(pending):
                 interrupt.check()
             if not self._is_soon_done(pending):
+                over, why = interrupt.error(), _OUTCOME_UNKNOWN
+                assert over is not None
                 raise CommitOutcomeUnknown(
-                    f"{interrupt.error()}, while its commit was under way",
-                    detail="Whether it was committed is not known: what it wrote may be there, now or a little later, or not at all.",
+                    f"{over.message}, while its commit was under way",
+                    detail=why if over.detail is None else f"{over.detail} {why}",
                     hint="Look at the table before you write again.",
                 )
         if pending.error is not None:
@@ -255,9 +261,10 @@ class GroupCommit:
     def _run(self, thread: Supervised) -> None:
         while group := self._gather():
             began = time.monotonic()
-            self._bug = None
+            self._bug = self._trouble = None
             try:
-                self._commit_all(group)
+                with troubles(self._troubled):
+                    self._commit_all(group)
             except BaseException as bug:
                 self._refuse([p for p in group if not p.is_done()], bug)
                 raise
@@ -269,6 +276,9 @@ class GroupCommit:
             self._took = time.monotonic() - began
             with self._queued:
                 self._expected = len(group) + len(self._queue)
+
+    def _troubled(self, failure: BaseException) -> None:
+        self._trouble = failure
 
     def _gather(self) -> list[_Pending]:
         """The writes of the next group; empty at the end."""
