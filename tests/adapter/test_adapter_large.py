@@ -13,13 +13,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import mzsql
 from mzsql.adapter.coordinator import Coordinator
 from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.environment.locations import locate
 from mzsql.adapter.session.session import Session
+from mzsql.compute.engines import pool
 from mzsql.compute.engines.pieces import PIECE_ROWS
-from mzsql.compute.peek import outflow
+from mzsql.compute.peek import files, outflow
 from mzsql.compute.peek.outflow import Limits
+from mzsql.expr.engines import locked_connection
 from mzsql.repr.errors import DataError, NotNullViolation, ResultTooLarge
 from mzsql.storage import Collections
 
@@ -40,6 +43,7 @@ class Driver:
         made = None if spark is None else lambda: spark
         self.coordinator = Coordinator(self.env, spark=made, limits=limits)
         self.session = Session()
+        self.spark = spark is not None
         self.held = 0
         self.run("SET statement_timeout = '10 min'")
         self._watch(Collections, "snapshot", patch)
@@ -188,6 +192,43 @@ def test_large_changes(driver: Driver, duck: duckdb.DuckDBPyConnection, statemen
         query = _SUMS.format(table)
         assert driver.rows(query) == duck.execute(query).fetchall()
     assert driver.held <= MOST
+
+
+def test_rows_that_are_made_are_written_as_they_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twice as much as the memory there is, and no disk."""
+
+    def poor(*, settings: dict[str, str]) -> duckdb.DuckDBPyConnection:
+        return locked_connection(
+            settings={**settings, "memory_limit": "64MiB", "temp_directory": "", "threads": "1"}
+        )
+
+    monkeypatch.setattr(pool, "locked_connection", poor)
+    with mzsql.connect(blob="mem:", consensus="mem:") as con:
+        con.execute("CREATE TABLE t (k bigint, x text)")
+        con.execute(
+            "INSERT INTO t SELECT g, repeat('x', 1000) || g FROM generate_series(1, 150000) AS g"
+        )
+        found = con.execute("SELECT count(*), sum(k)::bigint, count(DISTINCT k) FROM t").fetchall()
+    assert found == [(150_000, 11_250_075_000, 150_000)]
+
+
+@pytest.mark.parametrize("statement", ["DELETE FROM t", "UPDATE t SET v = 0 WHERE k % 2 = 0"])
+def test_changes_of_what_was_changed_have_little_memory(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch, statement: str
+) -> None:
+    """Updates that are to be added up first are so within what changes have, however much the machine has."""
+    if driver.spark:
+        pytest.skip("these are read in process")
+    given: list[str] = []
+
+    def seen(place: str, settings: dict[str, str], paths: list[str]) -> duckdb.DuckDBPyConnection:
+        given.append(settings["memory_limit"])
+        return locked_connection(place, settings, paths)
+
+    driver.run("UPDATE t SET v = v + 1")
+    monkeypatch.setattr(files, "locked_connection", seen)
+    assert driver.run(statement).count in (ROWS, ROWS // 2)
+    assert given == [f"{files.FLOWING_BYTES >> 20}MiB"]
 
 
 def test_a_large_change_that_fails_leaves_nothing(driver: Driver) -> None:

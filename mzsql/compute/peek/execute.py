@@ -17,7 +17,7 @@ import pyarrow as pa
 from mzsql.catalog.builtin import builtins
 from mzsql.compute.engines.pool import DuckDbPool
 from mzsql.compute.peek.constants import answered
-from mzsql.compute.peek.files import FilePeeks, Prepared, Source
+from mzsql.compute.peek.files import FLOWING_BYTES, FilePeeks, Prepared, Source
 from mzsql.compute.peek.index import IndexReads
 from mzsql.compute.peek.inputs import Inputs, Overlay
 from mzsql.compute.peek.known import known_of
@@ -93,7 +93,7 @@ class Peeker:
                 return
         tables = self._inputs.whole(query.inputs, as_of, overlay or {}, query.looked_at)
         if tables is not None:
-            yield from self._here(query, tables)
+            yield from self._here(query, tables, ordered=ordered)
         else:
             yield from self._large(query, as_of, overlay or {}, ordered=ordered)
 
@@ -111,7 +111,8 @@ class Peeker:
             del sources
             yield from self._by_spark(query, as_of, ordered=ordered)
             return
-        found = self._as_rows(query, self._files.rows(prepared, sources))
+        most = None if ordered else FLOWING_BYTES
+        found = self._as_rows(query, self._files.rows(prepared, sources, most))
         try:
             yield next(found)
         except StopIteration:
@@ -229,12 +230,14 @@ class Peeker:
         return finished([done], query.finishing)
 
     def _here(
-        self, query: PlannedQuery, tables: Mapping[GlobalId, pa.Table]
+        self, query: PlannedQuery, tables: Mapping[GlobalId, pa.Table], *, ordered: bool = True
     ) -> Generator[pa.Table]:
         """The answer by DuckDB, over the inputs' contents."""
         rendered = query.contents(self._inputs.has_errors)
         relations = {f"snap_{one.id}": tables[one.id] for one in rendered.inputs}
-        if sum(one.num_rows for one in relations.values()) < _MANY_ROWS:
+        few = sum(one.num_rows for one in relations.values()) < _MANY_ROWS
+        # Rows that are made as they are taken are not to be added up first.
+        if few and (ordered or not query.makes_rows):
             statement = query.statement(self._inputs.has_errors)
             text, loops = statement.text, statement.loops
         else:
@@ -242,7 +245,7 @@ class Peeker:
                 name: known_of(one.schema, one.num_rows, (), [one])
                 for name, one in relations.items()
             }
-            prepared = query.prepared(rendered, known)
+            prepared = query.prepared(rendered, known, ordered=ordered)
             text, loops = prepared.text, prepared.loops
         return self._as_rows(query, self._duckdb.pieces(text, relations, loops))
 

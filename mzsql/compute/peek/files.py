@@ -40,6 +40,8 @@ from mzsql.repr.interrupt import Interrupt, current
 
 #: No query has less memory than this.
 LEAST_BYTES = 256 * 1024 * 1024
+#: And none more whose rows are written as they come: what they are added up from may be as large as a table, and belongs on disk.
+FLOWING_BYTES = 320 * 1024 * 1024
 #: It is remembered of so many files which columns were compared with their checksums.
 _FILES = 100_000
 #: DuckDB takes a path with any of these for a pattern.
@@ -104,10 +106,12 @@ class Memory:
         self._lock = threading.Lock()
 
     @contextmanager
-    def share(self) -> Iterator[int]:
-        """So many bytes are the caller's within the block."""
+    def share(self, most: int | None = None) -> Iterator[int]:
+        """So many bytes are the caller's within the block; no more than `most`."""
         with self._lock:
             mine = max(LEAST_BYTES, self._left // 2)
+            if most is not None:
+                mine = min(mine, most)
             self._left -= mine
         try:
             yield mine
@@ -170,8 +174,15 @@ class FilePeeks:
         stored = [self.footers.columns(part) for part in source.parts if not part.inline]
         return known_of(source.schema, source.rows, stored, [*_inline(source), *source.more])
 
-    def rows(self, prepared: Prepared, sources: Mapping[str, Source]) -> Iterator[pa.Table]:
+    def rows(
+        self, prepared: Prepared, sources: Mapping[str, Source], most: int | None = None
+    ) -> Iterator[pa.Table]:
         """The statement's result, piece by piece.
+
+        Args:
+            prepared: the statement.
+            sources: what it reads.
+            most: of so many bytes at most in memory.
 
         Raises:
             MissingPart, CorruptPart, LocationError: of what it reads.
@@ -181,7 +192,7 @@ class FilePeeks:
         interrupt = current()
         interrupt.check()
         with (
-            self._memory.share() as size,
+            self._memory.share(most) as size,
             tempfile.TemporaryDirectory(prefix="mzsql-query-", ignore_cleanup_errors=True) as made,
         ):
             settings = {"memory_limit": f"{size >> 20}MiB", "temp_directory": made}

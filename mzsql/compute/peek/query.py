@@ -21,7 +21,7 @@ from mzsql.expr.functions.table import Engine
 from mzsql.expr.relation import RowSetFinishing
 from mzsql.lir import Planned
 from mzsql.lir.demand import columns_read as looked_at
-from mzsql.lir.plan import IndexImport
+from mzsql.lir.plan import FlatMap, IndexImport, walk
 from mzsql.render.dataflow import OneShot, finish, one_shot, summed
 from mzsql.render.lean import Relation as KnownRows
 from mzsql.render.lean import columns_read, lean
@@ -107,6 +107,14 @@ class PlannedQuery:
         if isinstance(self.peek, ConstantPlan) or not any(gid in builtins() for gid in self.inputs):
             return {}
         return looked_at(self.planned.plan)
+
+    @functools.cached_property
+    def makes_rows(self) -> bool:
+        """Whether it may come to far more rows than it reads."""
+        if isinstance(self.peek, ConstantPlan) or self.read is not None:
+            return False
+        nodes = (node for one in self.planned.plan.objects for node in walk(one.plan))
+        return any(isinstance(node, FlatMap) for node in nodes)
 
     @property
     def inputs(self) -> tuple[GlobalId, ...]:
