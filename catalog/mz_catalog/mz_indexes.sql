@@ -7,6 +7,7 @@
 -- cluster_id: the cluster that maintains it, a key of `mz_clusters`
 -- owner_id: the role that owns it, a key of `mz_roles`
 -- create_sql: the statement that makes the index
+-- redacted_create_sql: `create_sql` without the literals in it
 CREATE SOURCE mz_catalog.mz_indexes (
     id text NOT NULL,
     oid oid NOT NULL,
@@ -14,5 +15,6 @@ CREATE SOURCE mz_catalog.mz_indexes (
     on_id text NOT NULL,
     cluster_id text NOT NULL,
     owner_id text NOT NULL,
-    create_sql text
+    create_sql text,
+    redacted_create_sql text
 );

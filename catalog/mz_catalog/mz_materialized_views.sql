@@ -9,6 +9,7 @@
 -- owner_id: the role that owns it, a key of `mz_roles`
 -- privileges: who was granted what on it, as `grantee=letters/grantor`; nothing before the sign is everybody
 -- create_sql: the statement that makes the view
+-- redacted_create_sql: `create_sql` without the literals in it
 CREATE SOURCE mz_catalog.mz_materialized_views (
     id text NOT NULL,
     oid oid NOT NULL,
@@ -18,5 +19,6 @@ CREATE SOURCE mz_catalog.mz_materialized_views (
     definition text NOT NULL,
     owner_id text NOT NULL,
     privileges text[] NOT NULL,
-    create_sql text
+    create_sql text,
+    redacted_create_sql text
 );

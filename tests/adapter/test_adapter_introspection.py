@@ -325,3 +325,35 @@ def test_ids_and_what_is_stored(con: Connection) -> None:
         con, "SELECT size FROM mz_introspection.mz_dataflow_arrangement_sizes WHERE name LIKE '%.v'"
     )
     assert 0 < usage[named["v"]] < 100 * shard_bytes
+
+
+def test_definitions_are_there_without_what_their_literals_say(con: Connection) -> None:
+    con.execute("CREATE TABLE secret (a numeric(10, 2) DEFAULT 4711, b text DEFAULT 'hush')")
+    con.execute(
+        "CREATE VIEW told AS SELECT a + 815 AS n, b || 'psst' AS m FROM secret WHERE b LIKE 'x%' LIMIT 99"
+    )
+    con.execute(
+        "CREATE MATERIALIZED VIEW kept AS SELECT a FROM secret WHERE b <> 'never' AND a > 12.5"
+    )
+    con.execute("CREATE INDEX seen ON secret (b || 'tail')")
+    for relation, name in (
+        ("mz_tables", "secret"),
+        ("mz_views", "told"),
+        ("mz_materialized_views", "kept"),
+        ("mz_indexes", "seen"),
+    ):
+        ((shown, redacted),) = rows(
+            con, f"SELECT create_sql, redacted_create_sql FROM {relation} WHERE name = '{name}'"
+        )
+        for literal in ("4711", "hush", "815", "psst", "x%", "99", "never", "12.5", "tail"):
+            assert literal not in redacted
+        assert redacted.count("'<REDACTED>'") >= 1
+        # Nothing but literals is another.
+        bare = re.sub(r"'<REDACTED>'|'[^']*'|\b\d+(\.\d+)?\b", "?", redacted)
+        assert bare == re.sub(r"'[^']*'|\b\d+(\.\d+)?\b", "?", shown)
+    ((text,),) = rows(con, "SELECT redacted_create_sql FROM mz_tables WHERE name = 'secret'")
+    assert "(10, 2)" in text
+    system = (
+        "SELECT count(*) FROM mz_views WHERE create_sql <> redacted_create_sql AND id LIKE 's%'"
+    )
+    assert rows(con, system) == [(0,)]

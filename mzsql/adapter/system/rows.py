@@ -50,7 +50,12 @@ from mzsql.catalog.settings import VARIABLES
 from mzsql.catalog.state import CatalogState
 from mzsql.expr.scalar import Column
 from mzsql.frontend.catalog import SYSTEM_SCHEMAS
-from mzsql.frontend.definitions.shown_sql import shown_defaults, shown_query, shown_sql
+from mzsql.frontend.definitions.shown_sql import (
+    redacted_sql,
+    shown_defaults,
+    shown_query,
+    shown_sql,
+)
 from mzsql.location import Whereabouts
 from mzsql.repr.errors import InternalError
 from mzsql.repr.frontier import Frontier
@@ -90,11 +95,16 @@ def _cluster_id(item: Maintained, source: Source) -> str | None:
     return None if cluster is None else cluster.id
 
 
+def _texts(item: Item) -> tuple[Later, Later]:
+    """An object's definition, and the same without the literals in it."""
+    return partial(shown_sql, item.create_sql), partial(redacted_sql, item.create_sql)
+
+
 def _tables(source: Source) -> Rows:
     schemas = _SchemaIds(source)
     for i in source.env.catalog.state.of(Table):
-        text = partial(shown_sql, i.create_sql)
-        yield i.id, oid(i.id), schemas[i], i.name, i.owner, acl(i), text
+        text, redacted = _texts(i)
+        yield i.id, oid(i.id), schemas[i], i.name, i.owner, acl(i), text, redacted
 
 
 def _views(source: Source) -> Rows:
@@ -102,11 +112,11 @@ def _views(source: Source) -> Rows:
     for b in builtins().values():
         if b.kind == "view":
             schema = _system_schema_id(b.schema)
-            yield b.id, oid(b.id), schema, b.name, b.query, FIRST_ID, READABLE, b.sql
+            yield b.id, oid(b.id), schema, b.name, b.query, FIRST_ID, READABLE, b.sql, b.sql
     for i in source.env.catalog.state.of(View):
         definition = partial(shown_query, i.create_sql)
-        text = partial(shown_sql, i.create_sql)
-        yield i.id, oid(i.id), schemas[i], i.name, definition, i.owner, acl(i), text
+        text = _texts(i)
+        yield i.id, oid(i.id), schemas[i], i.name, definition, i.owner, acl(i), *text
 
 
 def _materialized_views(source: Source) -> Rows:
@@ -121,7 +131,7 @@ def _materialized_views(source: Source) -> Rows:
             partial(shown_query, i.create_sql),
             i.owner,
             acl(i),
-            partial(shown_sql, i.create_sql),
+            *_texts(i),
         )
 
 
@@ -129,7 +139,7 @@ def _sources(_: Source) -> Rows:
     for b in builtins().values():
         if b.kind == "source":
             schema = _system_schema_id(b.schema)
-            yield b.id, oid(b.id), schema, b.name, "system", FIRST_ID, READABLE, b.sql
+            yield b.id, oid(b.id), schema, b.name, "system", FIRST_ID, READABLE, b.sql, b.sql
 
 
 def _indexes(source: Source) -> Rows:
@@ -141,7 +151,7 @@ def _indexes(source: Source) -> Rows:
             i.on_id,
             _cluster_id(i, source),
             i.owner,
-            partial(shown_sql, i.create_sql),
+            *_texts(i),
         )
 
 

@@ -21,6 +21,7 @@ from mzsql.repr.errors import (
     InvalidParameter,
     SqlError,
     UndefinedObject,
+    alike,
 )
 
 
@@ -35,7 +36,8 @@ def cluster_named(state: CatalogState, name: str) -> Cluster:
         raise changes_system_cluster(name)
     found = state.cluster(name)
     if found is None:
-        raise UndefinedObject(f"unknown cluster '{name}'")
+        names = [one.name for one in state.clusters.values()]
+        raise UndefinedObject(f"unknown cluster '{name}'", hint=alike(name, names))
     return found
 
 
@@ -45,7 +47,10 @@ def replica_named(state: CatalogState, cluster: str, name: str) -> Replica:
     for one in state.replicas_of(of.id):
         if one.name == name:
             return one
-    raise UndefinedObject(f'CLUSTER {cluster} has no CLUSTER REPLICA named "{name}"')
+    names = [one.name for one in state.replicas_of(of.id)]
+    raise UndefinedObject(
+        f'CLUSTER {cluster} has no CLUSTER REPLICA named "{name}"', hint=alike(name, names)
+    )
 
 
 def _workers(size: str) -> int:

@@ -10,7 +10,7 @@ from mzsql.catalog.change import Change
 from mzsql.catalog.commands.items import fresh_ids
 from mzsql.catalog.objects import Role
 from mzsql.catalog.state import CatalogState
-from mzsql.repr.errors import DependentObjects, DuplicateObject, UndefinedObject
+from mzsql.repr.errors import DependentObjects, DuplicateObject, UndefinedObject, alike
 
 
 def create_role(state: CatalogState, name: str) -> Change:
@@ -25,7 +25,8 @@ def role_named(state: CatalogState, name: str) -> Role:
     """The role of a name; UndefinedObject where there is none."""
     found = state.role(name)
     if found is None:
-        raise UndefinedObject(f"unknown role '{name}'")
+        names = [one.name for one in state.roles.values()]
+        raise UndefinedObject(f"unknown role '{name}'", hint=alike(name, names))
     return found
 
 

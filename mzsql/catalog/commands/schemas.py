@@ -12,7 +12,7 @@ from mzsql.catalog.change import Change
 from mzsql.catalog.commands.items import drop_items, fresh_ids
 from mzsql.catalog.objects import DEFAULT_SCHEMA, Database, Schema
 from mzsql.catalog.state import CatalogState
-from mzsql.repr.errors import DependentObjects, DuplicateObject, UndefinedTable
+from mzsql.repr.errors import DependentObjects, DuplicateObject, UndefinedTable, alike
 from mzsql.repr.ids import GlobalId
 
 
@@ -45,7 +45,10 @@ def database_named(state: CatalogState, name: str) -> Database:
     """The database of a name; UndefinedTable where there is none."""
     found = state.database(name)
     if found is None:
-        raise UndefinedTable(f"unknown database '{name}'", sqlstate="3D000")
+        names = [one.name for one in state.databases.values()]
+        raise UndefinedTable(
+            f"unknown database '{name}'", hint=alike(name, names), sqlstate="3D000"
+        )
     return found
 
 
@@ -54,7 +57,8 @@ def schema_named(state: CatalogState, database: str, name: str) -> tuple[str, Sc
     database_named(state, database)
     found = state.schema(database, name)
     if found is None:
-        raise UndefinedTable(f"unknown schema '{name}'", sqlstate="3F000")
+        names = [one.name for one in state.schemas.values()]
+        raise UndefinedTable(f"unknown schema '{name}'", hint=alike(name, names), sqlstate="3F000")
     return found
 
 

@@ -45,6 +45,13 @@ _VALUES = frozenset(
     | {TokenType.R_BRACKET, TokenType.NULL, TokenType.TRUE, TokenType.FALSE, TokenType.END}
 )
 
+_LITERALS = frozenset(
+    {TokenType.STRING, TokenType.NUMBER, TokenType.HEX_STRING, TokenType.BIT_STRING}
+    | {TokenType.BYTE_STRING, TokenType.NATIONAL_STRING, TokenType.HEREDOC_STRING}
+)
+REDACTED = "'<REDACTED>'"
+"""What stands where a literal was."""
+
 Edits = dict[int, tuple[int, str]]
 """From the first character of what is written differently to the one behind it, and what stands there."""
 
@@ -70,6 +77,28 @@ def shown_sql(create_sql: str) -> str:
                 if at is not None:
                     aliases.add(at)
     return _printed(create_sql, edits, aliases)
+
+
+@functools.lru_cache(1 << 14)
+def redacted_sql(create_sql: str) -> str:
+    """A definition as it is shown, with nothing of what its literals say: for those who may see what is there, and not what is in it."""
+    text = shown_sql(create_sql)
+    if not text:
+        return text
+    (statement,) = parse_statements(text)
+    # How long a type's values are is no value.
+    kept = {
+        node.meta.get("start")
+        for root in _trees(statement)
+        for node in root.find_all(exp.Literal)
+        if isinstance(node.parent, exp.DataTypeParam)
+    }
+    pieces, at = [], 0
+    for token in tokenize(text):
+        if token.token_type in _LITERALS and token.start not in kept:
+            pieces += [text[at : token.start], REDACTED]
+            at = token.end + 1
+    return "".join([*pieces, text[at:]])
 
 
 @functools.lru_cache(1 << 14)
