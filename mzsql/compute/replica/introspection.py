@@ -12,7 +12,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import duckdb
 import pyarrow as pa
@@ -120,8 +120,11 @@ class Introspection:
         self._noting = threading.Lock()
         self._touched: set[GlobalId] = set()
         self._closing = False
-        # The thread's own: each log's rows, by dataflow.
+        # The thread's own: each log's rows, by dataflow; the logs that have changed since subscribes were told of them; and an engine,
+        # where one of them needs one.
         self._rows: dict[GlobalId, dict[GlobalId, tuple[LogRow, ...]]] = {gid: {} for gid in LOGS}
+        self._changed: set[GlobalId] = set()
+        self._duck: duckdb.DuckDBPyConnection | None = None
 
     # --- commands ---
 
@@ -170,10 +173,10 @@ class Introspection:
     # --- the thread ---
 
     def _run(self, thread: Supervised) -> None:
-        with locked_connection() as duck:
+        try:
             while True:
                 began = time.thread_time()
-                again = self._look(duck)
+                again = self._look()
                 # What is done once for a subscribe is no measure of the next look.
                 spent = time.thread_time() - began if again else 0.0
                 thread.well()
@@ -183,50 +186,52 @@ class Introspection:
                     self._lock.wait_for(self._has_news, rest)
                     if self._closing:
                         return
+        finally:
+            duck, self._duck = self._duck, None
+            if duck is not None:
+                duck.close()
 
     def _has_news(self) -> bool:
         """Whether there is no reason to wait."""
         return self._closing or any(one.told is None for one in self._subscribes.values())
 
-    def _look(self, duck: duckdb.DuckDBPyConnection) -> bool:
+    def _look(self) -> bool:
         """Tell what has changed; whether all of them were looked at before."""
-        changed = self._refresh()
+        self._refresh()
         with self._lock:
             wanted = list(self._subscribes.values())
-        due = [one for one in wanted if one.told is None or one.reads & changed]
-        for log_id in {gid for one in due if one.whole is None for gid in one.reads}:
-            duck.register(f"snap_{log_id}", self._table(LOGS[log_id]))
+        due = [one for one in wanted if one.told is None or one.reads & self._changed]
         again = all(one.told is not None for one in due)
         for one in due:
-            self._tell(one, duck)
+            self._tell(one)
+        # Whatever fails before this is told by the next look.
+        self._changed = set()
         return again
 
-    def _refresh(self) -> set[GlobalId]:
-        """Bring the logs up to date; which of them have changed."""
-        flows = {flow.gid: flow for flow in self._installed.all() if not flow.dropped}
-        changed: set[GlobalId] = set()
+    def _refresh(self) -> None:
+        """Bring the logs up to date, and take note of which have changed."""
+        every = {flow.gid: flow for flow in self._installed.all()}
+        flows = {gid: flow for gid, flow in every.items() if not flow.dropped}
         for rows in self._rows.values():
             for gone in rows.keys() - flows.keys():
                 del rows[gone]
-                changed.update(self._rows)
+                self._changed.update(self._rows)
         with self._noting:
             touched, self._touched = self._touched, set()
-        seen: dict[GlobalId, Frontier] = {}
-
-        def upper(gid: GlobalId) -> Frontier:
-            if gid not in seen:
-                seen[gid] = flows[gid].frontier if gid in flows else self._upper(gid)
-            return seen[gid]
-
-        for gid, flow in flows.items():
-            known = gid in self._rows[FRONTIERS.id]
-            if known and gid not in touched and flow.state is not State.HYDRATING:
-                continue
-            for log_id, now in _rows_of(flow, upper).items():
-                if self._rows[log_id].get(gid) != now:
-                    self._rows[log_id][gid] = now
-                    changed.add(log_id)
-        return changed
+        try:
+            uppers = _Uppers(every, self._upper)
+            for gid, flow in flows.items():
+                known = gid in self._rows[FRONTIERS.id]
+                if known and gid not in touched and flow.state is not State.HYDRATING:
+                    continue
+                for log_id, now in _rows_of(flow, uppers).items():
+                    if self._rows[log_id].get(gid) != now:
+                        self._rows[log_id][gid] = now
+                        self._changed.add(log_id)
+        except BaseException:
+            with self._noting:
+                self._touched |= touched
+            raise
 
     def _counted(self, log_id: GlobalId) -> Counter[LogRow]:
         return Counter(row for some in self._rows[log_id].values() for row in some)
@@ -239,10 +244,17 @@ class Introspection:
         arrays.append(pa.array([1] * len(rows), pa.int64()))
         return pa.table(arrays, names=[*schema.names, "mz_diff"])
 
-    def _tell(self, one: _Subscribe, duck: duckdb.DuckDBPyConnection) -> None:
+    def _computed(self, one: _Subscribe) -> Counter[LogRow]:
+        if self._duck is None:
+            self._duck = locked_connection()
+        for log_id in one.reads:
+            self._duck.register(f"snap_{log_id}", self._table(LOGS[log_id]))
+        return one.rows(self._duck)
+
+    def _tell(self, one: _Subscribe) -> None:
         command = one.command
         try:
-            now = one.rows(duck) if one.whole is None else self._counted(one.whole)
+            now = self._computed(one) if one.whole is None else self._counted(one.whole)
         except (duckdb.Error, SqlError) as error:
             _LOG.warning("an introspection subscribe has failed: %s: %s", command.relation, error)
             self.cancel(command.id)
@@ -274,15 +286,36 @@ class Introspection:
                 )
 
 
-def _rows_of(
-    flow: Flow, upper: Callable[[GlobalId], Frontier]
-) -> dict[GlobalId, tuple[LogRow, ...]]:
+class _Uppers:
+    """How far inputs are complete, each asked for once."""
+
+    def __init__(
+        self, flows: Mapping[GlobalId, Flow], of_storage: Callable[[GlobalId], Frontier]
+    ) -> None:
+        self._flows = flows
+        self._of_storage = of_storage
+        self._seen: dict[GlobalId, tuple[Frontier, ...]] = {}
+
+    def of(self, gid: GlobalId) -> tuple[Frontier, ...]:
+        """That of one; none of what was dropped and is not known any more."""
+        if gid not in self._seen:
+            flow = self._flows.get(gid)
+            try:
+                self._seen[gid] = (self._of_storage(gid) if flow is None else flow.frontier,)
+            except SqlError:
+                self._seen[gid] = ()
+        return self._seen[gid]
+
+
+def _rows_of(flow: Flow, uppers: _Uppers) -> dict[GlobalId, tuple[LogRow, ...]]:
     """The rows of each log for a dataflow."""
     gid = flow.gid
     spent = flow.elapsed.by_node()
     return {
         FRONTIERS.id: ((gid, flow.frontier),),
-        IMPORT_FRONTIERS.id: tuple((gid, one.id, upper(one.id)) for one in flow.rendered.inputs),
+        IMPORT_FRONTIERS.id: tuple(
+            (gid, one.id, upper) for one in flow.rendered.inputs for upper in uppers.of(one.id)
+        ),
         ELAPSED.id: tuple(
             (gid, lir_id, one.nanoseconds, one.statements, one.rows)
             for lir_id, one in sorted(spent.items())
