@@ -2,7 +2,8 @@
 
 Promise: a log has a row for each thing that is so on the replica now, nothing of the past, and is read by introspection subscribes alone
 (`mzsql.compute.controller.introspection` defines those). Its id is among the system's, beyond those of the catalog's relations, as no
-session can name it. Rows hold text, whole numbers and booleans, so that they travel as they are.
+session can name it. The first column is the export of the dataflow that a row is of, in what a plan makes of it, too. Rows hold text,
+whole numbers and booleans, so that they travel as they are.
 """
 
 from __future__ import annotations

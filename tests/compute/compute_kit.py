@@ -197,6 +197,7 @@ class Sink:
             self.statuses.setdefault(one, []).append(status)
             if status.state == "dropped":
                 self._forget(*one)
+                self._forget_introspection(*one)
 
     def refreshed(self, replica_id, stats):
         pass
@@ -216,6 +217,11 @@ class Sink:
             for row in list(self.rows):
                 if (row.object_id, row.replica_id) not in dataflows:
                     self.rows[row] = 0
+
+    def _forget_introspection(self, object_id, replica_id):
+        for known in self.introspection.values():
+            for row in [row for row in known if row[:2] == (replica_id, object_id)]:
+                del known[row]
 
     def _forget(self, object_id, replica_id):
         for row in self.rows:

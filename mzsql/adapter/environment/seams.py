@@ -119,6 +119,8 @@ class StatusCollections:
         # What has told of itself since its replica began.
         self._told: set[_Dataflow] = set()
         self._hydrating: dict[_Dataflow, _Times] = {}
+        # What each replica has told of itself, by relation and replica.
+        self._introspection: dict[tuple[str, str], set[LogRow]] = {}
 
     def connected(self, replica_id: str) -> None:
         """What was told of a replica before stays, object by object, until it tells of the object itself."""
@@ -169,6 +171,7 @@ class StatusCollections:
                 self._hydrating.pop(one, None)
                 for gid in (self.operators, self.times, self.dataflows):
                     self._manager.append(gid, (), anew=one)
+                self._introspection_gone(one)
                 return
             times = self._hydrating.get(one)
             if times is not None and times.started is None and status.plan_node_id is not None:
@@ -213,9 +216,32 @@ class StatusCollections:
         *,
         anew: bool,
     ) -> None:
-        """Rows of a unified introspection relation with their diffs; the replica's id is put before them."""
-        rows = [((replica_id, *row), diff) for row, diff in updates]
-        self._manager.append(self._unified[relation], rows, anew=(replica_id,) if anew else None)
+        """Rows of a unified introspection relation with their diffs; the replica's id is put before them.
+
+        A row is there once or not: what is told again, or taken back that was not told, or went with its dataflow, changes nothing.
+        """
+        with self._lock:
+            held = self._introspection.setdefault((relation, replica_id), set())
+            if anew:
+                held.clear()
+            changes: list[tuple[ManagedRow, int]] = []
+            for row, diff in updates:
+                if (diff > 0) != (row in held):
+                    (held.add if diff > 0 else held.discard)(row)
+                    changes.append(((replica_id, *row), 1 if diff > 0 else -1))
+            self._manager.append(
+                self._unified[relation], changes, anew=(replica_id,) if anew else None
+            )
+
+    def _introspection_gone(self, one: _Dataflow) -> None:
+        """Nothing is left of a dataflow; the lock is held. The first column of what replicas tell is what it is of."""
+        gid, replica_id = one
+        for (relation, of), held in self._introspection.items():
+            gone = [row for row in held if row[0] == gid] if of == replica_id else []
+            if gone:
+                held.difference_update(gone)
+                rows = [((replica_id, *row), -1) for row in gone]
+                self._manager.append(self._unified[relation], rows)
 
     def keep(self, dataflows: Collection[_Dataflow]) -> None:
         """Retract what is told of other dataflows than these, given as object and replica."""
@@ -231,6 +257,8 @@ class StatusCollections:
         """Retract every row of the replica that was appended before."""
         with self._lock:
             self._told = {one for one in self._told if one[1] != replica_id}
+            for key in [key for key in self._introspection if key[1] == replica_id]:
+                del self._introspection[key]
         self._manager.delete(self.operators, lambda row: row[2] == replica_id)
         self._manager.delete(self.times, lambda row: row[0] == replica_id)
         self._manager.delete(self.dataflows, lambda row: row[1] == replica_id)

@@ -437,7 +437,13 @@ class ReplicaClient:
                 return
             # What was cancelled leaves nothing behind: what it had told goes with it.
             anew = batch.snapshot or batch.error is not None
-            self._sink.introspected(batch.relation, self.replica_id, batch.updates, anew=anew)
+            updates = [one for one in batch.updates if self._is_shown(one[0][0])]
+            self._sink.introspected(batch.relation, self.replica_id, updates, anew=anew)
+
+    def _is_shown(self, gid: object) -> bool:
+        """Whether a dataflow that a row is of is there for others than those that still read it; the lock is held."""
+        known = self._dataflows.get(GlobalId(str(gid)))
+        return known is not None and not known.unseen
 
     def _stands(self, status: Status) -> None:
         gid, holds = status.object_id, list[ReadHold]()
