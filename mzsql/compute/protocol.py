@@ -366,6 +366,9 @@ class ReplicaLink(Protocol):
     def close(self) -> None:
         """Stop the replica, wait for its threads. Its shards and holds stay. Idempotent."""
 
+    def release(self) -> None:
+        """After `close`: let go of what it holds of inputs, which whoever leads goes on to hold as far as it is wanted. Idempotent."""
+
 
 #: Starts, or finds, the replica that a first command describes.
 Connect: TypeAlias = Callable[[CreateInstance, Respond], ReplicaLink]

@@ -121,6 +121,25 @@ def test_what_a_dropped_replica_has_left_is_given_up_though_another_one_is_away(
         assert left is None or left.finalized
 
 
+def test_a_replica_that_moves_or_is_dropped_leaves_no_history_held(con: mzsql.Connection) -> None:
+    con.execute(f"CREATE MATERIALIZED VIEW v IN CLUSTER c AS {VIEW}")
+    assert rows(con, "SELECT * FROM v") == [(1, 1), (2, 2)]
+    env = con.coordinator.env
+    table = env.catalog.state.by_name("public", "t")
+    assert table is not None
+    both = 2  # one for the replica of this process, one for that of another
+    held = env.collections._open[table.id].holds
+    eventually(lambda: len(held) == both, lambda: held)
+    take(con, "r1", elsewhere(1))
+    controller = con.coordinator.dataflows.controller
+    eventually(lambda: all(one.apart for one in controller.replicas))
+    eventually(lambda: len(held) == both, lambda: held)
+    con.execute("DROP CLUSTER REPLICA c.r1")
+    eventually(lambda: len(held) == both - 1, lambda: held)
+    con.execute("DROP CLUSTER c CASCADE")
+    eventually(lambda: not held, lambda: held)
+
+
 def test_a_view_that_was_dropped_while_its_replica_was_away_holds_nothing_when_it_is_back(
     tmp_path: Path,
 ) -> None:

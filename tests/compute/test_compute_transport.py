@@ -302,7 +302,7 @@ def test_a_replica_that_begins_anew_is_given_the_dropped_index_that_its_view_rea
     client.drop("u8")
     eventually(lambda: not client._dataflows, client._dataflows)
     eventually(lambda: world.registry.entries("r1") == {})
-    assert list(client._link._history.commands())[1:] == [p.InitializationComplete()]
+    assert list(client._link._conversation._history.commands())[1:] == [p.InitializationComplete()]
 
 
 def test_what_was_refused_and_dropped_is_not_told_again(world, side):
@@ -313,7 +313,7 @@ def test_what_was_refused_and_dropped_is_not_told_again(world, side):
     eventually(lambda: [one.state for one in client.status()] == ["refused"])
     client.drop("u7")
     eventually(lambda: not client._dataflows)
-    assert len(list(client._link._history.commands())) == 1
+    assert len(list(client._link._conversation._history.commands())) == 1
     # Nothing of it is left in the way, here or there.
     client.create_dataflow(index())
     client.wait_until("u7", 1, WAIT)
@@ -366,11 +366,13 @@ def test_a_replica_that_takes_nothing_is_waited_for_once(world):
     sent = []
 
     class Stuck:
-        apart, offline = True, None
+        apart, offline, gone = True, None, False
         send = staticmethod(sent.append)
 
         def close(self):
             pass
+
+        release = close
 
     links = []
 

@@ -484,6 +484,12 @@ class ReplicaClient:
         """Why the replica does not work now, for a person; None where it does."""
         return self._link.offline
 
+    @property
+    def dataflows(self) -> tuple[GlobalId, ...]:
+        """Every dataflow that the replica was told of, and has not told to be gone."""
+        with self._changed:
+            return tuple(self._dataflows)
+
     def status(self) -> tuple[Status, ...]:
         """Every dataflow that was not dropped, by id."""
         with self._changed:
@@ -555,12 +561,17 @@ class ReplicaClient:
         )
 
     def close(self) -> None:
-        """Stop the replica; shards, statuses and its holds stay. Idempotent."""
+        """Stop the replica; shards, statuses and all holds stay. Idempotent."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-            holds = [hold for one in self._dataflows.values() for hold in one.holds]
         self._link.close()
+
+    def release(self) -> None:
+        """After `close`: let go of all that is held here of inputs. Idempotent."""
+        self._link.release()
+        with self._changed:
+            holds = [hold for one in self._dataflows.values() for hold in one.holds]
         _release(holds)
 
 

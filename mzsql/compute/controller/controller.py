@@ -97,6 +97,8 @@ class ComputeController:
         # The replicas that work, of every cluster that has dataflows, and what each was told to maintain.
         self._replicas: dict[str, ReplicaClient] = {}
         self._on: dict[str, set[GlobalId]] = {}
+        # Those that were closed, and hold what they read until all that is wanted is held anew.
+        self._given_up: list[ReplicaClient] = []
         self._failures: dict[GlobalId, str] = {}
         # What is on no replica as it could not be given to one.
         self._unrun: dict[GlobalId, Status] = {}
@@ -135,7 +137,7 @@ class ComputeController:
         self._introspect = introspect
         working = self._working(state)
         wanted = {item.id: item for item in state.maintained if working.get(item.cluster or "")}
-        self._give_up_replicas(state)
+        self._give_up_replicas(working, wanted)
         for client in self._replicas.values():
             self._try(partial(client.configure, step_engine=step_engine))
             self._try(partial(client.introspect, introspect))
@@ -146,7 +148,7 @@ class ComputeController:
         for replica_id, gids in self._on.items():
             client = self._replicas[replica_id]
             belongs = {g for g, item in wanted.items() if _has(working, item, replica_id)}
-            for gid in gids - belongs:
+            for gid in sorted(gids - belongs):
                 if self._try(partial(client.drop, gid)):
                     gids.discard(gid)
         return [item for item in wanted.values() if self._is_missing(item, working)]
@@ -178,9 +180,13 @@ class ComputeController:
         _log.warning("%s: %s", what, told(failure), exc_info=bug)
         self.heard = False
 
-    def _give_up_replicas(self, state: CatalogState) -> None:
+    def _give_up_replicas(
+        self,
+        working: Mapping[str, Sequence[Replica]],
+        wanted: Mapping[GlobalId, Maintained],
+    ) -> None:
         """Close replicas that are gone, work elsewhere, or have another size; what ran there is missing where it now belongs."""
-        here = {one.id: one for found in self._working(state).values() for one in found}
+        here = {one.id: one for found in working.values() for one in found}
         for replica_id, client in list(self._replicas.items()):
             replica = here.get(replica_id)
             if (
@@ -192,10 +198,16 @@ class ComputeController:
             del self._replicas[replica_id]
             del self._on[replica_id]
             client.close()
+            self._given_up.append(client)
             if replica is None or replica.workers != client.settings.workers:
                 self.replicas_gone += 1
             if replica is None:
                 self._sink.delete_replica(replica_id)
+                continue
+            # Nobody will tell any more of what it was to drop.
+            for gid in client.dataflows:
+                if gid not in wanted or not _has(working, wanted[gid], replica_id):
+                    self._sink.stands(Status(gid, replica_id, "dropped", 0, 0, False))
 
     def cannot_run(self, item: Maintained, failure: Exception) -> None:
         """Take note of an object that cannot be run, be it by a bug; its reads say why.
@@ -285,6 +297,9 @@ class ComputeController:
 
     def maintain(self) -> None:
         """What follows once all that is wanted is installed, and every now and then: replicas let go of what nobody reads any more."""
+        given_up, self._given_up = self._given_up, []
+        for client in given_up:
+            client.release()
         for client in self._replicas.values():
             self._try(client.let_go)
             self._try(client.initialization_complete)
@@ -364,12 +379,15 @@ class ComputeController:
     def stop(self) -> None:
         """Close the replicas, which another process may take over: nothing is installed any more. Idempotent."""
         replicas, self._replicas = self._replicas, {}
+        given_up, self._given_up = self._given_up, []
         self._on.clear()
         self._failures.clear()
         self._unrun.clear()
         self._swept = False
         for client in replicas.values():
             client.close()
+        for client in (*given_up, *replicas.values()):
+            client.release()
 
 
 def _has(working: Mapping[str, Sequence[Replica]], item: Maintained, replica_id: str) -> bool:

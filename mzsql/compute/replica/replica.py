@@ -329,6 +329,12 @@ class Replica:
                 _LOG.warning("closing %s: %s", flow.gid, error)
         self._driver.close()
 
+    def release(self) -> None:
+        """As `ReplicaLink.release`."""
+        for flow in self._installed.all():
+            for source in flow.collections:
+                source.close(retire=True)
+
     def _commit_exports(self) -> None:
         """Let other processes know of what was made at last, before its shards have it."""
         if self._exports is not None:

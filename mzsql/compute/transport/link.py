@@ -1,12 +1,10 @@
 """The way from a controller to a replica of another process, over a connection that may break at any time.
 
 Promise: `RemoteLink` is a `compute.protocol.ReplicaLink`: commands arrive in order, and who sends them waits for nobody but, at most, for
-room. While the replica is away nothing is queued: when it is met again, be it the same process or another one, it is told all that is
-wanted (`CommandHistory`), keeps what it has of that and drops the rest. What a connection has told stands when it ends, until it is
-told anew (`Parted`), and what was asked over it is answered: a ping at once, a peek with an error, a drop as done. `offline` says why the
-replica is away, `SILENT_SECONDS` after its last sign of life at the latest; `gone`, that nobody has been at its address for
-`GONE_SECONDS`, or somebody who has given no sign of life for `MOST_SILENT_SECONDS`. Connecting is tried again with pauses of 0.1 to 2
-seconds, for ever.
+room, and that no longer than `ROOM_SECONDS`. What a replica that was away is told, and what is made of a connection that has ended, is
+`compute.transport.conversation`'s. `offline` says why the replica is away, `SILENT_SECONDS` after its last sign of life at the latest, and
+that it takes no commands; `gone`, that nobody has been at its address for `GONE_SECONDS`, or somebody who has given no sign of life for
+`MOST_SILENT_SECONDS`. Connecting is tried again with pauses of 0.1 to 2 seconds, for ever.
 """
 
 from __future__ import annotations
@@ -17,26 +15,17 @@ import random
 import select
 import socket
 import threading
-from collections import deque
 from collections.abc import Callable
 
 from mzsql.compute.protocol import (
-    MOST_COMMANDS,
-    CancelPeek,
     Command,
     CreateInstance,
-    DropDataflow,
-    Parted,
-    Peek,
-    PeekResponse,
-    Ping,
-    Pong,
     Respond,
     Response,
-    Status,
     decode_response,
     encode,
 )
+from mzsql.compute.transport.conversation import Conversation
 from mzsql.compute.transport.frames import (
     GREETING_SECONDS,
     LOST_SECONDS,
@@ -52,9 +41,7 @@ from mzsql.compute.transport.frames import (
     receive_frame,
     send_frame,
 )
-from mzsql.compute.transport.history import CommandHistory
 from mzsql.repr.errors import ObjectInUse
-from mzsql.repr.ids import GlobalId
 from mzsql.threads import Backoff, Supervised
 
 _log = logging.getLogger(__name__)
@@ -65,6 +52,8 @@ GONE_SECONDS = 10.0
 MOST_SILENT_SECONDS = 600.0
 
 _PAUSES = Backoff(0.1, 2.0)
+#: A replica that has taken no command for so long, of the most that may wait, is told of as one that takes none, in seconds.
+ROOM_SECONDS = 3.0
 _LOOK_SECONDS = 1.0
 _JOIN_SECONDS = 5.0
 
@@ -135,7 +124,7 @@ class RemoteLink:
         hello: who this controller is.
         start: starts a supervised thread.
         monotonic: seconds.
-        timeout: seconds for which `send` waits for room.
+        timeout: seconds for which `send` waits for room, `ROOM_SECONDS` at most, and not again until there is some.
     """
 
     #: The replica's holds end with its process, so its controller holds for it.
@@ -157,21 +146,17 @@ class RemoteLink:
         self._address = address
         self._hello = hello
         self._monotonic = monotonic
-        self._timeout = timeout
+        self._timeout = min(timeout, ROOM_SECONDS)
         self._changed = threading.Condition()
-        self._history = CommandHistory(first)
+        self._conversation = Conversation(first)
         self._sock: socket.socket | None = None
-        self._out: deque[Command] = deque()
         self._heard = 0.0
+        # Whether somebody has waited for room in vain.
+        self._stuck = False
         self._offline: str | None = "it was not met yet"
         self._closed = threading.Event()
         # Since when nobody is at its address, as far as was tried; None: somebody is.
         self._nobody_since: float | None = monotonic()
-        # Whether a connection has told anything since the last was lost, and what was asked over it.
-        self._told = False
-        self._pings: set[int] = set()
-        self._peeks: set[str] = set()
-        self._dropping: set[GlobalId] = set()
         name, of = f"mzsql-{self._replica}", self._replica
         self._threads = [
             start("replica-link", self._read, thread_name=f"{name}-link", object_id=of),
@@ -184,10 +169,10 @@ class RemoteLink:
         with self._changed:
             if self._sock is None:
                 return self._offline
-            silent = self._monotonic() - self._heard
+            silent, stuck = self._monotonic() - self._heard, self._stuck
         if silent > SILENT_SECONDS:
             return f"it has given no sign of life for {silent:.0f} s"
-        return None
+        return "it takes no commands" if stuck else None
 
     @property
     def gone(self) -> bool:
@@ -207,43 +192,30 @@ class RemoteLink:
             ObjectInUse: it is there, and has taken none for as long as the timeout.
         """
         with self._changed:
-            if not self._changed.wait_for(self._has_room, self._timeout):
+            patience = 0.0 if self._stuck else self._timeout
+            if not self._changed.wait_for(self._has_room, patience):
+                self._stuck = True
                 raise ObjectInUse(
-                    f"replica {self._replica} does not take commands: {len(self._out)} wait"
+                    f"replica {self._replica} does not take commands: {self._conversation.waiting} wait"
                 )
-            self._history.add(command)
-            self._ask(command)
-            there = self._sock is not None
-            if there:
-                self._out.append(command)
-                self._changed.notify_all()
-        if not there:
-            self._tell(self._unanswered("it is away"))
+            answers = self._conversation.send(command)
+            self._changed.notify_all()
+        self._tell(answers)
 
     def _has_room(self) -> bool:
-        return self._sock is None or len(self._out) < MOST_COMMANDS or self._closed.is_set()
-
-    def _ask(self, command: Command) -> None:
-        match command:
-            case Ping(nonce=nonce):
-                self._pings.add(nonce)
-            case Peek(uuid=uuid):
-                self._peeks.add(uuid)
-            case CancelPeek(uuid=uuid):
-                self._peeks.discard(uuid)
-            case DropDataflow(id=gid):
-                self._dropping.add(gid)
+        return self._conversation.has_room or self._closed.is_set()
 
     def _write(self, thread: Supervised) -> None:
         while True:
             with self._changed:
                 self._changed.wait_for(
-                    lambda: self._closed.is_set() or (self._sock is not None and self._out)
+                    lambda: self._closed.is_set() or self._conversation.waiting > 0
                 )
                 if self._closed.is_set():
                     return
-                command, sock = self._out.popleft(), self._sock
+                command, sock, self._stuck = self._conversation.next(), self._sock, False
                 self._changed.notify_all()
+            assert command is not None
             assert sock is not None
             try:
                 send_frame(sock, MESSAGE, encode(command))
@@ -291,8 +263,7 @@ class RemoteLink:
         _log.info("replica %s is met", self._replica)
         sock.settimeout(LOST_SECONDS)
         with self._changed:
-            self._out.clear()
-            self._out.extend(self._history.commands())
+            self._conversation.begin()
             self._sock, self._heard, self._offline = sock, self._monotonic(), None
             self._nobody_since = None
             self._changed.notify_all()
@@ -315,7 +286,8 @@ class RemoteLink:
             return f"the connection to it has ended: {error.strerror or error}"
         finally:
             with self._changed:
-                self._sock = None
+                self._sock, self._stuck = None, False
+                self._conversation.leave()
                 self._changed.notify_all()
             _shut(sock)
             sock.close()
@@ -323,14 +295,7 @@ class RemoteLink:
 
     def _take(self, response: Response) -> None:
         with self._changed:
-            match response:
-                case Pong(nonce=nonce):
-                    self._pings = {one for one in self._pings if one > nonce}
-                case PeekResponse(uuid=uuid):
-                    self._peeks.discard(uuid)
-                case Status(object_id=gid, state="dropped"):
-                    self._dropping.discard(gid)
-            self._told = True
+            self._conversation.heard(response)
         self._respond(response)
 
     def _lost(self, why: str) -> None:
@@ -339,27 +304,8 @@ class RemoteLink:
             if self._offline != why:
                 _log.info("replica %s is away: %s", self._replica, why)
             self._offline = why
-        self._tell(self._unanswered(why))
-
-    def _unanswered(self, why: str) -> list[Response]:
-        """What nobody else will tell any more."""
-        with self._changed:
-            if self._sock is not None:
-                return []
-            answers: list[Response] = [Parted()] if self._told else []
-            answers += [Pong(nonce) for nonce in sorted(self._pings)]
-            answers += [
-                PeekResponse(uuid, error=f"replica {self._replica}: {why}")
-                for uuid in sorted(self._peeks)
-            ]
-            answers += [
-                Status(gid, self._replica, "dropped", 0, 0, False) for gid in sorted(self._dropping)
-            ]
-            self._told = False
-            self._pings.clear()
-            self._peeks.clear()
-            self._dropping.clear()
-        return answers
+            answers = self._conversation.end(why)
+        self._tell(answers)
 
     def _tell(self, answers: list[Response]) -> None:
         for one in answers:
@@ -377,6 +323,9 @@ class RemoteLink:
             thread.stop()
         for thread in self._threads:
             thread.join(_JOIN_SECONDS)
+
+    def release(self) -> None:
+        """Nothing: the replica's holds are its process's."""
 
 
 def _shut(sock: socket.socket) -> None:

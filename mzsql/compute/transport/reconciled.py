@@ -173,8 +173,9 @@ class ReconciledReplica:
                 if before.step_engine != now.step_engine:
                     self._replica.send(UpdateConfiguration(step_engine=now.step_engine))
                 return
-            # It is to be another one: workers, or a bound.
+            # It is to be another one: workers, or a bound. Its controller holds what that will read.
             self._replica.close()
+            self._replica.release()
             with self._lock:
                 self._known.clear()
                 self._unclaimed.clear()
