@@ -89,18 +89,14 @@ def make(path: Path, views: int) -> dict[str, float]:
     session = coordinator.session()
     for text in ("ALTER SYSTEM SET step_engine = 'duckdb'", *TABLES, *ROWS):
         coordinator.execute(session, text)
+    coordinator.close()
     wanted = list(definitions(views))
-    for text, hydrated in wanted:
-        if hydrated:
-            coordinator.execute(session, text)
-    found = _hydrated(coordinator)
+    # Nobody maintains anything while it is made; what is to be hydrated is by whoever leads before the others are made.
+    _create_all(env, [text for text, hydrated in wanted if hydrated])
+    coordinator = Coordinator(env, spark=_no_spark)
+    found = _hydrated(coordinator, sum(hydrated for _, hydrated in wanted))
     coordinator.close()
-    # The others nobody maintains while they are made.
-    coordinator = Coordinator(env, spark=None)
-    rest = [text for text, hydrated in wanted if not hydrated]
-    for at in range(0, len(rest), _AT_ONCE):
-        _create(coordinator, rest[at : at + _AT_ONCE])
-    coordinator.close()
+    _create_all(env, [text for text, hydrated in wanted if not hydrated])
     env.close()
     return {"seconds": time.perf_counter() - began, "hydrated": found}
 
@@ -109,14 +105,21 @@ def _no_spark() -> object:
     raise AssertionError("everything here is run by DuckDB")
 
 
-def _hydrated(coordinator: Coordinator) -> int:
+def _hydrated(coordinator: Coordinator, wanted: int) -> int:
     end = time.monotonic() + _HYDRATING_SECONDS
     while time.monotonic() < end:
         found = coordinator.dataflows.controller.status()
-        if all(one.hydrated for one in found):
+        if len(found) == wanted and all(one.hydrated for one in found):
             return len(found)
         time.sleep(0.2)
     raise TimeoutError("the views do not hydrate")
+
+
+def _create_all(env: Environment, texts: list[str]) -> None:
+    coordinator = Coordinator(env, spark=None)
+    for at in range(0, len(texts), _AT_ONCE):
+        _create(coordinator, texts[at : at + _AT_ONCE])
+    coordinator.close()
 
 
 def _create(coordinator: Coordinator, texts: list[str]) -> None:

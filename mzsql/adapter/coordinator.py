@@ -119,7 +119,7 @@ class Coordinator:
         indexes = IndexReads(
             env.collections,
             lambda: env.catalog.state,
-            lambda index: self.planner.deployed(index).plan,
+            lambda index: self.planner.deployed(index).as_taken_up(),
             self.inputs.kept,
             limits,
         )

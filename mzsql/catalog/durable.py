@@ -1,9 +1,10 @@
 """The catalog on its shard, and the only place that knows how its entries are spelled there.
 
 Promise: an entry is a key, ``<kind>/<name>``, and a JSON value, readable by people and by other versions; what older versions wrote is
-decoded (`mzsql.catalog.objects` has how). The format that the environment's own entry names is looked at before anything else is
-decoded, and what this version cannot read is refused, never a bare failure: it is of a newer version, or no catalog. A change is appended
-iff it was computed from the newest contents (`DurableCatalog.transact`), so a command's preconditions hold when it is carried out.
+decoded (`mzsql.catalog.objects` has how), in an older format after the steps to this one (`mzsql.catalog.migrations`). The format that
+the environment's own entry names is looked at before anything else is decoded, and what this version cannot read is refused, never a bare
+failure: it is of a newer version, or no catalog. A change is appended iff it was computed from the newest contents
+(`DurableCatalog.transact`), so a command's preconditions hold when it is carried out.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from mzsql.catalog.change import FIELDS, SINGLE, Change
 from mzsql.catalog.commands.deployments import check_generation
 from mzsql.catalog.durable_map import Change as Entries
 from mzsql.catalog.durable_map import DurableMap
+from mzsql.catalog.migrations import format_of, migrated, migration
 from mzsql.catalog.objects import (
     FIRST_DATABASE,
     FIRST_ID,
@@ -103,30 +105,30 @@ def decode(entries: Mapping[str, bytes]) -> CatalogState:
     Raises:
         EnvironmentRefused: a newer version wrote them, or they are no catalog's.
     """
-    _check_format(entries)
-    return _state({key: _decoded(key, value) for key, value in entries.items()})
+    return _state({key: _decoded(key, value) for key, value in _present(entries).items()})
 
 
-class _Format(msgspec.Struct, frozen=True):
-    """What any version's entry of its environment has."""
+def _present(entries: Mapping[str, bytes]) -> Mapping[str, bytes]:
+    """A catalog's entries in the present format."""
+    change = _migration(entries)
+    return migrated(entries, change) if change else entries
 
-    format_version: int
 
-
-def _check_format(entries: Mapping[str, bytes]) -> None:
-    """Refuse a catalog of a newer format."""
-    entry = entries.get(f"meta/{_NAMES['meta']}")
-    if entry is None:
-        return
+def _migration(entries: Mapping[str, bytes]) -> Entries:
+    """What has to be changed of a catalog for it to be of the present format; one of a newer format is refused."""
     try:
-        found = msgspec.json.decode(entry, type=_Format).format_version
+        found = format_of(entries)
     except msgspec.MsgspecError as failure:
         raise _unreadable("the entry of its environment", failure) from None
-    if found > FORMAT_VERSION:
+    if found is not None and found > FORMAT_VERSION:
         raise EnvironmentRefused(
             f"the catalog was written by a newer mzsql: its format is {found}, this one knows up to {FORMAT_VERSION}",
             hint="Upgrade mzsql to open it.",
         )
+    try:
+        return migration(entries, FORMAT_VERSION)
+    except msgspec.MsgspecError as failure:
+        raise _unreadable(f"an entry of format {found}", failure) from None
 
 
 def _decoded(key: str, value: bytes) -> object:
@@ -191,6 +193,9 @@ class DurableCatalog:
     @property
     def state(self) -> CatalogState:
         """The catalog as last seen; asks nobody."""
+        known = self._decoded
+        if known is not None and known[0] == self._map.upper:
+            return known[1]
         with self._lock:
             step = self._map.upper
             if self._decoded is None or self._decoded[0] != step:
@@ -201,7 +206,7 @@ class DurableCatalog:
         """The state at ``step``; what has not changed since the last one is not decoded again."""
         before, now = self._entries, self._map.entries()
         try:
-            return self._decode_from(before, now, step)
+            return self._decode_from(before, _present(now), step)
         except EnvironmentRefused:
             self._check_deployment(now)
             raise
@@ -221,7 +226,6 @@ class DurableCatalog:
         now: Mapping[str, bytes],
         step: int,
     ) -> CatalogState:
-        _check_format(now)
         changed = before.keys() - now.keys()
         entries: dict[str, tuple[bytes, object]] = {}
         for key, value in now.items():
@@ -299,10 +303,11 @@ class DurableCatalog:
         answer: list[T] = []
 
         def make(entries: Mapping[str, bytes]) -> Entries:
-            del entries  # `state` decodes the same ones, once for each step
+            # `state` decodes the same ones, once for each step.
             change, result = command(self._checked())
             answer[:] = [result]
-            return encode(change)
+            made = encode(change)
+            return {**_migration(entries), **made} if made else made
 
         with self._lock, self._fencing():
             self._map.apply(make)

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from mzsql.persist import ExpiredHandle, PersistClient, UpperMismatch
 from mzsql.repr.errors import InternalError, SqlError
@@ -67,9 +69,29 @@ class DurableMap:
         if upper is None:
             raise InternalError(f"the shard of the {self._purpose} is sealed")
         if upper > 0:
-            self._fold(self._reader.snapshot_arrow(upper - 1))
+            # Summed up here: grouping by values that are large takes longer than reading them.
+            table = self._reader.snapshot_arrow(upper - 1, consolidate=False)
+            self._entries = self._contents(table)
         self._upper = upper
         self._hold()
+
+    def _contents(self, table: pa.Table) -> dict[str, bytes]:
+        """The map that the updates of a snapshot come to."""
+        keys, values = table.column("key").to_pylist(), table.column("value").to_pylist()
+        diffs = table.column("mz_diff")
+        if pc.all(pc.equal(diffs, 1)).as_py():
+            entries = dict(zip(keys, values, strict=True))
+            sound = len(entries) == len(keys)
+        else:
+            counts: Counter[tuple[str, bytes]] = Counter()
+            for key, value, diff in zip(keys, values, diffs.to_pylist(), strict=True):
+                counts[key, value] += diff
+            there = [pair for pair, count in counts.items() if count]
+            entries = dict(there)
+            sound = len(entries) == len(there) and all(counts[pair] == 1 for pair in there)
+        if not sound:
+            raise InternalError(f"the {self._purpose} holds a key more or less than once")
+        return entries
 
     def _fold(self, table: pa.Table) -> None:
         rows = zip(
@@ -106,9 +128,8 @@ class DurableMap:
 
     @property
     def upper(self) -> int:
-        """The step up to which this process has seen the map."""
-        with self._lock:
-            return self._upper
+        """The step up to which this process has seen the map; waits for nobody."""
+        return self._upper
 
     def entries(self) -> dict[str, bytes]:
         """The map as last seen; asks nobody."""

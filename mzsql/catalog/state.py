@@ -1,10 +1,12 @@
 """The catalog at one moment: everything that exists, and what can be asked of it.
 
-Promise: immutable; `applied` is the only way from one state to the next. Nothing here reads or writes anything.
+Promise: immutable; `applied` is the only way from one state to the next. Nothing here reads or writes anything. What is looked up again and
+again, as in planning thousands of objects, is put in order once for each state.
 """
 
 from __future__ import annotations
 
+import functools
 from typing import Any, TypeVar
 
 import msgspec
@@ -42,12 +44,7 @@ def _by_id(item: Object) -> tuple[str, int]:
     return sort_key(item.id)
 
 
-def is_index_on(item: Item, gid: GlobalId) -> bool:
-    """Whether it is an index on the object."""
-    return isinstance(item, Index) and item.on_id == gid
-
-
-class CatalogState(msgspec.Struct, frozen=True):
+class CatalogState(msgspec.Struct, frozen=True, dict=True):
     """Everything in the catalog, as of one step."""
 
     meta: Meta | None = None
@@ -75,10 +72,11 @@ class CatalogState(msgspec.Struct, frozen=True):
 
     def by_name(self, schema: str, name: str, database: str = DATABASE) -> Item | None:
         """The object of that name, or None. Relations and indexes share one name space, as in PostgreSQL."""
-        for item in self.items.values():
-            if item.name == name and item.schema == schema and item.database == database:
-                return item
-        return None
+        return self._named.get((database, schema, name))
+
+    @functools.cached_property
+    def _named(self) -> dict[tuple[str, str, str], Item]:
+        return {(one.database, one.schema, one.name): one for one in reversed(self.items.values())}
 
     def database(self, name: str) -> Database | None:
         """The database of that name, or None."""
@@ -122,26 +120,26 @@ class CatalogState(msgspec.Struct, frozen=True):
 
     def of(self, kind: type[ItemT]) -> list[ItemT]:
         """The objects of a kind, in the order of their ids."""
-        found = [item for item in self.items.values() if isinstance(item, kind)]
-        return sorted(found, key=_by_id)
+        return [item for item in self._in_order if isinstance(item, kind)]
+
+    @functools.cached_property
+    def _in_order(self) -> tuple[Item, ...]:
+        return tuple(sorted(self.items.values(), key=_by_id))
 
     @property
     def relations(self) -> list[RelationItem]:
         """What has rows, in the order of their ids."""
-        found = [item for item in self.items.values() if isinstance(item, RelationItem)]
-        return sorted(found, key=_by_id)
+        return [item for item in self._in_order if isinstance(item, RelationItem)]
 
     @property
     def stored(self) -> list[Stored]:
         """What has a shard, in the order of their ids."""
-        found = [item for item in self.items.values() if isinstance(item, Stored)]
-        return sorted(found, key=_by_id)
+        return [item for item in self._in_order if isinstance(item, Stored)]
 
     @property
     def maintained(self) -> list[Maintained]:
         """What has a dataflow, in the order of their ids."""
-        found = [item for item in self.items.values() if isinstance(item, Maintained)]
-        return sorted(found, key=_by_id)
+        return [item for item in self._in_order if isinstance(item, Maintained)]
 
     def shard(self, gid: GlobalId) -> str:
         """The shard of what is stored under an id; InternalError where nothing is."""
@@ -152,12 +150,27 @@ class CatalogState(msgspec.Struct, frozen=True):
 
     def dependents(self, gid: GlobalId) -> list[Item]:
         """The objects whose definitions name ``gid``, in the order of their ids."""
-        found = [i for i in self.items.values() if gid in i.depends_on or is_index_on(i, gid)]
-        return sorted(found, key=_by_id)
+        return list(self._dependents.get(gid, ()))
+
+    @functools.cached_property
+    def _dependents(self) -> dict[GlobalId, list[Item]]:
+        found: dict[GlobalId, list[Item]] = {}
+        for item in self._in_order:
+            own = (item.on_id,) if isinstance(item, Index) else ()
+            for gid in dict.fromkeys((*item.depends_on, *own)):
+                found.setdefault(gid, []).append(item)
+        return found
 
     def indexes_on(self, gid: GlobalId) -> list[Index]:
         """The indexes on an object, in the order of their ids."""
-        return [i for i in self.of(Index) if i.on_id == gid]
+        return list(self._indexes.get(gid, ()))
+
+    @functools.cached_property
+    def _indexes(self) -> dict[GlobalId, list[Index]]:
+        found: dict[GlobalId, list[Index]] = {}
+        for index in self.of(Index):
+            found.setdefault(index.on_id, []).append(index)
+        return found
 
     def transitive_dependents(self, gid: GlobalId) -> list[Item]:
         """All that cannot be without ``gid``, dependents before what they depend on."""

@@ -5,12 +5,12 @@ Promise: what had to be optimized is in the expression cache afterwards, written
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 
 import typer
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 import mzsql
@@ -42,14 +42,21 @@ def open_environment(env: Path, *, profile: bool, timeout: float) -> None:
 
 def _waited(startup: Startup, timeout: float) -> bool:
     end = time.monotonic() + timeout
-    shows = sys.stderr.isatty()
-    while not startup.wait(min(_LOOK_SECONDS, max(0.0, end - time.monotonic()))):
-        if time.monotonic() >= end:
-            return False
-        if shows:
-            typer.echo(f"\r{_progress(startup)}", nl=False, err=True)
-    if shows:
-        typer.echo("\r\x1b[K", nl=False, err=True)
+    columns = (
+        TextColumn("dataflows"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("taken up, {task.fields[made]} optimized"),
+        TimeElapsedColumn(),
+    )
+    shown = Console(stderr=True)
+    with Progress(*columns, console=shown, transient=True, disable=not shown.is_terminal) as bar:
+        task = bar.add_task("dataflows", total=None, made=0)
+        while not startup.wait(min(_LOOK_SECONDS, max(0.0, end - time.monotonic()))):
+            if time.monotonic() >= end:
+                return False
+            took, made = startup.objects("taking up"), startup.objects("optimization")
+            bar.update(task, completed=took, total=startup.wanted or None, made=made)
     return True
 
 

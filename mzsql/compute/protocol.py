@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from mzsql.compute.protocols import ComputeSettings
 from mzsql.lir.plan import DataflowDescription
+from mzsql.lir.sealed import SealedDataflow
 from mzsql.render.rendered import Outline
 from mzsql.repr.frontier import Frontier, Timestamp
 from mzsql.repr.ids import GlobalId
@@ -60,7 +61,7 @@ class CreateDataflow(msgspec.Struct, frozen=True, tag=True):
     Attributes:
         id: the exported object.
         name: for a person.
-        dataflow: the plan.
+        dataflow: the plan, sealed: whoever passes it on need not decode it.
         output_shard: of a materialized view.
         as_of: when it begins.
         outline: what is known of it as rendered, so that it need not be rendered before a step needs it; None: nothing.
@@ -68,7 +69,7 @@ class CreateDataflow(msgspec.Struct, frozen=True, tag=True):
 
     id: GlobalId
     name: str
-    dataflow: DataflowDescription
+    dataflow: SealedDataflow
     output_shard: str | None
     as_of: Timestamp
     outline: Outline | None = None

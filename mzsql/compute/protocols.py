@@ -32,7 +32,14 @@ class ReadHold(Protocol):
         """Let go of everything. Idempotent."""
 
 
-class StorageReader(Protocol):
+class KnowsErrors(Protocol):
+    """Knows which collections have errors among their rows."""
+
+    def has_errors(self, gid: GlobalId) -> bool:
+        """Whether the collection's shard has the column `mz_error` (materialized views do)."""
+
+
+class StorageReader(KnowsErrors, Protocol):
     """Reads of collections that live on shards: tables, sources, storage-managed collections, other materialized views.
 
     Rows have columns c0 … cn in the collection's order and Arrow types (`mzsql.repr.types.arrow_schema`), then `mz_error` (text) where
@@ -62,9 +69,6 @@ class StorageReader(Protocol):
 
     def parts(self, gid: GlobalId, as_of: Timestamp) -> Sequence[PartRef]:
         """The parts of the contents at `as_of`, which is complete already."""
-
-    def has_errors(self, gid: GlobalId) -> bool:
-        """Whether the collection's shard has the column `mz_error` (materialized views do)."""
 
     def hold(self, gid: GlobalId, since: Timestamp) -> ReadHold:
         """Hold the collection's since at `since` or the present since, whichever is later (the hold's `since` tells).

@@ -20,6 +20,7 @@ from mzsql.expr.functions.table import Engine
 from mzsql.expr.relation import RowSetFinishing
 from mzsql.lir import plan as lir
 from mzsql.lir.plan import DataflowDescription
+from mzsql.lir.sealed import SealedDataflow
 from mzsql.render.collection import Collection
 from mzsql.render.contents import ContentsRenderer, Unfilled
 from mzsql.render.facts import Fact
@@ -62,6 +63,8 @@ class RenderedDataflow:
     """A dataflow, ready to be run.
 
     Attributes:
+        sealed: its plan.
+        outline: what it can be taken up with again.
         inputs: what it reads: source imports, then index imports, in the description's order.
         arrangements: the state that it keeps, each after those it is filled from.
         lookups: one for each arrangement that a step reads (own arrangements and imported indexes), in an order in which one pass
@@ -73,22 +76,30 @@ class RenderedDataflow:
         recursions: recursive nodes, whose contents (in a step: changes) a runner computes before the statements that read them.
     """
 
-    def __init__(self, shape: Shape, outline: Outline | None = None) -> None:
-        self._shape = shape
+    def __init__(
+        self,
+        sealed: SealedDataflow,
+        errors_in: Callable[[GlobalId], bool],
+        outline: Outline | None = None,
+    ) -> None:
+        self.sealed = sealed
+        self._errors_in = errors_in
         self._hydrations: dict[Engine, tuple[HydrationStage, ...]] = {}
-        self.desc = shape.desc
-        self.inputs: tuple[InputSpec, ...] = shape.inputs
-        self.lir_ids: tuple[int, ...] = tuple(
-            sorted(node.lir_id for built in self.desc.objects for node in lir.walk(built.plan))
-        )
-        export = self.desc.export
-        self.output_key_arity = len(export.key) if isinstance(export, lir.IndexExport) else None
         self._steps: dict[tuple[Engine, bool], Step] = {}
         self._templates: OrderedDict[tuple[Engine, frozenset[str], bool], StepTemplate]
         self._templates = OrderedDict()
         self._lock = threading.RLock()
-        self._outline = outline
-        self._made = None if outline is not None else _rendered(shape)
+        self._made: _Rendered | None = None
+        self.outline = outline if outline is not None else self._outlined()
+
+    @property
+    def desc(self) -> DataflowDescription:
+        """The plan, decoded when it is asked for first."""
+        return self.sealed.desc
+
+    @functools.cached_property
+    def _shape(self) -> Shape:
+        return Shape(self.desc, self._errors_in)
 
     @property
     def is_rendered(self) -> bool:
@@ -103,18 +114,34 @@ class RenderedDataflow:
                 self._made = _rendered(self._shape)
             return self._made
 
-    @property
-    def outline(self) -> Outline:
+    def _outlined(self) -> Outline:
         """What it can be taken up with again."""
-        if self._outline is None:
-            made = self._rendered
-            self._outline = Outline(
-                made.arrangements,
-                made.step.outputs[0].columns,
-                bool(made.events),
-                bool(made.recursions),
-            )
-        return self._outline
+        made, export = self._rendered, self.desc.export
+        nodes = (node for built in self.desc.objects for node in lir.walk(built.plan))
+        return Outline(
+            self._shape.inputs,
+            tuple(sorted(node.lir_id for node in nodes)),
+            made.arrangements,
+            made.step.outputs[0].columns,
+            len(export.key) if isinstance(export, lir.IndexExport) else None,
+            bool(made.events),
+            bool(made.recursions),
+        )
+
+    @property
+    def inputs(self) -> tuple[InputSpec, ...]:
+        """See the class."""
+        return self.outline.inputs
+
+    @property
+    def lir_ids(self) -> tuple[int, ...]:
+        """See the class."""
+        return self.outline.lir_ids
+
+    @property
+    def output_key_arity(self) -> int | None:
+        """See the class."""
+        return self.outline.output_key_arity
 
     @property
     def arrangements(self) -> tuple[ArrangementSpec, ...]:
@@ -297,7 +324,7 @@ def one_shot(
 
 
 def render(
-    desc: DataflowDescription,
+    desc: DataflowDescription | SealedDataflow,
     *,
     errors_in: Callable[[GlobalId], bool] = lambda _: True,
     outline: Outline | None = None,
@@ -305,14 +332,15 @@ def render(
     """Render a dataflow.
 
     Args:
-        desc: the physical plan.
+        desc: the physical plan; one that is sealed is opened when its statements are made.
         errors_in: whether the relations of an input (by source id or index id) have a column mz_error.
         outline: what an earlier rendering of the same plan came to; then the statements are made only when they are needed.
 
     Raises:
         Unsupported: a plan that cannot be maintained yet, with a message that says what.
     """
-    return RenderedDataflow(Shape(desc, errors_in), outline)
+    sealed = desc if isinstance(desc, SealedDataflow) else SealedDataflow.of(desc)
+    return RenderedDataflow(sealed, errors_in, outline)
 
 
 class _Progress:

@@ -24,6 +24,7 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass, replace
 
+import msgspec
 from sqlglot import expressions as exp
 
 from mzsql.expr.engines import to_sql
@@ -33,8 +34,7 @@ from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import ColumnType
 
 
-@dataclass(frozen=True)
-class InputSpec:
+class InputSpec(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A collection (or, with `index`, an index's arrangement) that the dataflow reads.
 
     Attributes:
@@ -52,8 +52,7 @@ class InputSpec:
     key_arity: int = 0
 
 
-@dataclass(frozen=True)
-class ArrangementSpec:
+class ArrangementSpec(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """State that a node keeps.
 
     Attributes:
@@ -77,19 +76,24 @@ class ArrangementSpec:
     order: tuple[ColumnOrder, ...] = ()
 
 
-@dataclass(frozen=True)
-class Outline:
-    """What must be known of a rendered dataflow to take it up again, before any of its statements is needed.
+class Outline(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What must be known of a rendered dataflow to take it up again, before its plan or any of its statements is needed.
 
     Attributes:
-        arrangements: as those of `mzsql.render.dataflow.RenderedDataflow`,
-        output_columns: and so on.
+        inputs: as those of `mzsql.render.dataflow.RenderedDataflow`,
+        lir_ids: and so on.
+        arrangements: likewise.
+        output_columns: likewise.
+        output_key_arity: likewise.
         temporal: likewise.
         recursive: whether there are recursions.
     """
 
+    inputs: tuple[InputSpec, ...]
+    lir_ids: tuple[int, ...]
     arrangements: tuple[ArrangementSpec, ...]
     output_columns: tuple[ColumnType, ...]
+    output_key_arity: int | None
     temporal: bool
     recursive: bool
 

@@ -25,7 +25,15 @@ import pyarrow as pa
 from prometheus_client import Counter as Count
 
 from mzsql.location import Determinate, LocationError, caller_limit, waiting
-from mzsql.persist import Clock, ExpiredHandle, PersistClient, SystemClock, UpperMismatch
+from mzsql.persist import (
+    Clock,
+    ExpiredHandle,
+    PersistClient,
+    ReadHandle,
+    SystemClock,
+    UpperMismatch,
+    WriteHandle,
+)
 from mzsql.repr.errors import NotReadable, UndefinedTable
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
@@ -121,7 +129,8 @@ class ManagedCollection:
         self._persist = persist
         self._shard_id = shard_id
         self._most_waiting = most_waiting
-        self._writer, self._reader = persist.open_shard(shard_id, self._schema, purpose=name)
+        # The writer's own, opened where it has something to write or to read.
+        self._opened: tuple[WriteHandle, ReadHandle] | None = None
         self._changed = threading.Condition()
         # Guarded by the condition: what a mirror is to hold, a history's commands that wait, and the count of both kinds' commands.
         self._groups: dict[Group, Counter[ManagedRow]] = {}
@@ -268,8 +277,8 @@ class ManagedCollection:
         self._thread.finish()
         self._thread.join()
         try:
-            self._reader.expire()
-            self._writer.expire()
+            for handle in self._opened or ():
+                handle.expire()
         except LocationError as failure:
             _log.warning("the handles of %s are left to expire: %s", self._name, failure)
 
@@ -359,11 +368,25 @@ class ManagedCollection:
     def _age(self, row: ManagedRow) -> Any:
         return row[self._kind.oldest_by]
 
+    @property
+    def _writer(self) -> WriteHandle:
+        return self._handles()[0]
+
+    @property
+    def _reader(self) -> ReadHandle:
+        return self._handles()[1]
+
+    def _handles(self) -> tuple[WriteHandle, ReadHandle]:
+        if self._opened is None:
+            self._opened = self._persist.open_shard(
+                self._shard_id, self._schema, purpose=self._name
+            )
+        return self._opened
+
     def _reopen(self) -> None:
         """Fresh handles, after a lease ran out."""
-        self._writer, self._reader = self._persist.open_shard(
-            self._shard_id, self._schema, purpose=self._name
-        )
+        self._opened = None
+        self._handles()
 
     def _read(self) -> Counter[ManagedRow]:
         upper = self._reader.fetch_upper()

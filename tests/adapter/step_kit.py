@@ -12,6 +12,7 @@ from mzsql.compute.replica.inputs import CollectionInput
 from mzsql.compute.replica.step import StepTools, run_step
 from mzsql.compute.replica.target import with_time
 from mzsql.expr.functions.table import Engine
+from mzsql.lir.sealed import SealedDataflow
 from mzsql.render.dataflow import render
 
 
@@ -33,7 +34,7 @@ class Stepper:
         self.arrangements = Arrangements(persist, registry, "r1", self.driver, self.settings)
         gid = desc.export.id
         rendered = render(desc, errors_in=storage.has_errors)
-        spec = DataflowSpec(gid, f"view_{gid}", desc, output_shard, as_of)
+        spec = DataflowSpec(gid, f"view_{gid}", SealedDataflow.of(desc), output_shard, as_of)
         inputs = [CollectionInput(one, storage, as_of) for one in rendered.inputs]
         self.dataflow = Dataflow(spec, rendered, inputs, {})
         fill_plan(self.dataflow, self.arrangements, persist, self.settings, None, storage)

@@ -129,7 +129,7 @@ def test_an_error_and_when_it_is_tried_again(env: Path, gate: Gate) -> None:
     gate.error = OSError("the disk is full")
     with mzsql.connect(env) as con:
         con.execute("CREATE MATERIALIZED VIEW sums AS SELECT a, sum(b) FROM t GROUP BY a")
-        found = until(con, lambda rows: "sums" in rows and "fails" in rows["sums"][0])
+        found = until(con, lambda rows: "sums" in rows and "is tried again" in rows["sums"][0])
         reason, node, workers, hydrated, _ = found["sums"]
         assert reason.startswith("it fails: OSError: the disk is full; it is tried again")
         assert node is not None

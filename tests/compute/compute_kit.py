@@ -17,6 +17,7 @@ from mzsql.compute.replica.replica import Replica
 from mzsql.expr.mfp import MapFilterProject
 from mzsql.expr.scalar import AggregateExpr, Call, Column, ColumnOrder, Literal
 from mzsql.lir import plan as lir
+from mzsql.lir.sealed import SealedDataflow
 from mzsql.persist import PersistClient
 from mzsql.repr.frontier import less_equal
 from mzsql.repr.types import (
@@ -293,7 +294,8 @@ class Controller(ReplicaClient):
         super().__init__(connect, replica_id, settings, world.storage, world.sink)
 
     def install(self, gid, desc, *, output_shard, as_of, name):
-        self.create_dataflow(CreateDataflow(gid, name, desc, output_shard, as_of))
+        sealed = SealedDataflow.of(desc)
+        self.create_dataflow(CreateDataflow(gid, name, sealed, output_shard, as_of))
         assert self.settle(self.settings.timeout)
 
     def drop(self, gid):

@@ -17,6 +17,7 @@ from mzsql.compute.logs import FRONTIERS, over_logs, whole
 from mzsql.compute.protocols import ComputeSettings
 from mzsql.compute.replica import commands
 from mzsql.compute.replica.replica import Replica
+from mzsql.lir.sealed import SealedDataflow
 from mzsql.location import open_blob, open_consensus
 from mzsql.persist import PersistClient
 from mzsql.repr.errors import ObjectInUse
@@ -28,7 +29,7 @@ COMMANDS = [
     p.CreateInstance("r1", ComputeSettings(workers=3, step_engine="duckdb")),
     p.InitializationComplete(),
     p.UpdateConfiguration("spark"),
-    p.CreateDataflow("u3", "totals", kit.region_totals(), "s1", 7),
+    p.CreateDataflow("u3", "totals", SealedDataflow.of(kit.region_totals()), "s1", 7),
     p.AllowCompaction("u7", 12),
     p.DropDataflow("u3"),
     p.Peek("a", "u7", 5, ("c0",)),
@@ -143,7 +144,9 @@ def standing(gid, state):
 
 def test_a_dataflow_is_told_of_from_its_creation_to_its_end(world, told, replica):
     shard = world.storage.add("u3", (kit.TXT, kit.BIG, kit.BIG), errors=True)
-    send(replica, p.CreateDataflow("u3", "totals", kit.region_totals(), shard, 1))
+    send(
+        replica, p.CreateDataflow("u3", "totals", SealedDataflow.of(kit.region_totals()), shard, 1)
+    )
     told.until(at("u3", 2))
     world.storage.write("u1", [(1, 5, "z", 2, 1)], upper=3)
     world.storage.write("u2", [], upper=3)
@@ -169,11 +172,11 @@ def test_a_dataflow_is_told_of_from_its_creation_to_its_end(world, told, replica
 
 
 def test_what_cannot_be_installed_is_refused_and_keeps_nothing_else_waiting(told, replica):
-    send(replica, p.CreateDataflow("u7", "i", indexed(), "s1", 1))
+    send(replica, p.CreateDataflow("u7", "i", SealedDataflow.of(indexed()), "s1", 1))
     refused = told.until(standing("u7", "refused"))
     assert "an index has no output shard" in refused.error
-    send(replica, p.CreateDataflow("u7", "i", indexed(), None, 1))
-    send(replica, p.CreateDataflow("u7", "i", indexed(), None, 1))
+    send(replica, p.CreateDataflow("u7", "i", SealedDataflow.of(indexed()), None, 1))
+    send(replica, p.CreateDataflow("u7", "i", SealedDataflow.of(indexed()), None, 1))
     again = told.until(lambda r: standing("u7", "refused")(r) and r != refused)
     assert again.error == 'dataflow "i" (u7) is already installed'
     told.until(standing("u7", "running"))
@@ -185,7 +188,7 @@ def test_a_peek_is_answered_once_at_its_time(world, told, replica):
 
     send(replica, p.Peek("none", "u7", 1))
     assert answer("none").error == "no dataflow u7 is installed on r1"
-    send(replica, p.CreateDataflow("u7", "i", indexed(), None, 1))
+    send(replica, p.CreateDataflow("u7", "i", SealedDataflow.of(indexed()), None, 1))
     send(replica, p.Peek("now", "u7", 1, ("c0", "c1")))
     found = answer("now").rows
     assert sorted(zip(found["c0"].to_pylist(), found["c1"].to_pylist(), strict=True)) == [
@@ -207,7 +210,7 @@ def test_a_peek_is_answered_once_at_its_time(world, told, replica):
 
 def test_peeks_that_wait_are_bounded(told, replica, monkeypatch):
     monkeypatch.setattr("mzsql.compute.replica.peeks.MOST_PEEKS", 2)
-    send(replica, p.CreateDataflow("u7", "i", indexed(), None, 1))
+    send(replica, p.CreateDataflow("u7", "i", SealedDataflow.of(indexed()), None, 1))
     for number in range(3):
         send(replica, p.Peek(str(number), "u7", 100))
     refused = told.until(lambda r: isinstance(r, p.PeekResponse))
@@ -215,7 +218,7 @@ def test_peeks_that_wait_are_bounded(told, replica, monkeypatch):
 
 
 def test_an_index_is_readable_from_what_it_is_told_on(world, told, replica):
-    send(replica, p.CreateDataflow("u7", "i", indexed(), None, 1))
+    send(replica, p.CreateDataflow("u7", "i", SealedDataflow.of(indexed()), None, 1))
     told.until(standing("u7", "running"))
     for upper in range(3, 8):
         world.storage.write("u1", [(upper, upper, "w", upper - 1, 1)], upper=upper)
@@ -236,7 +239,7 @@ def test_an_index_is_readable_from_what_it_is_told_on(world, told, replica):
 def test_an_index_lets_go_of_what_it_is_told_although_nothing_is_written_any_more(
     world, told, replica
 ):
-    send(replica, p.CreateDataflow("u7", "i", indexed(), None, 1))
+    send(replica, p.CreateDataflow("u7", "i", SealedDataflow.of(indexed()), None, 1))
     told.until(standing("u7", "running"))
     for upper in range(3, 8):
         world.storage.write("u1", [(upper, upper, "w", upper - 1, 1)], upper=upper)

@@ -25,6 +25,7 @@ from mzsql.compute.transport.frames import Address, Hello
 from mzsql.compute.transport.history import CommandHistory
 from mzsql.compute.transport.link import RemoteLink, answers
 from mzsql.compute.transport.server import ReplicaServer
+from mzsql.lir.sealed import SealedDataflow
 from mzsql.location import open_blob, open_consensus
 from mzsql.persist import PersistClient
 from mzsql.repr.errors import NotReadable, UndefinedObject
@@ -143,14 +144,14 @@ def side(world):
 
 
 def totals(shard):
-    return p.CreateDataflow("u3", "totals", kit.region_totals(), shard, 1)
+    return p.CreateDataflow("u3", "totals", SealedDataflow.of(kit.region_totals()), shard, 1)
 
 
 def index(gid="u7", key=0):
     plan = kit.arrange(1, kit.get(0, "u1", kit.ORDERS), [key], kit.ORDERS)
     export = kit.lir.IndexExport(gid, "u1", (kit.Column(key),))
     desc = kit.dataflow(gid, plan, kit.ORDERS, {"u1": kit.ORDERS}, export=export)
-    return p.CreateDataflow(gid, "i", desc, None, 1)
+    return p.CreateDataflow(gid, "i", SealedDataflow.of(desc), None, 1)
 
 
 def through_index(shard):
@@ -163,9 +164,8 @@ def through_index(shard):
     reduce = kit.lir.Reduce(reduce.lir_id, read, key, reduce.key_val, reduce.plan, reduce.mfp_after)
     imported = kit.lir.IndexImport("u7", "u1", key, kit.RelationType(kit.ORDERS))
     plan = kit.read_back(2, reduce, 1, SUMS)
-    return p.CreateDataflow(
-        "u8", "sums", kit.dataflow("u8", plan, SUMS, {}, indexes=(imported,)), shard, 1
-    )
+    desc = kit.dataflow("u8", plan, SUMS, {}, indexes=(imported,))
+    return p.CreateDataflow("u8", "sums", SealedDataflow.of(desc), shard, 1)
 
 
 SUMS = (kit.INT, kit.BIG, kit.BIG)
@@ -638,7 +638,9 @@ def test_the_history_of_commands_leads_where_they_did(steps):
         match step:
             case ("create", gid) if gid not in alive:
                 alive.add(gid)
-                command = p.CreateDataflow(gid, str(number), kit.region_totals(), None, 1)
+                command = p.CreateDataflow(
+                    gid, str(number), SealedDataflow.of(kit.region_totals()), None, 1
+                )
             case ("drop", gid):
                 alive.discard(gid)
                 command = p.DropDataflow(gid)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from history_run import check_history, outcomes_of, transactions_of
-from upgrade_kit import deploy, install, variables
+from upgrade_kit import deploy, install, sql, variables
 
 WORKER = Path(__file__).with_name("upgrade_worker.py")
 SESSIONS = 4
@@ -31,8 +31,16 @@ def same(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A later version that keeps arrangements in another format, and that older programs may not follow."""
-    return install(tmp_path_factory.mktemp("other"), "0.2.0", arrangement_format="0.2.0")
+    """A later version that keeps arrangements in another format, and the catalog too, and that older programs may not follow."""
+    return install(
+        tmp_path_factory.mktemp("other"),
+        "0.2.0",
+        arrangement_format="0.2.0",
+        catalog_step="return {k: v.upper() for k, v in entries.items() if k.startswith('comment/')}",
+    )
+
+
+COMMENT = "SELECT comment FROM mz_internal.mz_comments"
 
 
 class Sessions:
@@ -149,7 +157,9 @@ def test_sessions_write_and_read_through_an_upgrade_that_hydrates_beside(
     tmp_path: Path, old: Path, other: Path
 ) -> None:
     env = str(tmp_path / "env")
+    sql(old, env, "CREATE TABLE told (a int); COMMENT ON TABLE told IS 'as it was'")
     _, status, last = upgrade(env, tmp_path, old, other)
+    assert "AS IT WAS" in sql(other, env, COMMENT), "the catalog was migrated"
     assert "generation 1 (mzsql 0.2.0) waits, prepared by process" in status
     assert (
         "grouped_x: caught up: its plan or its format is another: hydrated, and up to date"
@@ -170,6 +180,7 @@ def test_a_newer_version_that_is_not_promoted_leaves_nothing_behind(
     tmp_path: Path, old: Path, other: Path
 ) -> None:
     env = str(tmp_path / "env")
+    sql(old, env, "CREATE TABLE told (a int); COMMENT ON TABLE told IS 'as it was'")
     running = Sessions(old, env, 0, 1, tmp_path)
     with at_work(running):
         running.await_ready()
@@ -181,6 +192,7 @@ def test_a_newer_version_that_is_not_promoted_leaves_nothing_behind(
                 lambda: deploy(other, "status", env)[1].count(": caught up:") == 2,
                 waiting.errors.read_text,
             )
+            assert "as it was" in sql(old, env, COMMENT), "nothing was migrated before a promotion"
             code, said = deploy(other, "discard", env)
             assert (code, "still waits for deploy generation 1" in said) == (1, True), said
             waiting.end()

@@ -14,13 +14,20 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
-def install(home: Path, version: str, *, arrangement_format: str | None = None) -> Path:
+def install(
+    home: Path,
+    version: str,
+    *,
+    arrangement_format: str | None = None,
+    catalog_step: str | None = None,
+) -> Path:
     """The directory of the commands of mzsql as ``version``, installed in ``home``; what it depends on is borrowed from this environment.
 
     Args:
         home: a new directory.
         version: of the program.
         arrangement_format: of its arrangements, where that is another than now.
+        catalog_step: the step to its catalog's format, where that is one further than now: the body of a function of the entries.
     """
     source = home / "source"
     listed = subprocess.run(
@@ -33,6 +40,8 @@ def install(home: Path, version: str, *, arrangement_format: str | None = None) 
     _put(source / "mzsql/repr/version.py", "VERSION", version)
     if arrangement_format is not None:
         _put(source / "mzsql/render/naming.py", "ARRANGEMENT_FORMAT", arrangement_format)
+    if catalog_step is not None:
+        _add_step(source / "mzsql/catalog", catalog_step)
     subprocess.run(
         [sys.executable, "-m", "build", "--wheel", "--outdir", str(home), str(source)],
         check=True,
@@ -63,6 +72,20 @@ def install(home: Path, version: str, *, arrangement_format: str | None = None) 
     return commands
 
 
+def _add_step(catalog: Path, body: str) -> None:
+    """Have the catalog be of the format after the present one."""
+    durable, steps = catalog / "durable.py", catalog / "migrations.py"
+    (now,) = re.findall(r"^FORMAT_VERSION = (\d+)$", durable.read_text(), flags=re.M)
+    text = durable.read_text().replace(
+        f"FORMAT_VERSION = {now}", f"FORMAT_VERSION = {int(now) + 1}"
+    )
+    durable.write_text(text)
+    with steps.open("a") as file:
+        file.write(
+            f"\n\ndef _step(entries: Entries) -> Change:\n    {body}\n\n\nSTEPS[{now}] = _step\n"
+        )
+
+
 def _put(file: Path, name: str, value: str) -> None:
     text, count = re.subn(
         rf'^{name} = "[^"]*"$', f'{name} = "{value}"', file.read_text(), flags=re.M
@@ -88,3 +111,16 @@ def deploy(commands: Path, *arguments: str) -> tuple[int, str]:
         timeout=300,
     )
     return done.returncode, done.stdout + done.stderr
+
+
+def sql(commands: Path, env: str, text: str) -> str:
+    """What ``mzsql sql`` of a program prints."""
+    done = subprocess.run(
+        [commands / "mzsql", "sql", "--env", env, text],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=variables(),
+        timeout=120,
+    )
+    return done.stdout

@@ -107,6 +107,9 @@ class Beside:
         self._said: dict[GlobalId, Standing] = {}
         self._said_at = float("-inf")
         self._prepares = False
+        # As of what part of the catalog, and under which switches, plans are current.
+        self._looked: object = None
+        self._features: object = None
         # Of what part of the catalog what has changed was looked for last.
         self._seen: tuple[object, ...] = (None,) * 5
 
@@ -115,6 +118,7 @@ class Beside:
         for of_gone in (self._plans, self._needs, self._failed):
             for gid in of_gone.keys() - state.items.keys():
                 del of_gone[gid]
+        self._forget_outdated(state)
         known = self._plans.keys() | self._failed.keys()
         missing = [one for one in state.maintained if one.id not in known]
         self._plan(missing[:AT_ONCE])
@@ -132,6 +136,24 @@ class Beside:
             self._tell(state)
         return False
 
+    def _forget_outdated(self, state: CatalogState) -> None:
+        """Plan anew what the deployment in charge has given or taken an index since, or changed the switches of."""
+        if self._looked is state.items and self._features == self._planner.features():
+            return
+        self._looked, self._features = state.items, self._planner.features()
+        outdated = {
+            item.id
+            for item in state.maintained
+            if (plan := self._plans.get(item.id)) and not self._planner.is_current(item, plan)
+        }
+        for gid in outdated:
+            del self._plans[gid], self._needs[gid]
+        self._failed.clear()
+        if outdated & self._changed:
+            # What runs of it goes on from its arrangements, under the new plan.
+            self._controller.stop()
+            self._changed, self._seen = set(), (None,) * 5
+
     def _plan(self, items: Iterable[Maintained]) -> None:
         made: dict[GlobalId, GlobalExpressions] = {}
         for item in items:
@@ -146,15 +168,16 @@ class Beside:
                     "%s cannot be run by this deployment: %s", item.full_name, told(failure)
                 )
         self._plans |= made
-        self._planner.remember_all(made)
+        # Of this build nothing runs but what is made so.
+        self._planner.remember_all(made, running=made.keys())
 
     def _fingerprints(self, item: Maintained, plan: GlobalExpressions) -> Iterator[str]:
         outline = plan.outline
         assert outline is not None
         yield from (one.fingerprint for one in outline.arrangements)
         if not isinstance(item, MaterializedView):
-            rendered = self._renderings.of(plan.plan, outline)
-            yield index_desc(item.id, plan.plan, rendered).fingerprint
+            rendered = self._renderings.of(plan.sealed, outline)
+            yield index_desc(item.id, plan.sealed, rendered).fingerprint
 
     # --- what has changed ---------------------------------------------------------------------
 
@@ -172,12 +195,12 @@ class Beside:
             if gid in self._changed or gid not in self._plans:
                 continue
             self._changed.add(gid)
-            waiting += self._plans[gid].plan_indexes
+            waiting += self._plans[gid].sealed.indexes
         self._changed &= state.items.keys()
         missing = self._controller.reconcile(state, step_engine=step_engine)
         wanted = [item for item in missing if item.id in self._changed]
         if wanted:
-            plans = {item.id: self._plans[item.id].plan for item in wanted}
+            plans = {item.id: self._plans[item.id].sealed for item in wanted}
             outlines = {
                 item.id: outline
                 for item in wanted
@@ -235,9 +258,9 @@ class Beside:
         if isinstance(item, MaterializedView):
             there = collections.seen_upper(item.id)
         else:
-            plan = self._plans[item.id]
-            below = [statuses[gid].frontier for gid in plan.plan_indexes if gid in statuses]
-            there = meet(*(collections.seen_upper(gid) for gid in plan.source_imports), *below)
+            plan = self._plans[item.id].sealed
+            below = [statuses[gid].frontier for gid in plan.indexes if gid in statuses]
+            there = meet(*(collections.seen_upper(gid) for gid in plan.sources), *below)
         if status.frontier is None or there is None:
             # It is complete for ever, or is of what is.
             return 0

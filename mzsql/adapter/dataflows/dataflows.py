@@ -17,12 +17,14 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from mzsql.adapter.dataflows.beside import Beside, Unreported
+from mzsql.adapter.dataflows.order import in_order
 from mzsql.adapter.environment.cache_entries import GlobalExpressions
 from mzsql.adapter.environment.closing import close_all
 from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.environment.leader import LEASE_MS, Leadership, seems_alive
 from mzsql.adapter.environment.seams import CatalogArrangements, StatusCollections, register_managed
 from mzsql.adapter.planning.planner import Planner
+from mzsql.adapter.planning.process import PlansAhead
 from mzsql.adapter.replicas.places import address_of, hello_of, trouble
 from mzsql.catalog.commands.retention import retention
 from mzsql.catalog.objects import Maintained
@@ -108,6 +110,7 @@ class Dataflows:
         self._unwritten: dict[GlobalId, GlobalExpressions] = {}
         self._took_up: set[GlobalId] = set()
         self._more = False
+        self._ahead = PlansAhead(env.cache.lacking, planner.features)
         self._leadership = Leadership(
             env.catalog, env.clock, generation=env.generation, build=env.build
         )
@@ -135,7 +138,7 @@ class Dataflows:
         self._released: tuple[Timestamp, bool] = (-1, True)
         if self._follows:
             few = len(env.catalog.state.maintained) <= AT_ONCE
-            if self._may_lead and few and self._has_dataflows(env.catalog.state):
+            if self._may_lead and few and env.catalog.state.maintained:
                 self._begin()
             elif not self._may_lead or few:
                 env.startup.completed()
@@ -153,10 +156,6 @@ class Dataflows:
             )
 
     # --- leading ------------------------------------------------------------------------------
-
-    @staticmethod
-    def _has_dataflows(state: CatalogState) -> bool:
-        return bool(state.maintained)
 
     @property
     def leads(self) -> bool:
@@ -239,7 +238,7 @@ class Dataflows:
                 self._beside.stop()
                 self._beside = None
                 self._reconcile_cache()
-        if self._env.read_only or not (self._leads or self._has_dataflows(state)):
+        if self._env.read_only or not (self._leads or state.maintained):
             if not self._more:
                 self._env.startup.completed()
             return
@@ -314,6 +313,7 @@ class Dataflows:
             self._env.startup.wanted = len(self._missing) + len(self._controller.installed)
             self._install(state, first)
         if not self._missing:
+            self._ahead.close()
             self._write_plans()
             self._controller.maintain()
             self._env.startup.completed()
@@ -321,49 +321,22 @@ class Dataflows:
     def _install(self, state: CatalogState, first: Iterable[GlobalId]) -> None:
         """Take some of what is missing up."""
         startup = self._env.startup
+        self._ahead.look(state, self._missing)
         batch: dict[GlobalId, Maintained] = {}
-        for item in self._in_order(state, first):
+        wanted = (*first, *self._env.collections.awaited())
+        for item in in_order(self._missing, state.items, wanted):
             batch[item.id] = item
             if len(batch) >= AT_ONCE:
                 break
         with startup.phase("plans", len(batch)):
             made = self._plans(batch)
         self._deployed |= made
-        plans = {gid: expressions.plan for gid, expressions in made.items()}
+        plans = {gid: expressions.sealed for gid, expressions in made.items()}
         outlines = {gid: outline for gid, one in made.items() if (outline := one.outline)}
         with startup.phase("taking up", len(plans)):
             self._controller.install(batch.values(), plans, state, outlines)
         for gid in batch:
             self._missing.pop(gid, None)
-
-    def _in_order(self, state: CatalogState, first: Iterable[GlobalId]) -> Iterator[Maintained]:
-        """What is missing, in the order in which somebody could miss it: what a statement is about, what somebody waits for, each after
-        what it is made of; then the others by age.
-        """
-        given: set[GlobalId] = set()
-        for gid in (*first, *self._env.collections.awaited()):
-            yield from self._with_inputs(gid, state, given)
-        for gid, item in self._missing.items():
-            if gid not in given:
-                yield item
-
-    def _with_inputs(
-        self, gid: GlobalId, state: CatalogState, given: set[GlobalId]
-    ) -> Iterator[Maintained]:
-        """What is missing of an object and of what it is made of, the latter first."""
-        left = [(gid, False)]
-        while left:
-            at, below_given = left.pop()
-            if below_given:
-                if at in self._missing:
-                    yield self._missing[at]
-                continue
-            item = state.items.get(at)
-            if item is None or at in given:
-                continue
-            given.add(at)
-            left.append((at, True))
-            left += [(below, False) for below in reversed(tuple(item.depends_on))]
 
     def _plans(self, batch: dict[GlobalId, Maintained]) -> dict[GlobalId, GlobalExpressions]:
         """The plans of what is to be taken up; the indexes that they read are taken up with them."""
@@ -383,13 +356,15 @@ class Dataflows:
         return made
 
     def _plan(self, item: Maintained) -> GlobalExpressions:
-        """The plan of what is to be taken up: from the cache, or made."""
+        """The plan of what is to be taken up: from the cache, from a process that plans beside this one, or made."""
         began = self._env.clock.monotonic()
-        found = self._planner.deploy(item)
-        if not self._env.catalog.state.items.keys() >= set(found.index_imports):
+        ahead = self._ahead.take(item.id)
+        found = ahead or self._planner.deploy(item)
+        items = self._env.catalog.state.items
+        if not all(index in items for index in found.index_imports):
             # An index was dropped that was kept for it where it ran until now.
             found = self._planner.deploy(item, fresh=True)
-        elif found.outline is not None:
+        elif found.outline is not None and ahead is None:
             self._took_up.add(item.id)
             return found
         found = self._unwritten[item.id] = self.outlined(found)
@@ -405,7 +380,7 @@ class Dataflows:
         """
         if found.outline is not None:
             return found
-        return found.with_outline(self.renderings.of(found.plan).outline)
+        return found.with_outline(self.renderings.of(found.sealed).outline)
 
     def _write_plans(self) -> None:
         """Write the plans that had to be made, in one write; those that were there run from now on, too."""
@@ -554,7 +529,7 @@ class Dataflows:
             if not isinstance(item, Maintained):
                 continue
             runs = self.runs(item)
-            for read in (*runs.source_imports, *runs.index_imports):
+            for read in (*runs.sealed.sources, *runs.index_imports):
                 if read in met:
                     continue
                 met.add(read)
@@ -591,7 +566,8 @@ class Dataflows:
         if self._thread is not None:
             self._thread.stop()
             self._thread.join()
-        close_all((self._stop_preparing, self._resign, self._give_back), self._env.clock)
+        steps = (self._ahead.close, self._stop_preparing, self._resign, self._give_back)
+        close_all(steps, self._env.clock)
 
     def _stop_preparing(self) -> None:
         if self._beside is not None:

@@ -1,12 +1,13 @@
 """What the expression cache keeps of an object, and its bytes.
 
-Promise: an entry is read in two steps: `GlobalExpressions.read` looks at what says whether it is of use, a few microseconds; `plan` and
-`outline` are decoded when they are asked for, once, `mir`, which people ask for, each time. Bytes
+Promise: an entry is read in steps: `GlobalExpressions.read` looks at what says whether it is of use, a few microseconds; `check` compares
+its bytes with their checksum; `plan` and `outline` are decoded when they are asked for, once, `mir`, which people ask for, each time. Bytes
 are those of one build, so no format of an entry is ever migrated.
 """
 
 from __future__ import annotations
 
+import zlib
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ import msgspec
 from mzsql.expr.dataflow import MirDataflow
 from mzsql.expr.relation import Relation
 from mzsql.lir.plan import DataflowDescription
+from mzsql.lir.sealed import SealedDataflow
 from mzsql.render.rendered import Outline
 from mzsql.repr.ids import GlobalId
 
@@ -35,6 +37,11 @@ OF_DEPLOYMENTS = frozenset({WAITING, STANDING, ARRANGEMENT, CHARGE})
 """Kinds of entries that are no plans; every version spells them so."""
 
 
+#: Checksums are made of so many bytes at a time: zlib lets go of the interpreter's lock for longer ones, and getting that back while
+#: others run takes a hundred times as long as the sum.
+_PIECE = 4096
+
+
 class StoredNotice(msgspec.Struct, frozen=True, array_like=True):
     """A remark of the optimizer on a plan.
 
@@ -52,6 +59,18 @@ class StoredNotice(msgspec.Struct, frozen=True, array_like=True):
     about: tuple[GlobalId, ...] = ()
 
 
+class Offered(msgspec.Struct, frozen=True, array_like=True):
+    """What indexes a plan was made among: where there are others now, it would be made otherwise.
+
+    Attributes:
+        on: the objects whose indexes were asked for.
+        indexes: those that there were, whether the plan reads them or not.
+    """
+
+    on: tuple[GlobalId, ...] = ()
+    indexes: tuple[GlobalId, ...] = ()
+
+
 class _StoredLocal(msgspec.Struct, frozen=True, array_like=True):
     features: str
     version: int
@@ -62,24 +81,36 @@ class _StoredGlobal(msgspec.Struct, frozen=True, array_like=True):
     features: str
     version: int
     index_imports: tuple[GlobalId, ...]
-    plan_indexes: tuple[GlobalId, ...]
-    source_imports: tuple[GlobalId, ...]
+    offered: Offered
     notices: tuple[StoredNotice, ...]
     mir: msgspec.Raw
-    plan: msgspec.Raw
+    plan: SealedDataflow
     outline: msgspec.Raw
+    checksum: int
+
+    def summed(self) -> int:
+        """The checksum of what is decoded later."""
+        found = 0
+        for part in (self.mir, self.plan.data, self.outline):
+            data = memoryview(part)
+            for at in range(0, len(data), _PIECE):
+                found = zlib.crc32(data[at : at + _PIECE], found)
+        return found
 
 
 _LOCALS = msgspec.msgpack.Decoder(_StoredLocal)
 _GLOBALS = msgspec.msgpack.Decoder(_StoredGlobal)
 _RELATIONS: msgspec.msgpack.Decoder[Relation] = msgspec.msgpack.Decoder(Relation)
 _DATAFLOWS = msgspec.msgpack.Decoder(MirDataflow)
-_PLANS = msgspec.msgpack.Decoder(DataflowDescription)
 _OUTLINES: msgspec.msgpack.Decoder[Outline | None] = msgspec.msgpack.Decoder(Outline | None)
 
 
 def _raw(value: object) -> msgspec.Raw:
     return msgspec.Raw(msgspec.msgpack.encode(value))
+
+
+def _with_checksum(stored: _StoredGlobal) -> _StoredGlobal:
+    return msgspec.structs.replace(stored, checksum=stored.summed())
 
 
 class LocalExpression:
@@ -127,11 +158,11 @@ class GlobalExpressions:
 
     Attributes:
         index_imports: the indexes that either level of it uses.
-        plan_indexes: those that the physical plan reads.
-        source_imports: the collections that the physical plan reads besides.
+        sealed: the physical plan, with what it reads.
         features: the optimizer features it was made with, spelled.
         version: the version of the object's definition.
         notices: what the optimizer had to say.
+        offered: the indexes that it was made among.
     """
 
     def __init__(
@@ -143,40 +174,30 @@ class GlobalExpressions:
         version: int = 1,
         notices: tuple[StoredNotice, ...] = (),
         outline: Outline | None = None,
+        offered: Offered = Offered(),  # noqa: B008  it is immutable
     ) -> None:
-        sources = tuple(one.id for one in plan.source_imports)
-        self._take(
-            _StoredGlobal(
-                features,
-                version,
-                index_imports,
-                tuple(one.id for one in plan.index_imports),
-                sources,
-                notices,
-                _raw(mir),
-                _raw(plan),
-                _raw(outline),
-            ),
-            plan,
+        sealed = SealedDataflow.of(plan)
+        stored = _StoredGlobal(
+            features, version, index_imports, offered, notices, _raw(mir), sealed, _raw(outline), 0
         )
+        self._take(_with_checksum(stored))
 
-    def _take(self, stored: _StoredGlobal, plan: DataflowDescription | None) -> None:
+    def _take(self, stored: _StoredGlobal) -> None:
         self._stored = stored
-        self._plan = plan
+        self.sealed = stored.plan
         self._outline: Outline | None = None
         self._outlined = False
         self.features = stored.features
         self.version = stored.version
         self.index_imports = stored.index_imports
-        self.plan_indexes = stored.plan_indexes
-        self.source_imports = stored.source_imports
         self.notices = stored.notices
+        self.offered = stored.offered
 
     @classmethod
     def read(cls, data: bytes) -> GlobalExpressions:
         """The entry of these bytes; raises msgspec.MsgspecError where they are none."""
         made = cls.__new__(cls)
-        made._take(_GLOBALS.decode(data), None)
+        made._take(_GLOBALS.decode(data))
         return made
 
     @property
@@ -187,9 +208,7 @@ class GlobalExpressions:
     @property
     def plan(self) -> DataflowDescription:
         """The physical plan; raises msgspec.MsgspecError where its bytes are none."""
-        if self._plan is None:
-            self._plan = _PLANS.decode(self._stored.plan)
-        return self._plan
+        return self.sealed.desc
 
     @property
     def outline(self) -> Outline | None:
@@ -198,24 +217,36 @@ class GlobalExpressions:
             self._outline, self._outlined = _OUTLINES.decode(self._stored.outline), True
         return self._outline
 
+    def as_taken_up(self) -> tuple[SealedDataflow, Outline | None]:
+        """The plan, and its outline."""
+        return self.sealed, self.outline
+
     def check(self) -> None:
-        """Decode what runs need; raises msgspec.MsgspecError where its bytes are none."""
-        _ = self.plan, self.outline
+        """Compare what is decoded later with its checksum, and decode what taking it up needs; raises msgspec.MsgspecError where that is
+        not what was written.
+        """
+        if self._stored.summed() != self._stored.checksum:
+            raise msgspec.DecodeError("its checksum is another")
+        _ = self.outline
 
     def with_outline(self, outline: Outline) -> GlobalExpressions:
         """This plan, with what it is as rendered."""
-        made = self.replaced(outline=_raw(outline))
-        made._plan = self._plan
-        return made
+        return self._of(
+            _with_checksum(msgspec.structs.replace(self._stored, outline=_raw(outline)))
+        )
 
     def to_bytes(self) -> bytes:
         """What `read` reads."""
         return msgspec.msgpack.encode(self._stored)
 
     def replaced(self, **fields: Any) -> GlobalExpressions:
-        """As this one, but for some of the attributes."""
+        """As this one, but for some of what is stored: damaged, where that has a checksum."""
+        return self._of(msgspec.structs.replace(self._stored, **fields))
+
+    @staticmethod
+    def _of(stored: _StoredGlobal) -> GlobalExpressions:
         made = GlobalExpressions.__new__(GlobalExpressions)
-        made._take(msgspec.structs.replace(self._stored, **fields), None)
+        made._take(stored)
         return made
 
     def __eq__(self, other: object) -> bool:

@@ -156,19 +156,19 @@ class ExpressionCache:
     """The cache of one build in one environment. Thread-safe.
 
     Args:
-        persist: the client of the environment's shards.
+        persist: the client of the environment's shards; None: entries are kept in memory only.
         shard: which of them is the cache's.
         build: the build version, whose entries alone are seen; or what finds it out, asked when an entry is first.
     """
 
     def __init__(
-        self, persist: PersistClient, shard: CacheShard | str, build: str | Callable[[], str]
+        self, persist: PersistClient | None, shard: CacheShard | str, build: str | Callable[[], str]
     ) -> None:
         self._persist = persist
         self._shard = OneShard(shard) if isinstance(shard, str) else shard
         self._build_of = build
         self._lock = threading.RLock()
-        self._map: DurableMap | _InMemory | None = None
+        self._map: DurableMap | _InMemory | None = _InMemory() if persist is None else None
         self._on = ""
         self._given_up = 0
         # Entries as they were read, with their bytes: none is looked at twice.
@@ -176,6 +176,11 @@ class ExpressionCache:
         self._opened_with: tuple[Callable[[], Current], bool] | None = None
         self._closed = False
         self.counts = CacheCounts()
+
+    @classmethod
+    def in_memory(cls) -> ExpressionCache:
+        """A cache of a process that has no environment."""
+        return cls(None, "", "")
 
     @functools.cached_property
     def _build(self) -> str:
@@ -201,7 +206,7 @@ class ExpressionCache:
             isinstance(self._map, _InMemory) or self._on == self._shard.current()
         ):
             return self._map
-        if self._closed:
+        if self._closed or self._persist is None:
             raise InternalError("the expression cache was closed")
         if self._map is not None:
             # Another process has set the shard aside.
@@ -330,22 +335,32 @@ class ExpressionCache:
         key = entry_key(self._build, gid, kind)
         data = self._with_map(lambda entries: entries.get(key))
         with self._lock:
-            if data is None:
-                self._known.pop(key, None)
+            return self._of(key, data)
+
+    def _of(self, key: str, data: bytes | None) -> Entry | None:
+        """The entry of a key; the lock is held."""
+        if data is None:
+            self._known.pop(key, None)
+            return None
+        return self._read(key, data)
+
+    def _usable(self, key: str, data: bytes | None) -> Entry | None:
+        """As `_of`; a plan that is not what was written is none."""
+        entry = self._of(key, data)
+        if isinstance(entry, GlobalExpressions):
+            try:
+                entry.check()
+            except msgspec.MsgspecError as failure:
+                self._damaged(key, failure)
                 return None
-            return self._read(key, data)
+        return entry
 
     def _global(self, gid: GlobalId, kind: str = GLOBAL) -> GlobalExpressions | None:
-        """A plan that can be decoded."""
-        entry = self._entry(gid, kind)
-        if not isinstance(entry, GlobalExpressions):
-            return None
-        try:
-            entry.check()
-        except msgspec.MsgspecError as failure:
-            self._damaged(entry_key(self._build, gid, kind), failure)
-            return None
-        return entry
+        """A plan that is what was written."""
+        key = entry_key(self._build, gid, kind)
+        with self._lock:
+            entry = self._usable(key, self._with_map(lambda entries: entries.get(key)))
+        return entry if isinstance(entry, GlobalExpressions) else None
 
     def local(self, gid: GlobalId, features: str, version: int) -> Relation | None:
         """A view's cached MIR, if it was made under these features for this version."""
@@ -368,6 +383,13 @@ class ExpressionCache:
             return entry
         self.counts.misses += 1
         return None
+
+    def lacking(self, gids: Iterable[GlobalId]) -> list[GlobalId]:
+        """Those of the objects that have no plan, as far as is known without looking at one."""
+        keys = {gid: entry_key(self._build, gid, GLOBAL) for gid in gids}
+        return self._with_map(
+            lambda entries: [gid for gid, key in keys.items() if entries.get(key) is None]
+        )
 
     def peek(self, gid: GlobalId) -> GlobalExpressions | None:
         """The plan that runs of a deployed object, whatever its features, not counted: for EXPLAIN."""

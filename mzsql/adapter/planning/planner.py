@@ -16,6 +16,7 @@ import msgspec
 from mzsql.adapter.environment.cache_entries import (
     GlobalExpressions,
     LocalExpression,
+    Offered,
     StoredNotice,
 )
 from mzsql.adapter.environment.expression_cache import (
@@ -106,6 +107,7 @@ class Planner:
         self._lock = threading.RLock()
         self._views: dict[tuple[GlobalId, int, OptimizerFeatures], View] = {}
         self._sweep_at = _SWEEP_LEAST
+        self._builtin_descs: dict[GlobalId, RelationDesc] = {}
 
     def close(self) -> None:
         """Release the evaluator; nothing can be planned any more. Idempotent."""
@@ -120,19 +122,28 @@ class Planner:
         cluster: str = "quickstart",
         database: str = "materialize",
         state: CatalogState | None = None,
+        without: GlobalId | None = None,
     ) -> SessionCatalog:
-        """The catalog under a session's names; `state` is another than the one seen last."""
+        """The catalog under a session's names; `state` is another than the one seen last, `without` an object that is left out."""
         return SessionCatalog(
             self._state() if state is None else state,
             self.builtin_desc,
             search_path=search_path,
             cluster=cluster,
             database=database,
+            without=without,
         )
 
     def builtin_desc(self, builtin: Builtin) -> RelationDesc:
         """A builtin relation's columns; a view is planned for them."""
-        return builtin.desc if builtin.desc is not None else self.view(builtin.id).desc
+        if builtin.desc is not None:
+            return builtin.desc
+        known = self._builtin_descs.get(builtin.id)
+        if known is None:
+            # All of them are asked for at once, by whoever looks at the columns that there are: none is optimized for that.
+            known = lower_query(self._query(builtin.query)).desc
+            self._builtin_descs[builtin.id] = known
+        return known
 
     def desc(self, gid: GlobalId) -> RelationDesc:
         """The columns of any relation."""
@@ -189,11 +200,14 @@ class Planner:
         return self._from_text(item.create_sql)
 
     def _from_text(self, text: str) -> View:
+        return self.local(self._query(text))
+
+    def _query(self, text: str) -> hir.Query:
         (statement,) = parse_statements(text)
         plan = plan_statement(statement, self.catalog())
         if not isinstance(plan, p.SelectPlan | p.CreateViewPlan):
             raise InternalError(f"not the definition of a view: {text}")
-        return self.local(plan.query)
+        return plan.query
 
     @undisturbed()
     def local(self, query: hir.Query) -> View:
@@ -255,19 +269,31 @@ class Planner:
 
     def catalog_without(self, gid: GlobalId) -> SessionCatalog:
         """The catalog in which an object's own definition is planned: without that object."""
-        return _Without(self.catalog(), gid)
+        return self.catalog(without=gid)
 
     # --- dataflows ----------------------------------------------------------------------------
 
     def context(
-        self, *, cluster: str | None = None, without: frozenset[GlobalId] = frozenset()
+        self,
+        *,
+        cluster: str | None = None,
+        without: frozenset[GlobalId] = frozenset(),
+        asked: set[GlobalId] | None = None,
     ) -> OptimizerContext:
-        """What the optimizer may know: the indexes of a cluster (none where it is None), the features."""
+        """What the optimizer may know: the indexes of a cluster (none where it is None), the features.
+
+        Args:
+            cluster: whose indexes.
+            without: indexes that it is not to know.
+            asked: gets the objects whose indexes it looks at.
+        """
         state = self._state()
 
         def indexes(gid: GlobalId) -> tuple[IndexDesc, ...]:
             if cluster is None:
                 return ()
+            if asked is not None:
+                asked.add(gid)
             return tuple(
                 IndexDesc(i.id, gid, i.key)
                 for i in state.indexes_on(gid)
@@ -285,6 +311,7 @@ class Planner:
         *,
         cluster: str | None,
         value: Callable[[str, SqlType], Datum] | None = None,
+        asked: set[GlobalId] | None = None,
     ) -> Planned:
         """Plan a dataflow: views inlined, optimized as a whole, lowered.
 
@@ -293,6 +320,7 @@ class Planner:
             relation: what that is; None for an index.
             cluster: the cluster whose indexes it may read; None: none.
             value: values of the functions of the session or the moment that the relation and its views call (for a one-shot query).
+            asked: gets the objects whose indexes were looked at.
         """
         without = self._not_for(export)
 
@@ -304,7 +332,7 @@ class Planner:
 
         with remembering():
             while True:
-                context = self.context(cluster=cluster, without=without)
+                context = self.context(cluster=cluster, without=without, asked=asked)
                 built = build_dataflow(export, valued(relation), view_of, self.source, context)
                 mir = optimize_dataflow(built, context)
                 # A query goes without an index that has errors; what is maintained cannot know whether one will have.
@@ -347,14 +375,13 @@ class Planner:
         features = spell_features(self._features())
         if not fresh:
             cached = self._cache.plan(item.id, features, item.version)
-            if cached is not None and self._not_for(_export_of(item)).isdisjoint(
-                cached.index_imports
-            ):
+            if cached is not None and self._offers(item, cached):
                 return cached
         query = self._definition(item) if isinstance(item, objects.MaterializedView) else None
         if relation is None and query is not None:
             relation = self.local(query).mir
-        planned = self.dataflow(_export_of(item), relation, cluster=item.cluster)
+        asked: set[GlobalId] = set()
+        planned = self.dataflow(_export_of(item), relation, cluster=item.cluster, asked=asked)
         used = {i.id for i in planned.plan.index_imports} | {
             i.id for i in planned.mir.index_imports
         }
@@ -365,7 +392,30 @@ class Planner:
             features=features,
             version=item.version,
             notices=self._notices(item, planned.mir, query),
+            offered=self._offered(item, tuple(sorted(asked))),
         )
+
+    def is_current(self, item: objects.Maintained, plan: GlobalExpressions) -> bool:
+        """Whether a plan of an object is what `deploy` would make now."""
+        made_for = spell_features(self._features()), item.version
+        return (plan.features, plan.version) == made_for and self._offers(item, plan)
+
+    def _offers(self, item: objects.Maintained, plan: GlobalExpressions) -> bool:
+        """Whether there are the same indexes that a plan was made among, whoever made or dropped any since."""
+        if not self._not_for(_export_of(item)).isdisjoint(plan.index_imports):
+            return False
+        return self._offered(item, plan.offered.on) == plan.offered
+
+    def _offered(self, item: objects.Maintained, asked: tuple[GlobalId, ...]) -> Offered:
+        """The indexes on some objects that an object's plan may read."""
+        state, without = self._state(), self._not_for(_export_of(item))
+        found = (
+            index.id
+            for gid in asked
+            for index in state.indexes_on(gid)
+            if index.cluster == item.cluster and index.id not in without
+        )
+        return Offered(asked, tuple(found))
 
     def _notices(
         self, item: objects.Maintained, mir: MirDataflow, query: hir.Query | None
@@ -456,16 +506,3 @@ def _export_of(item: objects.Maintained) -> Export:
     if isinstance(item, objects.Index):
         return IndexExport(item.id, item.on_id, item.key)
     return MaterializedViewExport(item.id)
-
-
-class _Without(SessionCatalog):
-    """The catalog without one object: its own definition is planned as when it was made."""
-
-    def __init__(self, catalog: SessionCatalog, gone: GlobalId) -> None:
-        items = {gid: item for gid, item in catalog.state.items.items() if gid != gone}
-        super().__init__(
-            msgspec.structs.replace(catalog.state, items=items),
-            catalog._builtin_desc,
-            search_path=catalog.search_path,
-            cluster=catalog.cluster,
-        )

@@ -108,8 +108,8 @@ class _SyncedReplica(Replica):
         """As `Replica.send`."""
         if isinstance(command, CreateDataflow):
             try:
-                for source in command.dataflow.source_imports:
-                    self._env.collections.meta(source.id)
+                for source in command.dataflow.sources:
+                    self._env.collections.meta(source)
             except UndefinedTable:
                 self._env.sync()
         super().send(command)

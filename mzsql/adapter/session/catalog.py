@@ -54,6 +54,7 @@ class SessionCatalog:
         state: the users' objects.
         builtin_desc: the columns of a builtin view (planned when first needed).
         database, search_path, cluster: the session's.
+        without: an object that is as if it were not there.
     """
 
     def __init__(
@@ -64,12 +65,14 @@ class SessionCatalog:
         database: str = DATABASE,
         search_path: tuple[str, ...] = ("public",),
         cluster: str = "quickstart",
+        without: GlobalId | None = None,
     ) -> None:
         self.state = state
         self._builtin_desc = builtin_desc
         self._database = database
         self._search_path = search_path
         self._cluster = cluster
+        self._gone = without
 
     @property
     def database(self) -> str:
@@ -99,7 +102,7 @@ class SessionCatalog:
                     return self._builtin_item(builtin)
                 continue
             item = self.state.by_name(schema, name.item, database)
-            if item is not None:
+            if item is not None and item.id != self._gone:
                 return user_item(item)
         return None
 
@@ -140,11 +143,14 @@ class SessionCatalog:
     def item(self, gid: GlobalId) -> CatalogItem:
         """The object of this id; KeyError where there is none."""
         builtin = builtins().get(gid)
+        if gid == self._gone:
+            raise KeyError(gid)
         return user_item(self.state.items[gid]) if builtin is None else self._builtin_item(builtin)
 
     def indexes_on(self, gid: GlobalId) -> tuple[CatalogItem, ...]:
         """The indexes on an object, in order of creation."""
-        return tuple(user_item(item) for item in self.state.indexes_on(gid))
+        found = () if gid == self._gone else self.state.indexes_on(gid)
+        return tuple(user_item(item) for item in found if item.id != self._gone)
 
     def has_schema(self, database: str | None, schema: str) -> bool:
         """Whether the schema exists."""

@@ -247,13 +247,12 @@ class Definitions:
     def _deploy(self, item: Maintained, relation: Relation | None, replaced: list[Item]) -> None:
         made = self._planner.deploy(item, relation, fresh=True)
         # What cannot be maintained is refused now, not in the background.
-        rendered = self._dataflows.renderings.checked(made.plan)
+        rendered = self._dataflows.renderings.checked(made.sealed)
         rendered.template(Engine.SPARK)
         made = made.with_outline(rendered.outline)
         as_of = self._as_of(made)
         item = msgspec.structs.replace(item, as_of=as_of)
-        inputs = [s.id for s in made.plan.source_imports]
-        holds = [self._env.collections.hold(gid, as_of) for gid in inputs]
+        holds = [self._env.collections.hold(gid, as_of) for gid in made.sealed.sources]
         try:
             self._create(item, replaced)
             self._planner.remember(item, made)
@@ -264,12 +263,13 @@ class Definitions:
 
     def _as_of(self, made: GlobalExpressions) -> Timestamp:
         """When a new dataflow begins: now, or as soon as all its inputs can be read; without inputs at the first of times."""
-        if not (made.plan.source_imports or made.plan.index_imports):
+        reads = made.sealed
+        if not (reads.sources or reads.indexes):
             return MIN_TIMESTAMP
         items = self._env.catalog.state.items
         now = self._env.fresh_timestamp()
-        since = join(now, *(self._env.collections.since(s.id) for s in made.plan.source_imports))
-        indexes = [items.get(i.id) for i in made.plan.index_imports]
+        since = join(now, *(self._env.collections.since(gid) for gid in reads.sources))
+        indexes = [items.get(gid) for gid in reads.indexes]
         began = [index.as_of for index in indexes if isinstance(index, Index)]
         return max([now if since is None else since, *began])
 

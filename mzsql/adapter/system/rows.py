@@ -11,13 +11,13 @@ from __future__ import annotations
 import datetime
 import functools
 import hashlib
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from functools import partial
 from typing import Any
-from zoneinfo import ZoneInfo, available_timezones
 
 import pyarrow as pa
 
+from mzsql.adapter.system import time_zones
 from mzsql.adapter.system.described import column_type_name, key_texts
 from mzsql.adapter.system.functions import aggregate_rows, function_rows, operator_rows, type_id
 from mzsql.adapter.system.introspection import INTROSPECTION
@@ -38,7 +38,6 @@ from mzsql.catalog.objects import (
     SIZES,
     Index,
     Item,
-    Maintained,
     MaterializedView,
     RelationItem,
     Table,
@@ -61,12 +60,34 @@ from mzsql.repr.errors import InternalError
 from mzsql.repr.frontier import Frontier
 from mzsql.repr.ids import GlobalId, oid, sort_key
 from mzsql.repr.type_oids import ARRAY_OIDS, PSEUDO_OIDS, RANGE_OIDS, TYPE_OIDS, type_oid
-from mzsql.repr.types import RelationDesc, arrow_schema
-from mzsql.repr.zone_abbreviations import ABBREVIATIONS, DAYLIGHT
+from mzsql.repr.types import RelationDesc, SqlType, arrow_schema
 from mzsql.threads import PROCESS
 
 #: A value that takes long to make.
 Later = Callable[[], Any]
+
+
+class _Pair:
+    """Two values that are made together, when one of them is asked for."""
+
+    __slots__ = ("_made", "_make")
+
+    def __init__(self, make: Callable[[], tuple[Any, Any]]) -> None:
+        self._make = make
+        self._made: tuple[Any, Any] | None = None
+
+    def first(self) -> Any:
+        """The first one."""
+        return self._both()[0]
+
+    def second(self) -> Any:
+        """The second one."""
+        return self._both()[1]
+
+    def _both(self) -> tuple[Any, Any]:
+        if self._made is None:
+            self._made = self._make()
+        return self._made
 
 
 def _system_schema_id(schema: str) -> str:
@@ -90,9 +111,9 @@ class _SchemaIds:
         return self._known[place]
 
 
-def _cluster_id(item: Maintained, source: Source) -> str | None:
-    cluster = source.env.catalog.state.cluster(item.cluster)
-    return None if cluster is None else cluster.id
+def _cluster_ids(source: Source) -> Mapping[str, str]:
+    """The ids of clusters by their names."""
+    return {one.name: one.id for one in source.env.catalog.state.clusters.values()}
 
 
 def _texts(item: Item) -> tuple[Later, Later]:
@@ -104,7 +125,7 @@ def _tables(source: Source) -> Rows:
     schemas = _SchemaIds(source)
     for i in source.env.catalog.state.of(Table):
         text, redacted = _texts(i)
-        yield i.id, oid(i.id), schemas[i], i.name, i.owner, acl(i), text, redacted
+        yield i.id, oid(i.id), schemas[i], i.name, i.owner, partial(acl, i), text, redacted
 
 
 def _views(source: Source) -> Rows:
@@ -116,21 +137,21 @@ def _views(source: Source) -> Rows:
     for i in source.env.catalog.state.of(View):
         definition = partial(shown_query, i.create_sql)
         text = _texts(i)
-        yield i.id, oid(i.id), schemas[i], i.name, definition, i.owner, acl(i), *text
+        yield i.id, oid(i.id), schemas[i], i.name, definition, i.owner, partial(acl, i), *text
 
 
 def _materialized_views(source: Source) -> Rows:
-    schemas = _SchemaIds(source)
+    schemas, clusters = _SchemaIds(source), _cluster_ids(source)
     for i in source.env.catalog.state.of(MaterializedView):
         yield (
             i.id,
             oid(i.id),
             schemas[i],
             i.name,
-            _cluster_id(i, source),
+            clusters.get(i.cluster),
             partial(shown_query, i.create_sql),
             i.owner,
-            acl(i),
+            partial(acl, i),
             *_texts(i),
         )
 
@@ -143,13 +164,14 @@ def _sources(_: Source) -> Rows:
 
 
 def _indexes(source: Source) -> Rows:
+    clusters = _cluster_ids(source)
     for i in source.env.catalog.state.of(Index):
         yield (
             i.id,
             oid(i.id),
             i.name,
             i.on_id,
-            _cluster_id(i, source),
+            clusters.get(i.cluster),
             i.owner,
             *_texts(i),
         )
@@ -187,18 +209,24 @@ def _columns(source: Source) -> Rows:
         (i.id, i.desc, shown_defaults(i.create_sql) if _has_defaults(i) else ())
         for i in state.relations
     ]
+    types: dict[SqlType, tuple[str, int, int]] = {}
     for gid, desc, defaults in described:
         for n, (name, column) in enumerate(zip(desc.names, desc.typ.columns, strict=True)):
-            kind = column.type.kind
+            found = types.get(column.type)
+            if found is None:
+                found = types[column.type] = _described(column.type)
             default = defaults[n] if n < len(defaults) else None
-            mod = -1
-            if kind == "numeric" and column.type.scale is not None:
-                mod = (39 << 16 | column.type.scale) + 4
-            elif column.type.length is not None:
-                mod = column.type.length + 4
-            name_of_type = column_type_name(column.type)
-            number = type_oid(column.type)
-            yield gid, name, n + 1, column.nullable, name_of_type, default, number, mod
+            yield gid, name, n + 1, column.nullable, found[0], default, found[1], found[2]
+
+
+def _described(typ: SqlType) -> tuple[str, int, int]:
+    """A type's name, number and modifier, as columns have them."""
+    modifier = -1
+    if typ.kind == "numeric" and typ.scale is not None:
+        modifier = (39 << 16 | typ.scale) + 4
+    elif typ.length is not None:
+        modifier = typ.length + 4
+    return column_type_name(typ), type_oid(typ), modifier
 
 
 _CATEGORIES = {
@@ -328,11 +356,6 @@ def _map_types(source: Source) -> Rows:
         yield gid, type_id(TYPE_OIDS["text"]), value
 
 
-def _time_zones(_: Source) -> Rows:
-    for name in sorted(available_timezones()):
-        yield (name,)
-
-
 def _schemas(source: Source) -> Rows:
     for number, name in enumerate(SYSTEM_SCHEMAS, start=1):
         yield f"s{number}", oid(f"s{number}"), None, name, FIRST_ID, USABLE
@@ -413,7 +436,7 @@ def _compute_dependencies(source: Source) -> Rows:
     """What the plan of each dataflow reads that runs."""
     for item, runs in source.running():
         # Of indexes both levels of the plan tell; what runs is what the physical one reads.
-        read = {*runs.source_imports, *runs.plan_indexes}
+        read = {*runs.sealed.sources, *runs.sealed.indexes}
         for gid in sorted(read, key=sort_key):
             yield item.id, gid
 
@@ -423,16 +446,12 @@ def _frontiers(source: Source) -> Rows:
     wal = functools.cache(lambda: source.env.wal.follow().upper)
     state = source.env.catalog.state
     for item in state.stored:
-        seen = functools.cache(partial(collections.frontiers, item.id))
-        yield (
-            item.id,
-            lambda seen=seen: seen()[0],
-            wal if isinstance(item, Table) else lambda seen=seen: seen()[1],
-        )
+        seen = _Pair(partial(collections.frontiers, item.id))
+        yield item.id, seen.first, wal if isinstance(item, Table) else seen.second
     arranged = _arranged(state)
     for index in state.of(Index):
-        found = functools.cache(partial(_index_frontiers, source, index, arranged))
-        yield index.id, lambda found=found: found()[0], lambda found=found: found()[1]
+        found = _Pair(partial(_index_frontiers, source, index, arranged))
+        yield index.id, found.first, found.second
 
 
 def _arranged(state: CatalogState) -> dict[tuple[str, str], list[str]]:
@@ -459,8 +478,8 @@ def _index_frontiers(
 
 def _arrangements(source: Source) -> Rows:
     for gid, lir_id, replica, shard in source.arrangements():
-        size = functools.cache(partial(_size, source, shard))
-        yield gid, lir_id, replica, shard, lambda size=size: size()[0], lambda size=size: size()[1]
+        size = _Pair(partial(_size, source, shard))
+        yield gid, lir_id, replica, shard, size.first, size.second
 
 
 def _size(source: Source, shard: str) -> tuple[int, int]:
@@ -499,21 +518,6 @@ def _threads(source: Source) -> Rows:
         yield one.name, one.object_id, one.status, one.error, one.restarts, since
 
 
-def _pg_time_zones(_: Source) -> Rows:
-    now = datetime.datetime.now(datetime.UTC)
-    for name in sorted(available_timezones()):
-        there = now.astimezone(ZoneInfo(name))
-        offset = there.utcoffset() or datetime.timedelta()
-        micros = offset // datetime.timedelta(microseconds=1)
-        interval = {"months": 0, "days": 0, "micros": micros}
-        yield name, there.tzname(), interval, bool(there.dst())
-
-
-def _pg_time_zone_abbreviations(_: Source) -> Rows:
-    for name, seconds in sorted(ABBREVIATIONS.items()):
-        yield name, {"months": 0, "days": 0, "micros": seconds * 1_000_000}, name in DAYLIGHT
-
-
 _DERIVED: dict[str, Callable[[Source], Rows]] = {
     **INTROSPECTION,
     "mz_catalog.mz_tables": _tables,
@@ -532,9 +536,9 @@ _DERIVED: dict[str, Callable[[Source], Rows]] = {
     "mz_internal.mz_aggregates": lambda _: aggregate_rows(),
     "mz_catalog.mz_list_types": _list_types,
     "mz_catalog.mz_map_types": _map_types,
-    "mz_catalog.mz_timezone_names": _time_zones,
-    "pg_catalog.pg_timezone_names": _pg_time_zones,
-    "pg_catalog.pg_timezone_abbrevs": _pg_time_zone_abbreviations,
+    "mz_catalog.mz_timezone_names": time_zones.time_zones,
+    "pg_catalog.pg_timezone_names": time_zones.pg_time_zones,
+    "pg_catalog.pg_timezone_abbrevs": time_zones.pg_time_zone_abbreviations,
     "mz_catalog.mz_schemas": _schemas,
     "mz_catalog.mz_databases": _databases,
     "mz_catalog.mz_roles": _roles,

@@ -119,7 +119,7 @@ class _Dataflow:
 
     def reads(self, gid: GlobalId) -> bool:
         """Whether it reads an index."""
-        return any(one.id == gid for one in self.command.dataflow.index_imports)
+        return gid in self.command.dataflow.indexes
 
     def shown(self, replica_id: str) -> Status:
         """How it stands as far as it is known."""
@@ -158,6 +158,8 @@ class ReplicaClient:
         self._dataflows: dict[GlobalId, _Dataflow] = {}
         # What was dropped, and the replica was not told so yet: somebody reads it there.
         self._dropped: dict[GlobalId, _Dataflow] = {}
+        # Those that move with time: it is asked at each look whether there are any.
+        self._temporal: set[GlobalId] = set()
         self._refreshes: deque[RefreshStats] = deque(maxlen=settings.refreshes_kept)
         self._peeks: dict[str, PeekResponse | None] = {}
         self._pinged = self._ponged = self._given_up = 0
@@ -187,14 +189,14 @@ class ReplicaClient:
                 known.dropped or known.status is None or known.status.state != "refused"
             ):
                 raise DuplicateObject(f'dataflow "{command.name}" ({gid}) is already installed')
-            for index in command.dataflow.index_imports:
-                there = self._dataflows.get(index.id)
+            for index in command.dataflow.indexes:
+                there = self._dataflows.get(index)
                 if there is None or there.dropped:
-                    raise UndefinedObject(f"index {index.id}, which {gid} reads, is not installed")
+                    raise UndefinedObject(f"index {index}, which {gid} reads, is not installed")
             made = self._dataflows[gid] = _Dataflow(command, [])
         try:
-            for source in command.dataflow.source_imports:
-                made.holds.append(self._storage.hold(source.id, command.as_of))
+            for source in command.dataflow.sources:
+                made.holds.append(self._storage.hold(source, command.as_of))
             self._link.send(command)
         except BaseException:
             with self._changed:
@@ -313,8 +315,7 @@ class ReplicaClient:
         waiting = (
             other.command.as_of
             for other in self._dataflows.values()
-            if not (other.opened or other.dropped)
-            and any(i.id == gid for i in other.command.dataflow.index_imports)
+            if not (other.opened or other.dropped) and gid in other.command.dataflow.indexes
         )
         allowed = min([frontier - 1, *waiting])
         return AllowCompaction(gid, allowed) if allowed > one.allowed else None
@@ -452,6 +453,10 @@ class ReplicaClient:
             if known is None:
                 return
             known.status, known.frontier = status, status.frontier
+            if status.temporal:
+                self._temporal.add(gid)
+            else:
+                self._temporal.discard(gid)
             gone = status.state == "dropped"
             if gone or not known.unseen:
                 self._sink.stands(status)
@@ -459,6 +464,7 @@ class ReplicaClient:
                 holds, known.holds = known.holds, []
             if gone:
                 del self._dataflows[gid]
+                self._temporal.discard(gid)
             self._changed.notify_all()
         _release(holds)
 
@@ -514,8 +520,7 @@ class ReplicaClient:
     def temporal(self) -> bool:
         """Whether some dataflow's rows come and go as time passes, without any update."""
         with self._changed:
-            known = [one.status for one in self._dataflows.values()]
-        return any(status is not None and status.temporal for status in known)
+            return bool(self._temporal)
 
     def refreshes(self) -> tuple[RefreshStats, ...]:
         """The latest refreshes, oldest first."""

@@ -25,7 +25,7 @@ from mzsql.compute.controller.client import Holder, ReplicaClient, StatusSink
 from mzsql.compute.controller.introspection import Subscribed
 from mzsql.compute.protocol import Connect, CreateDataflow, RefreshStats, Status
 from mzsql.compute.protocols import ComputeSettings
-from mzsql.lir.plan import DataflowDescription
+from mzsql.lir.sealed import SealedDataflow
 from mzsql.render.rendered import Outline
 from mzsql.repr.errors import DuplicateObject, ObjectInUse, SqlError
 from mzsql.repr.ids import GlobalId
@@ -46,15 +46,14 @@ def told(failure: Exception) -> str:
 
 
 def indexes_first(
-    items: Iterable[Maintained], plans: Mapping[GlobalId, DataflowDescription]
+    items: Iterable[Maintained], plans: Mapping[GlobalId, SealedDataflow]
 ) -> list[Maintained]:
     """The items in an order in which each comes after the indexes that its plan reads, which may be younger than it is."""
     by_id = {item.id: item for item in items}
     ordered: dict[GlobalId, Maintained] = {}
 
     def visit(item: Maintained, above: frozenset[GlobalId]) -> None:
-        for index in plans[item.id].index_imports:
-            gid = index.id
+        for gid in plans[item.id].indexes:
             if gid in by_id and gid not in ordered and gid not in above:
                 visit(by_id[gid], above | {gid})
         ordered.setdefault(item.id, item)
@@ -228,7 +227,7 @@ class ComputeController:
     def install(
         self,
         items: Iterable[Maintained],
-        plans: Mapping[GlobalId, DataflowDescription],
+        plans: Mapping[GlobalId, SealedDataflow],
         state: CatalogState,
         outlines: Mapping[GlobalId, Outline] | None = None,
     ) -> None:

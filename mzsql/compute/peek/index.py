@@ -25,10 +25,12 @@ from mzsql.compute.replica.dataflow import index_desc
 from mzsql.compute.replica.ranges import rangeable
 from mzsql.expr.scalar import Scalar
 from mzsql.lir.forms import arrangement_form
-from mzsql.lir.plan import DataflowDescription, IndexImport
+from mzsql.lir.plan import IndexImport
+from mzsql.lir.sealed import SealedDataflow
 from mzsql.persist import ExpiredHandle, KeyRange, ShardFinalized, SinceViolation
 from mzsql.render.dataflow import render
 from mzsql.render.naming import arrangement_name
+from mzsql.render.rendered import Outline
 from mzsql.repr.datum import Row
 from mzsql.repr.errors import UndefinedTable
 from mzsql.repr.frontier import Timestamp
@@ -64,7 +66,7 @@ class IndexReads:
     Args:
         collections: what is stored.
         state: gives the catalog as last seen.
-        plan: of an index, as it runs: it names the arrangement.
+        plan: of an index, as it runs, with what is known of it as rendered: it names the arrangement.
         kept: keeps small ones in memory.
         limits: how much a lookup may bring into this process.
     """
@@ -73,7 +75,7 @@ class IndexReads:
         self,
         collections: Collections,
         state: Callable[[], CatalogState],
-        plan: Callable[[Index], DataflowDescription],
+        plan: Callable[[Index], tuple[SealedDataflow, Outline | None]],
         kept: SnapshotCache,
         limits: Limits,
     ) -> None:
@@ -166,8 +168,8 @@ class IndexReads:
             known = self._layouts.get(key)
         if known is not None:
             return known
-        desc = self._plan(item)
-        arranged = index_desc(item.id, desc, render(desc))
+        sealed, outline = self._plan(item)
+        arranged = index_desc(item.id, sealed, render(sealed, outline=outline))
         form = arrangement_form(key_exprs, arity)
         suffix = arrangement_name(arranged.fingerprint, workers)
         made = Layout(suffix, arranged.columns, arranged.key_arity, form.permutation)

@@ -8,20 +8,19 @@ be read there is not used.
 
 from __future__ import annotations
 
-import hashlib
 from collections import deque
 from collections.abc import Mapping, Sequence
 
 import msgspec
 import pyarrow as pa
 
-from mzsql.compute.protocols import ComputeSettings, ExportLog, StorageReader
+from mzsql.compute.protocols import ComputeSettings, ExportLog, KnowsErrors, StorageReader
 from mzsql.compute.replica.arrangements import Arrangement, ArrangementDesc, Arrangements
 from mzsql.compute.replica.fixpoints import Fixpoints
 from mzsql.compute.replica.followed import Followed
 from mzsql.compute.replica.inputs import Input
 from mzsql.compute.replica.target import Target
-from mzsql.lir.plan import DataflowDescription
+from mzsql.lir.sealed import SealedDataflow
 from mzsql.persist import PersistClient
 from mzsql.render.dataflow import RenderedDataflow, render
 from mzsql.render.naming import index_fingerprint
@@ -45,20 +44,20 @@ class DataflowSpec(msgspec.Struct, frozen=True):
 
     gid: GlobalId
     name: str
-    desc: DataflowDescription
+    desc: SealedDataflow
     output_shard: str | None
     as_of: Timestamp
 
 
 def rendered_over(
-    storage: StorageReader, desc: DataflowDescription, outline: Outline | None = None
+    storage: KnowsErrors, desc: SealedDataflow, outline: Outline | None = None
 ) -> RenderedDataflow:
-    """A dataflow rendered over its inputs as they are stored; with the outline of that, its statements are made when they are needed.
+    """A dataflow rendered over its inputs as they are stored; with the outline of that, it is opened when its statements are needed.
 
     Raises:
         Unsupported: the plan cannot be maintained.
     """
-    indexes = {one.id for one in desc.index_imports}
+    indexes = frozenset(desc.indexes)
     return render(
         desc,
         errors_in=lambda gid: gid in indexes or storage.has_errors(gid),
@@ -71,22 +70,22 @@ class Renderings:
     rendered again. Thread-safe.
     """
 
-    def __init__(self, storage: StorageReader) -> None:
+    def __init__(self, storage: KnowsErrors) -> None:
         self._storage = storage
         self._lately: deque[RenderedDataflow] = deque(maxlen=_KEPT)
 
-    def of(self, desc: DataflowDescription, outline: Outline | None = None) -> RenderedDataflow:
+    def of(self, desc: SealedDataflow, outline: Outline | None = None) -> RenderedDataflow:
         """What a plan is as statements, which are made when they are needed where an outline of them is there.
 
         Raises:
             Unsupported: the plan cannot be maintained.
         """
         for one in tuple(self._lately):
-            if one.desc is desc or one.desc == desc:
+            if one.sealed is desc or one.sealed == desc:
                 return one
         return rendered_over(self._storage, desc, outline)
 
-    def checked(self, desc: DataflowDescription) -> RenderedDataflow:
+    def checked(self, desc: SealedDataflow) -> RenderedDataflow:
         """As `of`, remembered for the replica that is to run it next."""
         made = self.of(desc)
         self._lately.append(made)
@@ -106,19 +105,16 @@ def arrangement_desc(spec: ArrangementSpec) -> ArrangementDesc:
     )
 
 
-def index_desc(
-    gid: GlobalId, desc: DataflowDescription, rendered: RenderedDataflow
-) -> ArrangementDesc:
+def index_desc(gid: GlobalId, desc: SealedDataflow, rendered: RenderedDataflow) -> ArrangementDesc:
     """What an index holds; found again as long as its plan is the same."""
     assert rendered.output_key_arity is not None
-    digest = hashlib.sha256(msgspec.msgpack.encode(desc)).hexdigest()[:24]
     return ArrangementDesc(
         f"arr_{gid}",
         rendered.output_columns,
         rendered.output_key_arity,
         (),
         True,
-        index_fingerprint(gid, digest),
+        index_fingerprint(gid, desc.digest),
     )
 
 

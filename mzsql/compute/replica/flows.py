@@ -337,7 +337,7 @@ class Flow:
     def _count(self, stats: RefreshStats) -> None:
         """A step's time is the root's: it is one statement for all nodes."""
         if stats.kind != "empty":
-            root = self.spec.desc.root.plan.lir_id
+            root = self.spec.desc.desc.root.plan.lir_id
             self.elapsed.add(root, stats.seconds, statements=1, rows=stats.rows_out)
 
     def _tools(self) -> StepTools:

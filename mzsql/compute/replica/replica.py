@@ -51,7 +51,6 @@ from mzsql.compute.replica.peeks import PendingPeeks
 from mzsql.compute.replica.retiring import Retiring
 from mzsql.compute.replica.scheduler import Scheduler
 from mzsql.compute.replica.work import Work
-from mzsql.lir.plan import IndexExport
 from mzsql.persist import Clock, PersistClient, SystemClock
 from mzsql.render.dataflow import RenderedDataflow
 from mzsql.repr.errors import InternalError, SqlError, ThreadFailed, UndefinedObject
@@ -266,7 +265,7 @@ class Replica:
             Unsupported: the plan cannot be maintained.
         """
         gid, desc = command.id, command.dataflow
-        if (command.output_shard is None) != isinstance(desc.export, IndexExport):
+        if (command.output_shard is None) != desc.exports_index:
             raise InternalError(f"{gid}: an index has no output shard, a materialized view has one")
         rendered = self._renderings.of(desc, command.outline)
         spec = DataflowSpec(gid, command.name, desc, command.output_shard, command.as_of)

@@ -205,7 +205,7 @@ class ReconciledReplica:
 
     def _in_the_way(self, command: CreateDataflow) -> bool:
         """Whether an index that it reads is to be made anew; the lock is held."""
-        return any(one.id in self._waiting for one in command.dataflow.index_imports)
+        return any(one in self._waiting for one in command.dataflow.indexes)
 
     def _make(self, command: CreateDataflow) -> None:
         with self._lock:

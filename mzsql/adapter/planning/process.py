@@ -1,0 +1,243 @@
+"""A second process that plans, where an opening has very many objects to optimize: of Python one thread runs at a time, and machines have
+more cores.
+
+Promise: what it makes is what this process would make of the same catalog under the same features, in the order in which it was asked for;
+nothing waits for it, and what it has not made, cannot plan, or was asked for under a catalog that has changed since, this process plans. It
+reads and writes nothing but its pipes, and ends with who has started it.
+
+Trade-off: it begins by importing the engine, about a second of a core: see `PAYS`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import IO
+
+import msgspec
+
+from mzsql.adapter.environment.cache_entries import GlobalExpressions
+from mzsql.adapter.environment.expression_cache import ExpressionCache
+from mzsql.adapter.planning.planner import Planner
+from mzsql.catalog.objects import Maintained, MaterializedView
+from mzsql.catalog.state import CatalogState
+from mzsql.compute.replica.dataflow import Renderings
+from mzsql.repr.errors import UndefinedTable
+from mzsql.repr.ids import GlobalId
+from mzsql.transform import OptimizerFeatures
+
+_log = logging.getLogger(__name__)
+
+#: With so many objects to plan the process is worth its beginning.
+PAYS = 500
+
+_JOIN_SECONDS = 10.0
+#: Sizes of messages.
+_LENGTH = 4
+
+
+class _Request(msgspec.Struct, frozen=True):
+    """What is to be planned, and under what."""
+
+    state: CatalogState
+    features: OptimizerFeatures
+    wanted: tuple[GlobalId, ...]
+
+
+class _Made(msgspec.Struct, frozen=True, array_like=True):
+    """A plan, as the expression cache keeps it; None where it could not be made."""
+
+    id: GlobalId
+    plan: bytes | None
+
+
+class PlanningProcess:
+    """A process that plans some of what this one is about to. Thread-safe.
+
+    Args:
+        state: the catalog that it plans under.
+        features: the optimizer's switches, likewise.
+        wanted: the objects, in the order in which they are to be planned.
+    """
+
+    def __init__(
+        self, state: CatalogState, features: OptimizerFeatures, wanted: Sequence[GlobalId]
+    ) -> None:
+        self._state, self._features = state, features
+        self._lock = threading.Lock()
+        self._made: dict[GlobalId, GlobalExpressions] = {}
+        # Who leads, and where arrangements are, says nothing of plans.
+        bare = msgspec.structs.replace(state, meta=None, arrangements={}, lease=None, standbys={})
+        self._request = msgspec.msgpack.encode(_Request(bare, features, tuple(wanted)))
+        self._process: subprocess.Popen[bytes] | None = None
+        self._ended = False
+        self._thread = threading.Thread(
+            target=self._run, name="mzsql-planning-process", daemon=True
+        )
+        self._thread.start()
+
+    def fits(self, state: CatalogState, features: OptimizerFeatures) -> bool:
+        """Whether plans made under a catalog and switches are what this makes."""
+        return state.items is self._state.items and features == self._features
+
+    def take(self, gid: GlobalId) -> GlobalExpressions | None:
+        """The plan of an object, outlined, if it is made by now; once."""
+        with self._lock:
+            return self._made.pop(gid, None)
+
+    def close(self) -> None:
+        """End it, whatever it does. Idempotent."""
+        with self._lock:
+            self._ended = True
+            process = self._process
+        if process is not None:
+            process.kill()
+        self._thread.join(_JOIN_SECONDS)
+
+    def _run(self) -> None:
+        try:
+            with self._started() as process:
+                if process.stdin is None or process.stdout is None:
+                    return
+                _send(process.stdin, self._request)
+                process.stdin.close()
+                for data in _received(process.stdout):
+                    made = _MADE.decode(data)
+                    if made.plan is not None:
+                        with self._lock:
+                            self._made[made.id] = GlobalExpressions.read(made.plan)
+        except (OSError, ValueError, msgspec.MsgspecError) as failure:
+            _log.info("the process that plans beside this one: %s", failure)
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        # It finds the same modules, whatever this process has made of its path, and none beside the working directory.
+        program = (
+            f"import sys; sys.path[:] = {json.dumps(sys.path)}; from {__name__} import main; main()"
+        )
+        with self._lock:
+            if self._ended:
+                raise OSError("it was ended before it began")
+            self._process = subprocess.Popen(  # noqa: S603  this interpreter, a program of ours
+                [sys.executable, "-c", program],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+            )
+            return self._process
+
+
+class PlansAhead:
+    """Has a second process plan while that pays. For one thread, but for `close`.
+
+    Args:
+        lacking: which of some objects have no plan in the cache.
+        features: the optimizer's switches in force.
+    """
+
+    def __init__(
+        self,
+        lacking: Callable[[Iterable[GlobalId]], Sequence[GlobalId]],
+        features: Callable[[], OptimizerFeatures],
+    ) -> None:
+        self._lacking = lacking
+        self._features = features
+        self._process: PlanningProcess | None = None
+        self._looked: object = None
+
+    def look(self, state: CatalogState, missing: Mapping[GlobalId, object]) -> None:
+        """Have what is missing planned from its end, while this process does it from the beginning; nothing of another catalog is kept."""
+        features = self._features()
+        if self._process is not None and not self._process.fits(state, features):
+            self.close()
+        if (
+            self._looked is state.items
+            or len(missing) < PAYS
+            or features.enable_cardinality_estimates
+        ):
+            return
+        self._looked = state.items
+        wanted = self._lacking(missing)
+        if len(wanted) >= PAYS:
+            self._process = PlanningProcess(state, features, [*reversed(wanted)])
+
+    def take(self, gid: GlobalId) -> GlobalExpressions | None:
+        """As `PlanningProcess.take`."""
+        return None if self._process is None else self._process.take(gid)
+
+    def close(self) -> None:
+        """Nothing more is planned ahead. Idempotent."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.close()
+
+
+# --- the process itself ------------------------------------------------------------------------
+
+
+class _Kinds:
+    """Which collections have errors, of a catalog that nobody has opened."""
+
+    def __init__(self, state: CatalogState) -> None:
+        self._state = state
+
+    def has_errors(self, gid: GlobalId) -> bool:
+        """Whether the collection's shard has the column ``mz_error``."""
+        item = self._state.items.get(gid)
+        if item is None:
+            raise UndefinedTable(f"unknown catalog item '{gid}'")
+        return isinstance(item, MaterializedView)
+
+
+def planned(request: bytes) -> Iterator[bytes]:
+    """What is to be answered to a request, object by object."""
+    asked = _REQUESTS.decode(request)
+    state = asked.state
+    planner = Planner(lambda: state, ExpressionCache.in_memory(), lambda: asked.features)
+    renderings = Renderings(_Kinds(state))
+    try:
+        for gid in asked.wanted:
+            item, plan = state.items.get(gid), None
+            if isinstance(item, Maintained):
+                try:
+                    made = planner.deploy(item, fresh=True)
+                    plan = made.with_outline(renderings.of(made.sealed).outline).to_bytes()
+                except Exception as failure:
+                    # Who asked meets it as well, and says so.
+                    _log.info("%s cannot be planned: %s", gid, failure)
+            yield msgspec.msgpack.encode(_Made(gid, plan))
+    finally:
+        planner.close()
+
+
+def main() -> None:
+    """Answer the one request that comes from standard input, on standard output."""
+    out = sys.stdout.buffer
+    for request in _received(sys.stdin.buffer):
+        try:
+            for answer in planned(request):
+                _send(out, answer)
+        except BrokenPipeError:
+            return
+
+
+_REQUESTS = msgspec.msgpack.Decoder(_Request)
+_MADE = msgspec.msgpack.Decoder(_Made)
+
+
+def _send(to: IO[bytes], data: bytes) -> None:
+    to.write(len(data).to_bytes(_LENGTH, "big") + data)
+    to.flush()
+
+
+def _received(source: IO[bytes]) -> Iterator[bytes]:
+    """Messages until the other end is closed, the last one perhaps cut off."""
+    while len(head := source.read(_LENGTH)) == _LENGTH:
+        size = int.from_bytes(head, "big")
+        data = source.read(size)
+        if len(data) < size:
+            return
+        yield data

@@ -1,0 +1,110 @@
+"""A second process that plans: what it makes is what this one would make, and nothing depends on it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import mzsql
+from mzsql.adapter.environment import opening
+from mzsql.adapter.planning import process
+from mzsql.adapter.planning.process import PlanningProcess
+
+PATIENCE = 120.0
+DEFINED = (
+    "CREATE VIEW v AS SELECT a, b + 1 AS b FROM t",
+    "CREATE MATERIALIZED VIEW joined AS SELECT t.a, u.b FROM t JOIN u ON t.a = u.a",
+    "CREATE INDEX i ON u (a)",
+    "CREATE MATERIALIZED VIEW grouped AS SELECT v.a, sum(u.b) AS s FROM v JOIN u ON v.a = u.a GROUP BY v.a",
+    "CREATE MATERIALIZED VIEW chained AS SELECT max(s) AS s FROM grouped",
+)
+NAMES = ("joined", "grouped", "chained")
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> Path:
+    path = tmp_path / "env"
+    with mzsql.connect(path) as con:
+        con.execute("ALTER SYSTEM SET step_engine = 'duckdb'")
+        con.execute("CREATE TABLE t (a int, b int); CREATE TABLE u (a int, b int)")
+        con.execute("INSERT INTO t VALUES (1, 2), (2, 3); INSERT INTO u VALUES (1, 10), (1, 20)")
+        for text in DEFINED:
+            con.execute(text)
+        assert con.execute("SELECT s FROM chained").fetchall() == [(30,)]
+    return path
+
+
+def until(done: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_it_makes_what_this_process_would_make(env: Path) -> None:
+    with mzsql.connect(env, read_only=True) as con:
+        coordinator = con.coordinator
+        state, planner = coordinator.env.catalog.state, coordinator.planner
+        items = state.maintained
+        assert len(items) == 4
+        ahead = PlanningProcess(state, planner.features(), [item.id for item in items])
+        try:
+            for item in items:
+                made = []
+                until(lambda item=item, made=made: made.append(ahead.take(item.id)) or made[-1])  # type: ignore[misc]
+                afresh = coordinator.dataflows.outlined(planner.deploy(item, fresh=True))
+                assert made[-1] == afresh, item.full_name
+                assert ahead.take(item.id) is None, "once"
+            assert ahead.fits(state, planner.features())
+        finally:
+            ahead.close()
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_an_opening_with_much_to_plan_has_it_planned_beside(
+    env: Path, monkeypatch: pytest.MonkeyPatch, works: bool
+) -> None:
+    """It is taken where it is there, written with the rest, and not missed where the process cannot be started."""
+    monkeypatch.setattr(process, "PAYS", 1)
+    monkeypatch.setattr(opening, "VERSION", "0.1.9")
+    taken = []
+    take = PlanningProcess.take
+
+    def waits(self: PlanningProcess, gid: str) -> object:
+        found = None
+        while found is None and works:
+            found = take(self, gid)
+            time.sleep(0.01)
+        taken.append(found)
+        return found
+
+    monkeypatch.setattr(PlanningProcess, "take", waits)
+    if not works:
+        monkeypatch.setattr(process.sys, "executable", str(env / "nothing"))
+    with mzsql.connect(env) as con:
+        assert con.coordinator.env.startup.wait(PATIENCE)
+        con.execute("INSERT INTO u VALUES (2, 5)")
+        assert con.execute("SELECT s FROM chained").fetchall() == [(30,)]
+        assert con.execute("SELECT count(*) FROM joined").fetchall() == [(3,)]
+        phases = con.execute("SELECT phase, objects FROM mz_internal.mz_startup_phases").fetchall()
+        assert ("optimization", 4) in phases
+    assert len(taken) == 4
+    assert all((one is not None) == works for one in taken)
+    with mzsql.connect(env) as con:
+        assert con.coordinator.env.startup.wait(PATIENCE)
+        assert con.plans_from_cache == (4, 4)
+
+
+def test_what_was_planned_under_another_catalog_is_not_taken(env: Path) -> None:
+    with mzsql.connect(env) as con:
+        coordinator = con.coordinator
+        state, features = coordinator.env.catalog.state, coordinator.planner.features()
+        ahead = PlanningProcess(state, features, [])
+        try:
+            con.execute("CREATE INDEX other ON t (a)")
+            assert not ahead.fits(coordinator.env.catalog.state, features)
+        finally:
+            ahead.close()
