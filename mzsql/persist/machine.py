@@ -44,7 +44,7 @@ from mzsql.persist.errors import (
     UpperMismatch,
 )
 from mzsql.persist.metrics import Meter, metrics_of
-from mzsql.persist.retry import Backoff, retrying
+from mzsql.persist.retry import Backoff, retrying, troubled
 from mzsql.persist.settings import Settings
 from mzsql.persist.state import ShardState, StateDiff
 from mzsql.persist.transitions import apply_diff
@@ -258,7 +258,8 @@ class Shard:
                 entry = encode_entry(Entry(state=first, version=first.applier_version))
                 try:
                     self._set(None, Versioned(0, entry), deadline)
-                except (Determinate, Indeterminate):
+                except (Determinate, Indeterminate) as failure:
+                    troubled(failure)
                     if not backoff.pause():
                         raise
 
@@ -353,6 +354,7 @@ class Shard:
                 )
             except LocationError as failure:
                 self._trouble = failure
+                troubled(failure)
                 if isinstance(failure, Indeterminate) and doubtful is None:
                     doubtful = new.seqno
                 if not backoff.pause():

@@ -32,6 +32,13 @@ def troubles(tell: Callable[[BaseException], None]) -> Iterator[None]:
         _tells.reset(token)
 
 
+def troubled(failure: BaseException) -> None:
+    """Tell who wants to know on this thread that something has failed, and may be tried again."""
+    tell = _tells.get()
+    if tell is not None:
+        tell(failure)
+
+
 _FIRST_PAUSE = 0.005
 _LAST_PAUSE = 2.0
 
@@ -76,9 +83,7 @@ def retrying(
         try:
             return act()
         except (Determinate, Indeterminate) as failure:
-            tell = _tells.get()
-            if tell is not None:
-                tell(failure)
+            troubled(failure)
             if abandoned() or not backoff.pause():
                 raise
             if retried is not None:

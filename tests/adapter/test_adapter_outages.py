@@ -17,7 +17,7 @@ from mzsql.adapter.environment.locations import locate
 from mzsql.adapter.session.session import Session
 from mzsql.adapter.subscribe.subscription import Subscription
 from mzsql.location import Determinate, LocationError
-from mzsql.repr.errors import QueryCanceled
+from mzsql.repr.errors import QueryCanceled, SqlError
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import TEXT, ColumnType
 from mzsql.storage import ManagedKind
@@ -78,6 +78,31 @@ def test_a_statement_timeout_ends_a_statement_that_meets_an_outage(
     (result,) = coordinator.execute(session, "SELECT a FROM t")
     assert result.rows is not None
     assert result.rows.num_rows == 1
+
+
+def test_a_commit_that_a_full_store_does_not_take_says_so(
+    env: Environment, coordinator: Coordinator
+) -> None:
+    """Reads go on, and what is written once there is room again is there once."""
+    session = Session()
+    coordinator.execute(session, "CREATE TABLE t (a int); INSERT INTO t VALUES (1)")
+    coordinator.execute(session, "SET statement_timeout = '1s'")
+
+    def full(*_: object) -> bool:
+        raise Determinate("database or disk is full")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(env.persist.consensus, "compare_and_set", full)
+        with pytest.raises(SqlError, match="canceling statement due to statement timeout") as late:
+            coordinator.execute(session, "INSERT INTO t VALUES (2)")
+        assert "database or disk is full" in (late.value.detail or "")
+        (result,) = coordinator.execute(session, "SELECT a FROM t")
+        assert result.rows is not None
+    coordinator.execute(session, "RESET statement_timeout")
+    coordinator.execute(session, "INSERT INTO t VALUES (3)")
+    (result,) = coordinator.execute(session, "SELECT count(*) FROM t WHERE a = 3")
+    assert result.rows is not None
+    assert result.rows.column(0).to_pylist() == [1]
 
 
 @pytest.mark.parametrize(
