@@ -107,14 +107,16 @@ def test_queries_and_views_fail_alike(worlds: Worlds, *, indexed: bool) -> None:
 
 
 @contextmanager
-def _views_by(worlds: Worlds, schema: str) -> Iterator[dict[str, tuple[str, str]]]:
-    """Views of every shape by every key, with the query of each and what it is; over no rows yet."""
+def _views_by(worlds: Worlds, schema: str, shapes: int) -> Iterator[dict[str, tuple[str, str]]]:
+    """Views of so many shapes by every key, with the query of each and what it is; over no rows yet."""
     worlds.ours.execute(
         f"CREATE SCHEMA {schema}; SET search_path = {schema}; CREATE TABLE f (k int)"
     )
     views: dict[str, tuple[str, str]] = {}
-    for what, key in KEYS.items():
-        for shape, query in SHAPES.items():
+    every = [*SHAPES.items()] * 2
+    for number, (what, key) in enumerate(KEYS.items()):
+        first = number % len(SHAPES)
+        for shape, query in every[first : first + shapes]:
             if shape == "least" and what in _UNORDERED:
                 continue
             name = f"v{len(views)}"
@@ -124,10 +126,10 @@ def _views_by(worlds: Worlds, schema: str) -> Iterator[dict[str, tuple[str, str]
     worlds.ours.execute(f"DROP SCHEMA {schema} CASCADE; SET search_path = public")
 
 
-def _all_alike(worlds: Worlds, schema: str) -> None:
+def _all_alike(worlds: Worlds, schema: str, shapes: int) -> None:
     """Each view is what its query answers, an error included, whatever rows come and go."""
     failed: set[str] = set()
-    with _views_by(worlds, schema) as views:
+    with _views_by(worlds, schema, shapes) as views:
         changes = [f"INSERT INTO f VALUES {rows}" for rows in ROWS]
         changes += [f"DELETE FROM f WHERE k = {k}" for k in (-1, 2, 3, 0)]
         for change in changes:
@@ -149,16 +151,19 @@ def _all_alike(worlds: Worlds, schema: str) -> None:
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_keys_fail_in_views_as_in_queries(worlds: Worlds) -> None:
-    _all_alike(worlds, "failing_keys")
+    _all_alike(worlds, "failing_keys", len(SHAPES))
 
 
 @pytest.mark.spark
-@pytest.mark.long
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(
+    "shapes",
+    [pytest.param(1, marks=pytest.mark.long), pytest.param(len(SHAPES), marks=pytest.mark.soak)],
+)
 def test_keys_fail_on_spark_as_in_process(
-    tmp_path_factory: pytest.TempPathFactory, spark: SparkSession
+    tmp_path_factory: pytest.TempPathFactory, spark: SparkSession, shapes: int
 ) -> None:
-    """The views are hydrated and kept by Spark, half of the rows each; the queries are answered in process."""
+    """The views are hydrated and kept by Spark; the queries are answered in process."""
     with Worlds(tmp_path_factory.mktemp("failing") / "env", spark) as worlds:
         worlds.ours.execute("ALTER SYSTEM SET step_engine = 'spark'")
-        _all_alike(worlds, "failing_keys_spark")
+        _all_alike(worlds, "failing_keys_spark", shapes)
