@@ -41,7 +41,9 @@ from mzsql.repr.interval_text import parse_interval
 from mzsql.repr.types import INTEGER, ColumnType, SqlType
 
 #: What aggregates over a group's rows are made of, in either engine.
-_ENGINE_AGGREGATES = frozenset({"LIST", "COLLECT_LIST", "COUNT", "MIN", "MAX"})
+_ENGINE_AGGREGATES = frozenset(
+    {"LIST", "COLLECT_LIST", "COUNT", "MIN", "MAX", "BIT_AND", "BIT_OR", "BIT_XOR"}
+)
 
 
 def window_of(node: lir.Reduce) -> keys.WindowFunc | None:

@@ -72,6 +72,8 @@ ARRAY_OIDS: Mapping[str, int] = {
     "uint8": 16465,
     "mz_timestamp": 16553,
 }
+#: Of the texts that are cut, and of their arrays.
+SHORT_TEXT_OIDS: Mapping[SqlType, tuple[int, int]] = {t.PG_CHAR: (18, 1002), t.NAME: (19, 1003)}
 RANGE_OIDS: Mapping[str, int] = {
     "int4range": 3904,
     "numrange": 3906,
@@ -94,7 +96,11 @@ def type_oid(typ: SqlType) -> int:
         inner = typ.element
         while inner is not None and inner.kind == "array":
             inner = inner.element
+        if inner is not None and inner in SHORT_TEXT_OIDS:
+            return SHORT_TEXT_OIDS[inner][1]
         return TYPE_OIDS["array"] if inner is None else ARRAY_OIDS.get(inner.kind, 2277)
+    if typ in SHORT_TEXT_OIDS:
+        return SHORT_TEXT_OIDS[typ][0]
     if typ.kind == "range":
         return RANGE_OIDS.get(t.type_name(typ), PSEUDO_OIDS["anyrange"])
     return TYPE_OIDS.get(typ.kind) or PSEUDO_OIDS.get(typ.kind, _UNKNOWN)
@@ -107,4 +113,6 @@ def types_by_oid() -> dict[int, SqlType]:
         number: SqlType("array", element=SqlType(kind)) for kind, number in ARRAY_OIDS.items()
     }
     ranges = {number: RANGES[name] for name, number in RANGE_OIDS.items()}
-    return {**plain, **arrays, **ranges}
+    short = {number: typ for typ, (number, _) in SHORT_TEXT_OIDS.items()}
+    of_short = {n: SqlType("array", element=typ) for typ, (_, n) in SHORT_TEXT_OIDS.items()}
+    return {**plain, **arrays, **ranges, **short, **of_short}

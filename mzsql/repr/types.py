@@ -28,9 +28,11 @@ class SqlType(
             real, double, numeric, text, varchar, char, bytea, date, time, timestamp, timestamptz, interval, uuid, jsonb,
             mz_timestamp, list, array, record, map, range, unknown (the type of an untyped NULL or string literal before coercion).
         scale: digits behind the point of a numeric, 39 at most; None is `DEFAULT_NUMERIC_SCALE`, undeclared.
-        length: the declared maximum of varchar or char, in characters, or the digits of a timestamp's seconds; None is unbounded.
+        length: the declared maximum of varchar or char, in characters, or the digits of a timestamp's seconds; None is unbounded. A text
+            of 63 is a `name`, one of 1 PostgreSQL's ``"char"``: both are texts that a cast cuts.
         element: the element's type of a list, array, map or range.
         fields: names and types of a record's fields.
+        custom_id: of a list, map or record that has a name of a user's: the id of that. Values are those of the type without it.
     """
 
     kind: str
@@ -38,6 +40,7 @@ class SqlType(
     length: int | None = None
     element: SqlType | None = None
     fields: tuple[tuple[str, ColumnType], ...] = ()
+    custom_id: str | None = None
 
     @property
     def effective_scale(self) -> int:
@@ -96,6 +99,17 @@ def levels(typ: SqlType) -> int:
     return 1 + max(map(levels, parts), default=0)
 
 
+def unnamed(typ: SqlType) -> SqlType:
+    """A type without the names that users have given it and what it is made of."""
+    if typ.element is None and not typ.fields:
+        return typ
+    fields = tuple(
+        (name, ColumnType(unnamed(column.type), column.nullable)) for name, column in typ.fields
+    )
+    element = None if typ.element is None else unnamed(typ.element)
+    return msgspec.structs.replace(typ, element=element, fields=fields, custom_id=None)
+
+
 BOOLEAN = SqlType("boolean")
 SMALLINT = SqlType("smallint")
 INTEGER = SqlType("integer")
@@ -113,6 +127,10 @@ REAL = SqlType("real")
 DOUBLE = SqlType("double")
 NUMERIC = SqlType("numeric")
 TEXT = SqlType("text")
+#: PostgreSQL's types of names, of at most 63 bytes, and of one byte: texts with another number.
+NAME = SqlType("text", length=63)
+PG_CHAR = SqlType("text", length=1)
+_SHORT_TEXTS = {NAME: "name", PG_CHAR: '"char"'}
 VARCHAR = SqlType("varchar")
 CHAR = SqlType("char")
 BYTEA = SqlType("bytea")
@@ -152,6 +170,8 @@ def type_name(typ: SqlType) -> str:
     base = _NAMES.get(typ.kind, typ.kind)
     if typ.kind == "numeric" and typ.scale is not None:
         return f"numeric({NUMERIC_PRECISION},{typ.scale})"
+    if typ.kind == "text":
+        return _SHORT_TEXTS.get(typ, "text")
     if typ.length is not None and typ.kind in ("timestamp", "timestamptz"):
         return base.replace("timestamp", f"timestamp({typ.length})")
     if typ.length is not None:

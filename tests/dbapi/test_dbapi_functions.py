@@ -181,7 +181,7 @@ def test_functions_that_postgresql_lacks(con: mzsql.Connection) -> None:
         ("SELECT now() AT TIME ZONE z FROM (VALUES ('nowhere'), ('UTC')) AS v (z)", "invalid time zone 'nowhere'"),
         ("SELECT '\\xg1'::bytea", 'invalid input syntax for type bytea: invalid hexadecimal digit: "g": "\\xg1"'),
         ("SELECT 'a\\'::bytea", "invalid input syntax for type bytea: ends with escape character"),
-        ("SELECT abs((1, 2))", "function abs(record(f1: integer?,f2: integer?)) does not exist"),
+        ("SELECT abs((1, 2))", "function abs(record(f1: integer,f2: integer)) does not exist"),
         ("SELECT lpad('x', -1)", "length must be nonnegative"),
         ("SELECT concat_ws('a')", "function concat_ws(unknown) does not exist"),
         ("SELECT 'x' LIKE 'x' ESCAPE '!!'", "invalid escape string"),

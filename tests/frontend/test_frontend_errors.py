@@ -48,7 +48,7 @@ CASES = [
     ("SELECT a::nope FROM t", 'type "nope" does not exist', "nope"),
     (
         "SELECT greatest(row(1, 2), 'hello')",
-        "input of anonymous composite types is not implemented",
+        "greatest could not convert type record(f1: integer,f2: integer) to text",
         None,
     ),
     ("SELECT a::date FROM t", "CAST does not support casting from integer to date", None),

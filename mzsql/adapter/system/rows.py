@@ -59,7 +59,14 @@ from mzsql.location import Whereabouts
 from mzsql.repr.errors import InternalError
 from mzsql.repr.frontier import Frontier
 from mzsql.repr.ids import GlobalId, oid, sort_key
-from mzsql.repr.type_oids import ARRAY_OIDS, PSEUDO_OIDS, RANGE_OIDS, TYPE_OIDS, type_oid
+from mzsql.repr.type_oids import (
+    ARRAY_OIDS,
+    PSEUDO_OIDS,
+    RANGE_OIDS,
+    SHORT_TEXT_OIDS,
+    TYPE_OIDS,
+    type_oid,
+)
 from mzsql.repr.types import RelationDesc, SqlType, arrow_schema
 from mzsql.threads import PROCESS
 
@@ -288,26 +295,15 @@ def _types(source: Source) -> Rows:
             FIRST_ID,
             USABLE,
         )
+    schema = _system_schema_id("pg_catalog")
+    for typ, (plain, of_array) in SHORT_TEXT_OIDS.items():
+        name = str(typ).strip('"')
+        yield type_id(plain), plain, schema, name, "string", FIRST_ID, USABLE
+        yield type_id(of_array), of_array, schema, f"_{name}", "array", FIRST_ID, USABLE
     for name, number in RANGE_OIDS.items():
-        yield (
-            type_id(number),
-            number,
-            _system_schema_id("pg_catalog"),
-            name,
-            "range",
-            FIRST_ID,
-            USABLE,
-        )
+        yield type_id(number), number, schema, name, "range", FIRST_ID, USABLE
     for name, number in PSEUDO_OIDS.items():
-        yield (
-            type_id(number),
-            number,
-            _system_schema_id("pg_catalog"),
-            name,
-            "pseudo",
-            FIRST_ID,
-            USABLE,
-        )
+        yield type_id(number), number, schema, name, "pseudo", FIRST_ID, USABLE
     schemas = _SchemaIds(source)
     for i in source.env.catalog.state.of(Type):
         category = "composite" if i.typ.kind == "record" else i.typ.kind
@@ -317,6 +313,8 @@ def _types(source: Source) -> Rows:
 def _array_types(_: Source) -> Rows:
     for kind, number in ARRAY_OIDS.items():
         yield type_id(number), type_id(TYPE_OIDS[kind])
+    for number, of_array in SHORT_TEXT_OIDS.values():
+        yield type_id(of_array), type_id(number)
 
 
 def _pseudo_types(_: Source) -> Rows:
@@ -332,7 +330,7 @@ def _base_types(_: Source) -> Rows:
     for kind, number in TYPE_OIDS.items():
         if kind not in _FAMILIES:
             yield (type_id(number),)
-    for number in RANGE_OIDS.values():
+    for number in (*RANGE_OIDS.values(), *(number for number, _ in SHORT_TEXT_OIDS.values())):
         yield (type_id(number),)
 
 

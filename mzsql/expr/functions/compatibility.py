@@ -99,6 +99,17 @@ FUNCTIONS: tuple[ScalarFunc, ...] = (
     _plain("pg_tablespace_location", (OID,), TEXT, _nothing, nulls=True),
     _plain("pg_get_ruledef", (OID,), TEXT, _nothing, nulls=True),
     _plain("is_rbac_enabled", (), BOOLEAN, _false),
+    scalar(
+        "mz_raise_if",
+        "mz_raise_if",
+        (BOOLEAN, TEXT),
+        BOOLEAN,
+        asts(lambda _condition, _message: s.boolean(False)),
+        ErrorRule(
+            asts(lambda condition, _message: condition),
+            asts(lambda _condition, message: message),
+        ),
+    ),
     _plain("mz_type_name", (OID,), TEXT, asts(_type_name), nulls=True),
     scalar(
         "mz_setting",

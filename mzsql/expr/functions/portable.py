@@ -26,7 +26,7 @@ _PLAIN = frozenset(
 )
 
 #: Functions over anything: what they hand on they do not change.
-_ANYTHING = frozenset({"is_null", "coalesce", "row", "record_get"})
+_ANYTHING = frozenset({"is_null", "coalesce", "row", "record_get", "mz_raise_if"})
 #: The same for what has one representation of a value: of 0 and -0 each engine takes another one.
 _ONE_OF_ARGUMENTS = frozenset({"greatest", "least"})
 

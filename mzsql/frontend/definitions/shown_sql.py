@@ -177,14 +177,14 @@ def written_type(node: exp.DataType) -> str:
     modifiers = ", ".join(str(p.this.name) for p in said)
     if typ.kind == "char" and not said:
         modifiers = str(typ.length)
-    base = "name" if parts[-1:] == ("name",) else _base_name(typ)
+    base = _base_name(typ)
     schema = "mz_catalog" if typ.kind in _OF_MATERIALIZE else "pg_catalog"
     return f"{quoted(schema)}.{quoted(base)}" + (f"({modifiers})" if modifiers else "")
 
 
 def _base_name(typ: SqlType) -> str:
-    if typ.kind == "range":
-        return type_name(typ)
+    if typ.kind in ("range", "text"):
+        return type_name(typ).strip('"')
     if typ.kind == "array" and typ.element is not None:
         return f"_{_base_name(typ.element)}"
     return _NAMES.get(typ.kind, typ.kind)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import msgspec
 from sqlglot import expressions as exp
 
 from mzsql.frontend.catalog import CatalogView, FullName, PartialName
@@ -45,7 +46,7 @@ class NamedTypes:
         start, end = node.meta["named"]
         self.references.append((start, end, item.name))
         self.ids.add(item.id)
-        return item.typ
+        return msgspec.structs.replace(item.typ, custom_id=str(item.id))
 
     @property
     def used(self) -> tuple[GlobalId, ...]:

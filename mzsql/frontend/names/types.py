@@ -59,7 +59,7 @@ _NAMED: dict[str, SqlType] = {
     "regclass": t.REGCLASS,
     "regproc": t.REGPROC,
     "regtype": t.REGTYPE,
-    "name": SqlType("varchar", length=63),
+    "name": t.NAME,
     "numeric": t.NUMERIC,
     "json": t.JSONB,
     "jsonb": t.JSONB,
@@ -99,6 +99,9 @@ def resolve_type(node: exp.DataType, named: TypeLookup | None = None) -> SqlType
         spelled = node.args.get("kind") if kind is exp.DType.USERDEFINED else name.lower()
         if isinstance(spelled, exp.Dot) and spelled.this.name.lower() in _SCHEMAS:
             spelled = spelled.expression
+        if isinstance(spelled, exp.Identifier) and spelled.name == "char":
+            # What is written without quotes is a word of the grammar's.
+            return t.PG_CHAR
         text = spelled.name if isinstance(spelled, exp.Expr) else str(spelled)
         if isinstance(spelled, exp.Dot):
             found = None if named is None else named(node)
@@ -120,8 +123,7 @@ def _named(text: str, node: exp.Expr, named: TypeLookup | None) -> SqlType:
 def _array_of(name: str) -> SqlType | None:
     """``_int4``: PostgreSQL's own name of an array's type."""
     element = _NAMED.get(name[1:]) if name.startswith("_") else None
-    if name == "_text":
-        element = t.TEXT
+    element = {"_text": t.TEXT, "_char": t.PG_CHAR}.get(name, element)
     return None if element is None else SqlType("array", element=element)
 
 

@@ -67,7 +67,14 @@ def _named(node: exp.Expr) -> tuple[str, bool]:
             return fold(bare(last)), True
         case exp.Anonymous():
             return function_name(node), True
-        case exp.Paren() | exp.Filter() | exp.Window() | exp.IgnoreNulls() | exp.RespectNulls():
+        case (
+            exp.Paren()
+            | exp.Filter()
+            | exp.Window()
+            | exp.IgnoreNulls()
+            | exp.RespectNulls()
+            | exp.WithinGroup()
+        ):
             return _named(node.this)
         case exp.Bracket():
             return _named(node.this)

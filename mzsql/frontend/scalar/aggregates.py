@@ -18,8 +18,10 @@ from mzsql.expr.functions.aggregate import collecting
 from mzsql.expr.scalar import Literal
 from mzsql.frontend import hir
 from mzsql.frontend.hir_visit import map_columns
+from mzsql.frontend.scalar import composed_aggregates
 from mzsql.frontend.scalar.coerce import (
     NO_OVERLOAD,
+    NOT_UNIQUE,
     Typed,
     apply,
     as_jsonb,
@@ -53,6 +55,13 @@ DESUGARED = frozenset(
         "var_pop",
     }
 )
+#: Other names of aggregates: json is jsonb here, and any value may be the least one.
+_SYNONYMS = {
+    "any_value": "min",
+    "every": "bool_and",
+    "json_agg": "jsonb_agg",
+    "json_object_agg": "jsonb_object_agg",
+}
 #: Aggregates that a PostgreSQL or CockroachDB user may know and that there are not.
 _UNSUPPORTED = frozenset({"concat_agg"})
 #: What wraps a value that is collected.
@@ -65,8 +74,10 @@ _ORDERED = {"string_agg": 2, **collecting.ARGUMENTS}
 
 def is_aggregate(name: str) -> bool:
     """Whether a name means an aggregate."""
-    return name in (DESUGARED | _UNSUPPORTED) or (
-        name not in ("any", "all") and bool(functions.aggregates_named(name))
+    return (
+        name in (DESUGARED | _UNSUPPORTED | composed_aggregates.NAMES)
+        or name in _SYNONYMS
+        or (name not in ("any", "all") and bool(functions.aggregates_named(name)))
     )
 
 
@@ -93,13 +104,18 @@ def _take_apart(node: exp.Expr) -> _Call:
         distinct = True
         args = [*args[0].expressions, *args[1:]]
     star = len(args) == 1 and isinstance(args[0], exp.Star)
-    return _Call(function_name(node), tuple(args), distinct, star, tuple(order), position_of(node))
+    name = function_name(node)
+    return _Call(
+        _SYNONYMS.get(name, name), tuple(args), distinct, star, tuple(order), position_of(node)
+    )
 
 
 def plan_aggregate(
     ctx: ExprContext, collector: Collector, node: exp.Expr, where: exp.Expr | None
 ) -> Typed:
     """An aggregate's marker, or the expression over markers that it stands for."""
+    if function_name(node) in composed_aggregates.NAMES:
+        return composed_aggregates.regression(ctx, collector, node, where)
     parts = _take_apart(node)
     condition = None
     if where is not None:
@@ -224,7 +240,7 @@ def _not_unique(shown: str, position: int | None) -> UndefinedFunction:
     return UndefinedFunction(
         f"{shown} is not unique",
         position=position,
-        hint="Could not choose a best candidate. You might need to add explicit type casts.",
+        hint=NOT_UNIQUE,
         sqlstate="42725",
     )
 

@@ -34,11 +34,18 @@ from mzsql.frontend.scalar.coerce import (
     function_call,
     numeric_literal,
     operator_call,
-    plain_name,
+    require,
     to_boolean,
     unify,
 )
-from mzsql.frontend.scalar.containers import field, is_empty_constructor, of_query, typed_list
+from mzsql.frontend.scalar.composed_aggregates import within_group
+from mzsql.frontend.scalar.containers import (
+    field,
+    is_empty_constructor,
+    of_query,
+    row,
+    typed_list,
+)
 from mzsql.frontend.scalar.context import ExprContext
 from mzsql.frontend.scalar.nodes import (
     function_name,
@@ -50,6 +57,7 @@ from mzsql.frontend.scalar.nodes import (
 )
 from mzsql.frontend.scalar.placeholders import placeholder
 from mzsql.frontend.scalar.registered import registered_cast
+from mzsql.frontend.scalar.type_names import shown
 from mzsql.repr import types as t
 from mzsql.repr.errors import (
     DatatypeMismatch,
@@ -265,7 +273,7 @@ def _pg_typeof(ctx: ExprContext, node: exp.Expr) -> Typed:
     """The name of a type is known here; its argument is planned for its errors, not evaluated."""
     if len(node.expressions) != 1:
         raise UndefinedFunction("pg_typeof takes one argument", position=position_of(node))
-    name = plain_name(ctx.plan(node.expressions[0]).typ)
+    name = shown(ctx.planner.catalog, ctx.plan(node.expressions[0]).typ)
     return Typed(Literal(name, t.TEXT), t.TEXT, False)
 
 
@@ -317,6 +325,7 @@ _SPECIAL: dict[str, Callable[[ExprContext, exp.Expr], Typed]] = {
     "greatest": _coalesce,
     "least": _coalesce,
     "nullif": _nullif,
+    "row": row,
     "date_part": _unit_function,
     "date_trunc": _unit_function,
     "pg_typeof": _pg_typeof,
@@ -383,15 +392,34 @@ def _anonymous(ctx: ExprContext, node: exp.Expr) -> Typed:
             position=position_of(node),
             hint="The arguments of jsonb_build_object() are keys and values by turns.",
         )
+    if name in _BY_PATH and len(args) > 1:
+        path = unify([_text(arg, node) for arg in args[1:]], "ARRAY", position_of(node))[0]
+        steps = call("array", path, SqlType("array", element=t.TEXT))
+        document = require(args[0], t.JSONB, "implicit", "argument of " + name, position_of(node))
+        return operator_call(_BY_PATH[name], [document, steps], position_of(node))
     if name == "to_jsonb" and len(args) == 1:
         return as_jsonb(args[0])
     return function_call(name, args, position_of(node))
 
 
-#: PostgreSQL's functions that make json, which is jsonb here.
+#: Functions that take a path step by step.
+_BY_PATH = {"jsonb_extract_path": "#>", "jsonb_extract_path_text": "#>>"}
+
+
+def _text(value: Typed, node: exp.Expr) -> Typed:
+    return require(value, t.TEXT, "implicit", "a step of a path", position_of(node))
+
+
+#: PostgreSQL's functions of json, which is jsonb here.
 _AS_JSONB = {
-    "json_build_array": "jsonb_build_array",
-    "json_build_object": "jsonb_build_object",
+    **{
+        f"json_{name}": f"jsonb_{name}"
+        for name in (
+            *("array_length", "build_array", "build_object", "extract_path", "extract_path_text"),
+            *("object", "strip_nulls", "typeof"),
+        )
+    },
+    **dict.fromkeys(("array_to_json", "row_to_json", "to_json"), "to_jsonb"),
 }
 
 
@@ -440,6 +468,8 @@ def _aggregate(ctx: ExprContext, node: exp.Expr, where: exp.Expr | None) -> Type
 
 def _filter(ctx: ExprContext, node: exp.Expr) -> Typed:
     call_node = node.this
+    if isinstance(call_node, exp.WithinGroup):
+        return within_group(ctx, call_node, node.expression.this)
     if not isinstance(call_node, exp.Anonymous) or not aggregates.is_aggregate(
         function_name(call_node)
     ):
@@ -449,6 +479,10 @@ def _filter(ctx: ExprContext, node: exp.Expr) -> Typed:
             sqlstate="42809",
         )
     return _aggregate(ctx, call_node, node.expression.this)
+
+
+def _within_group(ctx: ExprContext, node: exp.WithinGroup) -> Typed:
+    return within_group(ctx, node, None)
 
 
 def _called(node: exp.Expr) -> str:
@@ -527,6 +561,7 @@ HANDLERS: dict[type[exp.Expr], Callable[[ExprContext, Any], Typed]] = {
     exp.Concat: _concat,
     exp.Anonymous: _anonymous,
     exp.Filter: _filter,
+    exp.WithinGroup: _within_group,
     exp.Window: _window,
     exp.Star: _star,
     exp.Placeholder: _parameter,

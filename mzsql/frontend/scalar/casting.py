@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from mzsql.expr import functions
 from mzsql.expr.scalar import Literal
 from mzsql.frontend import hir
@@ -25,7 +27,15 @@ from mzsql.frontend.scalar.typed import (
 )
 from mzsql.repr.errors import DataError, DatatypeMismatch, UndefinedObject, Unsupported
 from mzsql.repr.jsonb import canonical
-from mzsql.repr.types import BOOLEAN, DEFAULT_NUMERIC_SCALE, TEXT, UNKNOWN, SqlType, type_name
+from mzsql.repr.types import (
+    BOOLEAN,
+    DEFAULT_NUMERIC_SCALE,
+    TEXT,
+    UNKNOWN,
+    SqlType,
+    type_name,
+    unnamed,
+)
 
 #: Kinds of values that hold others.
 CONTAINERS = frozenset({"array", "list", "map", "record"})
@@ -65,7 +75,17 @@ def cast(value: Typed, target: SqlType, context: str) -> Typed | None:
         wanted = last and not (target.kind == "numeric" and target.scale is None)
         typ = target if wanted else func.result_type([out.typ])
         out = call(key, [out], typ)
+    if not keys and context == "explicit" and typ != target and unnamed(typ) == unnamed(target):
+        return _named(out, target)
     return out
+
+
+def _named(value: Typed, target: SqlType) -> Typed:
+    """The same value under the name that its type has."""
+    expr = value.expr
+    if isinstance(expr, Literal | hir.Call):
+        expr = msgspec.structs.replace(expr, typ=target)
+    return Typed(expr, target, value.nullable)
 
 
 def _as_numeric(value: Typed, target: SqlType, context: str) -> Typed:
@@ -225,7 +245,7 @@ def _from_unknown(value: Typed, target: SqlType, context: str) -> Typed | None:
         typed = Typed(Literal(text, TEXT), TEXT, False)
     else:
         typed = Typed(value.expr, TEXT, value.nullable)
-    if target.kind == "text":
+    if target == TEXT:
         return typed
     wider = "assignment" if context == "assignment" and target.kind in ("varchar", "char") else None
     return cast(typed, target, wider or "explicit")

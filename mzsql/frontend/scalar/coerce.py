@@ -43,6 +43,9 @@ NO_OVERLOAD = (
     "No overload matches the given argument types. You might need to add explicit type casts."
 )
 
+#: The hint of a call for whose arguments there are several.
+NOT_UNIQUE = "Could not choose a best candidate. You might need to add explicit type casts."
+
 # --- a type for several -----------------------------------------------------------------------------
 
 
@@ -122,12 +125,19 @@ def _own_scales(values: Sequence[Typed]) -> Sequence[Typed]:
     ]
 
 
+def _is_text(value: Typed) -> bool:
+    return isinstance(value.expr, Literal) and value.expr.value is not None
+
+
 def unify(values: Sequence[Typed], what: str, position: int | None) -> tuple[list[Typed], SqlType]:
     """All values as their common type."""
     values = _own_scales(values)
     typ = common_type(values, what, position)
     done: list[Typed] = []
     for value in values:
+        if typ.kind == "record" and value.typ.kind == "unknown" and _is_text(value):
+            said = f"{what} could not convert type {type_name(typ)} to text"
+            raise DatatypeMismatch(said, position=position)
         out = as_common(value, typ)
         if out is None:
             raise DatatypeMismatch(
@@ -374,7 +384,7 @@ def _resolved(name: str, args: Sequence[Typed], shown: str, position: int | None
         raise UndefinedFunction(
             _not_unique(shown),
             position=position,
-            hint="Could not choose a best candidate. You might need to add explicit type casts.",
+            hint=NOT_UNIQUE,
             sqlstate="42725",
         ) from None
     if func is None and name in _OF_ONE_DIMENSION and _is_deep(args[0].typ):
@@ -399,7 +409,9 @@ def _resolved(name: str, args: Sequence[Typed], shown: str, position: int | None
 #: What these functions would do to an array of arrays.
 _OF_ONE_DIMENSION = {
     "array_position": "searching for elements in multidimensional arrays",
+    "array_positions": "searching for elements in multidimensional arrays",
     "array_remove": "removing elements from multidimensional arrays",
+    "array_replace": "replacing elements of multidimensional arrays",
 }
 
 

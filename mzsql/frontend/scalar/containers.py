@@ -104,9 +104,13 @@ def _map(ctx: ExprContext, node: exp.Expr) -> Typed:
     return Typed(done.expr, done.typ, False)
 
 
-def _row(ctx: ExprContext, node: exp.Expr) -> Typed:
-    """``(a, b)``, a record."""
-    done = call("row", [settle(ctx.plan(e)) for e in node.expressions])
+def row(ctx: ExprContext, node: exp.Expr) -> Typed:
+    """``(a, b)`` or ``ROW(a, b)``, a record."""
+    values = [settle(ctx.plan(e)) for e in node.expressions]
+    fields = tuple(
+        (f"f{i}", t.ColumnType(v.typ, v.nullable)) for i, v in enumerate(values, start=1)
+    )
+    done = call("row", values, SqlType("record", fields=fields))
     return Typed(done.expr, done.typ, False)
 
 
@@ -320,8 +324,16 @@ HANDLERS: dict[type[exp.Expr], Callable[[ExprContext, Any], Typed]] = {
     exp.Array: _sequence,
     exp.List: _sequence,
     exp.ToMap: _map,
-    exp.Tuple: _row,
+    exp.Tuple: row,
     exp.Bracket: _subscript,
     **dict.fromkeys(_OPERATORS, _operator),
 }
-__all__ = ["HANDLERS", "elements_query", "field", "is_empty_constructor", "of_query", "typed_list"]
+__all__ = [
+    "HANDLERS",
+    "elements_query",
+    "field",
+    "is_empty_constructor",
+    "of_query",
+    "row",
+    "typed_list",
+]

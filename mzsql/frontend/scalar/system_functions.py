@@ -8,40 +8,21 @@ inside the definition are. The trade-off: a call over many rows is a join with t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
 
 from sqlglot import expressions as exp
 
-from mzsql.frontend.parse import statements as st
-from mzsql.frontend.parse.parse import parse_statements
-from mzsql.frontend.scalar.coerce import NO_OVERLOAD, Typed, plain_name, resolve
+from mzsql.frontend.scalar.coerce import NO_OVERLOAD, NOT_UNIQUE, Typed, plain_name, resolve
 from mzsql.frontend.scalar.context import ExprContext
+from mzsql.frontend.scalar.defined import Defined, filled
+from mzsql.frontend.scalar.defined import asking as _asking
+from mzsql.frontend.scalar.defined import overloads as _overloads
 from mzsql.frontend.scalar.nodes import function_name, position_of
+from mzsql.frontend.scalar.sql_functions import SQL_FUNCTIONS
 from mzsql.repr import types as t
 from mzsql.repr.errors import UndefinedFunction
 from mzsql.repr.types import SqlType
 
 _ARGUMENTS = "mz_arguments"
-
-
-@dataclass(frozen=True)
-class Defined:
-    """One overload: the types of its arguments, ``$1`` and on, its value as SQL, and the type of that."""
-
-    args: tuple[SqlType, ...]
-    sql: str
-    result: SqlType = t.TEXT
-
-
-def _overloads(
-    sql: str, *several: Sequence[SqlType], result: SqlType = t.TEXT
-) -> tuple[Defined, ...]:
-    return tuple(Defined(tuple(args), sql, result) for args in several)
-
-
-def _asking(sql: str, *several: Sequence[SqlType]) -> tuple[Defined, ...]:
-    return _overloads(sql, *several, result=t.BOOLEAN)
 
 
 _TEXT, _OID, _INT, _BOOL = t.TEXT, t.OID, t.INTEGER, t.BOOLEAN
@@ -121,6 +102,7 @@ _CLASS = """AND classoid = (
         WHERE name = $2 AND schema_id = (SELECT id FROM mz_catalog.mz_schemas WHERE name = 'pg_catalog'))"""
 
 DEFINITIONS: Mapping[str, tuple[Defined, ...]] = {
+    **SQL_FUNCTIONS,
     "format_type": _overloads(_FORMAT_TYPE, (_OID, _INT)),
     "pg_get_userbyid": _overloads(
         "CASE WHEN $1 IS NOT NULL THEN coalesce((SELECT name FROM mz_catalog.mz_roles WHERE oid = $1),"
@@ -239,12 +221,19 @@ def plan_call(ctx: ExprContext, node: exp.Expr) -> Typed:
     """
     name, given = function_name(node), list(node.expressions)
     types = [ctx.plan(argument).typ for argument in given]
-    chosen = resolve(DEFINITIONS[name], types)
+    called = f"function {name}({', '.join(map(plain_name, types))})"
+    try:
+        chosen = resolve(DEFINITIONS[name], types)
+    except UndefinedFunction:
+        raise UndefinedFunction(
+            f"{called} is not unique",
+            position=position_of(node),
+            hint=NOT_UNIQUE,
+            sqlstate="42725",
+        ) from None
     if chosen is None:
         raise UndefinedFunction(
-            f"function {name}({', '.join(map(plain_name, types))}) does not exist",
-            position=position_of(node),
-            hint=NO_OVERLOAD,
+            f"{called} does not exist", position=position_of(node), hint=NO_OVERLOAD
         )
     return planned(ctx, chosen.sql, given, chosen.args)
 
@@ -259,11 +248,11 @@ def planned(
     ]
     inside = "SELECT" in sql
     if not inside or all(map(_is_constant, given)):
-        return ctx.plan(_filled(sql, arguments))
+        return ctx.plan(filled(sql, arguments))
     names = [exp.to_identifier(f"argument{i}") for i in range(1, len(given) + 1)]
     table = exp.to_identifier(_ARGUMENTS)
     columns = [exp.column(name.copy(), table=table.copy()) for name in names]
-    body = _filled(
+    body = filled(
         sql,
         [
             argument if _is_constant(argument) else column
@@ -280,22 +269,3 @@ def _is_constant(node: exp.Expr) -> bool:
     while isinstance(node, exp.Cast | exp.Paren | exp.Neg):
         node = node.this
     return isinstance(node, exp.Literal | exp.Null | exp.Boolean)
-
-
-@lru_cache(256)
-def _parsed(sql: str) -> exp.Expr:
-    (statement,) = parse_statements(f"SELECT {sql}")
-    assert isinstance(statement, st.Select)
-    body: exp.Expr = statement.query.expressions[0]
-    return body
-
-
-def _filled(sql: str, arguments: Sequence[exp.Expr]) -> exp.Expr:
-    """The definition with its parameters replaced."""
-
-    def one(node: exp.Expr) -> exp.Expr:
-        if isinstance(node, exp.Parameter | exp.Placeholder):
-            return arguments[int(str(node.name)) - 1].copy()
-        return node
-
-    return exp.Paren(this=_parsed(sql).copy().transform(one))

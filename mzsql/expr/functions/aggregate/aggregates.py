@@ -17,7 +17,7 @@ from sqlglot import expressions as exp
 from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.aggregate import collecting
 from mzsql.expr.functions.comparison import ANY, ORDERABLE
-from mzsql.expr.functions.declare import FLOATS, INTEGERS, Ast, of
+from mzsql.expr.functions.declare import FLOATS, INTEGERS, SIGNED, Ast, of
 from mzsql.expr.functions.number.numeric import OVERFLOW, numeric, rescale, same_type
 from mzsql.expr.functions.table import AggregateFunc, Engine, ErrorRule, Sql
 from mzsql.repr.types import BIGINT, BOOLEAN, NUMERIC_PRECISION, TEXT, SqlType, type_name
@@ -246,6 +246,18 @@ def _extreme(name: str, kind: str) -> AggregateFunc:
     )
 
 
+def _bits(name: str, kind: str) -> AggregateFunc:
+    """All bits of a group's integers together."""
+    return AggregateFunc(
+        key=f"{name}_{kind}",
+        name=name,
+        args=(of(kind),),
+        result=of(kind),
+        kind="basic",
+        value=lambda engine, args, typ: s.cast(s.call(name.upper(), args[0].ast), typ, engine),
+    )
+
+
 #: The order of an ordered aggregate: for each order expression, whether it descends and whether NULLs come last.
 Order = tuple[tuple[bool, bool], ...]
 
@@ -401,6 +413,7 @@ FUNCTIONS: tuple[AggregateFunc, ...] = (
     _logic("all", decisive=False, strict=False),
     _logic("bool_or", decisive=True, strict=True),
     _logic("bool_and", decisive=False, strict=True),
+    *(_bits(name, kind) for name in ("bit_and", "bit_or", "bit_xor") for kind in SIGNED),
     *(_extreme(name, kind) for name in ("min", "max") for kind in ORDERABLE),
     _plain_array_agg("array_agg"),
     _plain_array_agg("list_agg"),

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from mzsql.expr.functions import epoch
 from mzsql.expr.functions import sql as s
-from mzsql.expr.functions.cast import oids
+from mzsql.expr.functions.cast import oids, short_texts
 from mzsql.expr.functions.cast_rows import ASSIGNMENT, EXPLICIT, IMPLICIT, Cast
 from mzsql.expr.functions.cast_rows import cast_row as _cast
 from mzsql.expr.functions.cast_rows import plain as _plain
@@ -24,7 +24,7 @@ from mzsql.expr.functions.number.casts import integer_to_numeric, shown_out_of_r
 from mzsql.expr.functions.number.numeric import numeric, rescale
 from mzsql.expr.functions.output.to_text import micros_of_day, to_text
 from mzsql.expr.functions.table import Engine, ErrorRule, ScalarFunc, Sql
-from mzsql.repr.types import SqlType, type_name
+from mzsql.repr.types import PG_CHAR, SqlType, type_name, unnamed
 
 _RANK = {IMPLICIT: 0, ASSIGNMENT: 1, EXPLICIT: 2}
 
@@ -207,7 +207,7 @@ CASTS: tuple[Cast, ...] = (
     *_times(),
     *_readings(),
 )
-FUNCTIONS: tuple[ScalarFunc, ...] = tuple(cast.func for cast in CASTS)
+FUNCTIONS: tuple[ScalarFunc, ...] = tuple(cast.func for cast in (*CASTS, *short_texts.CASTS))
 
 _BY_TYPES: dict[tuple[str, str], list[Cast]] = {}
 for _row in CASTS:
@@ -228,6 +228,10 @@ def find_cast(source: SqlType, target: SqlType, context: str) -> tuple[str, ...]
     """
     if source == target or source.kind == "unknown":
         return ()
+    if target.kind == "text" and target.length is not None:
+        return _to_short_text(source, target, context)
+    if source == PG_CHAR and target.kind == "integer":
+        return (short_texts.TO_CODE,) if context == EXPLICIT else None
     if target.kind in ("timestamp", "timestamptz") and target.length is not None:
         return _to_precision(source, target, context)
     if source.kind == target.kind:
@@ -255,6 +259,16 @@ def find_cast(source: SqlType, target: SqlType, context: str) -> tuple[str, ...]
     return None
 
 
+def _to_short_text(source: SqlType, target: SqlType, context: str) -> tuple[str, ...] | None:
+    """By way of a text, but from an integer to a ``"char"``, which is of that code."""
+    if source.kind == "integer" and target == PG_CHAR:
+        return (short_texts.OF_CODE,) if context == EXPLICIT else None
+    first = find_cast(source, of("text"), context)
+    if first is None or context == IMPLICIT:
+        return None
+    return (*first, short_texts.KEYS[target.length])
+
+
 _CONTAINERS = ("array", "list", "map", "record")
 
 
@@ -268,23 +282,30 @@ def _reading(source: SqlType, target: SqlType, context: str) -> tuple[str, ...] 
 
 
 def _container_cast(source: SqlType, target: SqlType, context: str) -> tuple[str, ...] | None:
-    """Between two of a kind: where each element, or field, has a cast."""
+    """Between two of a kind: where each element, or field, has a cast; of two names of users' only where it is written."""
+    named = {source.custom_id, target.custom_id} - {None}
+    if context != EXPLICIT and len(named) > 1:
+        return None
     if source.element == target.element and source.fields == target.fields:
         return ()
     if source.kind == "range":
         return None
     if source.kind == "record":
-        pairs = list(zip(source.fields, target.fields, strict=False))
-        if len(source.fields) != len(target.fields) or any(
-            find_cast(old.type, new.type, context) is None for (_, old), (_, new) in pairs
-        ):
+        if len(source.fields) != len(target.fields):
             return None
-        return ("record_to_record",)
-    if source.element is None or target.element is None:
+        pairs = [
+            (old.type, new.type)
+            for (_, old), (_, new) in zip(source.fields, target.fields, strict=True)
+        ]
+    elif source.element is None or target.element is None:
         return None
-    if find_cast(source.element, target.element, context) is None:
+    else:
+        pairs = [(source.element, target.element)]
+    parts = [find_cast(old, new, context) for old, new in pairs]
+    if None in parts:
         return None
-    return (f"{source.kind}_to_{target.kind}",)
+    same = unnamed(source) == unnamed(target)
+    return () if same else (f"{source.kind}_to_{target.kind}",)
 
 
 def _from_container(source: SqlType, target: SqlType, context: str) -> tuple[str, ...] | None:

@@ -88,7 +88,9 @@ def _each_value(map_: Ast, name: str, body: Ast, typ: SqlType, engine: Engine) -
 
 
 def _messages(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast | None:
-    """The first message of an element that fails; NULL where none does."""
+    """The first message of an element that fails; NULL where none does; None where none can."""
+    if args[0].typ.kind == "record":
+        return _field_messages(args[0], typ, engine)
     source, target = _elements(args[0].typ), _elements(typ)
     name = variable_of(source, "ee")
     failure = element_error(s.variable(name), source, target, engine)
@@ -109,6 +111,17 @@ def _fails(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
 
 def _message(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
     return _messages(engine, args, typ) or s.text("")
+
+
+def _field_messages(record: Sql, typ: SqlType, engine: Engine) -> Ast | None:
+    """The same of a record's fields, from the first one on."""
+    pairs = zip(record.typ.fields, typ.fields, strict=True)
+    failures = [
+        element_error(s.field(record.ast, f"f{i}"), old.type, new.type, engine)
+        for i, ((_, old), (_, new)) in enumerate(pairs, start=1)
+    ]
+    found = [failure for failure in failures if failure is not None]
+    return s.coalesce(*found) if found else None
 
 
 def _record(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
@@ -137,7 +150,7 @@ def _cast(source: str, target: str) -> ScalarFunc:
         result=of(target),
         value=_record if source == "record" else _each,
         introduces_nulls=False,
-        errors=() if source == "record" else (rule,),
+        errors=(rule,),
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mzsql.expr.functions.comparison import ANY, OPERATORS
-from mzsql.expr.functions.container import array_shapes, maps, ranges
+from mzsql.expr.functions.container import array_parts, array_shapes, maps, ranges
 from mzsql.expr.functions.container import reading as container_reading
 from mzsql.expr.functions.container import sequences as q
 from mzsql.expr.functions.container.casts import CASTS
@@ -20,7 +20,11 @@ from mzsql.repr.types import BIGINT, BOOLEAN, INTEGER, TEXT, SqlType
 
 
 def _first(args: Sequence[SqlType]) -> SqlType:
-    return args[0]
+    """The first argument's type, by the name that users gave to it or to another one."""
+    alike = (
+        arg for arg in args[1:] if arg.custom_id is not None and arg.element == args[0].element
+    )
+    return args[0] if args[0].custom_id is not None else next(alike, args[0])
 
 
 def _second(args: Sequence[SqlType]) -> SqlType:
@@ -289,6 +293,7 @@ FUNCTIONS: tuple[ScalarFunc, ...] = (
     *maps.FUNCTIONS,
     *ranges.FUNCTIONS,
     *array_shapes.FUNCTIONS,
+    *array_parts.FUNCTIONS,
     *container_reading.FUNCTIONS,
     *(_comparison(op, param) for op in OPERATORS for param in (ARRAY, LIST, MAP, RECORD, RANGE)),
     *CASTS,

@@ -90,7 +90,12 @@ def common(types: Sequence[SqlType]) -> SqlType | None:
         return None
     best = types[0]
     for typ in types[1:]:
-        if typ == best:
+        if typ == best or (
+            best.custom_id is not None
+            and typ.custom_id is None
+            and find_cast(typ, best, "implicit") is not None
+        ):
+            # What has a name of a user's gives it to what has none.
             continue
         if typ.kind == best.kind == "numeric":
             best = SqlType("numeric", scale=max(typ.effective_scale, best.effective_scale))

@@ -177,8 +177,8 @@ def overlap(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
     return s.call(name, args[0].ast, args[1].ast)
 
 
-def _same_element(name: str, wanted: Ast) -> Ast:
-    item = s.variable(name)
+def same_element(item: Ast, wanted: Ast) -> Ast:
+    """Whether an element equals a value, NULL equals NULL."""
     neither = s.and_(s.is_null(item), s.is_null(wanted))
     return s.coalesce(s.or_(s.eq(item, wanted), neither), s.boolean(False))
 
@@ -186,7 +186,7 @@ def _same_element(name: str, wanted: Ast) -> Ast:
 def remove(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
     """Without the elements that equal one."""
     name = "FILTER" if engine is Engine.SPARK else "LIST_FILTER"
-    kept = s.not_(_same_element("rm0", args[1].ast))
+    kept = s.not_(same_element(s.variable("rm0"), args[1].ast))
     return s.cast(s.call(name, args[0].ast, s.lambda_(("rm0",), kept)), typ, engine)
 
 
@@ -196,9 +196,7 @@ def position(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
         raise duckdb_only("array_position")
     start = s.at_least(args[2].ast, s.num(1)) if len(args) > 2 else s.num(1)
     numbers = s.call("RANGE", s.big(start), s.add(s.big(s.call("LEN", args[0].ast)), s.num(1)))
-    item, wanted = s.call("LIST_EXTRACT", args[0].ast, s.variable("ps0")), args[1].ast
-    both_null = s.and_(s.is_null(item), s.is_null(wanted))
-    equal = s.coalesce(s.or_(s.eq(item, wanted), both_null), s.boolean(False))
+    equal = same_element(s.call("LIST_EXTRACT", args[0].ast, s.variable("ps0")), args[1].ast)
     found = s.call("LIST_FILTER", numbers, s.lambda_(("ps0",), equal))
     return s.case((s.is_not_null(args[0].ast), s.integer(s.call("LIST_EXTRACT", found, s.num(1)))))
 

@@ -1,0 +1,54 @@
+"""Functions that are defined by an expression of SQL: what one is, and the expression with arguments in the place of ``$1`` and on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from sqlglot import expressions as exp
+
+from mzsql.frontend.parse import statements as st
+from mzsql.frontend.parse.parse import parse_statements
+from mzsql.repr import types as t
+from mzsql.repr.types import SqlType
+
+
+@dataclass(frozen=True)
+class Defined:
+    """One overload: the types of its arguments, ``$1`` and on, its value as SQL, and the type of that."""
+
+    args: tuple[SqlType, ...]
+    sql: str
+    result: SqlType = t.TEXT
+
+
+def overloads(
+    sql: str, *several: Sequence[SqlType], result: SqlType = t.TEXT
+) -> tuple[Defined, ...]:
+    """One definition for several lists of arguments."""
+    return tuple(Defined(tuple(args), sql, result) for args in several)
+
+
+def asking(sql: str, *several: Sequence[SqlType]) -> tuple[Defined, ...]:
+    """The same of a question."""
+    return overloads(sql, *several, result=t.BOOLEAN)
+
+
+@lru_cache(256)
+def _parsed(sql: str) -> exp.Expr:
+    (statement,) = parse_statements(f"SELECT {sql}")
+    assert isinstance(statement, st.Select)
+    body: exp.Expr = statement.query.expressions[0]
+    return body
+
+
+def filled(sql: str, arguments: Sequence[exp.Expr]) -> exp.Expr:
+    """The definition with its parameters replaced."""
+
+    def one(node: exp.Expr) -> exp.Expr:
+        if isinstance(node, exp.Parameter | exp.Placeholder):
+            return arguments[int(str(node.name)) - 1].copy()
+        return node
+
+    return exp.Paren(this=_parsed(sql).copy().transform(one))

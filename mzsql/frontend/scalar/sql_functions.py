@@ -1,0 +1,128 @@
+"""Functions that are another expression of SQL, whose text is all there is to them: ``make_time(…)``, ``array_dims(…)``.
+
+Promise: each means what PostgreSQL's manual says, by functions that there are, so every engine computes it, in views too, and a plan shows
+what is computed. The trade-off: an argument may stand in the expression several times. What fails says so by ``mz_raise_if``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mzsql.frontend.scalar.defined import Defined
+from mzsql.repr import types as t
+from mzsql.repr.types import SqlType
+
+_TEXT, _INT, _BIG, _DOUBLE, _NUMERIC = t.TEXT, t.INTEGER, t.BIGINT, t.DOUBLE, t.NUMERIC
+_STAMP, _SPAN, _OID, _REGCLASS = t.TIMESTAMPTZ, t.INTERVAL, t.OID, t.REGCLASS
+
+
+def _one(args: tuple[SqlType, ...], result: SqlType, sql: str) -> tuple[Defined, ...]:
+    return (Defined(args, sql, result),)
+
+
+_NO_TIME = """CASE WHEN mz_internal.mz_raise_if(
+        NOT ($1 BETWEEN 0 AND 23 AND $2 BETWEEN 0 AND 59 AND $3 >= 0 AND $3 <= 60),
+        'time field value out of range: ' || $1::text || ':' || $2::text || ':' || $3::text)
+    THEN NULL ELSE TIME '00:00:00' + ($1 * INTERVAL '1 hour' + $2 * INTERVAL '1 minute' + $3 * INTERVAL '1 second') END"""
+#: The digits behind the point that a number is written with; none of what is no number.
+_SCALE = """CASE WHEN $1 = 'NaN'::numeric THEN NULL ELSE length(split_part($1::text, '.', 2)) END"""
+#: Minus one, as nothing is known of the size of what is somewhere else.
+_SIZE = "CASE WHEN {known} THEN -1::bigint END"
+_UNITS = """CASE lower(btrim(substring($1, '[a-zA-Z]*[[:space:]]*$')))
+        WHEN '' THEN 1 WHEN 'bytes' THEN 1 WHEN 'b' THEN 1 WHEN 'kb' THEN 1024 WHEN 'mb' THEN 1048576 WHEN 'gb' THEN 1073741824
+        WHEN 'tb' THEN 1099511627776 WHEN 'pb' THEN 1125899906842624 END"""
+_IN_BYTES = f"""CASE WHEN mz_internal.mz_raise_if(
+        $1 !~ '^[[:space:]]*[-+]?([0-9]+[.]?[0-9]*|[.][0-9]+)[[:space:]]*([a-zA-Z]+)?[[:space:]]*$' OR {_UNITS} IS NULL,
+        'invalid size: "' || $1 || '"')
+    THEN NULL ELSE round(substring($1, '[-+]?[0-9]*[.]?[0-9]*[0-9.]')::numeric * {_UNITS})::bigint END"""
+#: Of a part of a quarter of a circle, from its sine at 30 or its cosine at 60 degrees, so that those are what they are.
+_SIN_30 = "(sin(radians({0})) / sin(radians(30.0)) / 2)"
+_COS_60 = "(1 - (1 - cos(radians({0}))) / (1 - cos(radians(60.0))) / 2)"
+
+
+def _first_quarter(sine: bool, angle: str) -> str:
+    """The sine, or the cosine, of an angle between 0 and 90 degrees."""
+    near, far = (_SIN_30, _COS_60) if sine else (_COS_60, _SIN_30)
+    edge = 30 if sine else 60
+    rest = f"(90 - {angle})"
+    return f"CASE WHEN {angle} <= {edge} THEN {near.format(angle)} ELSE {far.format(rest)} END"
+
+
+_TURN = "mod(abs($1)::numeric, 360)::double precision"
+_NOT_FINITE = """mz_internal.mz_raise_if($1 IN ('Infinity'::double precision, '-Infinity'::double precision), 'input is out of range')"""
+
+
+def _sine() -> str:
+    turn = f"({_TURN})"
+    half = f"(CASE WHEN {turn} > 180 THEN {turn} - 180 ELSE {turn} END)"
+    quarter = f"(CASE WHEN {half} > 90 THEN 180 - {half} ELSE {half} END)"
+    sign = f"(CASE WHEN $1 < 0 THEN -1 ELSE 1 END * CASE WHEN {turn} > 180 THEN -1 ELSE 1 END)"
+    return f"{sign} * ({_first_quarter(True, quarter)})"
+
+
+def _cosine() -> str:
+    turn = f"({_TURN})"
+    half = f"(CASE WHEN {turn} > 180 THEN 360 - {turn} ELSE {turn} END)"
+    quarter = f"(CASE WHEN {half} > 90 THEN 180 - {half} ELSE {half} END)"
+    return f"CASE WHEN {half} > 90 THEN -1 ELSE 1 END * ({_first_quarter(False, quarter)})"
+
+
+def _of_degrees(value: str) -> tuple[Defined, ...]:
+    return _one(
+        (_DOUBLE,),
+        _DOUBLE,
+        f"CASE WHEN {_NOT_FINITE} THEN NULL WHEN $1 = 'NaN' THEN $1 ELSE {value} END",
+    )
+
+
+#: The arc of a sine in degrees, so that the arc of a half is 30.
+_ARC_SINE = """CASE WHEN abs($1) <= 0.5 THEN asin($1) / asin(0.5) * 30
+    ELSE sign($1) * (90 - acos(abs($1)) / acos(0.5) * 60) END"""
+_ARC_COSINE = """CASE WHEN $1 < -0.5 THEN 180 - acos(-$1) / acos(0.5) * 60
+    WHEN $1 <= 0.5 THEN 90 - asin($1) / asin(0.5) * 30 ELSE acos($1) / acos(0.5) * 60 END"""
+_OUTSIDE = "mz_internal.mz_raise_if(abs($1) > 1, 'input is out of range')"
+
+SQL_FUNCTIONS: Mapping[str, tuple[Defined, ...]] = {
+    "acosd": _one((_DOUBLE,), _DOUBLE, f"CASE WHEN {_OUTSIDE} THEN NULL ELSE {_ARC_COSINE} END"),
+    "asind": _one((_DOUBLE,), _DOUBLE, f"CASE WHEN {_OUTSIDE} THEN NULL ELSE {_ARC_SINE} END"),
+    "atan2d": _one((_DOUBLE, _DOUBLE), _DOUBLE, "atan2($1, $2) / atan(1.0::double precision) * 45"),
+    "atand": _one((_DOUBLE,), _DOUBLE, "atan($1) / atan(1.0::double precision) * 45"),
+    "cosd": _of_degrees(_cosine()),
+    "cotd": _of_degrees(f"({_cosine()}) / nullif({_sine()}, 0)"),
+    "date_add": (
+        Defined((_STAMP, _SPAN), "$1 + $2", _STAMP),
+        Defined((_STAMP, _SPAN, _TEXT), "(($1 AT TIME ZONE $3) + $2) AT TIME ZONE $3", _STAMP),
+    ),
+    "date_subtract": (
+        Defined((_STAMP, _SPAN), "$1 - $2", _STAMP),
+        Defined((_STAMP, _SPAN, _TEXT), "(($1 AT TIME ZONE $3) - $2) AT TIME ZONE $3", _STAMP),
+    ),
+    "make_time": _one((_INT, _INT, _DOUBLE), t.TIME, _NO_TIME),
+    "make_timestamptz": (
+        Defined(
+            (_INT, _INT, _INT, _INT, _INT, _DOUBLE),
+            "make_timestamp($1, $2, $3, $4, $5, $6) AT TIME ZONE 'UTC'",
+            _STAMP,
+        ),
+        Defined(
+            (_INT, _INT, _INT, _INT, _INT, _DOUBLE, _TEXT),
+            "make_timestamp($1, $2, $3, $4, $5, $6) AT TIME ZONE $7",
+            _STAMP,
+        ),
+    ),
+    "min_scale": _one((_NUMERIC,), _INT, _SCALE),
+    "pg_client_encoding": _one((), _TEXT, "'UTF8'::text"),
+    "pg_relation_size": tuple(
+        Defined(args, _SIZE.format(known=known), _BIG)
+        for first in (_REGCLASS, _OID)
+        for args, known in (
+            ((first,), "$1 IS NOT NULL"),
+            ((first, _TEXT), "$1 IS NOT NULL AND $2 IS NOT NULL"),
+        )
+    ),
+    "pg_size_bytes": _one((_TEXT,), _BIG, _IN_BYTES),
+    "scale": _one((_NUMERIC,), _INT, _SCALE),
+    "sind": _of_degrees(_sine()),
+    "tand": _of_degrees(f"({_sine()}) / nullif({_cosine()}, 0)"),
+    "trim_scale": _one((_NUMERIC,), _NUMERIC, "$1"),
+}
