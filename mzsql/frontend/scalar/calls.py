@@ -392,6 +392,9 @@ def _anonymous(ctx: ExprContext, node: exp.Expr) -> Typed:
             position=position_of(node),
             hint="The arguments of jsonb_build_object() are keys and values by turns.",
         )
+    if name == "jsonb_object" and len(args) == 1 and args[0].typ.kind == "unknown":
+        # What is quoted has as many dimensions as its braces say.
+        args = [explicit(args[0], SqlType("array", element=t.TEXT), position_of(node))]
     if name in _BY_PATH and len(args) > 1:
         path = unify([_text(arg, node) for arg in args[1:]], "ARRAY", position_of(node))[0]
         steps = call("array", path, SqlType("array", element=t.TEXT))

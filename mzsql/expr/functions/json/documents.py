@@ -7,6 +7,8 @@ canonical if its parts are. DuckDB reads and writes it; a dataflow on Spark over
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from sqlglot import expressions as exp
 
 from mzsql.expr.functions import sql as s
@@ -211,8 +213,8 @@ def _too_large(token: Ast) -> Ast:
     return s.or_(beyond, found)
 
 
-def _closed(stack: Ast, opening: str, *, strip: bool) -> Ast:
-    """The stack after a closing bracket: all behind the last opening one has become one document."""
+def closed(stack: Ast, opening: str, build: Callable[[Ast], Ast]) -> Ast:
+    """The stack of a document's pieces after a closing bracket: all behind the last opening one has become one piece."""
     reverse = s.call("LIST_REVERSE", stack)
     inside = s.sub(s.call("LIST_POSITION", reverse, s.text(opening)), s.num(1))
     size = s.call("LEN", stack)
@@ -224,10 +226,22 @@ def _closed(stack: Ast, opening: str, *, strip: bool) -> Ast:
         (s.gt(start, s.num(1)), s.call("LIST_SLICE", stack, s.num(1), s.sub(start, s.num(1))))
     )
     none = s.cast(s.array(), _TEXTS, Engine.DUCKDB)
-    made = array_of(s.coalesce(items, none))
-    if opening == "{":
-        made = _object(s.coalesce(items, none), strip=strip)
+    made = build(s.coalesce(items, none))
     return s.call("LIST_APPEND", s.coalesce(below, none), made)
+
+
+def folded(tokens: Ast, name: str, step: Callable[[Ast, Ast], Ast]) -> Ast:
+    """What is left of a document's tokens on a stack, which `step` takes with each of them."""
+    none = s.cast(s.array(), _TEXTS, Engine.DUCKDB)
+    stack, token = f"{name}s", f"{name}t"
+    body = step(s.variable(stack), s.variable(token))
+    left = s.call("LIST_REDUCE", tokens, s.lambda_((stack, token), body), none)
+    return s.call("LIST_EXTRACT", left, s.num(1))
+
+
+def tokens(json: Ast) -> Ast:
+    """The tokens of a document: strings, brackets, commas, colons, numbers and words."""
+    return s.call("REGEXP_EXTRACT_ALL", json, s.text(_PIECES))
 
 
 def _object(items: Ast, *, strip: bool) -> Ast:
@@ -244,17 +258,19 @@ def _object(items: Ast, *, strip: bool) -> Ast:
 
 def canonical(text: Ast, *, strip: bool = False) -> Ast:
     """The canonical text of a document; NULL of what is none. With `strip`, without the entries that are null."""
-    tokens = s.call("REGEXP_EXTRACT_ALL", text, s.text(_PIECES))
-    stack, token = s.variable("js0"), s.variable("jt0")
-    step = s.case(
-        (s.eq(token, s.text("}")), _closed(stack, "{", strip=strip)),
-        (s.eq(token, s.text("]")), _closed(stack, "[", strip=strip)),
-        (s.or_(s.eq(token, s.text(",")), s.eq(token, s.text(":"))), stack),
-        otherwise=s.call("LIST_APPEND", stack, _scalar(token)),
-    )
-    none = s.cast(s.array(), _TEXTS, Engine.DUCKDB)
-    folded = s.call("LIST_REDUCE", tokens, s.lambda_(("js0", "jt0"), step), none)
-    return s.case((is_document(text), s.call("LIST_EXTRACT", folded, s.num(1))))
+
+    def step(stack: Ast, token: Ast) -> Ast:
+        return s.case(
+            (
+                s.eq(token, s.text("}")),
+                closed(stack, "{", lambda items: _object(items, strip=strip)),
+            ),
+            (s.eq(token, s.text("]")), closed(stack, "[", array_of)),
+            (s.or_(s.eq(token, s.text(",")), s.eq(token, s.text(":"))), stack),
+            otherwise=s.call("LIST_APPEND", stack, _scalar(token)),
+        )
+
+    return s.case((is_document(text), folded(tokens(text), "jc", step)))
 
 
 def is_document(text: Ast) -> Ast:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from mzsql.expr.functions import sql as s
-from mzsql.expr.functions.comparison import ANY
+from mzsql.expr.functions.comparison import ANY, OPERATORS
 from mzsql.expr.functions.declare import FLOATS, INTEGERS, STRINGS, Ast
 from mzsql.expr.functions.json import documents as j
+from mzsql.expr.functions.json import editing as e
 from mzsql.expr.functions.output.to_text import to_text
 from mzsql.expr.functions.table import Engine, ErrorRule, ScalarFunc, Spelling, Sql
 from mzsql.repr.types import BIGINT, BOOLEAN, INTEGER, JSONB, TEXT, SqlType
@@ -157,15 +158,7 @@ def _null_key(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
 
 def _path(json: Ast, path: Ast) -> Ast:
     """Step by step: a key of an object, the number of an array's element."""
-    at, step = s.variable("pa0"), s.variable("pk0")
-    number = s.try_cast_to(
-        s.case((s.matches(step, "^-?[0-9]{1,18}$", Engine.DUCKDB), step)),
-        s.sql_type(BIGINT, Engine.DUCKDB),
-    )
-    one = s.case(
-        (j.is_kind(at, "OBJECT"), j.field(at, step)),
-        (j.is_kind(at, "ARRAY"), j.element(at, number)),
-    )
+    one = e.step(s.variable("pa0"), s.variable("pk0"))
     return s.call("LIST_REDUCE", path, s.lambda_(("pa0", "pk0"), one), json)
 
 
@@ -341,7 +334,112 @@ _PATHS = [
     ),
 ]
 
+
+def _any_key(json: Ast, keys: Ast) -> Ast:
+    found = s.call("LIST_FILTER", keys, s.lambda_(("ak0",), _has_key(json, s.variable("ak0"))))
+    return s.gt(s.call("LEN", found), s.num(0))
+
+
+def _all_keys(json: Ast, keys: Ast) -> Ast:
+    there = s.or_(_has_key(json, s.variable("ak1")), s.is_null(s.variable("ak1")))
+    missing = s.call("LIST_FILTER", keys, s.lambda_(("ak1",), s.not_(there)))
+    return s.eq(s.call("LEN", missing), s.num(0))
+
+
+def _without_keys(json: Ast, keys: Ast) -> Ast:
+    state, key = s.variable("wm0"), s.variable("wm1")
+    one = s.case((s.is_null(key), state), otherwise=_without_key(state, key))
+    return s.call("LIST_REDUCE", keys, s.lambda_(("wm0", "wm1"), one), json)
+
+
+_EDITING: tuple[ScalarFunc, ...] = (
+    _func(
+        "jsonb_contains_any",
+        "?|",
+        (JSONB, _PATH),
+        BOOLEAN,
+        _only(_strictly(_any_key)),
+        "({0} ?| {1})",
+    ),
+    _func(
+        "jsonb_contains_all",
+        "?&",
+        (JSONB, _PATH),
+        BOOLEAN,
+        _only(_strictly(_all_keys)),
+        "({0} ?& {1})",
+    ),
+    _func(
+        "jsonb_delete_keys",
+        "-",
+        (JSONB, _PATH),
+        JSONB,
+        _only(_strictly(_without_keys)),
+        "({0} - {1})",
+    ),
+    _func(
+        "jsonb_delete_path",
+        "#-",
+        (JSONB, _PATH),
+        JSONB,
+        e.delete_at,
+        "({0} #- {1})",
+        errors=(e.NUMBERED,),
+    ),
+    *(
+        _func(
+            f"jsonb_set{suffix}",
+            "jsonb_set",
+            (JSONB, _PATH, JSONB, *more),
+            JSONB,
+            e.set_at,
+            errors=(e.NUMBERED,),
+        )
+        for suffix, more in (("", ()), ("_create", (BOOLEAN,)))
+    ),
+    *(
+        _func(
+            f"jsonb_insert{suffix}",
+            "jsonb_insert",
+            (JSONB, _PATH, JSONB, *more),
+            JSONB,
+            e.insert_at,
+            errors=(e.NUMBERED, e.NEW),
+        )
+        for suffix, more in (("", ()), ("_after", (BOOLEAN,)))
+    ),
+    _func("jsonb_object", "jsonb_object", (_PATH,), JSONB, e.object_of_texts, errors=(e.ODD,)),
+    _func(
+        "jsonb_object_pairs",
+        "jsonb_object",
+        (SqlType("array", element=_PATH),),
+        JSONB,
+        e.object_of_texts,
+    ),
+    _func(
+        "jsonb_object_keys_values",
+        "jsonb_object",
+        (_PATH, _PATH),
+        JSONB,
+        e.object_of_texts,
+        errors=(e.UNEVEN,),
+    ),
+    *(
+        ScalarFunc(
+            key=f"{op}_jsonb",
+            name=OPERATORS[op][0],
+            args=(JSONB, JSONB),
+            result=BOOLEAN,
+            value=e.compared(OPERATORS[op][2]),
+            explain=f"({{0}} {OPERATORS[op][0]} {{1}})",
+            negation=f"{OPERATORS[op][1]}_jsonb",
+        )
+        for op in ("lt", "lte", "gt", "gte")
+    ),
+)
+
 FUNCTIONS: tuple[ScalarFunc, ...] = (
+    *_EDITING,
     _func("jsonb_get_string", "->", (JSONB, TEXT), JSONB, _only(j.field), "({0} -> {1})"),
     _func("jsonb_get_int64", "->", (JSONB, BIGINT), JSONB, _only(j.numbered), "({0} -> {1})"),
     _func(
