@@ -43,6 +43,8 @@ from mzsql.expr.functions.text import (
     hashes,
     identifiers,
     normal_forms,
+    number_formats,
+    regex_places,
     regexes,
     strings,
 )
@@ -106,6 +108,8 @@ _SCALAR_MODULES: tuple[ModuleType, ...] = (
     iso8601,
     timestamps,
     normal_forms,
+    number_formats,
+    regex_places,
     regexes,
     trigonometry,
     whole,

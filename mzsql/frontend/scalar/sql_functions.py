@@ -24,6 +24,10 @@ _NO_TIME = """CASE WHEN mz_internal.mz_raise_if(
         NOT ($1 BETWEEN 0 AND 23 AND $2 BETWEEN 0 AND 59 AND $3 >= 0 AND $3 <= 60),
         'time field value out of range: ' || $1::text || ':' || $2::text || ':' || $3::text)
     THEN NULL ELSE TIME '00:00:00' + ($1 * INTERVAL '1 hour' + $2 * INTERVAL '1 minute' + $3 * INTERVAL '1 second') END"""
+_SPANS = tuple(
+    f"${i} * INTERVAL '1 {unit}'"
+    for i, unit in enumerate(("year", "month", "week", "day", "hour", "minute", "second"), start=1)
+)
 #: The digits behind the point that a number is written with; none of what is no number.
 _SCALE = """CASE WHEN $1 = 'NaN'::numeric THEN NULL ELSE length(split_part($1::text, '.', 2)) END"""
 #: Minus one, as nothing is known of the size of what is somewhere else.
@@ -96,6 +100,10 @@ SQL_FUNCTIONS: Mapping[str, tuple[Defined, ...]] = {
     "date_subtract": (
         Defined((_STAMP, _SPAN), "$1 - $2", _STAMP),
         Defined((_STAMP, _SPAN, _TEXT), "(($1 AT TIME ZONE $3) - $2) AT TIME ZONE $3", _STAMP),
+    ),
+    "make_interval": tuple(
+        Defined(args, " + ".join(("INTERVAL '0'", *_SPANS[: len(args)])), _SPAN)
+        for args in ((_INT, _INT, _INT, _INT, _INT, _INT, _DOUBLE)[:n] for n in range(8))
     ),
     "make_time": _one((_INT, _INT, _DOUBLE), t.TIME, _NO_TIME),
     "make_timestamptz": (

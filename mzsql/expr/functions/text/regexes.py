@@ -180,7 +180,8 @@ def _match(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
 # --- replacing ---------------------------------------------------------------------------------------
 
 
-def _replace(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+def replaced(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+    """The first match replaced, or with the flag g all of them."""
     flags = known_flags(args, 3)
     every = [s.text("g")] if "g" in flags else []
     if not (is_known(args[1]) and is_known(args[2])):
@@ -259,7 +260,7 @@ def split(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
 def _functions() -> list[ScalarFunc]:
     found = []
     for name, plain, result, value, allowed in (
-        ("regexp_replace", 3, TEXT, _replace, FLAGS),
+        ("regexp_replace", 3, TEXT, replaced, FLAGS),
         ("regexp_match", 2, TEXTS, _match, FLAGS - {"g"}),
         ("regexp_split_to_array", 2, TEXTS, split, FLAGS - {"g"}),
     ):
