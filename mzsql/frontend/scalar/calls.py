@@ -47,6 +47,7 @@ from mzsql.frontend.scalar.containers import (
     typed_list,
 )
 from mzsql.frontend.scalar.context import ExprContext
+from mzsql.frontend.scalar.format_texts import plan_format
 from mzsql.frontend.scalar.nodes import (
     function_name,
     known,
@@ -319,6 +320,7 @@ def _logical_timestamp(_ctx: ExprContext, node: exp.Expr) -> Typed:
 _SPECIAL: dict[str, Callable[[ExprContext, exp.Expr], Typed]] = {
     **standard.CALLS,
     "array_fill": made_containers.array_fill,
+    "format": plan_format,
     "grouping": groupings.plan_grouping,
     "map_build": made_containers.map_build,
     "coalesce": _coalesce,
