@@ -218,7 +218,7 @@ def is_alias(key: str) -> bool:
 _CONSTANTS = frozenset({
     "~", "~*", "!~", "!~*", "normalize", "regexp_match", "regexp_replace", "regexp_split_to_array", "to_char", "timezone", "digest",
     "hmac", "crc32", "sha224", "sha384",
-    "sha512", "seahash", "kafka_murmur2",
+    "sha512", "seahash", "kafka_murmur2", "regexp_count", "regexp_instr", "regexp_substr", "to_number",
 })  # fmt: skip
 
 

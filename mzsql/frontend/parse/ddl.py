@@ -103,7 +103,7 @@ class DefinitionParser(CatalogParser):
                 break
         missing = [word for word in wanted if word not in found]
         if missing:
-            self.p.expected(f"{missing[0]} TYPE")
+            raise SqlSyntaxError(f"{missing[0]} TYPE option is required", position=self.position())
         self.p._match_r_paren()
         return found
 

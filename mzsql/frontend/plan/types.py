@@ -12,6 +12,7 @@ from sqlglot import expressions as exp
 
 from mzsql.frontend.catalog import CatalogView, FullName
 from mzsql.frontend.definitions.normalize import normalize_create_sql, quoted, quoted_name
+from mzsql.frontend.definitions.shown_sql import written_type
 from mzsql.frontend.names.items import new_name
 from mzsql.frontend.names.named_types import NamedTypes
 from mzsql.frontend.names.types import resolve_type
@@ -33,11 +34,14 @@ def plan_create_type(statement: st.CreateType, catalog: CatalogView) -> plans.Cr
         typ = resolve_type(node, named)
         return typ, shown_type(statement, node, typ, named.references)
 
+    _refuse_unnamed(statement)
     if statement.kind == "record":
         typ, body = _record(statement, [resolved(node) for _, _, node in statement.fields])
     else:
         assert statement.element is not None
         element, shown = resolved(statement.element)
+        if element.kind == "char":
+            raise Unsupported("embedding char type in a list or map not yet supported")
         typ = SqlType(statement.kind, element=element)
         body = f"LIST (ELEMENT TYPE = {shown})"
         if statement.kind == "map":
@@ -48,6 +52,28 @@ def plan_create_type(statement: st.CreateType, catalog: CatalogView) -> plans.Cr
             body = f"MAP (KEY TYPE = text, VALUE TYPE = {shown})"
     sql = f"CREATE TYPE {quoted_name(name)} AS {body}"
     return plans.CreateTypePlan(name=name, typ=typ, create_sql=sql, types=named.used)
+
+
+def _refuse_unnamed(statement: st.CreateType) -> None:
+    """Raises where a type is made of a list or a map without a name, or of chars, which Materialize has not either."""
+    kind = "" if statement.kind == "record" else f"{statement.kind.upper()} "
+    parts = [(name, node) for name, _, node in statement.fields]
+    if statement.element is not None:
+        parts = [("ELEMENT TYPE" if statement.key is None else "VALUE TYPE", statement.element)]
+    if statement.key is not None:
+        parts.insert(0, ("KEY TYPE", statement.key))
+    for option, node in parts:
+        if node.this in (exp.DType.LIST, exp.DType.MAP):
+            raise SqlSyntaxError(
+                f"CREATE TYPE ... AS {kind}option {option} can only use named data types, "
+                f"but found unnamed data type {_unnamed(node)}. "
+                "Use CREATE TYPE to create a named type first"
+            )
+
+
+def _unnamed(node: exp.DataType) -> str:
+    """A type by the names of what it is made of, with their schemas."""
+    return written_type(node).replace('"', "").replace("MAP[", "map[")
 
 
 def _record(statement: st.CreateType, types: list[tuple[SqlType, str]]) -> tuple[SqlType, str]:
