@@ -45,8 +45,8 @@ DIFFERENT = {
     "try_parse_monotonic_iso8601_timestamp": "PostgreSQL has no such function",
     "is_rbac_enabled": "PostgreSQL has no such function",
     "mz_raise_if": "PostgreSQL has no such function",
-    **{key: "held by the records of expressions: its type is a text's here"
-       for key in ("text_to_name", "text_to_char_code", "integer_to_char_code", "char_code_to_integer")},
+    **dict.fromkeys(("text_to_name", "text_to_char_code", "integer_to_char_code", "char_code_to_integer"),
+                    "held by the records of expressions: its type is a text's here"),
     "pg_encoding_to_char": "PostgreSQL has other encodings, too",
     "pg_get_ruledef": "PostgreSQL has rules",
     "pg_tablespace_location": "PostgreSQL has tablespaces",
