@@ -47,7 +47,7 @@ def test_each_view_shows_what_it_is_for(con: mzsql.Connection) -> None:
             ("pg_catalog",),
         ],
         "SELECT DISTINCT proname FROM pg_aggregate JOIN pg_proc ON oid = aggfnoid"
-        " WHERE proname LIKE 'b%' ORDER BY 1": [("bool_and",), ("bool_or",)],
+        " WHERE proname LIKE 'bo%' ORDER BY 1": [("bool_and",), ("bool_or",)],
         "SELECT count(*) FROM information_schema.routines WHERE routine_name = 'quote_ident'": [
             (1,)
         ],

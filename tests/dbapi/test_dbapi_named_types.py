@@ -65,7 +65,7 @@ def test_a_name_follows_the_type(con: mzsql.Connection) -> None:
     con.execute("CREATE TYPE before AS LIST (ELEMENT TYPE = text)")
     con.execute("CREATE TABLE renamed (x before)")
     con.execute("INSERT INTO renamed VALUES ('{a,b}')")
-    con.execute("CREATE MATERIALIZED VIEW kept AS SELECT x || 'c' AS x FROM renamed")
+    con.execute("CREATE MATERIALIZED VIEW kept AS SELECT x || 'c'::text AS x FROM renamed")
     con.execute("ALTER TYPE before RENAME TO after")
     assert con.execute("SELECT pg_typeof(x), x FROM kept").fetchall() == [
         ("after", ["a", "b", "c"])
