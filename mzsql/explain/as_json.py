@@ -9,7 +9,8 @@ import msgspec
 from mzsql.explain.config import Humanizer
 from mzsql.explain.fast_path import fast_path_node
 from mzsql.explain.json_physical import physical_plans
-from mzsql.explain.json_relations import mir_plans, raw, relation
+from mzsql.explain.json_raw import raw
+from mzsql.explain.json_relations import mir_plans, relation
 from mzsql.explain.json_scalars import Node
 from mzsql.explain.mir import pushed_filters
 from mzsql.expr.dataflow import MirDataflow
@@ -31,10 +32,19 @@ def mir_json(
     df: MirDataflow,
     humanizer: Humanizer,
     pushed: Mapping[GlobalId, MapFilterProject | None] | None = None,
+    *,
+    arranged_first: bool = False,
 ) -> str:
-    """EXPLAIN OPTIMIZED PLAN AS JSON. `pushed`: what lowering pushes into the reads of its sources."""
+    """EXPLAIN OPTIMIZED PLAN AS JSON.
+
+    Args:
+        df: the dataflow.
+        humanizer: names.
+        pushed: what lowering pushes into the reads of its sources.
+        arranged_first: whether joins were ordered by what is arranged first.
+    """
     filters = {gid: pushed_filters(mfp) for gid, mfp in (pushed or {}).items()}
-    return _text(mir_plans(df, humanizer, filters))
+    return _text(mir_plans(df, humanizer, filters, arranged_first=arranged_first))
 
 
 def fast_path_json(plan: FastPathPlan, humanizer: Humanizer) -> str:

@@ -21,10 +21,7 @@ _ALIASES = {"node_ids": "node_identifiers"}
 _MISSING = frozenset({"equivalences", "filter_pushdown", "linear_chains", "raw_plans"})
 #: Switches of Materialize's planning that stand where they stand here: what may be said of them.
 _FIXED = {
-    "enable_letrec_fixpoint_analysis": False,
-    "enable_new_outer_join_lowering": True,
     "enable_variadic_left_join_lowering": False,
-    "reoptimize_imported_views": False,
 }
 
 

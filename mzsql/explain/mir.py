@@ -257,12 +257,15 @@ class MirPrinter:
         }
         match rel.implementation:
             case mir.IndexedFilter(coll=coll, index=index, rows=rows, key=key):
-                columns = relation_type(rel.inputs[1], self._derived.types).columns[: len(key)]
-                shown = [self._scalars.row(row, columns) for row in rows]
+                constant = rel.inputs[1]
+                if isinstance(constant, mir.Get):
+                    # Several lookups of the same values share them.
+                    usage = f"lookup values=<Get l{constant.id}>"
+                else:
+                    columns = relation_type(constant, self._derived.types).columns[: len(key)]
+                    usage = lookup([self._scalars.row(row, columns) for row in rows])
                 text = read_index(
-                    self._humanizer.name(coll),
-                    short(self._humanizer.name(index)),
-                    lookup(shown),
+                    self._humanizer.name(coll), short(self._humanizer.name(index)), usage
                 )
                 self._head(level, text, rel)
                 return

@@ -7,7 +7,7 @@ so that one of them is enough. A filter that says what is known is itself left a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import msgspec
@@ -21,6 +21,8 @@ from mzsql.expr.typing import relation_type
 from mzsql.repr.decimals import is_carried
 from mzsql.repr.types import BOOLEAN, ColumnType, SqlType
 from mzsql.transform.canonicalize_mfp import canonical
+from mzsql.transform.context import OptimizerContext
+from mzsql.transform.scalars import simplify
 from mzsql.transform.visit import filtered, kept, replace_inputs
 
 #: Types whose equal values are the same value in every respect (not so: 0.0 and -0.0, intervals, padded characters).
@@ -39,10 +41,18 @@ class Facts:
     Attributes:
         firsts: for each column the first one equal to it (itself, where there is none before).
         literals: the columns that are a literal.
+        put: for each column the one that is put out for it: the first that is equal for another reason than that a filter asks for it.
+            None: as `firsts`.
     """
 
     firsts: tuple[int, ...]
     literals: Mapping[int, sc.Literal] = field(default_factory=dict)
+    put: tuple[int, ...] | None = None
+
+    @property
+    def puts(self) -> tuple[int, ...]:
+        """For each column the one that is put out for it."""
+        return self.firsts if self.put is None else self.put
 
     def read(self, expr: sc.Scalar) -> sc.Scalar:
         """An expression in terms of first columns and literals."""
@@ -58,43 +68,50 @@ class Facts:
 
         return sc.transform(expr, replace)
 
-    def equate(self, classes: Sequence[Sequence[int]]) -> Facts:
-        """With the columns of each class equal too."""
-        firsts = list(self.firsts)
+    def equate(self, classes: Sequence[Sequence[int]], *, asked: bool = False) -> Facts:
+        """With the columns of each class equal too; `asked`: because a filter asks for it."""
+        firsts = _merged(self.firsts, classes)
+        put = self.puts if asked else tuple(_merged(self.puts, classes))
         literals = dict(self.literals)
-        for cls in classes:
-            if len(cls) > 1:
-                members = {firsts[column] for column in cls}
-                first = min(members)
-                firsts = [first if column in members else column for column in firsts]
         known = {firsts[column]: literal for column, literal in literals.items()}
         for column, first in enumerate(firsts):
             if first in known:
                 literals[column] = known[first]
-        return Facts(tuple(firsts), literals)
+        return Facts(tuple(firsts), literals, put)
 
 
-def equivalence_propagation(rel: mir.Relation) -> mir.Relation:
+def _merged(firsts: Sequence[int], classes: Sequence[Sequence[int]]) -> list[int]:
+    """The first columns once those of each class are equal too."""
+    merged = list(firsts)
+    for cls in classes:
+        if len(cls) > 1:
+            members = {merged[column] for column in cls}
+            first = min(members)
+            merged = [first if column in members else column for column in merged]
+    return merged
+
+
+def equivalence_propagation(rel: mir.Relation, ctx: OptimizerContext) -> mir.Relation:
     """Read the first of equal columns."""
-    return _settled(rel, lift=False)
+    return _settled(rel, ctx, lift=False)
 
 
-def lift_fixed_keys(rel: mir.Relation) -> mir.Relation:
+def lift_fixed_keys(rel: mir.Relation, ctx: OptimizerContext) -> mir.Relation:
     """The same, and parts of a group key that are literals put out above the Reduce instead."""
-    return _settled(rel, lift=True)
+    return _settled(rel, ctx, lift=True)
 
 
-def _settled(rel: mir.Relation, *, lift: bool) -> mir.Relation:
+def _settled(rel: mir.Relation, ctx: OptimizerContext, *, lift: bool) -> mir.Relation:
     """What is read says more once it reads the firsts itself."""
-    known = _Pass(lift=lift)
+    known = _Pass(ctx, lift=lift)
     while (new := known.visit(rel, {})[0]) != rel:
         rel = new
     return rel
 
 
-def project_firsts(rel: mir.Relation) -> mir.Relation:
+def project_firsts(rel: mir.Relation, ctx: OptimizerContext) -> mir.Relation:
     """Where a join's own columns are put out, the first of equal ones is put out for all: the others need not be carried."""
-    known = _Pass(lift=False)
+    known = _Pass(ctx, lift=False)
     while (new := _firsts_projected(rel, known)) != rel:
         rel = new
     return rel
@@ -111,7 +128,7 @@ def _firsts_projected(rel: mir.Relation, known: _Pass) -> mir.Relation:
     if facts is None:
         return to_relation(mfp, new)
     width = mfp.input_arity
-    outputs = tuple(facts.firsts[c] if c < width else c for c in mfp.projection)
+    outputs = tuple(facts.puts[c] if c < width else c for c in mfp.projection)
     return to_relation(canonical(msgspec.structs.replace(mfp, projection=outputs)), new)
 
 
@@ -133,8 +150,10 @@ _Seen = tuple[mir.Relation, Facts | None]
 class _Pass:
     """Traversals of one run; with `lift` parts of group keys that are literals move above their Reduce."""
 
-    def __init__(self, *, lift: bool) -> None:
+    def __init__(self, ctx: OptimizerContext, *, lift: bool) -> None:
         self._lift = lift
+        self._ctx = ctx
+        self._to_fixpoint = ctx.features.enable_letrec_fixpoint_analysis
         self._parts = parts()
         self._known: dict[tuple[int, ...], _Found] = memo(
             "equivalences, lifted" if lift else "equivalences"
@@ -172,7 +191,11 @@ class _Pass:
         facts = [known for _, known in seen if known is not None]
         if isinstance(rel, mir.Union):
             return rel, _union(facts, mir.arity(rel)) if facts else None
-        return (rel, None) if len(facts) < len(seen) else _node(rel, facts, lift=self._lift)
+        if len(facts) < len(seen):
+            return rel, None
+        if isinstance(rel, mir.Filter):
+            return _filter(rel, facts[0], self._ctx)
+        return _node(rel, facts, lift=self._lift)
 
     def _recursion(self, rel: mir.LetRec, locals_: _Locals) -> _Seen:
         """The most that holds of the bindings while they start empty and whenever they are computed anew."""
@@ -181,8 +204,10 @@ class _Pass:
             derived = dict(known)
             for local, value in zip(rel.ids, rel.values, strict=True):
                 facts = self.visit(value, {**locals_, **derived})[1]
-                # Of a recursion no more is passed on than literals, as in Materialize.
-                derived[local] = facts and Facts(tuple(range(mir.arity(value))), facts.literals)
+                # Of a recursion no more is passed on than literals, as in Materialize, unless more is asked for.
+                if facts is not None and not self._to_fixpoint:
+                    facts = Facts(tuple(range(mir.arity(value))), facts.literals)
+                derived[local] = facts
             if derived == known:
                 break
             known = derived
@@ -205,14 +230,14 @@ def _one_of_equals(facts: Facts) -> Facts:
     """The object that stands for these facts in this run: a binding that says the same is read as before."""
     known: dict[tuple[object, ...], Facts] = memo("facts of bindings")
     literals = facts.literals
-    return known.setdefault((facts.firsts, *((c, literals[c]) for c in sorted(literals))), facts)
+    return known.setdefault(
+        (facts.firsts, facts.puts, *((c, literals[c]) for c in sorted(literals))), facts
+    )
 
 
 def _node(rel: mir.Relation, facts: Sequence[Facts], *, lift: bool) -> _Seen:
     """A node over inputs that are rewritten already and have rows."""
     match rel:
-        case mir.Filter():
-            return _filter(rel, facts[0])
         case mir.Project(outputs=outputs):
             return _project(rel, outputs, facts[0])
         case mir.Map():
@@ -221,7 +246,8 @@ def _node(rel: mir.Relation, facts: Sequence[Facts], *, lift: bool) -> _Seen:
             width = len(facts[0].firsts)
             args = tuple(facts[0].read(e) for e in exprs)
             firsts = (*facts[0].firsts, *range(width, width + output.arity))
-            return msgspec.structs.replace(rel, exprs=args), Facts(firsts, facts[0].literals)
+            put = (*facts[0].puts, *firsts[width:])
+            return msgspec.structs.replace(rel, exprs=args), Facts(firsts, facts[0].literals, put)
         case mir.Join():
             return _join(rel, _side_by_side(facts))
         case mir.Reduce():
@@ -279,22 +305,30 @@ def _columns(*inputs: mir.Relation) -> list[ColumnType]:
     return [column for part in inputs for column in relation_type(part).columns]
 
 
-def _filter(rel: mir.Filter, facts: Facts) -> tuple[mir.Relation, Facts]:
-    """Each predicate with what holds below; what the predicates say is used in each other, and above."""
+def _filter(rel: mir.Filter, facts: Facts, ctx: OptimizerContext) -> _Seen:
+    """Each predicate with what holds below; what the predicates say is used above, but not in each other: they stay as they were written.
+
+    Where they contradict each other there are no rows.
+    """
     columns = _columns(rel.input)
-    preds = list(rel.predicates)
-    known = facts
-    for _ in range(len(preds) + 1):
-        before = preds
-        preds = list(dict.fromkeys(facts.read(p) for p in preds))
-        inner = Facts(facts.firsts, {**facts.literals, **_said(preds, columns)})
-        preds = list(
-            dict.fromkeys(p if _states(p, columns) is not None else inner.read(p) for p in preds)
-        )
-        known = inner.equate([[a, b] for p in preds for a, b in _equal_columns(p, columns)])
-        if preds == before:
-            break
-    return mir.Filter(rel.input, tuple(preds)), known
+    preds = tuple(dict.fromkeys(facts.read(p) for p in rel.predicates))
+    inner = replace(facts, literals={**facts.literals, **_said(preds, columns)})
+    pairs = [[a, b] for p in preds for a, b in _equal_columns(p, columns)]
+    known = inner.equate(pairs, asked=True)
+    if known.literals and any(_is_refuted(known.read(p), columns, ctx) for p in preds):
+        return mir.Constant((), relation_type(rel)), None
+    return mir.Filter(rel.input, preds), known
+
+
+def _is_refuted(pred: sc.Scalar, columns: Sequence[ColumnType], ctx: OptimizerContext) -> bool:
+    """Whether a predicate, with what is known, reads no column and is not true."""
+    if sc.support(pred):
+        return False
+    match simplify(pred, columns, ctx):
+        case sc.Literal(value=value):
+            return value is not True
+        case _:
+            return False
 
 
 def _said(preds: Sequence[sc.Scalar], columns: Sequence[ColumnType]) -> dict[int, sc.Literal]:
@@ -349,11 +383,14 @@ def _project(rel: mir.Project, outputs: Sequence[int], facts: Facts) -> tuple[mi
         for position, column in enumerate(chosen)
         if column in facts.literals
     }
-    return mir.Project(rel.input, chosen), Facts(tuple(chosen.index(c) for c in chosen), literals)
+    # What is put out stays the column that was asked for, whichever it equals.
+    new = tuple(facts.puts[column] for column in outputs)
+    put = tuple(new.index(column) for column in new)
+    return mir.Project(rel.input, new), Facts(tuple(chosen.index(c) for c in chosen), literals, put)
 
 
 def _map(rel: mir.Map, facts: Facts) -> tuple[mir.Relation, Facts]:
-    firsts = list(facts.firsts)
+    firsts, put = list(facts.firsts), list(facts.puts)
     literals = dict(facts.literals)
     done: list[sc.Scalar] = []
     for scalar in rel.scalars:
@@ -363,11 +400,12 @@ def _map(rel: mir.Map, facts: Facts) -> tuple[mir.Relation, Facts]:
         done.append(expr)
         column = len(firsts)
         firsts.append(firsts[expr.index] if isinstance(expr, sc.Column) else column)
+        put.append(put[expr.index] if isinstance(expr, sc.Column) else column)
         if isinstance(expr, sc.Literal) and expr.value is not None and expr.typ.kind in EXACT:
             literals[column] = expr
         elif isinstance(expr, sc.Column) and expr.index in literals:
             literals[column] = literals[expr.index]
-    return mir.Map(rel.input, tuple(done)), Facts(tuple(firsts), literals)
+    return mir.Map(rel.input, tuple(done)), Facts(tuple(firsts), literals, tuple(put))
 
 
 def _reduce(rel: mir.Reduce, facts: Facts) -> tuple[mir.Relation, Facts]:
@@ -415,12 +453,11 @@ def _without_fixed(
 
 def _join(rel: mir.Join, facts: Facts) -> tuple[mir.Relation, Facts]:
     """What equals a literal on one side is filtered for it on every side; then no lookup is needed for it to be equal."""
+    if isinstance(rel.implementation, mir.IndexedFilter):
+        # What it looks up is what a filter said: what reads it stays as it was written.
+        return rel, Facts(tuple(range(mir.arity(rel))))
     columns = _columns(*rel.inputs)
-    pairs = [
-        same
-        for cls in rel.equivalences
-        for same in _by_type([e.index for e in cls if isinstance(e, sc.Column)], columns)
-    ]
+    pairs = _equated(rel)
     if not isinstance(rel.implementation, mir.Unplanned):
         return rel, facts.equate(pairs)
     kept: list[tuple[sc.Scalar, ...]] = []
@@ -447,7 +484,17 @@ def _join(rel: mir.Join, facts: Facts) -> tuple[mir.Relation, Facts]:
                     literals[expr.index] = own
     inputs = tuple(filtered(part, wanted.get(i, ())) for i, part in enumerate(rel.inputs))
     rel = msgspec.structs.replace(rel, inputs=inputs, equivalences=tuple(kept))
-    return rel, Facts(facts.firsts, literals).equate(pairs)
+    return rel, replace(facts, literals=literals).equate(pairs)
+
+
+def _equated(rel: mir.Join) -> list[list[int]]:
+    """The columns that a join makes the same."""
+    columns = _columns(*rel.inputs)
+    return [
+        same
+        for cls in rel.equivalences
+        for same in _by_type([e.index for e in cls if isinstance(e, sc.Column)], columns)
+    ]
 
 
 def _by_type(cls: Sequence[int], columns: Sequence[ColumnType]) -> list[list[int]]:
@@ -474,9 +521,11 @@ def _home(rel: mir.Join, expr: sc.Scalar) -> tuple[int, int] | None:
 
 def _side_by_side(parts: Sequence[Facts]) -> Facts:
     firsts: list[int] = []
+    put: list[int] = []
     literals: dict[int, sc.Literal] = {}
     for facts in parts:
         start = len(firsts)
+        put.extend(start + column for column in facts.puts)
         firsts.extend(start + column for column in facts.firsts)
         literals.update((start + column, literal) for column, literal in facts.literals.items())
-    return Facts(tuple(firsts), literals)
+    return Facts(tuple(firsts), literals, tuple(put))

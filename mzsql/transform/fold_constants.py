@@ -52,6 +52,8 @@ def fold_constants(rel: mir.Relation, ctx: OptimizerContext) -> mir.Relation:
     def fold(node: mir.Relation, types: Sequence[RelationType]) -> mir.Relation:
         if isinstance(node, mir.LetRec):
             return _recursion(node, ctx)
+        if isinstance(node, mir.Constant):
+            return _consolidated(node)
         if type(node) in _WITHOUT_SCALARS and not _reads_constant(node):
             return node
         simpler = simplify_node(node, types, ctx)
@@ -203,6 +205,13 @@ def constant(rows: Iterable[tuple[Row, int]], typ: RelationType) -> mir.Constant
         key = tuple((type(value), value) for value in row)
         counts[key] = (row, counts[key][1] + diff if key in counts else diff)
     return mir.Constant(tuple((row, diff) for row, diff in counts.values() if diff != 0), typ)
+
+
+def _consolidated(rel: mir.Constant) -> mir.Constant:
+    """The constant with equal rows put together; itself where no two are."""
+    if len({row for row, _ in rel.rows}) == len(rel.rows):
+        return rel
+    return msgspec.structs.replace(constant(rel.rows, rel.typ), error=rel.error)
 
 
 def _is_small(rows: Iterable[tuple[Row, int]], typ: RelationType) -> bool:

@@ -105,7 +105,7 @@ LOGICAL: tuple[Stage, ...] = (
         "logical",
         (
             plain(predicate_pushdown),
-            plain(equivalence_propagation),
+            contextual(equivalence_propagation),
             # What two inputs have in common is seen before each is narrowed to what is read of it.
             plain(redundant_join),
             plain(projection_pushdown),
@@ -123,12 +123,12 @@ LOGICAL: tuple[Stage, ...] = (
 
 PHYSICAL: tuple[Stage, ...] = (
     # What is narrowed below has its columns in the order in which its inputs have them, and none of them twice.
-    plain(project_firsts),
+    contextual(project_firsts),
     plain(projection_lifting),
     Fixpoint(
         "narrow",
         (
-            plain(lift_fixed_keys),
+            contextual(lift_fixed_keys),
             plain(literal_lifting),
             contextual(fold_constants),
             contextual(coalesce_case),
@@ -138,10 +138,10 @@ PHYSICAL: tuple[Stage, ...] = (
     ),
     contextual(literal_constraints),
     contextual(join_implementation),
-    plain(equivalence_propagation),
+    contextual(equivalence_propagation),
     contextual(fold_constants),
     plain(canonicalize_mfp),
-    plain(project_firsts),
+    contextual(project_firsts),
     plain(relation_cse),
     contextual(projection_pushdown_after_cse),
     plain(canonicalize_mfp),

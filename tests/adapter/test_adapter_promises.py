@@ -193,10 +193,7 @@ def test_a_replica_is_ready_while_somebody_runs_its_dataflows(place: Place) -> N
     [
         "linear chains",
         "raw plans",
-        "reoptimize imported views",
-        "enable new outer join lowering = false",
         "enable variadic left join lowering",
-        "enable letrec fixpoint analysis",
     ],
 )
 def test_explain_refuses_an_option_that_it_does_not_heed(place: Place, option: str) -> None:

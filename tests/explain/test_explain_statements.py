@@ -143,8 +143,11 @@ def test_the_same_index_twice_is_remarked_on(con: mzsql.Connection) -> None:
 
 
 def test_a_comparison_with_null_is_remarked_on(con: mzsql.Connection) -> None:
-    assert "IS NOT NULL`" in explain(con, "SELECT * FROM pets WHERE owner = NULL")
-    assert "Notices" not in explain(con, "SELECT * FROM pets WHERE owner IS NULL")
+    kept = "CREATE MATERIALIZED VIEW kept AS SELECT * FROM pets WHERE owner"
+    assert "IS NOT NULL`" in explain(con, f"{kept} = NULL")
+    assert "Notices" not in explain(con, f"{kept} IS NULL")
+    # The plan of a query, which is nothing, says it.
+    assert "Notices" not in explain(con, "SELECT * FROM pets WHERE owner = NULL")
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ from mzsql.expr.dataflow import Export, IndexExport, MaterializedViewExport, Pee
 from mzsql.expr.engines import to_sql
 from mzsql.expr.functions.table import Engine
 from mzsql.expr.relation import Get, Relation, RowSetFinishing
-from mzsql.frontend import hir, lower_query, parse_statements, plan_statement
+from mzsql.frontend import hir, lower_as_made, parse_statements, plan_statement
 from mzsql.frontend.catalog import CatalogItem
 from mzsql.frontend.plan import plans as p
 from mzsql.lir import Planned
@@ -122,9 +122,11 @@ class Explainer:
         features = self._planner.features()
         known = features.__struct_fields__
         changed = {name: value for name, value in config.overrides().items() if name in known}
-        if not changed:
+        views_too = bool(config.reoptimize_imported_views)
+        if not changed and not views_too:
             return self._planner
-        return self._planner.with_features(msgspec.structs.replace(features, **changed))
+        features = msgspec.structs.replace(features, **changed)
+        return self._planner.with_features(features, views_too=views_too)
 
     # --- what is explained --------------------------------------------------------------------
 
@@ -210,7 +212,7 @@ class Explainer:
             if plan.format == "sql":
                 raise _unsupported_format(plan)
             return explain_hir(subject.query, names, config, frame)
-        relation = None if subject.query is None else lower_query(subject.query).relation
+        relation = None if subject.query is None else planner.lowered(subject.query).relation
         if plan.stage in ("decorrelated", "locally optimized"):
             if relation is None:
                 assert isinstance(subject.export, IndexExport)
@@ -219,6 +221,9 @@ class Explainer:
             if plan.stage == "locally optimized":
                 relation = planner.optimize(relation)
             if plan.format == "json":
+                if plan.stage == "decorrelated" and subject.query is not None:
+                    new = planner.features().enable_new_outer_join_lowering
+                    relation = lower_as_made(subject.query, new_outer_joins=new)
                 return relation_json(relation)
             if plan.format == "sql":
                 raise _unsupported_format(plan)
@@ -249,7 +254,10 @@ class Explainer:
         )
         finder = NoticeFinder(names, context.indexes, redacted=config.redacted)
         found = finder.of(planned.mir)
-        return found if subject.query is None else [*found, *comparisons_with_null(subject.query)]
+        if subject.query is None or isinstance(subject.export, PeekExport):
+            # Of a query its plan says it: of what is kept it is told, and stays in `mz_notices`.
+            return found
+        return [*found, *comparisons_with_null(subject.query)]
 
     def _planned(self, planner: Planner, subject: _Subject, relation: Relation | None) -> Planned:
         if subject.deployed is not None:
@@ -328,7 +336,10 @@ def _planned_text(
                 return fast_path_json(peek, names)
             return explain_fast_path(peek, finishing, names, config, frame)
     if plan.format == "json":
-        return lir_json(planned.plan, names) if physical else mir_json(planned.mir, names, pushed)
+        if physical:
+            return lir_json(planned.plan, names)
+        first = planner.features().enable_join_prioritize_arranged
+        return mir_json(planned.mir, names, pushed, arranged_first=first)
     if physical:
         return explain_lir(planned.plan, finishing, names, config, frame)
     return explain_mir(

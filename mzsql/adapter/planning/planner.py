@@ -44,7 +44,7 @@ from mzsql.expr.evaluate import EvalError, Evaluator
 from mzsql.expr.memo import remembering
 from mzsql.expr.relation import Project, Relation, RowSetFinishing, TopK
 from mzsql.expr.scalar import Literal, Scalar
-from mzsql.frontend import hir, lower_query, parse_statements, plan_statement
+from mzsql.frontend import LoweredQuery, hir, lower_query, parse_statements, plan_statement
 from mzsql.frontend.plan import plans as p
 from mzsql.lir import Planned, lower
 from mzsql.repr.datum import Datum
@@ -108,6 +108,7 @@ class Planner:
         self._views: dict[tuple[GlobalId, int, OptimizerFeatures], View] = {}
         self._sweep_at = _SWEEP_LEAST
         self._builtin_descs: dict[GlobalId, RelationDesc] = {}
+        self._views_of: Planner | None = None
 
     def close(self) -> None:
         """Release the evaluator; nothing can be planned any more. Idempotent."""
@@ -165,6 +166,8 @@ class Planner:
 
     def view(self, gid: GlobalId) -> View:
         """A plain view, users' or builtin, planned at first use."""
+        if self._views_of is not None:
+            return self._views_of.view(gid)
         features = self._features()
         builtin = builtins().get(gid)
         version = 1 if builtin is not None else self._item(gid).version
@@ -209,10 +212,14 @@ class Planner:
             raise InternalError(f"not the definition of a view: {text}")
         return plan.query
 
+    def lowered(self, query: hir.Query) -> LoweredQuery:
+        """A query decorrelated."""
+        return lower_query(query, new_outer_joins=self._features().enable_new_outer_join_lowering)
+
     @undisturbed()
     def local(self, query: hir.Query) -> View:
         """A query's locally optimized MIR, its finishing folded into it."""
-        lowered = lower_query(query)
+        lowered = self.lowered(query)
         relation = fold_finishing(lowered.relation, lowered.finishing)
         return View(optimize_local(relation, self.context()), lowered.desc)
 
@@ -243,9 +250,12 @@ class Planner:
         """The optimizer's switches in force."""
         return self._features()
 
-    def with_features(self, features: OptimizerFeatures) -> Planner:
-        """The same planner under other switches."""
-        return Planner(self._state, self._cache, lambda: features, self.statistics)
+    def with_features(self, features: OptimizerFeatures, *, views_too: bool) -> Planner:
+        """The same planner under other switches; `views_too`: whether views are planned under them as well, or are as they are."""
+        planner = Planner(self._state, self._cache, lambda: features, self.statistics)
+        if not views_too:
+            planner._views_of = self
+        return planner
 
     def deployed(self, item: objects.Maintained) -> GlobalExpressions:
         """The plan that runs for a deployed object: the cached one, whatever was created or dropped since."""

@@ -1,14 +1,15 @@
 """Joins: correlated or not, inner or outer.
 
 Promise: an outer join is the inner join and, in union with it, the rows of the preserved side that take part in no match, their other
-columns NULL. Where the condition is equalities between the sides (and whatever filters the other side alone), the rows without a
-match are found by their keys; otherwise by all their columns.
+columns NULL. Where the condition is equalities between the sides, and filters of one of them, the rows without a match are found by their
+keys; otherwise by all their columns. Without `Lowering.new_outer_joins` the equalities have to be of columns, and
+nothing else be in the condition.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mzsql.expr import scalar as ms
 from mzsql.expr.typing import nullable
@@ -73,9 +74,9 @@ def _plain(
     if join.kind == "inner":
         return joined
     sides = _Sides(left, right, shared)
-    keys = _equijoin(joined, join, sides, cols, lowering, depth, both)
-    if keys is not None:
-        return lowering.let_in(joined, lambda get: _by_keys(join.kind, get, sides, *keys))
+    found = _equijoin(join, sides, cols, lowering, depth, both)
+    if found is not None:
+        return lowering.let_in(joined, lambda get: _by_keys(join.kind, get, sides, *found))
     return lowering.let_in(joined, lambda get: _by_rows(lowering, join.kind, get, sides))
 
 
@@ -126,8 +127,18 @@ def _by_rows(lowering: Lowering, kind: str, joined: Rel, sides: _Sides) -> Rel:
 
 # --- equijoins ---------------------------------------------------------------------------------------
 
-#: The key expressions of each side, over that side's own row.
-_Keys = tuple[list[ms.Scalar], list[ms.Scalar]]
+
+@dataclass
+class _Side:
+    """What a join's condition says of one side, over that side's own row: its keys, and what else has to hold of a row with a match."""
+
+    keys: list[ms.Scalar] = field(default_factory=list)
+    filters: list[ms.Scalar] = field(default_factory=list)
+
+    def filter(self, predicate: ms.Scalar) -> None:
+        """One more thing that has to hold, said once."""
+        if predicate not in self.filters:
+            self.filters.append(predicate)
 
 
 def _conjuncts(expr: ms.Scalar) -> list[ms.Scalar]:
@@ -137,33 +148,38 @@ def _conjuncts(expr: ms.Scalar) -> list[ms.Scalar]:
 
 
 def _equijoin(
-    joined: Rel,
-    join: hir.Join,
-    sides: _Sides,
-    cols: ColumnMap,
-    lowering: Lowering,
-    depth: int,
-    both: Rel,
-) -> _Keys | None:
-    """The keys of a join whose condition is equalities between the sides, and filters of the side that is not preserved."""
-    del joined
+    join: hir.Join, sides: _Sides, cols: ColumnMap, lowering: Lowering, depth: int, both: Rel
+) -> tuple[_Side, _Side] | None:
+    """Both sides of a join whose condition is equalities between them, and filters of one of them (or of neither: then of each)."""
     if any(isinstance(n, hir.Exists | hir.Select) for n in hir.walk_scalar(join.on)):
         return None
     condition, _ = lowering.scalar(join.on, both, cols, depth, {})
-    lefts: list[ms.Scalar] = []
-    rights: list[ms.Scalar] = []
+    left, right = _Side(), _Side()
     to_right = {c: i for i, c in enumerate(sides.right_columns)}
     for conjunct in _conjuncts(condition):
-        reads = _side(conjunct, sides)
         pair = _equality(conjunct, sides)
-        if pair is not None:
-            lefts.append(pair[0])
-            rights.append(ms.permute(pair[1], to_right))
-        elif not (reads == "right" and join.kind == "left") and not (
-            reads == "left" and join.kind == "right"
-        ):
+        if not lowering.new_outer_joins and not _is_of_columns(pair):
             return None
-    return (lefts, rights) if lefts else None
+        if pair is not None:
+            keys = pair[0], ms.permute(pair[1], to_right)
+            for side, key, rel in zip((left, right), keys, (sides.left, sides.right), strict=True):
+                side.keys.append(key)
+                # A NULL key matches nothing.
+                if lowering.new_outer_joins and nullable(key, rel.typ.columns):
+                    side.filter(ms.Call("not", (ms.Call("is_null", (key,), BOOLEAN),), BOOLEAN))
+            continue
+        reads = _side(conjunct, sides)
+        if reads == "both":
+            return None
+        if reads != "right":
+            left.filter(conjunct)
+        if reads != "left":
+            right.filter(ms.permute(conjunct, to_right))
+    return (left, right) if left.keys else None
+
+
+def _is_of_columns(pair: tuple[ms.Scalar, ms.Scalar] | None) -> bool:
+    return pair is not None and all(isinstance(side, ms.Column) for side in pair)
 
 
 def _side(expr: ms.Scalar, sides: _Sides) -> str:
@@ -189,24 +205,22 @@ def _equality(expr: ms.Scalar, sides: _Sides) -> tuple[ms.Scalar, ms.Scalar] | N
     return None
 
 
-def _by_keys(
-    kind: str, joined: Rel, sides: _Sides, lefts: list[ms.Scalar], rights: list[ms.Scalar]
-) -> Rel:
+def _by_keys(kind: str, joined: Rel, sides: _Sides, left: _Side, right: _Side) -> Rel:
     """Rows without a match found by their keys: those of the matches are known from the left's expressions."""
     shared = [ms.Column(c) for c in range(sides.shared)]
-    matched = _columns(joined, [*shared, *lefts]).distinct()
+    matched = _columns(joined, [*shared, *left.keys]).distinct()
     result = joined
     if kind in ("left", "full"):
-        missing = _unmatched(sides.left, [*shared, *lefts], matched, lefts)
+        missing = _unmatched(sides.left, [*shared, *left.keys], matched, left.filters)
         nulls = [ms.Literal(None, c.type) for c in sides.right.typ.columns[sides.shared :]]
         result = Rel.union([missing.map(nulls), result])
     if kind in ("right", "full"):
-        if _types(lefts, sides.left) != _types(rights, sides.right):
+        if _types(left.keys, sides.left) != _types(right.keys, sides.right):
             # Equal values of other scales or lengths are not one value: the right's have to be its own.
             there = dict(enumerate(sides.right_columns))
-            own = [ms.permute(key, there) for key in rights]
+            own = [ms.permute(key, there) for key in right.keys]
             matched = _columns(joined, [*shared, *own]).distinct()
-        missing = _unmatched(sides.right, [*shared, *rights], matched, rights)
+        missing = _unmatched(sides.right, [*shared, *right.keys], matched, right.filters)
         nulls = [ms.Literal(None, c.type) for c in sides.left.typ.columns[sides.shared :]]
         padded = missing.map(nulls)
         back = [
@@ -238,14 +252,9 @@ def _columns(rel: Rel, exprs: Sequence[ms.Scalar]) -> Rel:
 def _unmatched(
     side: Rel, keys: Sequence[ms.Scalar], matched: Rel, filtered: Sequence[ms.Scalar]
 ) -> Rel:
-    """The rows of a side whose key is not among the matched ones; a NULL key matches nothing."""
+    """The rows of a side that are not `filtered`, or whose key is not among the matched ones."""
     arity = side.arity
-    known = [
-        ms.Call("not", (ms.Call("is_null", (key,), BOOLEAN),), BOOLEAN)
-        for key in filtered
-        if nullable(key, side.typ.columns)
-    ]
-    candidates = side.filter(known)
+    candidates = side.filter(filtered)
     positions: list[int] = []
     new: list[ms.Scalar] = []
     for key in keys:

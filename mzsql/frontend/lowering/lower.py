@@ -16,7 +16,7 @@ from mzsql.frontend import hir
 from mzsql.frontend.lowering.joins import lower_join
 from mzsql.frontend.lowering.lets import normalize_lets
 from mzsql.frontend.lowering.lowering import Lowering
-from mzsql.frontend.lowering.rel import unit
+from mzsql.frontend.lowering.rel import Rel, unit
 from mzsql.frontend.lowering.scope import ColumnMap
 from mzsql.repr.depth import deep
 from mzsql.repr.types import RelationDesc, RelationType
@@ -32,13 +32,17 @@ class LoweredQuery:
 
 
 @remembering()
-def lower_query(query: hir.Query) -> LoweredQuery:
+def lower_query(query: hir.Query, *, new_outer_joins: bool = True) -> LoweredQuery:
     """Decorrelate a query.
+
+    Args:
+        query: the query.
+        new_outer_joins: as of `mzsql.frontend.lowering.lowering.Lowering`.
 
     Raises:
         Unsupported: it has something that is not lowered yet.
     """
-    relation = lower_relation(query.relation)
+    relation = lower_relation(query.relation, new_outer_joins=new_outer_joins)
     typ = relation_type(relation)
     outputs = query.finishing.project
     columns = tuple(typ.columns[c] for c in outputs)
@@ -51,8 +55,20 @@ def lower_query(query: hir.Query) -> LoweredQuery:
     return LoweredQuery(relation, desc, query.finishing)
 
 
-def lower_relation(relation: hir.Relation) -> mir.Relation:
+def lower_as_made(query: hir.Query, *, new_outer_joins: bool = True) -> mir.Relation:
+    """Decorrelate a query, its bindings as the algorithm makes them: even the one row that all is applied to has a name."""
+    with deep():
+        lowering = Lowering(lower_join, binds_constants=True, new_outer_joins=new_outer_joins)
+        start = Rel.constant((((), 1),), RelationType(()))
+        one = Rel(start.mir, unit().typ)
+        return lowering.let_in(
+            one, lambda get: lowering.relation(query.relation, get, ColumnMap({}, 0), 0)
+        ).mir
+
+
+def lower_relation(relation: hir.Relation, *, new_outer_joins: bool = True) -> mir.Relation:
     """Decorrelate a relation that reads no outer column."""
     with deep():
-        done = Lowering(lower_join).relation(relation, unit(), ColumnMap({}, 0), 0)
+        lowering = Lowering(lower_join, new_outer_joins=new_outer_joins)
+        done = lowering.relation(relation, unit(), ColumnMap({}, 0), 0)
         return normalize_lets(done.mir)

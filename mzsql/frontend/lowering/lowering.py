@@ -47,10 +47,18 @@ _TOO_MANY = "more than one record produced in subquery"
 
 @dataclass
 class Lowering:
-    """The state of one lowering: fresh local ids and the CTEs in scope; `join` lowers joins, which ask for their sides in turn."""
+    """The state of one lowering: fresh local ids and the CTEs in scope; `join` lowers joins, which ask for their sides in turn.
+
+    Attributes:
+        binds_constants: whether constants are given names too, as they are in the decorrelated plan before its bindings are put in order.
+        new_outer_joins: whether outer joins are found by the keys of every equality, and by the filters of the side that is not preserved;
+            else by equal columns alone.
+    """
 
     join: Callable[[Lowering, hir.Join, Rel, ColumnMap, int], Rel]
     next_id: int = 0
+    binds_constants: bool = False
+    new_outer_joins: bool = True
     ctes: dict[int, CteBinding] = field(default_factory=dict)
     reads: Reads = field(default_factory=Reads)
 
@@ -58,7 +66,8 @@ class Lowering:
 
     def let_in(self, value: Rel, body: Callable[[Rel], Rel]) -> Rel:
         """`body` over a name for `value`."""
-        if isinstance(value.mir, mir.Get | mir.Constant):
+        named = mir.Get if self.binds_constants else mir.Get | mir.Constant
+        if isinstance(value.mir, named):
             return body(value)
         local = self.fresh()
         done = body(Rel(mir.Get(local, value.typ), value.typ))

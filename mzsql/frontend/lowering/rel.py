@@ -29,6 +29,11 @@ class Rel:
         """The number of columns."""
         return len(self.typ.columns)
 
+    @property
+    def is_unit(self) -> bool:
+        """Whether it is the constant row of no columns."""
+        return isinstance(self.mir, mir.Constant) and self.mir.rows == (((), 1),)
+
     @staticmethod
     def constant(rows: tuple[tuple[Row, int], ...], typ: RelationType) -> Rel:
         """Literal rows with multiplicities."""
@@ -100,12 +105,11 @@ class Rel:
         return self._over(mir.Threshold(self.mir))
 
     def product(self, right: Rel, *, keep: bool = False) -> Rel:
-        """Every pair of rows; two constants are multiplied at once, unless `keep` says not to."""
-        if not keep and isinstance(self.mir, mir.Constant) and isinstance(right.mir, mir.Constant):
-            if self.typ.columns == () and self.mir.rows == (((), 1),):
-                return right
-            if right.typ.columns == () and right.mir.rows == (((), 1),):
-                return self
+        """Every pair of rows; one row without columns changes nothing, unless `keep` says to multiply all the same."""
+        if not keep and right.is_unit:
+            return self
+        if not keep and self.is_unit and isinstance(right.mir, mir.Constant):
+            return right
         return self.join(right, [])
 
     def join(self, right: Rel, equalities: Sequence[tuple[int, int]]) -> Rel:
