@@ -318,6 +318,12 @@ def test_ids_and_what_is_stored(con: Connection) -> None:
         con, "SELECT id, global_id FROM mz_internal.mz_object_global_ids WHERE id LIKE 'u%'"
     )
     assert set(same) == {(gid, gid) for gid in ids(con).values()}
+    made = rows(
+        con,
+        "SELECT l.id, l.event_type, l.occurred_at BETWEEN now() - INTERVAL '1 hour' AND now()"
+        " FROM mz_internal.mz_object_lifetimes AS l JOIN mz_objects AS o ON o.id = l.id AND o.type = l.object_type",
+    )
+    assert set(made) == {(gid, "create", True) for gid in ids(con).values()}
     usage = dict(rows(con, "SELECT object_id, size_bytes FROM mz_catalog.mz_recent_storage_usage"))
     named = ids(con)
     assert usage.keys() == {named[name] for name in "tov"}

@@ -7,6 +7,7 @@ numbers from ``dataflow_id`` on, itself the first, then its nodes by their ids.
 
 from __future__ import annotations
 
+import datetime
 import functools
 from collections import Counter
 from collections.abc import Callable
@@ -203,9 +204,17 @@ def storage_rows(source: Source) -> Rows:
         yield item.id, lambda sizes=sizes: sum(size for _, _, size in sizes().values())
 
 
+def lifetime_rows(source: Source) -> Rows:
+    """When each object was made."""
+    for item in source.env.catalog.state.items.values():
+        at = datetime.datetime.fromtimestamp(item.created_at / 1000, datetime.UTC)
+        yield item.id, None, item.kind, "create", at
+
+
 #: Those that are derived here, by name.
 INTROSPECTION: dict[str, Callable[[Source], Rows]] = {
     "mz_catalog.mz_recent_storage_usage": storage_rows,
+    "mz_internal.mz_object_lifetimes": lifetime_rows,
     "mz_internal.mz_sessions": session_rows,
     "mz_internal.mz_subscriptions": subscription_rows,
     "mz_introspection.mz_active_peeks": peek_rows,
