@@ -25,6 +25,7 @@ from mzsql.render.collection import Collection
 from mzsql.render.contents import ContentsRenderer, Unfilled
 from mzsql.render.facts import Fact
 from mzsql.render.idle import without
+from mzsql.render.kept import Kept
 from mzsql.render.lean import Relation
 from mzsql.render.naming import Shape
 from mzsql.render.recursion import Loop, Recursion
@@ -171,14 +172,35 @@ class RenderedDataflow:
     @undisturbed()
     def hydration(self, engine: Engine, as_of: Timestamp) -> tuple[HydrationStage, ...]:
         """The stages that fill every arrangement and at last the export, in the order in which they must run, at a time."""
-        if engine not in self._hydrations:
-            self._hydrations[engine] = tuple(_stages(self._shape, engine, self))
-        stages = self._hydrations[engine]
+        with self._lock:
+            stages = self._hydrations.get(engine)
+        if stages is None:
+            stages = tuple(_stages(self._shape, engine, self))
+            with self._lock:
+                self._hydrations[engine] = stages
         if not self.temporal:
             return stages
         return tuple(
-            replace(stage, statement=at(stage.statement, {AS_OF: as_of})) for stage in stages
+            replace(stage, kept=Kept(at(stage.statement, {AS_OF: as_of}))) for stage in stages
         )
+
+    def warm(self, seconds: float) -> bool:
+        """Whether there is something for `cool` to do."""
+        with self._lock:
+            return any(one.warm(seconds) for one in self._kept())
+
+    def cool(self, seconds: float) -> None:
+        """Have statements that nobody has asked for for so long take little memory: they are unpacked when somebody does."""
+        with self._lock:
+            kept = self._kept()
+        for one in kept:
+            one.cool(seconds)
+
+    def _kept(self) -> list[Kept]:
+        steps = [*self._steps.values(), *([] if self._made is None else [self._made.step])]
+        of_templates = (one for made in self._templates.values() for one in made.kept())
+        of_stages = (stage.kept for stages in self._hydrations.values() for stage in stages)
+        return [*(step.kept for step in steps), *of_templates, *of_stages]
 
     def step(self, engine: Engine, lower: Timestamp, upper: Timestamp) -> Step:
         """The statement that processes the inputs' updates with times in ``[lower, upper)``."""
@@ -220,7 +242,7 @@ class RenderedDataflow:
         if statement is None:
             return StepTemplate(None, (), engine)
         read = frozenset(one.name for one in statement.find_all(exp.Table)).intersection(step.reads)
-        pruned = replace(step, statement=statement, reads=tuple(sorted(read)))
+        pruned = replace(step, kept=Kept(statement), reads=tuple(sorted(read)))
         return StepTemplate(pruned, needed(lookups, read), engine)
 
     def _step(self, engine: Engine, at_once: bool = False) -> Step:
@@ -405,7 +427,7 @@ def _stages(shape: Shape, engine: Engine, rendered: RenderedDataflow) -> list[Hy
                 target,
                 lir_id,
                 progress.stage(target, ctes),
-                statement,
+                Kept(statement),
                 made.columns,
                 reads,
                 made.errors or bool(failed),

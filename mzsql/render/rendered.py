@@ -30,6 +30,7 @@ from sqlglot import expressions as exp
 from mzsql.expr.engines import to_sql
 from mzsql.expr.functions.table import Engine
 from mzsql.expr.scalar import ColumnOrder
+from mzsql.render.kept import Kept
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import ColumnType
 
@@ -202,10 +203,15 @@ class Step:
     `reads` names every relation that it reads (``delta_…``, ``arr_…``). `columns` are the types of c0 ….
     """
 
-    statement: exp.Expression
+    kept: Kept
     outputs: tuple[StepOutput, ...]
     reads: tuple[str, ...]
     columns: tuple[ColumnType, ...] = ()
+
+    @property
+    def statement(self) -> exp.Expression:
+        """Not to be changed."""
+        return self.kept.statement
 
 
 @dataclass(frozen=True)
@@ -225,7 +231,12 @@ class HydrationStage:
     target: str | None
     lir_id: int
     completes: tuple[int, ...]
-    statement: exp.Expression
+    kept: Kept
     columns: tuple[ColumnType, ...]
     reads: tuple[str, ...]
     has_errors: bool = True
+
+    @property
+    def statement(self) -> exp.Expression:
+        """See the class. Not to be changed."""
+        return self.kept.statement

@@ -21,6 +21,7 @@ from mzsql.lir.forms import arrangement_form
 from mzsql.render import step_join, step_reduce, step_topk
 from mzsql.render.collection import Collection, relation_trace
 from mzsql.render.contents import recursion_of
+from mzsql.render.kept import Kept
 from mzsql.render.naming import arranged_row
 from mzsql.render.rendered import Step, StepOutput
 from mzsql.render.renderer import Renderer
@@ -78,7 +79,7 @@ class StepRenderer(StepState):
         body = union_all(branches)
         _, others = self.out.reached(body)
         statement = self.out.finish(body)
-        return Step(statement, tuple(outputs), tuple(sorted(others)), tuple(layout.types))
+        return Step(Kept(statement), tuple(outputs), tuple(sorted(others)), tuple(layout.types))
 
     def _branch(
         self, output: StepOutput, relation: str, layout: Layout, *, errors: bool

@@ -25,6 +25,7 @@ from mzsql.expr.engines import to_sql
 from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.table import Engine
 from mzsql.render.cut import Piece, pieces
+from mzsql.render.kept import Kept
 from mzsql.render.lean import Relation, columns_read, lean, widened
 from mzsql.render.rendered import Lookup, Step
 from mzsql.render.straight import Straight, taken_out
@@ -64,16 +65,24 @@ class Text:
         recurs: whether it is known that it will be run again and again.
     """
 
-    def __init__(self, statement: exp.Expression, engine: Engine, *, recurs: bool = False) -> None:
-        self.statement = statement
+    def __init__(
+        self, statement: exp.Expression | Kept, engine: Engine, *, recurs: bool = False
+    ) -> None:
+        self.kept = statement if isinstance(statement, Kept) else Kept(statement)
         self.recurs = recurs
         self._engine = engine
+
+    @property
+    def statement(self) -> exp.Expression:
+        """See the class. Not to be changed."""
+        return self.kept.statement
 
     @functools.cached_property
     def _written(self) -> str | None:
         """None where a stand-in is in the text as something else."""
-        literals = [one.this for one in self.statement.find_all(exp.Literal) if not one.is_string]
-        text = to_sql(self.statement, self._engine)
+        statement = self.statement
+        literals = [one.this for one in statement.find_all(exp.Literal) if not one.is_string]
+        text = to_sql(statement, self._engine)
         same = all(text.count(one) == literals.count(one) for one in _NAMES)
         return text if same else None
 
@@ -258,9 +267,8 @@ class StepTemplate:
     def text(self) -> Text:
         """The whole statement."""
         assert self.step is not None
-        return Text(self.step.statement, self.engine)
+        return Text(self.step.kept, self.engine)
 
-    @functools.cached_property
     def _cut(self) -> tuple[Piece, ...]:
         assert self.step is not None
         return pieces(self.step.statement)
@@ -271,7 +279,7 @@ class StepTemplate:
         stand_in = str(UPPER)
         return not any(
             found.this == stand_in
-            for one in self._cut
+            for one in self._cut()
             for found in one.statement.find_all(exp.Literal)
         )
 
@@ -282,7 +290,7 @@ class StepTemplate:
             if known is None:
                 known = self._pieces[joins] = tuple(
                     TextPiece(one.name, Text(_told(one.statement, joins), self.engine), one.reads)
-                    for one in self._cut
+                    for one in self._cut()
                 )
             return known
 
@@ -290,7 +298,16 @@ class StepTemplate:
         """The step at its times."""
         assert self.step is not None
         statement = at(self.step.statement, step_times(lower, upper))
-        return replace(self.step, statement=statement)
+        return replace(self.step, kept=Kept(statement))
+
+    def kept(self) -> list[Kept]:
+        """The statements that are kept for it."""
+        with self._lock:
+            leans = [one.made for one in self._leans.values() if one.made is not None]
+            pieces = [piece for made in self._pieces.values() for piece in made]
+        texts = [lean.text for lean in leans] + [piece.text for piece in pieces]
+        own = [] if self.step is None else [self.step.kept]
+        return own + [text.kept for text in texts if text is not None]
 
 
 def _told(statement: exp.Expression, joins: Joins) -> exp.Expression:

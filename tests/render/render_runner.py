@@ -141,6 +141,10 @@ class Runner:
     def _records(self, step, template, relations: dict[str, pa.Table], times) -> list[dict]:
         """A step's result: as a tree, in pieces, as Spark gets it, and as a text that is parsed once and run as written, by turns."""
         self.steps += 1
+        if self.steps % 2:
+            # As after a while in which nobody looks at them.
+            self.rendered.cool(0)
+            assert not self.rendered.warm(0)
         in_tables = hasattr(self.run, "table")
         duckdb_runs = in_tables and self.run.engine is Engine.DUCKDB
         if self.steps % 3 == 0 and not self.lean and template is not None and duckdb_runs:
@@ -187,6 +191,7 @@ class Runner:
         done: list[int] = []
         for stage in self.rendered.hydration(self.run.engine, as_of):
             assert set(stage.reads) <= set(relations), (stage.reads, set(relations))
+            self.rendered.cool(0)
             records = self.run(stage.statement, {n: relations[n] for n in stage.reads})
             done += stage.completes
             good = []

@@ -154,7 +154,9 @@ class Replica:
         )
         self._peeks = PendingPeeks(respond, self._installed.readable, indexes.rows)
         self._commands = Commands(replica_id, self._take, start, settings.timeout)
-        self._retiring = Retiring(self._arrangements, self._installed, self._commands)
+        self._retiring = Retiring(
+            self._arrangements, self._installed, self._commands, self._work.later
+        )
         self._scheduler = Scheduler(
             replica_id,
             self._installed,

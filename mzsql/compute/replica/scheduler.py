@@ -123,7 +123,7 @@ class Scheduler:
             if again is not None:
                 pause = min(pause, again)
             if now - cooled >= self._settings.idle_seconds:
-                self._retiring.cool()
+                self._retiring.cool(now)
                 cooled = now
             thread.well()
             self._installed.wait(pause)
