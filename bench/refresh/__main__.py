@@ -28,6 +28,8 @@ import command  # noqa: E402
 import endurance  # noqa: E402
 import groups  # noqa: E402
 import hydration  # noqa: E402
+import oneshot  # noqa: E402
+import openings  # noqa: E402
 import operations  # noqa: E402
 import options  # noqa: E402
 import pipelines  # noqa: E402
@@ -48,10 +50,12 @@ CASES: dict[str, Callable[[options.Options, Meter], Case]] = {
     "f": hydration.hydration,
     "g": beside.beside,
     "h": endurance.endurance,
+    "i": oneshot.oneshot,
     "j": sustained.sustained,
     "k": pipelines.pipelines,
     "l": groups.groups,
     "m": told.told,
+    "n": openings.openings,
 }
 
 

@@ -125,6 +125,17 @@ def loaded(folder: Path, scale: float, name: str = "env") -> Iterator[Loaded]:
         yield Loaded(folder, files, connection, judge)
 
 
+@contextmanager
+def reopened(folder: Path, name: str = "env") -> Iterator[Loaded]:
+    """An environment that `loaded` has made below a folder and closed, with its judge."""
+    with (
+        closing(Judge(folder / f"{name}.duckdb")) as judge,
+        mzsql.connect(str(folder / name)) as connection,
+    ):
+        connection.execute("SET statement_timeout = '60 min'")
+        yield Loaded(folder, folder / "tpch", connection, judge)
+
+
 def create_view(view: str) -> str:
     """The statement, as it is shipped."""
     return shipped(f"tpch/q{int(view[1:]):02d}.sql")
