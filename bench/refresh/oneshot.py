@@ -28,7 +28,11 @@ def oneshot(options: Options, meter: Meter) -> Case:
     del meter
     case = Case("i", "TPC-H's queries asked once, ms")
     for scale in options.scales:
-        with scratch(options.directory) as folder, loaded(folder, scale) as at, ExitStack() as stack:
+        with (
+            scratch(options.directory) as folder,
+            loaded(folder, scale) as at,
+            ExitStack() as stack,
+        ):
             duck = stack.enter_context(DuckDb(at.files))
             _beside(case, at, scale, "auto", "DuckDB", duck, options, OVER_DUCKDB)
             if options.spark:

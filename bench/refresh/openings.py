@@ -17,7 +17,6 @@ from options import Options
 from ticks import P50_MS, tick
 from tpch import FEW, Loaded, loaded, reopened
 
-
 #: Seconds after opening, from which on ticks are to cost what they cost otherwise.
 SETTLED_S = 5.0
 _FOLLOWING = 20

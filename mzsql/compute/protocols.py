@@ -141,8 +141,8 @@ class ComputeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """… and at most so many stored bytes; past either, Spark reads and writes Parquet."""
     hot_rows: int = 20_000_000
     """Arrangements of more updates than this are looked up in their shards."""
-    warm_rows: int = 250_000
-    """Of so many updates at most an arrangement is loaded when it was hydrated; larger ones when they are first looked up."""
+    warm_rows: int = 20_000_000
+    """Of so many updates at most an arrangement's trace is made while it is filled; larger ones' when they are first looked up."""
     hot_bytes: int = 1 << 30
     """What the traces of a replica have in memory, beside what is mapped from files."""
     flush_seconds: float = 5.0

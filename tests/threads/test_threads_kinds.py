@@ -293,6 +293,12 @@ def _hydrate_worker(place: Place) -> Iterator[Case]:
 
 
 @contextmanager
+def _sort_worker(place: Place) -> Iterator[Case]:
+    with _worker(place, "sorts") as case:
+        yield case
+
+
+@contextmanager
 def _open_worker(place: Place) -> Iterator[Case]:
     with _worker(place, "openings") as case:
         yield case
@@ -370,6 +376,7 @@ CASES: dict[str, Any] = {
     "statement-timeouts": _statement_timeouts,
     "status-writer": _status_writer,
     "open-worker": _open_worker,
+    "sort-worker": _sort_worker,
     "step-worker": _step_worker,
     "tables-follow": _tables_follow,
     "unwanted-jobs": _unwanted_jobs,
@@ -401,6 +408,7 @@ NAMED = {
         "hydrate-worker",
         "flush-worker",
         "open-worker",
+        "sort-worker",
     },
 }
 

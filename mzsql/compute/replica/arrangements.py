@@ -185,7 +185,7 @@ class Arrangement(Target):
             reached = super().append(updates, lower, upper)
             self.hot.written(updates, lower, reached)
             return reached
-        return self.hot.add(self._as_stored(updates), lower, upper)
+        return self.hot.add(self.as_stored(updates), lower, upper)
 
     def pass_over(self, lower: Timestamp, upper: Timestamp) -> None:
         """See `Target.pass_over`."""
@@ -245,16 +245,7 @@ class Arrangement(Target):
         rows = sum(part.rows for part in parts)
         if rows > self._settings.hot_rows or sum(part.bytes for part in parts) > _LOADED_BYTES:
             return None
-        made = Trace(
-            with_time(self.schema),
-            self.desc.key_arity,
-            base,
-            hasher=self._hashes,
-            consolidated=partial(consolidate, key=self.desc.key_spec(self._settings)),
-            scratch=lambda: Path(scratch_directory()),
-            order=Ordering(self.desc.order) if self.desc.order else None,
-            sums=bool(self.desc.key_spec(self._settings).additive),
-        )
+        made = self.empty_trace(base)
         stats = ReadStats()
         made.add(self.reader.snapshot_arrow(base, stats=stats, timeout=self.timeout), base)
         if durable is not None and base + 1 < durable:
@@ -262,6 +253,19 @@ class Arrangement(Target):
             made.add(updates, base)
         self._loaded += stats.bytes
         return made
+
+    def empty_trace(self, since: Timestamp) -> Trace:
+        """A trace of no updates, to be read from a time on."""
+        return Trace(
+            with_time(self.schema),
+            self.desc.key_arity,
+            since,
+            hasher=self._hashes,
+            consolidated=partial(consolidate, key=self.desc.key_spec(self._settings)),
+            scratch=lambda: Path(scratch_directory()),
+            order=Ordering(self.desc.order) if self.desc.order else None,
+            sums=bool(self.desc.key_spec(self._settings).additive),
+        )
 
     def take_loaded(self) -> int:
         """The stored bytes that this handle has read to have a trace, since it was asked last."""
@@ -337,7 +341,7 @@ class Arrangement(Target):
         place = exp.column("mz_place", quoted=True)
         return to_sql(exp.select(place, worker).from_(exp.to_table("batch")), Engine.DUCKDB)
 
-    def _as_stored(self, updates: pa.Table) -> pa.Table:
+    def as_stored(self, updates: pa.Table) -> pa.Table:
         """A step's updates as the shard has them: partial sums with a diff of 0."""
         if not self.desc.additive or not updates.num_rows:
             return updates
@@ -349,7 +353,7 @@ class Arrangement(Target):
         return _with_diff(updates, 0)
 
     def _consolidated(self, updates: pa.Table) -> pa.Table:
-        return consolidate(self._as_stored(updates), self.desc.key_spec(self._settings))
+        return consolidate(self.as_stored(updates), self.desc.key_spec(self._settings))
 
     def arrange(self, frame: DataFrame) -> DataFrame:
         """A partition and so a file for each worker, sorted by key."""

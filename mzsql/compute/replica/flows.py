@@ -30,6 +30,7 @@ from mzsql.compute.replica.choice import Refusals, for_hydration
 from mzsql.compute.replica.dataflow import Dataflow, DataflowSpec, fill_plan
 from mzsql.compute.replica.deltas import Deltas
 from mzsql.compute.replica.elapsed import Elapsed
+from mzsql.compute.replica.filling import Beside
 from mzsql.compute.replica.hydration import Hydration, HydrationReport
 from mzsql.compute.replica.hydration_here import HydrationHere
 from mzsql.compute.replica.inputs import CollectionInput, IndexInput, Input
@@ -43,6 +44,10 @@ from mzsql.repr.frontier import MAX_TIMESTAMP, Frontier, Timestamp, less_than
 from mzsql.repr.ids import GlobalId
 
 _LOG = logging.getLogger(__name__)
+
+
+#: Fewer updates than this are loaded in no time, with the step that looks into them.
+WARMED_ROWS = 10_000
 
 
 class State(enum.Enum):
@@ -71,6 +76,8 @@ class Shared:
     #: a handle of another dataflow's index
     open_index: Callable[[GlobalId], Arrangement]
     closing: Callable[[], bool]
+    #: sorts what hydrations write
+    beside: Beside
     #: runs what later work is better off with, beside other work
     later: Callable[[Callable[[], None]], None]
     respond: Respond
@@ -251,8 +258,9 @@ class Flow:
         engine, reason = for_hydration(self.replica.settings, size, self._refusals)
         if dataflow.rendered.recursions:
             engine, reason = Engine.DUCKDB, "a recursion is computed in process"
+        hydration = self._hydration(dataflow, engine, reason)
         try:
-            stats = self._hydration(dataflow, engine, reason).run()
+            stats = hydration.run()
         except Exception as error:
             self._refusals.note(error)
             raise
@@ -260,22 +268,33 @@ class Flow:
             return None
         self._refusals.clear()
         self._hydrated()
+        # It is readable meanwhile.
+        hydration.hand_over()
         self._warm(dataflow)
         return stats
 
-    def _warm(self, dataflow: Dataflow) -> None:
-        """Load what the first step will look into, where that takes no time to speak of: it is readable meanwhile."""
+    def warm(self) -> None:
+        """Load what its steps will look into and nobody has loaded; beside them."""
+        dataflow = self.dataflow
+        if dataflow is not None and not self._unwanted():
+            self._warm(dataflow, least=WARMED_ROWS)
+
+    def _warm(self, dataflow: Dataflow, *, least: int = 0) -> None:
+        """Load what steps look into, where it has so many updates at least."""
         lower = dataflow.lower()
         if lower is None:
             return
         read = {lookup.arrangement for lookup in dataflow.rendered.lookups}
         for name, arrangement in dataflow.arrangements.items():
-            if name in read and not self._unwanted():
-                rows = sum(part.rows for part in arrangement.parts(lower - 1))
-                if rows <= self.replica.settings.warm_rows:
-                    arrangement.trace(lower - 1)
-                    # A part of the hydration, which has read more than this.
-                    arrangement.take_loaded()
+            if name not in read or arrangement.hot.loaded:
+                continue
+            if self._unwanted():
+                return
+            rows = sum(part.rows for part in arrangement.parts(lower - 1))
+            if least <= rows <= self.replica.settings.warm_rows:
+                arrangement.trace(lower - 1)
+                # No step has read this.
+                arrangement.take_loaded()
 
     def _hydrated(self) -> None:
         assert self.dataflow is not None
@@ -300,6 +319,7 @@ class Flow:
             reason=reason,
             doing=self.say,
             elapsed=self.elapsed,
+            beside=self.replica.beside,
         )
 
     def advance(self, input_upper: Frontier) -> RefreshStats | None:

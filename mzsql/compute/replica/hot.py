@@ -176,6 +176,15 @@ class Hot:
                 self._trace = made
                 return self._from(as_of)
 
+    def give(self, made: Trace, upper: Timestamp) -> None:
+        """Take a trace of all updates before `upper`, made by whoever wrote them; of no use where the shard has got on meanwhile."""
+        with self._lock:
+            if self._trace is not None or self._durable != upper:
+                return
+            for rows in self._pending:
+                made.add(rows, made.since)
+            self._trace = made
+
     def _from(self, as_of: Timestamp) -> Trace | None:
         return self._trace if self._trace is not None and as_of >= self._trace.since else None
 

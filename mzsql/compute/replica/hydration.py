@@ -45,6 +45,7 @@ from mzsql.compute.protocols import ComputeSettings
 from mzsql.compute.replica.arrangements import Arrangement, ArrangementDesc, Arrangements
 from mzsql.compute.replica.dataflow import Dataflow, arrangement_desc
 from mzsql.compute.replica.elapsed import Elapsed
+from mzsql.compute.replica.filling import Beside, Filling, Reading
 from mzsql.compute.replica.target import Target, with_time
 from mzsql.expr.functions.table import Engine
 from mzsql.location import LocationError
@@ -179,8 +180,11 @@ class Hydration:
         reason: str,
         doing: Callable[[str, int | None], None],
         elapsed: Elapsed,
+        beside: Beside,
     ) -> None:
-        """Prepare it; `reason` says why this engine runs it, `doing` takes what it is doing, and at which node, `elapsed` for how long."""
+        """Prepare it; `reason` says why this engine runs it, `doing` takes what it is doing, and at which node, `elapsed` for how long,
+        `beside` makes traces.
+        """
         self._dataflow = dataflow
         self._report = report
         self._make_session = session
@@ -192,6 +196,10 @@ class Hydration:
         self._reason = reason
         self._doing = doing
         self._elapsed = elapsed
+        self._beside = beside
+        #: the traces of what is filled, by the arrangements' names
+        self._traces: dict[str, Filling | Reading] = {}
+        self._looked_into = {one.arrangement for one in dataflow.rendered.lookups}
         self._registered: set[str] = set()
         self._alive: list[PartRef] = []  # parts that Spark may read are kept from being collected
         self._sizes: dict[str, int] = {}
@@ -241,6 +249,31 @@ class Hydration:
             "spark",
             self._reason,
         )
+
+    def hand_over(self) -> None:
+        """Give what was filled its traces; waits for those that are still being made."""
+        traces, self._traces = self._traces, {}
+        for name, one in traces.items():
+            self._doing(f"sorts {name} for the steps to come", None)
+            one.hand_over()
+
+    def _filling(self, arrangement: Arrangement) -> Filling | None:
+        """Takes what is written to an arrangement, where steps look into that."""
+        if arrangement.desc.name not in self._looked_into:
+            return None
+        as_of = self._dataflow.as_of
+        return Filling(arrangement, as_of, self._most_made, self._beside, self._stopped)
+
+    @property
+    def _most_made(self) -> int:
+        """Of so many updates at most a trace is made."""
+        return min(self._settings.hot_rows, self._settings.warm_rows)
+
+    def _written(self, arrangement: Arrangement, filling: Filling | None) -> None:
+        """What was written is in the shard."""
+        if filling is not None:
+            filling.end()
+            self._traces[arrangement.desc.name] = filling
 
     def _fill(self, stage: HydrationStage, missing: frozenset[str], scratch: Path) -> None:
         to_fill = stage.target is None or stage.target in missing
@@ -313,6 +346,7 @@ class Hydration:
             dataflow = self._dataflow
             for one in filled:
                 del dataflow.arrangements[one.desc.name]
+                self._traces.pop(one.desc.name, None)
                 dataflow.missing.append(one.desc)
                 self._report.node_undone(self._completed.get(one.desc.name, ()))
             for one in filled:
@@ -358,6 +392,7 @@ class Hydration:
         """
         with self._running(stage, scratch) as (session, result):
             if stage.target is not None:
+                assert isinstance(target, Arrangement)
                 self._write_arrangement(stage, result, target, upper, scratch)
                 return
             full = with_time(target.schema)
@@ -388,7 +423,7 @@ class Hydration:
         self,
         stage: HydrationStage,
         result: DataFrame,
-        target: Target,
+        target: Arrangement,
         upper: Timestamp,
         scratch: Path,
     ) -> None:
@@ -404,6 +439,11 @@ class Hydration:
             )
             good = rows.filter(pc.invert(errors)).select(full.names).cast(full)
             target.append(good, upper, self._dataflow.as_of + 1, exact=True)
+            filling = self._filling(target)
+            if filling is not None:
+                for batch in target.as_stored(good).to_batches():
+                    filling.add(batch)
+            self._written(target, filling)
             return
         counted = Observation()
         if stage.has_errors:
@@ -411,7 +451,10 @@ class Hydration:
             made = seen.where(F.col("mz_error").isNull())
         else:
             made = result
-        self._adopt(stage, self._shaped(made, full), target, upper)
+        written = self._adopt(stage, self._shaped(made, full), target, upper)
+        if target.desc.name in self._looked_into and written <= self._most_made:
+            as_of = self._dataflow.as_of
+            self._traces[target.desc.name] = Reading(target, as_of, self._beside, self._stopped)
         if stage.has_errors and counted.get["errors"]:
             self._keep_errors(result, scratch)
 

@@ -23,6 +23,7 @@ from mzsql.compute.engines.jobs import JobCount, cancelled_when
 from mzsql.compute.engines.recursion import LoopText, texts
 from mzsql.compute.protocol import RefreshStats
 from mzsql.compute.replica.arrangements import Arrangement
+from mzsql.compute.replica.filling import Filling
 from mzsql.compute.replica.fixpoints import fill
 from mzsql.compute.replica.hydration import Hydration
 from mzsql.compute.replica.inputs import Input
@@ -147,7 +148,14 @@ class HydrationHere(Hydration):
         if corrected is not None:
             rows = self._corrected(rows, target, upper)
         end = self._dataflow.as_of + 1
-        _, written = target.adopt_batch(self._batch(rows, target, upper, end), end, exact=True)
+        arrangement = None if stage.target is None else target
+        filling = None
+        if isinstance(arrangement, Arrangement):
+            filling = self._filling(arrangement)
+        batch = self._batch(rows, target, upper, end, filling)
+        _, written = target.adopt_batch(batch, end, exact=True)
+        if isinstance(arrangement, Arrangement):
+            self._written(arrangement, filling)
         if stage.target is None:
             self._rows_out = written
         self._forget(stage)
@@ -202,24 +210,33 @@ class HydrationHere(Hydration):
         row: list[Ast] = [col(name) for name in target.schema.names]
         return to_sql(difference("mz_after", "mz_before", row), Engine.DUCKDB)
 
-    def _batch(self, rows: str, target: Target, lower: Timestamp, upper: Timestamp) -> Batch:
-        """The rows at as_of as a batch for the target's shard."""
+    def _batch(
+        self,
+        rows: str,
+        target: Target,
+        lower: Timestamp,
+        upper: Timestamp,
+        filling: Filling | None,
+    ) -> Batch:
+        """The rows at as_of as a batch for the target's shard, handed to its trace on the way."""
         full = with_time(target.schema)
         diff = "CAST(0 AS BIGINT)" if _additive(target) else DIFF_COLUMN
         listed = "".join(f'"{name}", ' for name in target.schema.names)
         items = f"{listed}CAST({self._dataflow.as_of} AS BIGINT) AS {TIME_COLUMN}, {diff} AS {DIFF_COLUMN}"
         if not isinstance(target, Arrangement) or target.workers == 1:
-            made = self._read(f"SELECT {items} FROM ({rows})", full)
+            made = self._read(f"SELECT {items} FROM ({rows})", full, filling)
             return target.writer.batch(made, lower=lower, upper=upper)
         worker = to_sql(target.worker_ast(Engine.DUCKDB), Engine.DUCKDB)
         text = f"SELECT {items}, CAST({worker} AS INTEGER) AS {WORKER_COLUMN} FROM ({rows})"
-        made = self._read(text, full.append(pa.field(WORKER_COLUMN, pa.int32())))
+        made = self._read(text, full.append(pa.field(WORKER_COLUMN, pa.int32())), filling)
         return target.writer.batch_with_workers(made, lower=lower, upper=upper)
 
-    def _read(self, query: str, schema: pa.Schema) -> pa.RecordBatchReader:
+    def _read(self, query: str, schema: pa.Schema, filling: Filling | None) -> pa.RecordBatchReader:
         """A query's result as it comes; until it was read, nothing else runs on the connection."""
-        made = self._duck.sql(query).to_arrow_reader(_BATCH_ROWS)
-        return pa.RecordBatchReader.from_batches(schema, _cast(made, schema))
+        made = _cast(self._duck.sql(query).to_arrow_reader(_BATCH_ROWS), schema)
+        if filling is not None:
+            made = _handed(made, filling)
+        return pa.RecordBatchReader.from_batches(schema, made)
 
     # --- what is read ---
 
@@ -293,3 +310,11 @@ def _additive(target: Target) -> bool:
 def _cast(reader: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     for batch in reader:
         yield batch.cast(schema)
+
+
+def _handed(batches: Iterator[pa.RecordBatch], filling: Filling) -> Iterator[pa.RecordBatch]:
+    """The batches, handed on without their workers too."""
+    for batch in batches:
+        names = [name for name in batch.schema.names if name != WORKER_COLUMN]
+        filling.add(batch.select(names))
+        yield batch

@@ -148,6 +148,7 @@ class Replica:
             frontier=self._installed.frontier,
             open_index=indexes.open,
             closing=lambda: self._installed.closing,
+            beside=self._work.beside,
             later=self._work.later,
             exports=exports,
             respond=respond,

@@ -216,7 +216,7 @@ def _ends(hashes: Hashes, keys: Hashes, begin: Places) -> Places:
     return ends
 
 
-class _Run:
+class Run:
     """Updates in the order of the hash of their first `arity` columns; other numbers of columns have an index of their own."""
 
     def __init__(
@@ -256,7 +256,7 @@ class Found:
 
     def __init__(
         self,
-        pieces: Sequence[tuple[_Run, npt.NDArray[np.int64] | None]],
+        pieces: Sequence[tuple[Run, npt.NDArray[np.int64] | None]],
         as_of: Timestamp,
         schema: pa.Schema,
     ) -> None:
@@ -298,12 +298,12 @@ class Found:
 class Merge:
     """Some runs of a trace, to be made one."""
 
-    def __init__(self, trace: Trace, runs: Sequence[_Run], since: Timestamp) -> None:
+    def __init__(self, trace: Trace, runs: Sequence[Run], since: Timestamp) -> None:
         self.runs = list(runs)
         self._trace = trace
         self._since = since
 
-    def made(self) -> _Run | None:
+    def made(self) -> Run | None:
         """The one; None where nothing is left of them. May run beside the trace's readers and beside `Trace.add`."""
         return self._trace.merged(self.runs, self._since)
 
@@ -361,7 +361,9 @@ class Trace:
         self._hasher = hasher
         self._consolidated = consolidated
         self._scratch = scratch
-        self._runs: list[_Run] = []
+        self._runs: list[Run] = []
+        #: so many of the first runs were made beside, and are as large as what was read at once
+        self._taken = 0
 
     @property
     def updates(self) -> int:
@@ -378,7 +380,7 @@ class Trace:
         self.since = max(self.since, passed)
         if updates.num_rows:
             self._runs.append(self._run(updates))
-        if len(self._runs) >= MOST_RUNS:
+        if len(self._runs) - self._taken >= MOST_RUNS:
             merge = self.due()
             assert merge is not None
             self.settle(merge, merge.made())
@@ -388,25 +390,38 @@ class Trace:
         tail = self._tail()
         return Merge(self, self._runs[-tail:], self.since) if tail else None
 
-    def settle(self, merge: Merge, made: _Run | None) -> None:
+    def settle(self, merge: Merge, made: Run | None) -> None:
         """Have what was made of some runs stand in their place; nothing is done where others have taken it meanwhile."""
         runs = merge.runs
         first = next((at for at, run in enumerate(self._runs) if run is runs[0]), None)
         if first is not None and self._runs[first : first + len(runs)] == runs:
             self._runs[first : first + len(runs)] = [made] if made is not None else []
+            self._taken = min(self._taken, first)
+
+    def run_of(self, updates: pa.Table) -> Run | None:
+        """A run of updates, to be taken by this trace; on any thread, beside its other work. None of none."""
+        return self._run(updates) if updates.num_rows else None
+
+    def take(self, runs: Sequence[Run]) -> None:
+        """Have runs that were made by `run_of`, none of which has updates that are here; before any other update is added."""
+        assert not self._runs
+        self._runs = list(runs)
+        self._taken = len(self._runs)
 
     def _tail(self) -> int:
         """How many runs at the end are to become one."""
-        if len(self._runs) < FAN:
+        small = len(self._runs) - self._taken
+        if small < FAN:
             return 0
         taken, rows = 0, 0
         for run in reversed(self._runs):
-            if taken >= FAN - 1 and run.rows.num_rows > rows:
+            # Those that were taken are no reason to read them again before as much has come.
+            if taken >= min(FAN - 1, small) and run.rows.num_rows > rows:
                 break
             taken, rows = taken + 1, rows + run.rows.num_rows
         return taken
 
-    def merged(self, runs: Sequence[_Run], since: Timestamp) -> _Run | None:
+    def merged(self, runs: Sequence[Run], since: Timestamp) -> Run | None:
         """One run of several, times before one made that one; None where nothing is left. Changes nothing: others may read meanwhile."""
         rows = pa.Table.from_batches([run.rows for run in runs], self._schema)
         position = self._schema.get_field_index(TIME_COLUMN)
@@ -437,7 +452,7 @@ class Trace:
             return np.zeros(rows.num_rows, np.uint64)
         return key_hashes(rows.select(list(range(self._key_arity))), self._hasher)
 
-    def _run(self, updates: pa.Table, hashes: Hashes | None = None) -> _Run:
+    def _run(self, updates: pa.Table, hashes: Hashes | None = None) -> Run:
         """A run of updates, whose keys' hashes are given where they are known."""
         arity = self._key_arity
         bounds = pc.min_max(updates.column(TIME_COLUMN)).as_py()
@@ -452,12 +467,12 @@ class Trace:
         elif arity:
             order = np.argsort(hashes, kind="stable")
             batch, hashes = batch.take(pa.array(order)), hashes[order]
-        run = _Run(batch, arity, hashes, (bounds["min"], bounds["max"]))
+        run = Run(batch, arity, hashes, (bounds["min"], bounds["max"]))
         if self.order is not None:
             run.mixed = _mixes(batch, hashes, arity)
         return self._kept(run) if run.bytes > MAPPED_BYTES else run
 
-    def _kept(self, run: _Run) -> _Run:
+    def _kept(self, run: Run) -> Run:
         """A large run in files; in memory where none can be written, which costs memory and no answer."""
         try:
             return _in_file(run, self._scratch())
@@ -531,7 +546,7 @@ class Trace:
 
     def _certain(
         self,
-        runs: Sequence[_Run],
+        runs: Sequence[Run],
         taken: Sequence[_Taken],
         keys: int,
         as_of: Timestamp,
@@ -621,11 +636,11 @@ def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
-def _mapped(run: _Run) -> bool:
+def _mapped(run: Run) -> bool:
     return isinstance(run.hashes, np.memmap)
 
 
-def _in_file(run: _Run, scratch: Path) -> _Run:
+def _in_file(run: Run, scratch: Path) -> Run:
     """The run in files that are mapped into memory and have no name any more: they go with the last who reads them."""
     with tempfile.TemporaryDirectory(dir=scratch, prefix="run-") as folder:
         path = Path(folder) / "rows"
@@ -636,6 +651,6 @@ def _in_file(run: _Run, scratch: Path) -> _Run:
         beside = Path(folder) / "hashes"
         run.hashes.tofile(beside)
         hashes = np.memmap(beside, np.uint64, "r")
-    made = _Run(rows, run.arity, hashes, (run.first, run.last))
+    made = Run(rows, run.arity, hashes, (run.first, run.last))
     made.mixed = run.mixed
     return made

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from concurrent.futures import Future
 from functools import partial
+from typing import TypeVar
 
 from mzsql.compute.protocol import Frontiers, Refreshed, Respond
 from mzsql.compute.protocols import ComputeSettings
@@ -23,6 +25,13 @@ from mzsql.threads import Supervised
 
 _LOG = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
+#: So many threads sort what hydrations write.
+SORTS = 2
+#: Of so many dataflows what they look into is loaded when they were opened, those that somebody waits for first; of others with a step.
+MOST_WARMED = 64
+_FOR_EVER = 1e9
 #: What can be done later waits for so many seconds for a moment without steps,
 LATER_SECONDS = 1.0
 #: and where there was none, it is not waited for again for so many.
@@ -43,6 +52,7 @@ class Work:
     Attributes:
         steps, hydrations, flushes: the lanes; a dataflow is in one of them once at most.
         openings: the lane of those that are opened one after another.
+        sorts: the lane of what makes traces.
     """
 
     def __init__(
@@ -76,10 +86,14 @@ class Work:
         self.openings = lane("open", 1, settings.step_patience)
         #: until when the steps' lane is taken to be busy
         self._busy_until = float("-inf")
+        # None is added for what takes long: each has pieces of what is sorted in memory.
+        self.sorts = lane("sort", SORTS, _FOR_EVER)
+        #: of how many dataflows that were opened what they look into was asked for
+        self._warmed = 0
 
     @property
     def _lanes(self) -> tuple[Lane, ...]:
-        return (self.steps, self.hydrations, self.flushes, self.openings)
+        return (self.steps, self.hydrations, self.flushes, self.openings, self.sorts)
 
     def look(self) -> float | None:
         """Let those begin whose turn has come; seconds after which another look may let one begin, None where nobody waits for that."""
@@ -141,6 +155,24 @@ class Work:
         if now >= self._busy_until and not self.steps.rest(LATER_SECONDS):
             self._busy_until = now + BUSY_SECONDS
 
+    def beside(self, work: Callable[[], T]) -> Future[T]:
+        """Run work that a hydration waits for, such as sorting what it writes; what becomes of it. Ends with the replica."""
+        made = Future[T]()
+
+        def run() -> None:
+            if not made.set_running_or_notify_cancel():
+                return
+            try:
+                made.set_result(work())
+            except BaseException as error:  # whoever waits for it is told
+                made.set_exception(error)
+
+        if self._installed.closing:
+            made.cancel()
+        else:
+            self.sorts.put(run)
+        return made
+
     # --- on a thread of a lane ---
 
     def _open(self, flow: Flow) -> None:
@@ -149,6 +181,16 @@ class Work:
             flow.tell_kept()
             flow.report.show()
         self._moved(flow, State.RUNNING if ready else State.HYDRATING)
+        if ready and self._warmed < MOST_WARMED:
+            self._warmed += 1
+            self.sorts.put(partial(self._warm, flow))
+
+    def _warm(self, flow: Flow) -> None:
+        """Load what the first steps of a dataflow that was opened would wait for."""
+        try:
+            flow.warm()
+        except Exception as error:
+            _LOG.info("what %s looks into is loaded later: %s", flow.gid, error)
 
     def _hydrate(self, flow: Flow) -> None:
         flow.say("begins to be hydrated")
