@@ -72,6 +72,9 @@ from mzsql.repr.types import ColumnType, arrow_schema
 #: What has more stored bytes than this is not loaded into a trace: lookups read its shard.
 _LOADED_BYTES = 2 << 30
 
+#: So many stored updates at most are added up when they are loaded into a trace.
+_ADDED_UP_ROWS = 100_000
+
 #: A stored row group, the least that a lookup reads, has at most so many rows.
 _GROUP_ROWS = 16 * 1024
 
@@ -247,7 +250,12 @@ class Arrangement(Target):
             return None
         made = self.empty_trace(base)
         stats = ReadStats()
-        made.add(self.reader.snapshot_arrow(base, stats=stats, timeout=self.timeout), base)
+        # A trace adds up as it merges; of many rows that, and their order by key, would be half of what loading costs.
+        few = rows <= _ADDED_UP_ROWS
+        contents = self.reader.snapshot_arrow(
+            base, consolidate=few, stats=stats, timeout=self.timeout
+        )
+        made.add(contents, base)
         if durable is not None and base + 1 < durable:
             updates = self.reader.updates(base + 1, durable, stats=stats, timeout=self.timeout)
             made.add(updates, base)
