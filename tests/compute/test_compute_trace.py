@@ -105,7 +105,12 @@ def check(types: list[str], batches: list[list[tuple[Any, ...]]], rng: Any, fold
     )
     everything: list[tuple[Any, ...]] = []
     merges: list[tuple[traces.Merge, Any]] = []
-    for number, batch in enumerate(batches):
+    # Of what comes first runs are made beside, as of what a hydration writes.
+    taken = rng.randint(0, len(batches))
+    runs = [made.run_of(table_of(types, batch)) for batch in batches[:taken]]
+    made.take([run for run in runs if run is not None])
+    everything += [row for batch in batches[:taken] for row in batch]
+    for number, batch in enumerate(batches[taken:], taken):
         everything += batch
         made.add(table_of(types, batch), rng.randint(made.since, number + 1))
         # Merges that others make, begun and taken at any time, in any order, some of them of runs that are gone.
@@ -134,7 +139,7 @@ def check(types: list[str], batches: list[list[tuple[Any, ...]]], rng: Any, fold
         assert amounts(asked, arity) == expected
         assert len(asked) == rows.num_rows or {"list", "record"} & set(types[:width])
         assert amounts(rows_of(made.all(as_of).rows()), arity) == amounts(scanned, arity)
-    assert len(made._runs) < traces.MOST_RUNS
+    assert len(made._runs) < taken + traces.MOST_RUNS
 
 
 def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
