@@ -13,6 +13,7 @@ from mzsql.explain import variants
 from mzsql.explain.json_scalars import Node
 from mzsql.expr import scalar as sc
 from mzsql.expr.functions.aggregate.aggregates import parse_ordered_key
+from mzsql.expr.relation import WRAP
 from mzsql.frontend import hir
 from mzsql.repr.types import ColumnType
 
@@ -29,13 +30,12 @@ def raw(rel: hir.Relation) -> Node:
 def _wrapped(values: hir.Constant) -> Node:
     """VALUES: a table function that wraps its arguments into rows."""
     columns = values.typ.columns
-    types = [variants.column_type(column) for column in columns]
     exprs = [
         raw_scalar(sc.Literal(value, column.type))
         for row in values.rows
         for value, column in zip(row, columns, strict=True)
     ]
-    return {"func": {"Wrap": {"types": types, "width": len(columns)}}, "exprs": exprs}
+    return {"func": variants.table_func(WRAP, values.typ), "exprs": exprs}
 
 
 def _raw_fields(rel: hir.Relation) -> Node:

@@ -125,6 +125,8 @@ class MirPrinter:
                 return f"Project ({print_.columns(outputs)})"
             case mir.Map(scalars=exprs):
                 return f"Map ({print_.scalars(exprs)})"
+            case mir.FlatMap(func=mir.WRAP, exprs=exprs, output=output):
+                return f"FlatMap wrap{output.arity}({print_.scalars(exprs)})"
             case mir.FlatMap(func=func, exprs=exprs):
                 table = functions.table_func(func)
                 name = table.key if table.name == "unnest" else table.name

@@ -11,6 +11,7 @@ from typing import Any
 
 from mzsql.expr import functions
 from mzsql.expr.functions.aggregate.aggregates import parse_ordered_key
+from mzsql.expr.relation import WRAP
 from mzsql.expr.scalar import Call
 from mzsql.repr.types import ColumnType, RelationType, SqlType
 
@@ -245,6 +246,9 @@ def aggregate_func(key: str) -> Any:
 
 def table_func(key: str, output: RelationType) -> Any:
     """A table function."""
+    if key == WRAP:
+        types = [column_type(column) for column in output.columns]
+        return {"Wrap": {"types": types, "width": output.arity}}
     func = functions.table_func(key)
     match func.name:
         case "unnest":

@@ -78,6 +78,10 @@ class Map(msgspec.Struct, frozen=True, tag="map", cache_hash=True, gc=False):
     scalars: tuple[Scalar, ...]
 
 
+WRAP = "wrap"
+"""The function of a FlatMap in plans that are shown alone: it makes rows of its arguments, as VALUES is understood."""
+
+
 class FlatMap(msgspec.Struct, frozen=True, tag="flatmap", cache_hash=True, gc=False):
     """Append the columns of each row that table function `func` (a key of the table) yields for `exprs`."""
 

@@ -9,7 +9,13 @@ puts parameters into text as typed literals before parsing. Nothing but `SqlErro
 from mzsql.frontend.catalog import CatalogItem, CatalogView, FullName, PartialName
 from mzsql.frontend.definitions.normalize import normalize_create_sql, quoted, quoted_name
 from mzsql.frontend.grammar.dialect import check_sqlglot
-from mzsql.frontend.lowering.lower import LoweredQuery, lower_as_made, lower_query, lower_relation
+from mzsql.frontend.lowering.lower import (
+    LoweredQuery,
+    lower_as_made,
+    lower_as_written,
+    lower_query,
+    lower_relation,
+)
 from mzsql.frontend.parse.parameters import bind_parameters
 from mzsql.frontend.parse.parse import parse_statements
 from mzsql.frontend.parse.statements import Statement
@@ -25,6 +31,7 @@ __all__ = [
     "bind_parameters",
     "check_sqlglot",
     "lower_as_made",
+    "lower_as_written",
     "lower_query",
     "lower_relation",
     "normalize_create_sql",

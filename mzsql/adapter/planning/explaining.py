@@ -43,7 +43,7 @@ from mzsql.expr.dataflow import Export, IndexExport, MaterializedViewExport, Pee
 from mzsql.expr.engines import to_sql
 from mzsql.expr.functions.table import Engine
 from mzsql.expr.relation import Get, Relation, RowSetFinishing
-from mzsql.frontend import hir, lower_as_made, parse_statements, plan_statement
+from mzsql.frontend import hir, lower_as_made, lower_as_written, parse_statements, plan_statement
 from mzsql.frontend.catalog import CatalogItem
 from mzsql.frontend.plan import plans as p
 from mzsql.lir import Planned
@@ -220,10 +220,11 @@ class Explainer:
                 relation = Get(on.id, on.typ)
             if plan.stage == "locally optimized":
                 relation = planner.optimize(relation)
+            if plan.stage == "decorrelated" and subject.query is not None:
+                shown = lower_as_made if plan.format == "json" else lower_as_written
+                new = planner.features().enable_new_outer_join_lowering
+                relation = shown(subject.query, new_outer_joins=new)
             if plan.format == "json":
-                if plan.stage == "decorrelated" and subject.query is not None:
-                    new = planner.features().enable_new_outer_join_lowering
-                    relation = lower_as_made(subject.query, new_outer_joins=new)
                 return relation_json(relation)
             if plan.format == "sql":
                 raise _unsupported_format(plan)

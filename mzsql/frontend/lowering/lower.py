@@ -55,10 +55,20 @@ def lower_query(query: hir.Query, *, new_outer_joins: bool = True) -> LoweredQue
     return LoweredQuery(relation, desc, query.finishing)
 
 
-def lower_as_made(query: hir.Query, *, new_outer_joins: bool = True) -> mir.Relation:
-    """Decorrelate a query, its bindings as the algorithm makes them: even the one row that all is applied to has a name."""
+def lower_as_written(query: hir.Query, *, new_outer_joins: bool = True) -> mir.Relation:
+    """Decorrelate a query to show it: VALUES is the call that it is written as."""
     with deep():
-        lowering = Lowering(lower_join, binds_constants=True, new_outer_joins=new_outer_joins)
+        lowering = Lowering(lower_join, new_outer_joins=new_outer_joins, calls_values=True)
+        done = lowering.relation(query.relation, unit(), ColumnMap({}, 0), 0)
+        return normalize_lets(done.mir)
+
+
+def lower_as_made(query: hir.Query, *, new_outer_joins: bool = True) -> mir.Relation:
+    """As `lower_as_written`, its bindings as the algorithm makes them: even the one row that all is applied to has a name."""
+    with deep():
+        lowering = Lowering(
+            lower_join, binds_constants=True, new_outer_joins=new_outer_joins, calls_values=True
+        )
         start = Rel.constant((((), 1),), RelationType(()))
         one = Rel(start.mir, unit().typ)
         return lowering.let_in(

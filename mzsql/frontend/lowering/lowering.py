@@ -31,7 +31,7 @@ from mzsql.frontend.lowering.shape import (
     of_nothing,
 )
 from mzsql.frontend.lowering.windows import lower_window
-from mzsql.repr.datum import Datum
+from mzsql.repr.datum import Datum, Row
 from mzsql.repr.interrupt import check_for_interrupts
 from mzsql.repr.types import (
     BIGINT,
@@ -45,6 +45,15 @@ from mzsql.repr.types import (
 _TOO_MANY = "more than one record produced in subquery"
 
 
+def _values(rows: Sequence[Row], typ: RelationType) -> list[ms.Scalar]:
+    """The values of rows one after another."""
+    return [
+        ms.Literal(value, column.type)
+        for row in rows
+        for value, column in zip(row, typ.columns, strict=True)
+    ]
+
+
 @dataclass
 class Lowering:
     """The state of one lowering: fresh local ids and the CTEs in scope; `join` lowers joins, which ask for their sides in turn.
@@ -53,12 +62,14 @@ class Lowering:
         binds_constants: whether constants are given names too, as they are in the decorrelated plan before its bindings are put in order.
         new_outer_joins: whether outer joins are found by the keys of every equality, and by the filters of the side that is not preserved;
             else by equal columns alone.
+        calls_values: whether VALUES is shown as the call that it is written as, and not as the rows that it makes.
     """
 
     join: Callable[[Lowering, hir.Join, Rel, ColumnMap, int], Rel]
     next_id: int = 0
     binds_constants: bool = False
     new_outer_joins: bool = True
+    calls_values: bool = False
     ctes: dict[int, CteBinding] = field(default_factory=dict)
     reads: Reads = field(default_factory=Reads)
 
@@ -85,6 +96,8 @@ class Lowering:
         check_for_interrupts()
         shift = outer.arity
         match rel:
+            case hir.Constant(rows=rows, typ=typ) if typ.columns and self.calls_values:
+                return outer.flat_map(mir.WRAP, _values(rows, typ), typ)
             case hir.Constant(rows=rows, typ=typ):
                 return outer.product(Rel.constant(tuple((row, 1) for row in rows), typ))
             case hir.Get(id=local) if isinstance(local, int):
