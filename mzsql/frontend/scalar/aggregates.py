@@ -55,13 +55,8 @@ DESUGARED = frozenset(
         "var_pop",
     }
 )
-#: Other names of aggregates: json is jsonb here, and any value may be the least one.
-_SYNONYMS = {
-    "any_value": "min",
-    "every": "bool_and",
-    "json_agg": "jsonb_agg",
-    "json_object_agg": "jsonb_object_agg",
-}
+#: Other names of aggregates: any value may be the least one.
+_SYNONYMS = {"any_value": "min", "every": "bool_and"}
 #: Aggregates that a PostgreSQL or CockroachDB user may know and that there are not.
 _UNSUPPORTED = frozenset({"concat_agg"})
 #: What wraps a value that is collected.
