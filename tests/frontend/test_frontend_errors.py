@@ -51,6 +51,11 @@ CASES = [
         "greatest could not convert type record(f1: integer,f2: integer) to text",
         None,
     ),
+    (
+        "SELECT sum(a) OVER (GROUPS 1 PRECEDING) FROM t",
+        "GROUPS mode requires an ORDER BY clause",
+        None,
+    ),
     ("SELECT a::date FROM t", "CAST does not support casting from integer to date", None),
     (
         "SELECT a, sum(b) FROM t",

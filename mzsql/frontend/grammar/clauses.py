@@ -12,6 +12,8 @@ from sqlglot import expressions as exp
 from sqlglot.parsers.materialize import MaterializeParser
 from sqlglot.tokenizer_core import TokenType
 
+#: What a window's frame begins with behind ROWS, RANGE or GROUPS.
+_FRAME_BEGINS = ("BETWEEN", "UNBOUNDED", "CURRENT")
 _LITERALS = frozenset((TokenType.STRING, TokenType.NUMBER, TokenType.NULL))
 
 
@@ -58,6 +60,14 @@ class ClauseGrammar(MaterializeParser):
             self._advance(2)
             self.raise_error("Expected WHERE")
         return super()._parse_window(*args, **kwargs)
+
+    def _parse_id_var(self, *args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("tokens") is self.WINDOW_ALIAS_TOKENS and self._curr and self._next:
+            frame = self._next.text.upper() in _FRAME_BEGINS
+            if self._curr.text.upper() == "GROUPS" and (frame or self._next.text.isdigit()):
+                # A frame, no window's name.
+                return None
+        return super()._parse_id_var(*args, **kwargs)
 
     def _parse_named_window(self) -> Any:
         if self._curr and not self._at(TokenType.ALIAS, 1):
