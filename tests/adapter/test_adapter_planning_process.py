@@ -108,3 +108,34 @@ def test_what_was_planned_under_another_catalog_is_not_taken(env: Path) -> None:
             assert not ahead.fits(coordinator.env.catalog.state, features)
         finally:
             ahead.close()
+
+
+def test_a_deployment_that_waits_has_it_planned_beside_too(
+    env: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "PAYS", 1)
+    taken = []
+    take = PlanningProcess.take
+
+    def waits(self: PlanningProcess, gid: str) -> object:
+        found = None
+        while found is None:
+            found = take(self, gid)
+            time.sleep(0.01)
+        taken.append(gid)
+        return found
+
+    monkeypatch.setattr(PlanningProcess, "take", waits)
+    with mzsql.connect(env) as old, monkeypatch.context() as newer:
+        newer.setattr(opening, "VERSION", "0.1.9")
+        with mzsql.connect(env, deploy_generation=1) as new:
+            found = new.coordinator.env
+            until(lambda: not found.preparations.lacking(found.sync(), 1))
+            assert len(taken) == 4
+            assert new.execute("SELECT s FROM chained").fetchall() == [(30,)]
+            new.promote()
+            until(lambda: not found.preparations.all())
+            new.execute("INSERT INTO u VALUES (2, 5)")
+            assert new.execute("SELECT count(*) FROM joined").fetchall() == [(3,)]
+        with pytest.raises(mzsql.OperationalError, match="fenced by"):
+            old.execute("SELECT 1")

@@ -19,6 +19,7 @@ from mzsql.adapter.environment.cache_entries import GlobalExpressions
 from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.environment.preparations import Standing
 from mzsql.adapter.planning.planner import Planner
+from mzsql.adapter.planning.process import PlansAhead
 from mzsql.catalog.objects import Maintained, MaterializedView
 from mzsql.catalog.state import CatalogState
 from mzsql.compute.controller.controller import ComputeController, told
@@ -107,6 +108,7 @@ class Beside:
         self._said: dict[GlobalId, Standing] = {}
         self._said_at = float("-inf")
         self._prepares = False
+        self._ahead = PlansAhead(env.cache.lacking, planner.features)
         # As of what part of the catalog, and under which switches, plans are current.
         self._looked: object = None
         self._features: object = None
@@ -121,9 +123,11 @@ class Beside:
         self._forget_outdated(state)
         known = self._plans.keys() | self._failed.keys()
         missing = [one for one in state.maintained if one.id not in known]
+        self._ahead.look(state, {one.id: one for one in missing})
         self._plan(missing[:AT_ONCE])
         if len(missing) > AT_ONCE:
             return True
+        self._ahead.close()
         claims = self._env.preparations.claim(self._env.generation)
         if claims and not self._prepares:
             # What another process has said is said again, or taken back.
@@ -158,7 +162,8 @@ class Beside:
         made: dict[GlobalId, GlobalExpressions] = {}
         for item in items:
             try:
-                plan = self._outlined(self._planner.deploy(item))
+                ahead = self._ahead.take(item.id)
+                plan = ahead or self._outlined(self._planner.deploy(item))
                 self._needs[item.id] = tuple(self._fingerprints(item, plan))
                 made[item.id] = plan
             except Exception as failure:
@@ -270,4 +275,5 @@ class Beside:
 
     def stop(self) -> None:
         """End the dataflows; what they have made is durable, and stays. Idempotent."""
+        self._ahead.close()
         self._controller.stop()
