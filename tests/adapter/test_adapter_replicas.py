@@ -140,6 +140,25 @@ def test_a_replica_that_moves_or_is_dropped_leaves_no_history_held(con: mzsql.Co
     eventually(lambda: not held, lambda: held)
 
 
+def test_history_is_not_kept_for_ever_for_a_replica_that_is_away(con: mzsql.Connection) -> None:
+    con.execute(f"CREATE MATERIALIZED VIEW v IN CLUSTER c AS {VIEW}")
+    assert rows(con, "SELECT * FROM v") == [(1, 1), (2, 2)]
+    env, controller = con.coordinator.env, con.coordinator.dataflows.controller
+    table = env.catalog.state.by_name("public", "t")
+    assert table is not None
+    held = env.collections._open[table.id].holds
+    eventually(lambda: len(held) == 2, lambda: held)
+    controller._history_seconds = 0.0
+    eventually(lambda: len(held) == 1, lambda: held)
+    reasons = "SELECT reason FROM mz_internal.mz_cluster_replica_statuses WHERE status = 'offline'"
+    ((reason,),) = con.execute(reasons).fetchall()
+    assert reason.endswith("; history is kept for it no more, and it hydrates anew")
+    # The other one goes, and nobody else is there to bring the view forward.
+    take(con, "r1", elsewhere(1))
+    eventually(lambda: all(one.apart for one in controller.replicas))
+    eventually(lambda: len(held) == 2, lambda: held)
+
+
 def test_a_view_that_was_dropped_while_its_replica_was_away_holds_nothing_when_it_is_back(
     tmp_path: Path,
 ) -> None:

@@ -324,7 +324,11 @@ def test_what_was_refused_and_dropped_is_not_told_again(world, side):
 
 def test_one_that_was_refused_is_told_of_after_what_came_since():
     history = CommandHistory(p.CreateInstance("r1", SETTINGS))
-    history.add(msgspec.structs.replace(through_index(None), dataflow=kit.region_totals()))
+    history.add(
+        msgspec.structs.replace(
+            through_index(None), dataflow=SealedDataflow.of(kit.region_totals())
+        )
+    )
     history.add(index())
     history.add(through_index(None))
     assert [one.id for one in list(history.commands())[1:]] == ["u7", "u8"]

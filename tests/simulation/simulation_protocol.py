@@ -33,6 +33,7 @@ from mzsql.compute.transport.reconciled import ReconciledReplica
 from mzsql.expr.mfp import MapFilterProject
 from mzsql.expr.scalar import Column
 from mzsql.lir import plan as lir
+from mzsql.lir.sealed import SealedDataflow
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import INTEGER, ColumnType, RelationDesc, RelationType
 
@@ -40,6 +41,8 @@ SOURCES = ("u1", "u2")
 TYPE = RelationType((ColumnType(INTEGER),))
 DESC = RelationDesc(("a",), TYPE)
 KEY = (Column(0),)
+#: A replica may be away for so long, in events, before no history is kept for it alone.
+HISTORY = 25.0
 
 
 def described(
@@ -49,19 +52,20 @@ def described(
     export: lir.Export,
     *,
     another: bool,
-) -> lir.DataflowDescription:
+) -> SealedDataflow:
     """A plan, or another one that reads the same."""
     read = lir.Get(
         0, sources[0] if sources else SOURCES[0], lir.AvailableCollections(True),
         lir.GetCollection(MapFilterProject.identity(1)), TYPE.columns,
     )  # fmt: skip
     imports = () if index is None else (lir.IndexImport(index[0], index[1], KEY, TYPE),)
-    return lir.DataflowDescription(
+    desc = lir.DataflowDescription(
         tuple(lir.SourceImport(one, TYPE) for one in sources),
         imports,
         (lir.BuildDesc(gid, read, TYPE),) * (2 if another else 1),
         export,
     )
+    return SealedDataflow.of(desc)
 
 
 @dataclass(eq=False)
@@ -245,7 +249,13 @@ class Leader:
         self.here: list[ModelReplica] = []
         self.told: set[tuple[GlobalId, str]] = set()
         self._seen: CatalogState | None = None
-        self.controller = ComputeController(self._connect, self, self)
+        self.controller = ComputeController(
+            self._connect,
+            self,
+            self,
+            monotonic=lambda: world.now,
+            history_seconds=HISTORY,
+        )
 
     def _connect(self, first: p.CreateInstance, respond: p.Respond) -> p.ReplicaLink:
         link: Link | None = None
@@ -284,9 +294,20 @@ class Leader:
                 missing, {one.id: self._plan(one) for one in missing}, self.catalog
             )
         self.controller.maintain()
+        self._excuse()
         self.ready = True
 
-    def _plan(self, item: Maintained) -> lir.DataflowDescription:
+    def _excuse(self) -> None:
+        """What was forgone may be made anew."""
+        for client in self.controller.replicas:
+            for gid in client.forgone:
+                self.world.note("forgone")
+                keys = [
+                    k for k in self.world.durable.arrangements if k[:2] == (client.replica_id, gid)
+                ]
+                self.world.durable.excused.update(keys)
+
+    def _plan(self, item: Maintained) -> SealedDataflow:
         another = item.id in self.world.planned_anew
         if isinstance(item, Index):
             own = lir.IndexExport(item.id, item.on_id, KEY)
@@ -353,6 +374,7 @@ class World:
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
+        self.now = 0.0
         self.durable = Durable(dict.fromkeys(SOURCES, 2), dict.fromkeys(SOURCES, 0))
         self.catalog = CatalogState(clusters={"c1": Cluster("c1", "c", managed=False)})
         self.indexes: dict[GlobalId, GlobalId] = {}
@@ -378,8 +400,14 @@ class World:
                 self.rows[row] = 0
 
     def promised(self, replica_id: str, gid: GlobalId) -> bool:
-        """Whether the leader has told a replica to maintain an object that is wanted."""
-        return gid in self.catalog.items and gid in self.leader.controller._on.get(replica_id, ())
+        """Whether the leader has told a replica to maintain an object that is wanted, and holds what that reads."""
+        controller = self.leader.controller
+        client = controller._replicas.get(replica_id)
+        return (
+            gid in self.catalog.items
+            and gid in controller._on.get(replica_id, ())
+            and (client is None or gid not in client.forgone)
+        )
 
     # --- the catalog --------------------------------------------------------------------------
 

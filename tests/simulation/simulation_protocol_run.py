@@ -36,6 +36,7 @@ def play(seed: int) -> Counter[str]:
     world = World(seed)
     names, weights = zip(*EVENTS, strict=True)
     for _ in range(ACTS):
+        world.now += 1
         getattr(world, world.rng.choices(names, weights)[0])()
         for _ in range(world.rng.randrange(2 * TALK)):
             if work := world.work():
@@ -48,7 +49,7 @@ def play(seed: int) -> Counter[str]:
         one.kill()
     world.fail_over()
     _calm(world)
-    there = set(world.durable.arrangements)
+    there = world.durable.arrangements.keys() - world.durable.excused
     world.durable.hydrated.clear()
     _rest(world)
     _judge(world)
@@ -120,10 +121,10 @@ def _judge(world: World) -> None:
         # An index that is read is maintained, unseen, until nobody reads it.
         unseen = {gid for gid, known in client._dataflows.items() if known.dropped}
         read = {
-            index.id
+            index
             for known in client._dataflows.values()
             if not known.dropped
-            for index in known.command.dataflow.index_imports
+            for index in known.command.dataflow.indexes
         }
         _same(set(flows), runs | unseen, f"what runs on {one.id}")
         if not unseen <= read:
@@ -168,7 +169,7 @@ def _judge_holds(world: World, dataflows: object, replica: str, *, apart: bool) 
     """Of a replica in another process the controller holds what it reads, and no more than it needs."""
     for known in dataflows:  # type: ignore[attr-defined]
         gid = known.command.id
-        sources = [one.id for one in known.command.dataflow.source_imports]
+        sources = known.command.dataflow.sources
         held = sorted(one.source for one in known.holds)
         refused = gid in world.durable.refused
         _same(

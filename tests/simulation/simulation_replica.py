@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from mzsql.compute import protocol as p
-from mzsql.lir.plan import IndexExport
 from mzsql.repr.ids import GlobalId
 
 #: A replica's arrangement of a dataflow: whose it is, for what object, of what plan.
-Key: TypeAlias = tuple[str, GlobalId, int]
+Key: TypeAlias = tuple[str, GlobalId, str]
 
 
 class Violation(AssertionError):
@@ -99,15 +98,15 @@ class Flow:
 
     @property
     def is_index(self) -> bool:
-        return isinstance(self.command.dataflow.export, IndexExport)
+        return self.command.dataflow.exports_index
 
     @property
     def sources(self) -> list[GlobalId]:
-        return [one.id for one in self.command.dataflow.source_imports]
+        return list(self.command.dataflow.sources)
 
     @property
     def indexes(self) -> list[GlobalId]:
-        return [one.id for one in self.command.dataflow.index_imports]
+        return list(self.command.dataflow.indexes)
 
 
 class ModelReplica:
@@ -227,7 +226,7 @@ class ModelReplica:
         gid = command.id
         if gid in self.flows:
             raise Violation(f"{self.id} was told to make {gid}, which it has")
-        for index in (one.id for one in command.dataflow.index_imports):
+        for index in command.dataflow.indexes:
             if index not in self.flows or self.flows[index].dropped:
                 raise Violation(f"{self.id} was told to make {gid} without the index {index}")
         if gid in self._durable.refused:
@@ -236,10 +235,9 @@ class ModelReplica:
             self._respond(failed)
             return
         holds = [
-            self._durable.hold(one.id, command.as_of, self._owner)
-            for one in command.dataflow.source_imports
+            self._durable.hold(one, command.as_of, self._owner) for one in command.dataflow.sources
         ]
-        key = (self.id, gid, hash((command.dataflow, self.workers)))
+        key = (self.id, gid, f"{command.dataflow.digest}/{self.workers}")
         flow = self.flows[gid] = Flow(command, key, holds, allowed=command.as_of)
         if key not in self._durable.arrangements:
             self._show(flow, False)
@@ -303,6 +301,8 @@ class ModelReplica:
             raise Violation(
                 f"{self.id} hydrates {gid} anew: it is at {done}, inputs begin at {low}"
             )
+        if output and low > wanted and self._promised(self.id, gid):
+            raise Violation(f"{gid} is complete at {wanted}, and {self.id} can go on from {low}")
         flow.as_of, flow.state = max(wanted, low), "hydrating"
         self._stands(flow)
 

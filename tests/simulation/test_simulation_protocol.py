@@ -19,7 +19,7 @@ WITHIN = 300
 
 MET = (
     "met", "cut", "killed", "stopped", "another leader", "replica dropped", "object dropped",
-    "refused", "hydrated", "stepped", "gone on",
+    "refused", "hydrated", "stepped", "gone on", "forgone",
 )  # fmt: skip
 
 met: Counter[str] = Counter()

@@ -100,6 +100,7 @@ class Dataflows:
             self._connect,
             env.collections,
             StatusCollections(env.manager, env.clock.monotonic, env.oracle.present_ms),
+            monotonic=env.clock.monotonic,
             transient_ids=env.transient_ids,
         )
         self._deployed: dict[GlobalId, GlobalExpressions] = {}

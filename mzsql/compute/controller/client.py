@@ -16,14 +16,12 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
 
 import msgspec
 import pyarrow as pa
 
 from mzsql.compute.controller.introspection import SUBSCRIBES, Subscribed
-from mzsql.compute.logs import LogRow
+from mzsql.compute.controller.known import Dataflow, Holder, StatusSink, release_all
 from mzsql.compute.protocol import (
     AllowCompaction,
     CancelPeek,
@@ -45,7 +43,6 @@ from mzsql.compute.protocol import (
     RefreshStats,
     Response,
     Status,
-    StatusRow,
     UpdateConfiguration,
 )
 from mzsql.compute.protocols import ComputeSettings, ReadHold
@@ -55,78 +52,6 @@ from mzsql.repr.ids import GlobalId, sort_key
 
 #: Whoever waits for a replica looks so often whether it is away.
 _LOOK_SECONDS = 0.5
-
-
-class StatusSink(Protocol):
-    """Where statuses and refreshes go: storage-managed collections behind FIFO queues. Calls return at once."""
-
-    def connected(self, replica_id: str) -> None:
-        """A replica begins anew: what was told of it before stays, object by object, until it tells of the object itself."""
-
-    def update(self, rows: Sequence[tuple[StatusRow, int]]) -> None:
-        """Append the rows with their diffs (+1 or -1), all at one time."""
-
-    def stands(self, status: Status) -> None:
-        """How a dataflow stands now; nothing is left of one that was dropped."""
-
-    def refreshed(self, replica_id: str, stats: RefreshStats) -> None:
-        """A replica has done a step or a hydration."""
-
-    def introspected(
-        self,
-        relation: str,
-        replica_id: str,
-        updates: Sequence[tuple[LogRow, int]],
-        *,
-        anew: bool,
-    ) -> None:
-        """Rows of a unified introspection relation with their diffs, without the replica's id; `anew`: instead of all that it has of it."""
-
-    def keep(self, dataflows: Collection[tuple[GlobalId, str]]) -> None:
-        """Retract what is told of other dataflows than these, given as object and replica."""
-
-    def delete_replica(self, replica_id: str) -> None:
-        """Retract every row of the replica that was appended before this call, by this process or another."""
-
-
-class Holder(Protocol):
-    """What holds inputs readable; a `compute.protocols.StorageReader` does."""
-
-    def hold(self, gid: GlobalId, since: Timestamp) -> ReadHold:
-        """Hold the collection's since at `since` or the present since, whichever is later."""
-
-
-@dataclass
-class _Dataflow:
-    """A dataflow that the replica was told of."""
-
-    command: CreateDataflow
-    holds: list[ReadHold]
-    status: Status | None = None
-    frontier: Frontier = 0
-    dropped: bool = False
-    #: dropped, and read by dataflows that are not: nothing is told of it any more
-    unseen: bool = False
-    #: to where its index was allowed to be compacted
-    allowed: Timestamp = field(default=-1)
-
-    @property
-    def opened(self) -> bool:
-        """Whether it holds what it reads by itself, indexes too."""
-        return self.status is not None and (
-            self.status.state in ("hydrating", "running", "refused") or self.status.hydrated
-        )
-
-    def reads(self, gid: GlobalId) -> bool:
-        """Whether it reads an index."""
-        return gid in self.command.dataflow.indexes
-
-    def shown(self, replica_id: str) -> Status:
-        """How it stands as far as it is known."""
-        if self.status is None:
-            command = self.command
-            return Status(command.id, replica_id, "waiting", 0, command.as_of, False)
-        return msgspec.structs.replace(self.status, frontier=self.frontier)
 
 
 class ReplicaClient:
@@ -155,11 +80,13 @@ class ReplicaClient:
         self._storage = storage
         self._sink = sink
         self._changed = threading.Condition()
-        self._dataflows: dict[GlobalId, _Dataflow] = {}
+        self._dataflows: dict[GlobalId, Dataflow] = {}
         # What was dropped, and the replica was not told so yet: somebody reads it there.
-        self._dropped: dict[GlobalId, _Dataflow] = {}
+        self._dropped: dict[GlobalId, Dataflow] = {}
         # Those that move with time: it is asked at each look whether there are any.
         self._temporal: set[GlobalId] = set()
+        # What nothing is held for, as the replica was away for too long.
+        self._forgone: set[GlobalId] = set()
         self._refreshes: deque[RefreshStats] = deque(maxlen=settings.refreshes_kept)
         self._peeks: dict[str, PeekResponse | None] = {}
         self._pinged = self._ponged = self._given_up = 0
@@ -185,15 +112,13 @@ class ReplicaClient:
         gid = command.id
         with self._changed:
             known = self._dataflows.get(gid)
-            if known is not None and (
-                known.dropped or known.status is None or known.status.state != "refused"
-            ):
+            if known is not None and (known.dropped or not known.refused):
                 raise DuplicateObject(f'dataflow "{command.name}" ({gid}) is already installed')
             for index in command.dataflow.indexes:
                 there = self._dataflows.get(index)
                 if there is None or there.dropped:
                     raise UndefinedObject(f"index {index}, which {gid} reads, is not installed")
-            made = self._dataflows[gid] = _Dataflow(command, [])
+            made = self._dataflows[gid] = Dataflow(command, [])
         try:
             for source in command.dataflow.sources:
                 made.holds.append(self._storage.hold(source, command.as_of))
@@ -201,7 +126,7 @@ class ReplicaClient:
         except BaseException:
             with self._changed:
                 del self._dataflows[gid]
-            _release(made.holds)
+            release_all(made.holds)
             raise
 
     def drop(self, gid: GlobalId) -> None:
@@ -246,7 +171,7 @@ class ReplicaClient:
                     self._dropped[gid] = one
                 raise
 
-    def _is_read(self, index: _Dataflow) -> bool:
+    def _is_read(self, index: Dataflow) -> bool:
         """Whether the replica may read an index for another dataflow, as far as it was told; the lock is held."""
         gid = index.command.id
         return index.command.output_shard is None and any(
@@ -255,7 +180,7 @@ class ReplicaClient:
             if not one.dropped or one.command.id in self._dropped
         )
 
-    def _next_unread(self) -> _Dataflow | None:
+    def _next_unread(self) -> Dataflow | None:
         """What the replica can be told now that it is dropped."""
         with self._changed:
             for gid, one in self._dropped.items():
@@ -285,6 +210,74 @@ class ReplicaClient:
         for one in SUBSCRIBES:
             self._sink.introspected(one.relation, self.replica_id, (), anew=True)
 
+    def forgo(self, forward: Collection[GlobalId]) -> None:
+        """Hold no more what dataflows read, as the replica has been away for too long: it hydrates them anew when it comes back.
+
+        Args:
+            forward: the views that another replica brings forward. For others all is held, as their shards would lack what is not there.
+        """
+        holds = list[ReadHold]()
+        with self._changed:
+            for gid, known in self._dataflows.items():
+                if known.holds and self._may_lack(known, forward):
+                    holds += known.holds
+                    known.holds = []
+                    self._forgone.add(gid)
+        release_all(holds)
+
+    def _may_lack(self, known: Dataflow, forward: Collection[GlobalId]) -> bool:
+        """Whether a dataflow may begin anew wherever its inputs begin, with nothing missing in a view; the lock is held."""
+        if known.command.dataflow.indexes:
+            # It begins where the index does, which keeps less than the view may need.
+            return False
+        if known.command.output_shard is None:
+            return not self._is_read(known)
+        return known.command.id in forward
+
+    @property
+    def brought_forward(self) -> frozenset[GlobalId]:
+        """The dataflows for which all that they read is held, back to where their views are complete."""
+        with self._changed:
+            return frozenset(
+                gid
+                for gid, known in self._dataflows.items()
+                if not (known.command.dataflow.indexes or known.dropped or known.refused)
+            )
+
+    @property
+    def forgone(self) -> frozenset[GlobalId]:
+        """What the replica is to hydrate anew when it comes back."""
+        with self._changed:
+            return frozenset(self._forgone)
+
+    def hold_again(self, forward: Collection[GlobalId] | None = None) -> None:
+        """Hold what was forgone, from where it can be held: the replica is back, or nobody brings it forward any more.
+
+        Args:
+            forward: as of `forgo`, for a replica that is still away; None: it is back.
+        """
+        with self._changed:
+            flows = ((gid, self._dataflows.get(gid)) for gid in self._forgone)
+            back = {
+                gid: one
+                for gid, one in flows
+                if one is None or forward is None or not self._may_lack(one, forward)
+            }
+            self._forgone -= back.keys()
+        for known in back.values():
+            if known is None:
+                continue
+            command = known.command
+            since = max(command.as_of, known.needs)
+            holds: list[ReadHold] = [
+                self._storage.hold(one, since) for one in command.dataflow.sources
+            ]
+            with self._changed:
+                wanted = self._dataflows.get(command.id) is known and not known.refused
+                if wanted and not known.holds:
+                    known.holds, holds = holds, []
+            release_all(holds)
+
     def look_after(self) -> None:
         """Take back what a replica has told that is gone; it tells all of it when it comes back."""
         gone = self._link.gone
@@ -308,7 +301,7 @@ class ReplicaClient:
                 if command.id in self._dataflows:
                     self._dataflows[command.id].allowed = command.frontier
 
-    def _compaction(self, one: _Dataflow) -> AllowCompaction | None:
+    def _compaction(self, one: Dataflow) -> AllowCompaction | None:
         gid, frontier = one.command.id, one.frontier
         if one.command.output_shard is not None or frontier is None or frontier == 0:
             return None
@@ -466,13 +459,15 @@ class ReplicaClient:
                 del self._dataflows[gid]
                 self._temporal.discard(gid)
             self._changed.notify_all()
-        _release(holds)
+        release_all(holds)
 
     def _let_go(self, gid: GlobalId, since: Timestamp) -> None:
         """A dataflow needs no earlier time of what it reads."""
         with self._changed:
             known = self._dataflows.get(gid)
             holds = [] if known is None or not self._link.apart else list(known.holds)
+            if known is not None:
+                known.needs = max(known.needs, since)
         for hold in holds:
             # Asking for its since has the collection opened: only what is open is let go of by whoever leads.
             if less_than(hold.since, since):
@@ -577,9 +572,4 @@ class ReplicaClient:
         self._link.release()
         with self._changed:
             holds = [hold for one in self._dataflows.values() for hold in one.holds]
-        _release(holds)
-
-
-def _release(holds: Sequence[ReadHold]) -> None:
-    for hold in holds:
-        hold.release()
+        release_all(holds)

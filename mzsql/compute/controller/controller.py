@@ -21,8 +21,9 @@ import msgspec
 
 from mzsql.catalog.objects import Maintained, MaterializedView, Replica
 from mzsql.catalog.state import CatalogState
-from mzsql.compute.controller.client import Holder, ReplicaClient, StatusSink
+from mzsql.compute.controller.client import ReplicaClient
 from mzsql.compute.controller.introspection import Subscribed
+from mzsql.compute.controller.known import Holder, StatusSink
 from mzsql.compute.protocol import Connect, CreateDataflow, RefreshStats, Status
 from mzsql.compute.protocols import ComputeSettings
 from mzsql.lir.sealed import SealedDataflow
@@ -34,6 +35,9 @@ _log = logging.getLogger(__name__)
 
 #: What a replica does not take now, and may take soon: it takes no commands, or has not ended yet what it was to end.
 _FOR_NOW = (ObjectInUse, DuplicateObject)
+#: The history that a replica in another process needs is kept for so long while that is away, in seconds. Longer only for views that no
+#: other replica brings forward, or that read indexes, as what is not there any more would be missing in them.
+HISTORY_SECONDS = 24 * 3600.0
 #: A replica in another process is waited for so long by `settle`, in seconds: then it is told of as one that hangs.
 _APART_SECONDS = 3.0
 
@@ -70,6 +74,8 @@ class ComputeController:
         connect: the way to a replica.
         storage: holds inputs.
         sink: where statuses and refreshes go.
+        monotonic: seconds.
+        history_seconds: see `HISTORY_SECONDS`.
         transient_ids: gives an id for an introspection subscribe; None: replicas tell nothing of themselves.
         read_only: whether the views are written by another deployment (see `ComputeSettings.read_only`).
 
@@ -84,13 +90,18 @@ class ComputeController:
         storage: Holder,
         sink: StatusSink,
         *,
+        monotonic: Callable[[], float] = time.monotonic,
+        history_seconds: float = HISTORY_SECONDS,
         transient_ids: Callable[[], GlobalId] | None = None,
         read_only: bool = False,
     ) -> None:
         self._connect = connect
         self._storage = storage
         self._sink = sink
+        self._monotonic, self._history_seconds = monotonic, history_seconds
         self._transient_ids = transient_ids
+        # Since when replicas are away.
+        self._away: dict[str, float] = {}
         self._introspect = True
         self._read_only = read_only
         # The replicas that work, of every cluster that has dataflows, and what each was told to maintain.
@@ -296,6 +307,8 @@ class ComputeController:
 
     def maintain(self) -> None:
         """What follows once all that is wanted is installed, and every now and then: replicas let go of what nobody reads any more."""
+        # What one holds is held by another one before it is let go of.
+        self._limit_history()
         given_up, self._given_up = self._given_up, []
         for client in given_up:
             client.release()
@@ -309,6 +322,22 @@ class ComputeController:
             self._swept = True
             on = {(gid, replica_id) for replica_id, gids in self._on.items() for gid in gids}
             self._sink.keep(frozenset([*on, *((gid, "") for gid in self._unrun)]))
+
+    def _limit_history(self) -> None:
+        """Keep for a replica that is away no history for ever that another one does not need."""
+        now = self._monotonic()
+        there = {rid for rid, one in self._replicas.items() if one.offline is None}
+        away = {rid: self._away.get(rid, now) for rid in self._replicas.keys() - there}
+        self._away = away
+        working = [self._replicas[replica_id] for replica_id in there]
+        for client in working:
+            client.hold_again()
+        forward = frozenset[GlobalId]().union(*(c.brought_forward for c in working if away))
+        for replica_id, since in away.items():
+            client = self._replicas[replica_id]
+            client.hold_again(forward)
+            if client.apart and now - since > self._history_seconds:
+                client.forgo(forward)
 
     def settle(self, timeout: float) -> None:
         """Wait until the replicas have taken what they were told, for at most so many seconds, all of them together.
@@ -345,7 +374,10 @@ class ComputeController:
     def offline(self, replica_id: str) -> str | None:
         """Why a replica does not work now; None where it does, or there is nothing to command it for."""
         client = self._replicas.get(replica_id)
-        return None if client is None else client.offline
+        why = None if client is None else client.offline
+        if client is not None and why is not None and client.forgone:
+            return f"{why}; history is kept for it no more, and it hydrates anew"
+        return why
 
     @property
     def temporal(self) -> bool:
