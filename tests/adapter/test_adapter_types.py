@@ -142,7 +142,7 @@ def test_they_are_made_in_transactions_and_named_in_recursions(con: Connection) 
             "keys of a map are of type text",
         ),
         ("CREATE TYPE e AS LIST (KEY TYPE = int)", "Expected ELEMENT TYPE"),
-        ("CREATE TYPE e AS MAP (KEY TYPE = text)", "Expected VALUE TYPE"),
+        ("CREATE TYPE e AS MAP (KEY TYPE = text)", "VALUE TYPE option is required"),
         ("CREATE TYPE e AS (a int, a int)", 'column "a" specified more than once'),
         ("CREATE TYPE e AS (a nowhere)", 'type "nowhere" does not exist'),
         ("SELECT 1::public.nowhere", 'type "public.nowhere" does not exist'),

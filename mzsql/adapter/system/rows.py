@@ -341,7 +341,13 @@ def _held_types(source: Source, kind: str) -> Iterator[tuple[GlobalId, str]]:
         if i.typ.kind != kind or i.typ.element is None:
             continue
         known = [items.get(gid) for gid in i.depends_on]
-        named = [k.id for k in known if isinstance(k, Type) and k.typ == i.typ.element]
+        element = i.typ.element
+        # What was made before types kept their names is found by what it is.
+        named = [
+            k.id
+            for k in known
+            if isinstance(k, Type) and (k.id == element.custom_id or k.typ == element)
+        ]
         yield i.id, named[0] if named else type_id(type_oid(i.typ.element))
 
 
