@@ -180,3 +180,22 @@ def test_texts_hash_alike_wherever_they_stand_and_apart_from_others() -> None:
     for begin, count in ((0, 0), (1, 1), (7, 900), (2000, 41)):
         part = pa.table({"k": column.slice(begin, count)})
         assert (key_hashes(part, hasher) == hashes[begin : begin + count]).all()
+
+
+def test_runs_in_files_keep_none_of_them_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process may have few files open, by default about a thousand."""
+    monkeypatch.setattr(traces, "MAPPED_BYTES", 0)
+    schema = pa.schema([(n, pa.int64()) for n in ("c0", "mz_time", "mz_diff")])
+    opened, kept = len(list(Path("/dev/fd").iterdir())), list[Trace]()
+    for number in range(50):
+        made = Trace(
+            schema, 1, 0, hasher=hasher, consolidated=consolidate, scratch=lambda: tmp_path
+        )
+        made.add(pa.table([[number, 7], [1, 1], [1, 1]], schema=schema), 0)
+        kept.append(made)
+    assert len(list(Path("/dev/fd").iterdir())) <= opened + 1
+    assert [made.all(1).rows()["c0"].to_pylist().count(7) for made in kept].count(0) == 0
+    assert sum(made.bytes for made in kept) == 0
+    assert list(tmp_path.iterdir()) == []

@@ -228,6 +228,8 @@ class Run:
         self.first, self.last = times
         #: whether keys that differ have one hash; asked for where there is an order only
         self.mixed = False
+        #: whether it is in files
+        self.mapped = False
         self.bytes = int(rows.nbytes + hashes.nbytes)
         self._others: dict[int, tuple[Hashes, npt.NDArray[np.int64]]] = {}
 
@@ -373,7 +375,7 @@ class Trace:
     @property
     def bytes(self) -> int:
         """What is in memory; what is mapped is not counted."""
-        return sum(run.bytes for run in self._runs if not _mapped(run))
+        return sum(run.bytes for run in self._runs if not run.mapped)
 
     def add(self, updates: pa.Table, passed: Timestamp) -> None:
         """Add updates; readers have passed a time and will not ask for earlier ones."""
@@ -636,10 +638,6 @@ def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
-def _mapped(run: Run) -> bool:
-    return isinstance(run.hashes, np.memmap)
-
-
 def _in_file(run: Run, scratch: Path) -> Run:
     """The run in files that are mapped into memory and have no name any more: they go with the last who reads them."""
     with tempfile.TemporaryDirectory(dir=scratch, prefix="run-") as folder:
@@ -650,7 +648,9 @@ def _in_file(run: Run, scratch: Path) -> Run:
             rows = pa.ipc.open_file(source).get_batch(0)
         beside = Path(folder) / "hashes"
         run.hashes.tofile(beside)
-        hashes = np.memmap(beside, np.uint64, "r")
+        # Python's own maps keep their files open, and a process may have few of those; Arrow's do not.
+        with pa.memory_map(str(beside)) as source:
+            hashes = np.frombuffer(source.read_buffer(), np.uint64)
     made = Run(rows, run.arity, hashes, (run.first, run.last))
-    made.mixed = run.mixed
+    made.mixed, made.mapped = run.mixed, True
     return made
