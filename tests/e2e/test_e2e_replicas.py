@@ -281,6 +281,8 @@ def test_the_processes_of_replicas_end_with_what_keeps_them_running(
     # Nobody hears what they say.
     assert serving.process.stdout is not None
     serving.process.stdout.close()
+    # The first one is online in the process that leads, too.
+    eventually(lambda: len(pids_of(con)) == 2)
     until(con, online("r1", "r2"))
     first, second = pids_of(con)
     con.execute("DROP CLUSTER REPLICA c.r2")
