@@ -17,6 +17,7 @@ REASONS = {
     "mzsql/persist/uploads.py ThreadPoolExecutor": "uploads of one call, which waits for them and gets what they raise",
     "mzsql/cli/kit_watch.py Thread": "ends the process when a kit hangs: it has no other work, and runs for the length of a command",
     "mzsql/cli/serve_replicas.py Thread": "passes on what one process says, and ends with it: it has no other work",
+    "mzsql/adapter/planning/process.py Thread": "waits for a process that plans: without it plans are made where they are asked for",
     "mzsql/cli/stopping.py Thread": "waits for the end of standard input, and is the process's",
     "plugins/mzsql-s3/src/mzsql_s3/client.py ThreadPoolExecutor": "requests of one call, which waits for them and gets what they raise",
 }
