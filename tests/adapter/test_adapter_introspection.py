@@ -100,7 +100,8 @@ def test_nodes_are_those_of_explain_and_frontiers_those_of_the_objects(con: Conn
         lambda found: len(found) == 2,
     )
     assert set(read) == {(v, t), (i, o)}
-    spent = dict(until(con, "SELECT * FROM mz_introspection.mz_scheduling_elapsed", bool))
+    elapsed = "SELECT * FROM mz_introspection.mz_scheduling_elapsed"
+    spent = dict(until(con, elapsed, lambda found: dataflows[v] in dict(found)))
     assert spent[dataflows[v]] >= spent[root[5]] > 0
 
 
@@ -143,7 +144,6 @@ def test_another_process_and_plain_reads_give_the_same_rows(env: Path) -> None:
 
     with mzsql.connect(env) as con, mzsql.connect(env, read_only=True) as beside:
         until(con, "SELECT * FROM mz_introspection.mz_compute_frontiers", lambda r: len(r) == 2)
-        until(con, "SELECT * FROM mz_introspection.mz_scheduling_elapsed", bool)
         deadline = time.monotonic() + WAIT
         while (here := asked(con)) != (there := asked(beside)):
             assert time.monotonic() < deadline, (here, there)
@@ -217,7 +217,8 @@ def test_a_subscribe_that_fails_leaves_nothing_and_no_other_fails(
 
 
 def test_what_each_node_takes_stands_beside_the_plan_that_runs(con: Connection) -> None:
-    until(con, "SELECT * FROM mz_internal.mz_compute_elapsed_unified", lambda r: len(r) >= 2)
+    con.execute("INSERT INTO t VALUES (3, 5)")
+    until(con, "SELECT * FROM mz_internal.mz_compute_elapsed_unified WHERE export_id = 'u2'", bool)
     nodes = rows(
         con,
         "SELECT operator, nesting FROM mz_introspection.mz_lir_mapping WHERE global_id = 'u2'",
@@ -232,7 +233,8 @@ def test_what_each_node_takes_stands_beside_the_plan_that_runs(con: Connection) 
     root = found[0]
     assert root[1].microseconds > 0
     assert root[2].endswith("bytes")
-    assert root[3:] == (2, True, 2, 2)
+    assert root[3] >= 2
+    assert root[4:] == (True, 2, 2)
     skewed = rows(con, "EXPLAIN ANALYZE MEMORY WITH SKEW FOR INDEX i")
     by_worker = [row for row in skewed if row[0] == "ArrangeBy"]
     assert [row[1] for row in by_worker] == [0, 1]
