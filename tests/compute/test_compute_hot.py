@@ -87,6 +87,24 @@ def test_what_fails_to_be_flushed_goes_on_waiting() -> None:
     assert keys(shard) == [10]
 
 
+def test_what_comes_after_the_shard_was_written_beside_a_flush_is_flushed() -> None:
+    hot, shard = Hot(1, Clock()), Shard()
+
+    def append(updates: list[pa.Table], lower: int, upper: int | None) -> int:
+        # Another dataflow has a large step's updates written by themselves, and the next small step adds to them.
+        shard.append([rows((10, 1), (11, 2))], 1, 3)
+        hot.settled(3)
+        hot.add(rows((12, 3)), 3, 4)
+        return shard.append(updates, lower, upper)
+
+    hot.add(rows((10, 1)), 1, 2)
+    hot.flush(append)
+    assert hot.behind
+    hot.flush(shard.append)
+    assert keys(shard) == [10, 11, 12]
+    assert (hot.durable, shard.upper, hot.behind, hot.due(0.0, 0)) == (4, 4, False, False)
+
+
 def test_a_shard_follows_without_updates_too() -> None:
     clock = Clock()
     hot, shard = Hot(1, clock), Shard()

@@ -81,7 +81,8 @@ class Hot:
         """The shard was written past this by itself (a hydration, a large step): begin anew from there."""
         with self._lock:
             self._upper = self._durable = upper
-            self._pending.clear()
+            # In its place: what a flush under way has of the one before is not the first of this one.
+            self._pending = []
             self._pending_bytes = 0
             self._waiting_from = None
             self._trace = None
@@ -249,15 +250,15 @@ class Hot:
         """
         with self._flushing:
             with self._lock:
-                lower, upper, count = self._durable, self._upper, len(self._pending)
-                rows = self._pending[:count]
+                lower, upper, pending = self._durable, self._upper, self._pending
+                rows = list(pending)
                 began = self._now()
             if not less_than(lower, upper):
                 return
             assert lower is not None
             reached = append(rows, lower, upper)
             with self._lock:
-                del self._pending[:count]
+                del pending[: len(rows)]
                 self._pending_bytes = sum(one.nbytes for one in self._pending)
                 self.seen(reached)
                 self._waiting_from = began if less_than(self._durable, self._upper) else None
