@@ -230,6 +230,41 @@ def test_a_trace_with_many_runs_is_merged_when_it_suits(tmp_path) -> None:
             assert not jobs
 
 
+def test_a_merge_that_fails_keeps_no_other_from_being_merged(tmp_path) -> None:
+    jobs: list[Any] = []
+    merges = Merges(jobs.append)
+    merged: list[str] = []
+
+    def traced(name: str, *, fails: bool) -> Hot:
+        def consolidated(updates: pa.Table) -> pa.Table:
+            if fails:
+                raise OSError(f"no space left for {name}")
+            merged.append(name)
+            return consolidate(updates)
+
+        made = Hot(1, Clock(), merges.put)
+        trace = Trace(
+            _SCHEMA,
+            1,
+            0,
+            hasher=lambda _: None,
+            consolidated=consolidated,
+            scratch=lambda: tmp_path,
+        )
+        assert made.trace(1, 0, lambda _: trace) is trace
+        return made
+
+    hots = [traced("a", fails=True), traced("b", fails=True), traced("c", fails=False)]
+    for hot in hots:
+        for time in range(1, FAN + 2):
+            hot.add(rows((7, time)), time, time + 1)
+    (job,) = jobs
+    merged.clear()
+    with pytest.raises(OSError, match="no space left for a"):
+        job()
+    assert merged == ["c"]
+
+
 def test_a_merge_ends_on_what_is_there_then(tmp_path) -> None:
     """The trace may be dropped, or the arrangement begin anew, while it is made."""
     hot = Hot(1, Clock())

@@ -2,6 +2,7 @@
 
 Promise: a trace with many runs is merged soon after (`Hot.merge`), once for however often it was put here, and none of it is a step's to
 wait for. All that are due are merged by one job, so that where steps leave few such moments none of these is lost by waiting for the next.
+One that fails keeps none of the others from it; the first failure is raised when all were tried.
 Trade-off: until then lookups search more runs; a trace that has too many merges them itself (`trace.MOST_RUNS`).
 """
 
@@ -37,5 +38,11 @@ class Merges:
         with self._lock:
             due = list(self._due.values())
             self._due.clear()
+        failures: list[Exception] = []
         for hot in due:
-            hot.merge()
+            try:
+                hot.merge()
+            except Exception as failure:
+                failures.append(failure)
+        if failures:
+            raise failures[0]
