@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import shutil
 import stat
 import tempfile
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -156,6 +158,43 @@ def test_where_it_spills_may_be_removed_as_temporary_files_are(
     assert ask(LARGE, given)[0].to_pylist() == [500_000]
     (scratch,) = tmp_path.iterdir()
     assert stat.S_IMODE(scratch.stat().st_mode) == 0o700
+    made.close()
+
+
+@pytest.mark.parametrize("planned", [False, True])
+def test_a_driver_keeps_no_database_whose_spilled_rows_were_removed(
+    planned: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What was planned on it is planned anew on another one; what it had of memory and threads is given back."""
+
+    opened: list[weakref.ref[duckdb.DuckDBPyConnection]] = []
+
+    def small(*, settings: dict[str, str]) -> duckdb.DuckDBPyConnection:
+        few = {"memory_limit": "80MiB", "threads": "1"}
+        connection = locked_connection(settings={**settings, **few})
+        opened.append(weakref.ref(connection))
+        return connection
+
+    driver._settings("small")
+    monkeypatch.setattr(driver, "locked_connection", small)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(engines, "_scratch", {})
+    made = Driver()
+    ask = made.simple if planned else made.run
+    few = {"given": pa.table({"a": range(3)})}
+    many = {"given": pa.table({"a": range(240_000)})}
+    kept = []
+    for _ in range(3):
+        for _ in range(driver.PLAN_USES + 1):
+            assert ask(LARGE, few)[0].to_pylist() == [3]
+        assert ask(LARGE, many)[0].to_pylist() == [240_000]
+        (scratch,) = tmp_path.iterdir()
+        shutil.rmtree(scratch)
+        with pytest.raises(duckdb.IOException):
+            ask(LARGE, many)
+        gc.collect()
+        kept.append(sum(one() is not None for one in opened))
+    assert kept[0] == kept[1] == kept[2]
     made.close()
 
 

@@ -134,7 +134,17 @@ class Driver:
         parameters: Mapping[str, int] | None,
     ) -> pa.Table | None:
         plan = self._plans.get(key, relations)
-        return None if plan is None else plan.run(relations, parameters)
+        if plan is None:
+            return None
+        try:
+            return plan.run(relations, parameters)
+        except duckdb.IOException:
+            # As in `_run`; who runs another plan of the database still holds it, so it is closed with the last of them.
+            self._plans.drop(key, plan)
+            written = key.with_parameters if isinstance(key, Text) else key[0]
+            with self._lock:
+                self._planners.pop(_planned_on(written or ""), None)
+            raise
 
     def _is_due(self, text: Text) -> bool:
         """Whether a text is to be planned, now that it is run once more."""
@@ -153,7 +163,7 @@ class Driver:
         schemas: Mapping[str, pa.Schema],
         parameters: Iterable[str] = (),
     ) -> None:
-        planner = self._planner("small" if is_wide(written) else "planned")
+        planner = self._planner(_planned_on(written))
         with self._lock:
             connection = planner.cursor()
         self._plans.keep(key, Plan(connection, written, schemas, frozenset(parameters)))
@@ -170,6 +180,7 @@ class Driver:
         relations: Mapping[str, pa.Table],
         parameters: Mapping[str, int] | None = None,
     ) -> pa.Table:
+        left = False
         for name, table in relations.items():
             connection.register(name, table)
         try:
@@ -177,11 +188,13 @@ class Driver:
             return connection.execute(statement, parameters).to_arrow_table()
         except duckdb.IOException:
             # Where it spills to may have been removed: the next attempt is to have a connection that spills elsewhere.
-            self._leave(connection)
+            left = True
             raise
         finally:
             for name in relations:
                 connection.unregister(name)
+            if left:
+                self._leave(connection)
 
     def _connection(self, kind: str) -> duckdb.DuckDBPyConnection:
         mine: duckdb.DuckDBPyConnection | None = getattr(self._local, kind, None)
@@ -193,10 +206,13 @@ class Driver:
         return mine
 
     def _leave(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """This thread uses a connection no more; it is closed with the others."""
+        """Close a connection of this thread, which makes another one when it has use for it."""
         for kind, mine in list(vars(self._local).items()):
             if mine is connection:
                 delattr(self._local, kind)
+        with self._lock:
+            self._all = [one for one in self._all if one is not connection]
+        connection.close()
 
     def _planner(self, kind: str) -> duckdb.DuckDBPyConnection:
         with self._lock:
@@ -214,6 +230,11 @@ class Driver:
             self._all.clear()
             self._planners.clear()
         self._local = threading.local()
+
+
+def _planned_on(written: str) -> str:
+    """The kind of the database that a statement is planned on."""
+    return "small" if is_wide(written) else "planned"
 
 
 @functools.cache

@@ -150,6 +150,13 @@ class Plans:
             self._used[plan] = next(self._clock)
             self._trim()
 
+    def drop(self, key: Text | Simple, plan: Plan) -> None:
+        """Keep a plan no more, if it still is the text's; its connection is closed with the last who runs it."""
+        with self._lock:
+            store = self._store(key)
+            if store.get(key) is plan:
+                del store[key]
+
     def _store(self, key: Text | Simple) -> MutableMapping[Any, Plan]:
         return self._of_texts if isinstance(key, Text) else self._of_simple
 
