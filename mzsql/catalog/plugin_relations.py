@@ -3,8 +3,8 @@
 Promise: a relation that cannot be (a bad name, an unknown type, a name that is taken) is left out, reported with its plugin, and takes
 nothing else down. What a plugin's function does wrong when it is called (it raises, its rows do not fit, they are too many, it does not
 end) is a `PluginRelationFailed` for the query that reads the relation, and for nothing else: it is called on a thread that a query waits
-for no longer than it may, and not once more while that has not ended. A relation's id follows from its name and columns, so
-that processes with other plugins installed agree about it.
+for no longer than it may, and not once more while that has not ended: who else reads the relation waits for it, unless it is late. A
+relation's id follows from its name and columns, so that processes with other plugins installed agree about it.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from __future__ import annotations
 import itertools
 import queue
 import re
+import threading
 import time
 import zlib
 from collections.abc import Callable, Collection, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -42,8 +43,18 @@ MOST_SECONDS = 30.0
 
 #: While it is waited for, it is looked so often whether the query was cancelled, in seconds.
 _LOOK_SECONDS = 0.1
-#: The reads that have not ended, by the relation.
-_reading: dict[GlobalId, Supervised] = {}
+
+
+class _Reading(NamedTuple):
+    """A read that was begun, and until when it may take (of `time.monotonic`)."""
+
+    thread: Supervised
+    until: float
+
+
+#: The latest read of each relation; one is begun under the lock, where none goes on.
+_reading: dict[GlobalId, _Reading] = {}
+_starting = threading.Lock()
 
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}\Z")
 _FIRST_ID = 10_000_000
@@ -173,11 +184,6 @@ def plugin_rows(one: Checked, where: Whereabouts) -> pa.Table:
 
 def _in_time(one: Checked, where: Whereabouts) -> list[tuple[Any, ...]]:
     """The rows, or what the function raises; it may hang."""
-    before = _reading.get(one.id)
-    if before is not None:
-        before.join(_LOOK_SECONDS)
-        if before.is_alive():
-            raise _failed(one, "an earlier read of it has not ended")
     answer: queue.SimpleQueue[list[tuple[Any, ...]] | BaseException] = queue.SimpleQueue()
 
     def read(_: Supervised) -> None:
@@ -187,13 +193,19 @@ def _in_time(one: Checked, where: Whereabouts) -> list[tuple[Any, ...]]:
             answer.put(failure)
 
     query = current()
-    seconds = min(query.left(), MOST_SECONDS)
-    until = time.monotonic() + seconds
     name = f"{one.relation.schema}.{one.relation.name}"
-    thread = PROCESS.start(
-        "plugin-rows", read, thread_name=f"mzsql-{one.relation.name}", object_id=name
-    )
-    _reading[one.id] = thread
+    while True:
+        _wait_for_earlier(one)
+        with _starting:
+            if one.id in _reading and _reading[one.id].thread.is_alive():
+                continue  # another query has waited for it, too, and was faster
+            seconds = min(query.left(), MOST_SECONDS)
+            until = time.monotonic() + seconds
+            thread = PROCESS.start(
+                "plugin-rows", read, thread_name=f"mzsql-{one.relation.name}", object_id=name
+            )
+            _reading[one.id] = _Reading(thread, until)
+            break
     while True:
         try:
             found = answer.get(timeout=_LOOK_SECONDS)
@@ -206,6 +218,19 @@ def _in_time(one: Checked, where: Whereabouts) -> list[tuple[Any, ...]]:
         if isinstance(found, BaseException):
             raise found
         return found
+
+
+def _wait_for_earlier(one: Checked) -> None:
+    """Wait for an earlier read that has time left, as long as this query may."""
+    query = current()
+    while (before := _reading.get(one.id)) is not None:
+        late = time.monotonic() >= before.until
+        before.thread.join(_LOOK_SECONDS)
+        if not before.thread.is_alive():
+            return
+        query.check()
+        if late:
+            raise _failed(one, "an earlier read of it has not ended")
 
 
 def _fitting(one: Checked, where: Whereabouts) -> Iterator[tuple[Any, ...]]:

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor, wait
 from decimal import Decimal
 
 import pytest
@@ -170,6 +171,32 @@ def test_a_function_that_hangs_fails_its_query_in_time_and_no_other(install, tmp
                 assert time.monotonic() < until
                 time.sleep(0.01)
         assert found == [(1, "one")]
+
+
+def test_who_reads_a_relation_that_is_being_read_waits_as_long_as_it_may(install, tmp_path):
+    begun, go_on = threading.Semaphore(0), threading.Event()
+    calls = []
+
+    def slow(_):
+        calls.append(len(calls))
+        begun.release()
+        assert go_on.wait(60)
+        return [(len(calls), "one")]
+
+    install(relation(slow))
+    query = "SELECT b FROM mz_internal.shop"
+    with ThreadPoolExecutor() as pool, mzsql.connect(tmp_path / "env") as connection:
+        first = pool.submit(ask, tmp_path / "env", query)
+        assert begun.acquire(timeout=60)
+        connection.execute("SET statement_timeout = '500ms'")
+        with pytest.raises(mzsql.Error, match="statement timeout"):
+            connection.execute(query)
+        others = [pool.submit(ask, tmp_path / "env", query) for _ in range(2)]
+        assert not wait(others, timeout=1).done
+        assert len(calls) == 1
+        go_on.set()
+        assert [one.result(60) for one in (first, *others)] == [[("one",)]] * 3
+    assert len(calls) == 3
 
 
 @pytest.mark.parametrize(
