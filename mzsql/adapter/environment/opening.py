@@ -27,8 +27,9 @@ from mzsql.storage import ManagedKind
 
 DEFAULT_SIZE = "2"
 
-#: What introspection subscribes feed: a replica's rows stay until it tells them anew, or is gone.
-_INTROSPECTION = ManagedKind(True, lasting=(0,), pause=0.5)
+#: What introspection subscribes feed: a replica's rows stay until it tells them anew, or is gone. They change with each tick of a busy
+#: environment, and a tick costs a few writes: so they are written seldom, the first change after a pause at once.
+_INTROSPECTION = ManagedKind(True, lasting=(0,), pause=5.0)
 
 #: Builtin sources that are storage-managed collections, and of what kind each is.
 MANAGED: Mapping[tuple[str, str], ManagedKind] = {
