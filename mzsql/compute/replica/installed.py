@@ -35,6 +35,8 @@ class Installed:
         self._replica = replica_id
         self._respond = respond
         self._flows: dict[GlobalId, Flow] = {}
+        #: those that are being closed: they read their indexes until that is done
+        self._leaving: list[Flow] = []
         self.opening: dict[GlobalId, Flow] = {}
         self._woken = True
         self.changed = threading.Condition()
@@ -133,7 +135,7 @@ class Installed:
             with self.changed:
                 read = {
                     one.id
-                    for flow in self._flows.values()
+                    for flow in (*self._flows.values(), *self._leaving)
                     for one in flow.rendered.inputs
                     if one.index
                 }
@@ -144,12 +146,16 @@ class Installed:
                 if gone is None:
                     return
                 del self._flows[gone.gid]
+                self._leaving.append(gone)
                 self.opening.pop(gone.gid, None)
             try:
                 gone.close(retire=True)
             except (SqlError, OSError) as error:
                 # What it leaves behind is given up with the arrangements that nobody uses.
                 _LOG.warning("closing a dropped dataflow: %s", error)
+            finally:
+                with self.changed:
+                    self._leaving.remove(gone)
             self._respond(msgspec.structs.replace(gone.status(), state="dropped"))
 
     # --- waking ---
