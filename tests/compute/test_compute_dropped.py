@@ -114,3 +114,36 @@ def test_an_index_that_another_thread_finds_dropped_while_its_reader_is_closed(w
     dropping.join(WAIT)
     controller.gone("u7", "u8")
     assert world.registry.entries("r1") == {}
+
+
+def refuse(what):
+    def refused(*_, **__):
+        raise OSError(f"no way to {what}")
+
+    return refused
+
+
+def test_what_cannot_be_given_up_keeps_nothing_else_held(world, controller, caplog, monkeypatch):
+    install(world, controller)
+    view = controller.replica._installed.get("u8").dataflow
+    (held, *_), (own,), (through,) = (
+        view.inputs,
+        view.arrangements.values(),
+        view.indexes.values(),
+    )
+    assert len(world.persist.holders(through.shard_id)) == 3
+    with monkeypatch.context() as outage:
+        outage.setattr(held._hold, "release", refuse("release u2"))
+        outage.setattr(through.writer, "expire", refuse("expire the index's writer"))
+        outage.setattr(own.writer, "expire", refuse("expire the view's own writer"))
+        controller.drop("u8")
+        controller.gone("u8")
+    assert "closing a dropped dataflow: no way to release u2" in caplog.text
+    assert "no way to expire the view's own writer" in caplog.text
+    # The index's own, which is still there; neither the view's hold nor what it read with.
+    assert len(world.persist.holders(through.shard_id)) == 1
+    (name,) = world.registry.entries("r1")
+    assert name.startswith("index u7")
+    controller.drop("u7")
+    controller.gone("u7")
+    assert world.registry.entries("r1") == {}

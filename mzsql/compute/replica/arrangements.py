@@ -33,6 +33,7 @@ from sqlglot import expressions as exp
 from mzsql.compute.engines.driver import Driver
 from mzsql.compute.engines.relations import KeyRange, collectable_rows, parts_frame
 from mzsql.compute.protocols import ArrangementRegistry, ComputeSettings, ExportLog
+from mzsql.compute.replica.endings import each_by_itself
 from mzsql.compute.replica.hot import Hot
 from mzsql.compute.replica.merges import Merges
 from mzsql.compute.replica.ordering import Ordering
@@ -457,8 +458,7 @@ class Arrangement(Target):
     def close(self) -> None:
         """Give the handles up; the shard stays."""
         self.hot.left(id(self))
-        super().close()
-        self.reader.expire()
+        each_by_itself((super().close, self.reader.expire))
 
 
 def _with_diff(table: pa.Table, diff: int) -> pa.Table:
@@ -572,7 +572,10 @@ class Arrangements:
 
     def release(self, arrangement: Arrangement, *, retire: bool) -> None:
         """Close a dataflow's handles. With `retire` the shard goes when nobody else uses it; one without a name goes anyway."""
-        arrangement.close()
+        each_by_itself((arrangement.close, partial(self._leave, arrangement, retire)))
+
+    def _leave(self, arrangement: Arrangement, retire: bool) -> None:
+        """A dataflow uses its handles no more."""
         shard, name = arrangement.shard_id, self._name(arrangement.desc)
         with self._lock:
             self._users[shard] -= 1

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import msgspec
 import pyarrow as pa
 
 from mzsql.compute.protocols import ComputeSettings, ExportLog, KnowsErrors, StorageReader
 from mzsql.compute.replica.arrangements import Arrangement, ArrangementDesc, Arrangements
+from mzsql.compute.replica.endings import each_by_itself
 from mzsql.compute.replica.fixpoints import Fixpoints
 from mzsql.compute.replica.followed import Followed
 from mzsql.compute.replica.inputs import Input
@@ -310,11 +312,12 @@ def fill_plan(
     try:
         dataflow.as_of, usable = choose_as_of(wanted, [one.since for one in dataflow.inputs], found)
     except NotReadable:
-        for arrangement in found.values():
-            arrangements.release(arrangement, retire=False)
+        each_by_itself(partial(arrangements.release, one, retire=False) for one in found.values())
         raise
-    for name, arrangement in found.items():
-        if name not in usable:
-            arrangements.release(arrangement, retire=False)
+    each_by_itself(
+        partial(arrangements.release, one, retire=False)
+        for name, one in found.items()
+        if name not in usable
+    )
     dataflow.arrangements = {name: usable[name] for name in descs if name in usable}
     dataflow.missing = [desc for name, desc in descs.items() if name not in usable]

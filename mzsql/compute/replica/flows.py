@@ -12,6 +12,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import msgspec
 from pyspark.sql import SparkSession
@@ -30,6 +31,7 @@ from mzsql.compute.replica.choice import Refusals, for_hydration
 from mzsql.compute.replica.dataflow import Dataflow, DataflowSpec, fill_plan
 from mzsql.compute.replica.deltas import Deltas
 from mzsql.compute.replica.elapsed import Elapsed
+from mzsql.compute.replica.endings import each_by_itself
 from mzsql.compute.replica.filling import Beside
 from mzsql.compute.replica.hydration import Hydration, HydrationReport
 from mzsql.compute.replica.hydration_here import HydrationHere
@@ -238,8 +240,7 @@ class Flow:
                 self.replica.storage,
             )
         except BaseException:
-            for arrangement in indexes.values():
-                self._release_index(arrangement)
+            each_by_itself(partial(self._release_index, one) for one in indexes.values())
             raise
         self.dataflow = dataflow
         ready = not dataflow.to_hydrate()
@@ -463,8 +464,7 @@ class Flow:
         arrangements = self.replica.arrangements
         if dataflow is None:
             if retire:
-                for one in self.collections:
-                    one.close(retire=True)
+                each_by_itself(partial(one.close, retire=True) for one in self.collections)
             return
         if not retire:
             try:
@@ -472,12 +472,15 @@ class Flow:
             except (SqlError, OSError) as error:
                 # What is lost so is made again by the steps that a restart begins with.
                 _LOG.warning("flushing %s: %s", self.gid, error)
-        for source in dataflow.inputs:
-            # holds outlive the process: a restart goes on from them; those of what only follows are leases
-            source.close(retire=retire or self.replica.settings.read_only)
-        for arrangement in dataflow.arrangements.values():
-            arrangements.release(arrangement, retire=retire)
-        if isinstance(dataflow.output, Arrangement):
-            arrangements.release(dataflow.output, retire=retire)
-        elif dataflow.output is not None:
-            dataflow.output.close()
+        # holds outlive the process: a restart goes on from them; those of what only follows are leases
+        let_go = retire or self.replica.settings.read_only
+        used, output = [*dataflow.arrangements.values()], dataflow.output
+        parts: list[Callable[[], None]]
+        parts = [partial(source.close, retire=let_go) for source in dataflow.inputs]
+        if isinstance(output, Arrangement):
+            used.append(output)
+        parts += [partial(arrangements.release, one, retire=retire) for one in used]
+        if output is not None and not isinstance(output, Arrangement):
+            parts.append(output.close)
+        # Nobody gives up later what is left out now, and whatever it holds stays held.
+        each_by_itself(parts)

@@ -15,7 +15,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 
 import pyarrow as pa
@@ -45,6 +45,7 @@ from mzsql.compute.protocols import ComputeSettings
 from mzsql.compute.replica.arrangements import Arrangement, ArrangementDesc, Arrangements
 from mzsql.compute.replica.dataflow import Dataflow, arrangement_desc
 from mzsql.compute.replica.elapsed import Elapsed
+from mzsql.compute.replica.endings import each_by_itself
 from mzsql.compute.replica.filling import Beside, Filling, Reading
 from mzsql.compute.replica.target import Target, with_time
 from mzsql.expr.functions.table import Engine
@@ -349,8 +350,7 @@ class Hydration:
                 self._traces.pop(one.desc.name, None)
                 dataflow.missing.append(one.desc)
                 self._report.node_undone(self._completed.get(one.desc.name, ()))
-            for one in filled:
-                self._arrangements.release(one, retire=True)
+            each_by_itself(partial(self._arrangements.release, one, retire=True) for one in filled)
             raise
         self._published_at = time.monotonic()
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 import pyarrow as pa
 
 from mzsql.compute.protocols import StorageReader
 from mzsql.compute.replica.arrangements import Arrangement
+from mzsql.compute.replica.endings import each_by_itself
 from mzsql.compute.replica.target import with_time
 from mzsql.persist import CriticalReader, PartRef
 from mzsql.render.rendered import InputSpec
@@ -153,9 +155,8 @@ class IndexInput:
 
     def close(self, *, retire: bool) -> None:
         """Give the handles up; with `retire` the hold too."""
-        if retire:
-            self._hold.release()
-        self._release(self.arrangement)
+        held = (self._hold.release,) if retire else ()
+        each_by_itself((*held, partial(self._release, self.arrangement)))
 
 
 def in_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+from mzsql.compute.replica.endings import each_by_itself
 from mzsql.compute.replica.hot import Hot
 
 
@@ -38,11 +39,4 @@ class Merges:
         with self._lock:
             due = list(self._due.values())
             self._due.clear()
-        failures: list[Exception] = []
-        for hot in due:
-            try:
-                hot.merge()
-            except Exception as failure:
-                failures.append(failure)
-        if failures:
-            raise failures[0]
+        each_by_itself(hot.merge for hot in due)

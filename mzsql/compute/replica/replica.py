@@ -40,6 +40,7 @@ from mzsql.compute.replica.arrangements import Arrangements
 from mzsql.compute.replica.commands import Commands
 from mzsql.compute.replica.dataflow import DataflowSpec, Renderings, arrangement_desc, index_desc
 from mzsql.compute.replica.deltas import Deltas
+from mzsql.compute.replica.endings import each_by_itself
 from mzsql.compute.replica.flows import Flow, Shared
 from mzsql.compute.replica.hydration import HydrationReport
 from mzsql.compute.replica.indexes import Indexes
@@ -289,8 +290,7 @@ class Replica:
                 if not one.index:
                     held.append(CollectionInput(one, self._storage, as_of))
         except BaseException:
-            for source in held:
-                source.close(retire=True)
+            each_by_itself(partial(one.close, retire=True) for one in held)
             raise
         return held
 
@@ -333,9 +333,11 @@ class Replica:
 
     def release(self) -> None:
         """As `ReplicaLink.release`."""
-        for flow in self._installed.all():
-            for source in flow.collections:
-                source.close(retire=True)
+        each_by_itself(
+            partial(source.close, retire=True)
+            for flow in self._installed.all()
+            for source in flow.collections
+        )
 
     def _commit_exports(self) -> None:
         """Let other processes know of what was made at last, before its shards have it."""
