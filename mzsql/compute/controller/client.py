@@ -255,6 +255,9 @@ class ReplicaClient:
 
         Args:
             forward: as of `forgo`, for a replica that is still away; None: it is back.
+
+        Raises:
+            Exception: what holding raises, the first of it; what could not be held is forgone still, and the rest is held.
         """
         with self._changed:
             flows = ((gid, self._dataflows.get(gid)) for gid in self._forgone)
@@ -263,19 +266,30 @@ class ReplicaClient:
                 for gid, one in flows
                 if one is None or forward is None or not self._may_lack(one, forward)
             }
-            self._forgone -= back.keys()
-        for known in back.values():
-            if known is None:
+        failures = list[Exception]()
+        for gid, known in back.items():
+            try:
+                if known is not None:
+                    self._hold(known)
+            except Exception as failure:
+                failures.append(failure)
                 continue
-            command = known.command
-            since = max(command.as_of, known.needs)
-            holds: list[ReadHold] = [
-                self._storage.hold(one, since) for one in command.dataflow.sources
-            ]
             with self._changed:
-                wanted = self._dataflows.get(command.id) is known and not known.refused
-                if wanted and not known.holds:
+                self._forgone.discard(gid)
+        if failures:
+            raise failures[0]
+
+    def _hold(self, known: Dataflow) -> None:
+        """Hold all that a dataflow reads, or nothing where that raises."""
+        since, holds = max(known.command.as_of, known.needs), list[ReadHold]()
+        try:
+            for source in known.command.dataflow.sources:
+                holds.append(self._storage.hold(source, since))
+            with self._changed:
+                there = self._dataflows.get(known.command.id) is known
+                if there and not known.refused and not known.holds:
                     known.holds, holds = holds, []
+        finally:
             release_all(holds)
 
     def look_after(self) -> None:

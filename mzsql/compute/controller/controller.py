@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 
 import msgspec
@@ -28,7 +28,7 @@ from mzsql.compute.protocol import Connect, CreateDataflow, RefreshStats, Status
 from mzsql.compute.protocols import ComputeSettings
 from mzsql.lir.sealed import SealedDataflow
 from mzsql.render.rendered import Outline
-from mzsql.repr.errors import DuplicateObject, ObjectInUse, SqlError
+from mzsql.repr.errors import DuplicateObject, Fenced, ObjectInUse, SqlError
 from mzsql.repr.ids import GlobalId
 
 _log = logging.getLogger(__name__)
@@ -307,11 +307,11 @@ class ComputeController:
 
     def maintain(self) -> None:
         """What follows once all that is wanted is installed, and every now and then: replicas let go of what nobody reads any more."""
-        # What one holds is held by another one before it is let go of.
-        self._limit_history()
-        given_up, self._given_up = self._given_up, []
-        for client in given_up:
-            client.release()
+        if self._limit_history():
+            # What one holds is held by another one before it is let go of.
+            given_up, self._given_up = self._given_up, []
+            for client in given_up:
+                client.release()
         for client in self._replicas.values():
             self._try(client.let_go)
             self._try(client.initialization_complete)
@@ -323,21 +323,34 @@ class ComputeController:
             on = {(gid, replica_id) for replica_id, gids in self._on.items() for gid in gids}
             self._sink.keep(frozenset([*on, *((gid, "") for gid in self._unrun)]))
 
-    def _limit_history(self) -> None:
-        """Keep for a replica that is away no history for ever that another one does not need."""
+    def _limit_history(self) -> bool:
+        """Keep for a replica that is away no history for ever that another one does not need; whether all is held that is to be."""
         now = self._monotonic()
         there = {rid for rid, one in self._replicas.items() if one.offline is None}
         away = {rid: self._away.get(rid, now) for rid in self._replicas.keys() - there}
         self._away = away
         working = [self._replicas[replica_id] for replica_id in there]
-        for client in working:
-            client.hold_again()
+        held = [self._holds_again(client) for client in working]
         forward = frozenset[GlobalId]().union(*(c.brought_forward for c in working if away))
         for replica_id, since in away.items():
             client = self._replicas[replica_id]
-            client.hold_again(forward)
+            held.append(self._holds_again(client, forward))
             if client.apart and now - since > self._history_seconds:
                 client.forgo(forward)
+        return all(held)
+
+    def _holds_again(
+        self, client: ReplicaClient, forward: Collection[GlobalId] | None = None
+    ) -> bool:
+        """Have a client hold what it has forgone; whether it does. What it does not keeps nothing from any other."""
+        try:
+            client.hold_again(forward)
+        except Fenced:
+            raise
+        except Exception as failure:
+            self._told_again(f"what replica {client.replica_id} is to read is not held", failure)
+            return False
+        return True
 
     def settle(self, timeout: float) -> None:
         """Wait until the replicas have taken what they were told, for at most so many seconds, all of them together.

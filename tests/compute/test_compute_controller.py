@@ -1,0 +1,158 @@
+"""What a controller tells replicas and holds for them, where what it asks for fails."""
+
+from __future__ import annotations
+
+import compute_kit as kit
+import msgspec
+import pytest
+
+from mzsql.catalog.objects import Cluster, MaterializedView, Replica, ReplicaProcess
+from mzsql.catalog.state import CatalogState
+from mzsql.compute import protocol as p
+from mzsql.compute.controller.controller import ComputeController
+from mzsql.lir.sealed import SealedDataflow
+from mzsql.repr.errors import NotReadable, ObjectInUse
+from mzsql.repr.types import RelationDesc, RelationType
+
+PLAN = SealedDataflow.of(kit.region_totals())
+VIEW = MaterializedView(
+    "u3",
+    "totals",
+    "s",
+    "",
+    ("u1", "u2"),
+    desc=RelationDesc((), RelationType(())),
+    shard="shard",
+    cluster="c",
+    as_of=1,
+)
+APART = ReplicaProcess("w", "h", 1, "", "")
+
+
+class Hold:
+    def __init__(self, holder, gid, since):
+        self.holder, self.gid, self.since = holder, gid, since
+        holder.open.append(self)
+
+    def downgrade(self, since):
+        self.since = since
+
+    def release(self):
+        self.holder.open.remove(self)
+
+
+class Holder:
+    """Holds inputs, but for those that are `lost`."""
+
+    def __init__(self):
+        self.open = []
+        self.lost: dict[str, Exception] = {}
+
+    def hold(self, gid, since):
+        if gid in self.lost:
+            raise self.lost[gid]
+        return Hold(self, gid, since)
+
+    @property
+    def held(self):
+        return sorted(hold.gid for hold in self.open)
+
+
+class Link:
+    """The way to a replica that takes what it is told, unless it is `refusing` such commands."""
+
+    def __init__(self, apart, respond):
+        self.apart, self.respond = apart, respond
+        self.offline, self.gone = None, False
+        self.refusing: tuple[type, ...] = ()
+        self.sent = []
+
+    def send(self, command):
+        if isinstance(command, self.refusing):
+            raise ObjectInUse("it takes no commands")
+        self.sent.append(command)
+
+    def of(self, *kinds):
+        return [one for one in self.sent if isinstance(one, kinds)]
+
+    def close(self):
+        pass
+
+    release = close
+
+
+class Sink(kit.Sink):
+    def __init__(self):
+        super().__init__()
+        self.deleted = []
+
+    def delete_replica(self, replica_id):
+        super().delete_replica(replica_id)
+        self.deleted.append(replica_id)
+
+
+class Leader:
+    """A controller of the replicas r1, which is in its process, and r2, which is not."""
+
+    def __init__(self, sink=None, **settings):
+        self.storage, self.sink, self.links = Holder(), sink or Sink(), {}
+        replicas = {
+            "r1": Replica("r1", "r1", "c1", "1", 1),
+            "r2": Replica("r2", "r2", "c1", "1", 1, APART),
+        }
+        self.state = CatalogState(
+            clusters={"c1": Cluster("c1", "c", managed=False)},
+            replicas=replicas,
+            items={"u3": VIEW},
+        )
+        self.controller = ComputeController(
+            self._connect, self.storage, self.sink, history_seconds=-1.0, **settings
+        )
+
+    def _connect(self, first, respond):
+        apart = self.state.replicas[first.replica_id].process is not None
+        link = self.links[first.replica_id] = Link(apart, respond)
+        return link
+
+    def look(self, **settings):
+        missing = self.controller.reconcile(self.state, step_engine="duckdb", **settings)
+        self.controller.install(missing, {"u3": PLAN}, self.state)
+        self.controller.maintain()
+
+
+@pytest.mark.parametrize("failure", [NotReadable("planted"), RuntimeError("planted")])
+def test_what_cannot_be_held_again_is_held_by_a_later_look_and_keeps_nothing_from_others(failure):
+    leader = Leader()
+    leader.look()
+    assert leader.storage.held == ["u1", "u1", "u2", "u2"]
+    leader.links["r2"].offline = "away"
+    leader.look()
+    assert leader.storage.held == ["u1", "u2"]
+    leader.links["r2"].offline = None
+    leader.storage.lost["u2"] = failure
+    leader.links["r1"].gone = True
+    leader.look()
+    # It holds nothing of it, does not take it for held, and the other one was looked after.
+    assert leader.storage.held == ["u1", "u2"]
+    assert not leader.controller.heard
+    assert leader.sink.deleted == ["r1"]
+    del leader.storage.lost["u2"]
+    leader.look()
+    assert leader.storage.held == ["u1", "u1", "u2", "u2"]
+
+
+def test_what_a_closed_replica_holds_is_let_go_of_only_when_all_else_is_held():
+    leader = Leader()
+    leader.look()
+    leader.links["r2"].offline = "away"
+    leader.look()
+    leader.links["r2"].offline = None
+    leader.storage.lost["u2"] = NotReadable("planted")
+    left = {"r2": leader.state.replicas["r2"]}
+    leader.state = msgspec.structs.replace(leader.state, replicas=left)
+    leader.look()
+    assert leader.storage.held == ["u1", "u2"]
+    del leader.storage.lost["u2"]
+    leader.look()
+    assert leader.storage.held == ["u1", "u2"]
+    assert p.CreateDataflow in {type(one) for one in leader.links["r2"].sent}
