@@ -10,8 +10,10 @@ from mzsql.catalog.objects import Cluster, MaterializedView, Replica, ReplicaPro
 from mzsql.catalog.state import CatalogState
 from mzsql.compute import protocol as p
 from mzsql.compute.controller.controller import ComputeController
+from mzsql.compute.controller.introspection import SUBSCRIBES
 from mzsql.lir.sealed import SealedDataflow
 from mzsql.repr.errors import NotReadable, ObjectInUse
+from mzsql.repr.ids import TransientIds
 from mzsql.repr.types import RelationDesc, RelationType
 
 PLAN = SealedDataflow.of(kit.region_totals())
@@ -156,3 +158,53 @@ def test_what_a_closed_replica_holds_is_let_go_of_only_when_all_else_is_held():
     leader.look()
     assert leader.storage.held == ["u1", "u2"]
     assert p.CreateDataflow in {type(one) for one in leader.links["r2"].sent}
+
+
+FRONTIERS = "mz_internal.mz_compute_frontiers_unified"
+
+
+def subscribes(link):
+    """Those that the replica was told of and has not been told to end, by relation."""
+    ended = {one.id for one in link.of(p.CancelIntrospection)}
+    return sorted(one.relation for one in link.of(p.CreateIntrospection) if one.id not in ended)
+
+
+def tell(link, row, *, snapshot=True):
+    """The replica tells a row of the frontiers."""
+    (one,) = [one for one in link.of(p.CreateIntrospection) if one.relation == FRONTIERS][-1:]
+    link.respond(p.IntrospectionUpdates(one.id, FRONTIERS, ((row, 1),), snapshot, None))
+
+
+def test_subscribes_that_a_replica_does_not_take_are_told_again():
+    leader = Leader(transient_ids=TransientIds())
+    leader.look()
+    link = leader.links["r1"]
+    every = subscribes(link)
+    assert every == sorted({one.relation for one in SUBSCRIBES})
+    tell(link, ("u3", 5))
+    assert leader.sink.introspection[FRONTIERS] == {("r1", "u3", 5): 1}
+    link.refusing = (p.CancelIntrospection,)
+    leader.look(introspect=False)
+    assert not leader.controller.heard
+    link.refusing = ()
+    leader.look(introspect=False)
+    assert subscribes(link) == []
+    assert leader.sink.introspection[FRONTIERS] == {}
+    link.refusing = (p.CreateIntrospection,)
+    leader.look()
+    assert not leader.controller.heard
+    link.refusing = ()
+    leader.look()
+    leader.look()
+    assert subscribes(link) == every
+    tell(link, ("u3", 7))
+    assert leader.sink.introspection[FRONTIERS] == {("r1", "u3", 7): 1}
+
+
+def test_what_an_earlier_process_has_left_of_introspection_goes_where_it_is_switched_off():
+    sink = Sink()
+    sink.introspected(FRONTIERS, "r1", [(("u3", 5), 1)], anew=True)
+    leader = Leader(sink, transient_ids=TransientIds())
+    leader.look(introspect=False)
+    assert sink.introspection[FRONTIERS] == {}
+    assert subscribes(leader.links["r1"]) == []

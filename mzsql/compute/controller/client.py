@@ -91,6 +91,8 @@ class ReplicaClient:
         self._peeks: dict[str, PeekResponse | None] = {}
         self._pinged = self._ponged = self._given_up = 0
         self._subscribed = subscribed
+        # Whether nothing is left of what it has told of itself.
+        self._forgotten = False
         # Whether what it told was taken back, as it was gone.
         self._taken_back = False
         self._initialized = False
@@ -195,20 +197,41 @@ class ReplicaClient:
             self.settings = msgspec.structs.replace(self.settings, step_engine=step_engine)
 
     def introspect(self, wanted: bool) -> None:
-        """Have the replica tell of itself, or no more; then nothing of it is left."""
-        subscribed = self._subscribed
-        if subscribed is None or subscribed.any == wanted:
-            return
-        with self._changed:
-            commands = list(subscribed.create() if wanted else subscribed.cancel())
-        for command in commands:
-            self._link.send(command)
-        if not wanted:
-            self._forget_introspection()
+        """Have the replica tell of itself, or no more; then nothing of it is left. Idempotent; to be called again where it raises.
 
-    def _forget_introspection(self) -> None:
-        for one in SUBSCRIBES:
-            self._sink.introspected(one.relation, self.replica_id, (), anew=True)
+        Raises:
+            ObjectInUse: the replica takes no commands.
+            ThreadFailed: the replica has ended.
+        """
+        if self._subscribed is None:
+            return
+        if wanted:
+            self._forgotten = False
+            self._subscribe(self._subscribed)
+        else:
+            self._unsubscribe(self._subscribed)
+
+    def _subscribe(self, subscribed: Subscribed) -> None:
+        for command in subscribed.create():
+            with self._changed:
+                subscribed.created(command)
+            try:
+                self._link.send(command)
+            except BaseException:
+                with self._changed:
+                    subscribed.cancelled(command.id)
+                raise
+
+    def _unsubscribe(self, subscribed: Subscribed) -> None:
+        for command in subscribed.cancel():
+            self._link.send(command)
+            with self._changed:
+                subscribed.cancelled(command.id)
+        if not self._forgotten:
+            # What an earlier process has left of it goes as well.
+            for one in SUBSCRIBES:
+                self._sink.introspected(one.relation, self.replica_id, (), anew=True)
+            self._forgotten = True
 
     def forgo(self, forward: Collection[GlobalId]) -> None:
         """Hold no more what dataflows read, as the replica has been away for too long: it hydrates them anew when it comes back.

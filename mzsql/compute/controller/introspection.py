@@ -10,14 +10,13 @@ A plan is over logs alone: neither the catalog nor the optimizer is known here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import msgspec
 
 from mzsql.compute.logs import ELAPSED, FRONTIERS, IMPORT_FRONTIERS, over_logs, whole
 from mzsql.compute.protocol import (
     CancelIntrospection,
-    Command,
     CreateIntrospection,
     IntrospectionUpdates,
 )
@@ -68,25 +67,27 @@ class Subscribed:
         self._relations: dict[GlobalId, str] = {}
         self._met: set[GlobalId] = set()
 
-    @property
-    def any(self) -> bool:
-        """Whether there are any."""
-        return bool(self._relations)
-
-    def create(self) -> Iterator[Command]:
-        """What installs them; they are known before the replica is."""
-        made = [
+    def create(self) -> list[CreateIntrospection]:
+        """What installs those that the replica was not told of."""
+        told = frozenset(self._relations.values())
+        return [
             CreateIntrospection(self._transient_ids(), one.relation, one.dataflow, self._seconds)
             for one in SUBSCRIBES
+            if one.relation not in told
         ]
-        self._relations |= {one.id: one.relation for one in made}
-        yield from made
 
-    def cancel(self) -> Iterator[Command]:
-        """What ends them."""
-        gone, self._relations = self._relations, {}
-        self._met = set()
-        yield from (CancelIntrospection(gid) for gid in gone)
+    def cancel(self) -> list[CancelIntrospection]:
+        """What ends those that the replica was told of."""
+        return [CancelIntrospection(gid) for gid in self._relations]
+
+    def created(self, command: CreateIntrospection) -> None:
+        """The replica is about to be told of one: what it answers is known."""
+        self._relations[command.id] = command.relation
+
+    def cancelled(self, gid: GlobalId) -> None:
+        """The replica was told of the end of one, or could not be told of its begin."""
+        self._relations.pop(gid, None)
+        self._met.discard(gid)
 
     def parted(self) -> None:
         """The replica is to be met again: what it tells until it has told all is not of these."""
