@@ -28,6 +28,7 @@ VIEW = MaterializedView(
     cluster="c",
     as_of=1,
 )
+FRONTIERS = "mz_internal.mz_compute_frontiers_unified"
 APART = ReplicaProcess("w", "h", 1, "", "")
 
 
@@ -68,11 +69,16 @@ class Link:
         self.offline, self.gone = None, False
         self.refusing: tuple[type, ...] = ()
         self.sent = []
+        #: the frontiers of what runs there already
+        self.runs = ()
 
     def send(self, command):
         if isinstance(command, self.refusing):
             raise ObjectInUse("it takes no commands")
         self.sent.append(command)
+        for row in self.runs if isinstance(command, p.CreateIntrospection) else ():
+            told = ((row, 1),) if command.relation == FRONTIERS else ()
+            self.respond(p.IntrospectionUpdates(command.id, command.relation, told, True, None))
 
     def of(self, *kinds):
         return [one for one in self.sent if isinstance(one, kinds)]
@@ -96,8 +102,9 @@ class Sink(kit.Sink):
 class Leader:
     """A controller of the replicas r1, which is in its process, and r2, which is not."""
 
-    def __init__(self, sink=None, **settings):
+    def __init__(self, sink=None, runs=(), **settings):
         self.storage, self.sink, self.links = Holder(), sink or Sink(), {}
+        self.runs = runs
         replicas = {
             "r1": Replica("r1", "r1", "c1", "1", 1),
             "r2": Replica("r2", "r2", "c1", "1", 1, APART),
@@ -114,6 +121,7 @@ class Leader:
     def _connect(self, first, respond):
         apart = self.state.replicas[first.replica_id].process is not None
         link = self.links[first.replica_id] = Link(apart, respond)
+        link.runs = self.runs
         return link
 
     def look(self, **settings):
@@ -158,9 +166,6 @@ def test_what_a_closed_replica_holds_is_let_go_of_only_when_all_else_is_held():
     leader.look()
     assert leader.storage.held == ["u1", "u2"]
     assert p.CreateDataflow in {type(one) for one in leader.links["r2"].sent}
-
-
-FRONTIERS = "mz_internal.mz_compute_frontiers_unified"
 
 
 def subscribes(link):
@@ -208,3 +213,9 @@ def test_what_an_earlier_process_has_left_of_introspection_goes_where_it_is_swit
     leader.look(introspect=False)
     assert sink.introspection[FRONTIERS] == {}
     assert subscribes(leader.links["r1"]) == []
+
+
+def test_what_a_replica_ran_before_this_process_led_is_shown_although_it_tells_it_once():
+    leader = Leader(transient_ids=TransientIds(), runs=(("u3", 5),))
+    leader.look()
+    assert leader.sink.introspection[FRONTIERS] == {("r1", "u3", 5): 1, ("r2", "u3", 5): 1}

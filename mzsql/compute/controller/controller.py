@@ -150,7 +150,6 @@ class ComputeController:
         self._give_up_replicas(working, wanted)
         for client in self._replicas.values():
             self._try(partial(client.configure, step_engine=step_engine))
-            self._try(partial(client.introspect, introspect))
         tried_on = {one.id for found in working.values() for one in found}
         for gid in [g for g in self._failures if tried_on != self._tried_on or g not in wanted]:
             self._forget_failure(gid)
@@ -302,7 +301,6 @@ class ComputeController:
             )
             self._replicas[replica.id] = found
             self._on[replica.id] = set()
-            self._try(partial(found.introspect, self._introspect))
         return found
 
     def maintain(self) -> None:
@@ -316,6 +314,9 @@ class ComputeController:
             self._try(client.let_go)
             self._try(client.initialization_complete)
             self._try(client.allow_compaction)
+            # Now at the earliest: a replica that another process has commanded before tells once of what runs there, and what is not wanted
+            # of it, or not known to be yet, is not shown.
+            self._try(partial(client.introspect, self._introspect))
             client.look_after()
         if not self._swept:
             # What an earlier process has left of others than are here now.
