@@ -76,6 +76,23 @@ def matches_nothing(pattern: str) -> bool:
     return bool(found[0].as_py())
 
 
+def matches_nothing_somewhere(pattern: str) -> bool:
+    """Whether a valid pattern matches the empty text in some place of some text: ``x*``, and ``$``, too."""
+    bare = ("(?:)" if _asks(kind, text) else text for kind, text in _tokens(pattern))
+    return matches_nothing("".join(bare))
+
+
+def asks_for_places(pattern: str) -> bool:
+    r"""Whether a valid pattern asks for what stands around it: ``^``, ``$``, ``\b``."""
+    return any(_asks(kind, text) for kind, text in _tokens(pattern))
+
+
+def _asks(kind: str, text: str) -> bool:
+    if kind == "escape":
+        return text in ("\\b", "\\B", "\\A", "\\z")
+    return kind == "other" and text in "^$"
+
+
 def _tokens(pattern: str) -> Iterator[tuple[str, str]]:
     for match in _TOKEN.finditer(pattern):
         assert match.lastgroup is not None

@@ -1,7 +1,8 @@
 r"""Which match of a regular expression: `regexp_count`, `regexp_instr`, `regexp_substr`, and `regexp_replace` of the n-th one.
 
 Promise: matches are counted from 1 and looked for from a place on, as in PostgreSQL. The pattern has to be a constant. What stands before
-the place is not looked at, so that a pattern that asks for it (``^``, ``\b``) is refused where the place is not the beginning.
+the place is not looked at, so that a pattern that asks for it (``^``, ``\b``) is refused where the place is not the beginning. A match
+may be empty; where one that is asks for what stands around it (``$``), only the first one is found.
 """
 
 from __future__ import annotations
@@ -13,7 +14,13 @@ from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.declare import Ast
 from mzsql.expr.functions.table import Engine, ErrorRule, ScalarFunc, Spelling, Sql
 from mzsql.expr.functions.text import regexes
-from mzsql.expr.functions.text.patterns import FLAGS, groups, spelled
+from mzsql.expr.functions.text.patterns import (
+    FLAGS,
+    asks_for_places,
+    groups,
+    matches_nothing_somewhere,
+    spelled,
+)
 from mzsql.repr.errors import Unsupported
 from mzsql.repr.types import INTEGER, TEXT, SqlType
 
@@ -42,20 +49,51 @@ class _Search:
                 hint="The pattern asks for what stands before it.",
             )
         self.text = s.call("SUBSTR", args[0].ast, s.at_least(self.start, s.num(1)))
-        self.pattern = s.text(spelled(pattern or "", regexes.known_flags(args, flags), engine))
+        self.shown = pattern or ""
+        self.spelled = spelled(self.shown, regexes.known_flags(args, flags), engine)
+        self.pattern = s.text(self.spelled)
+        self.hollow = self.known and matches_nothing_somewhere(self.shown)
+        # Behind the end of the text not even nothing is found.
+        self.beyond = s.gt(self.start, s.add(s.call("LENGTH", args[0].ast), s.num(1)))
 
     def matches(self, group: int = 0) -> Ast:
         """Every match, or a group of each."""
-        return s.call("REGEXP_EXTRACT_ALL", self.text, self.pattern, s.num(group))
+        found = s.call("REGEXP_EXTRACT_ALL", self.text, self.pattern, s.num(group))
+        if not self.hollow or s.known_integer(self.start) == 1:
+            return found
+        none = s.call("LIST_SLICE", found, s.num(1), s.num(0))
+        return s.case((self.beyond, none), otherwise=s.own(found)[0])
 
     def before(self, number: Ast) -> Ast:
-        """How many characters of the text stand before the n-th match."""
+        """How many characters of the text stand before the n-th match.
+
+        Raises:
+            Unsupported: the places of the matches before it are not known.
+        """
+        if self.hollow and asks_for_places(self.shown):
+            return self._before_first(number)
+        if self.hollow:
+            # Something is matched wherever the search goes on: at the end of the match before, or a character on where that is empty.
+            match = s.variable("rp0")
+            size = s.call("GREATEST", s.call("LENGTH", match), s.num(1))
+            earlier = s.call("LIST_SLICE", self.matches(), s.num(1), s.sub(number, s.num(1)))
+            sizes = s.call("LIST_TRANSFORM", earlier, s.lambda_(("rp0",), size))
+            return s.big(s.coalesce(s.call("LIST_SUM", sizes), s.num(0)))
         pieces = s.call("REGEXP_SPLIT_TO_ARRAY", self.text, self.pattern)
         between = _length(s.call("LIST_SLICE", pieces, s.num(1), number))
         earlier = s.call("LIST_SLICE", self.matches(), s.num(1), s.sub(number, s.num(1)))
         return s.add(
             between, s.case((s.gt(number, s.num(1)), _length(earlier)), otherwise=s.num(0))
         )
+
+    def _before_first(self, number: Ast) -> Ast:
+        if s.known_integer(number) != 1:
+            raise Unsupported(
+                f'the place of a match of "{self.shown}" other than the first is not supported',
+                hint="The pattern matches the empty text and asks for what stands around it.",
+            )
+        lead = f"\\A((?s:.*?))(?:{self.spelled})"
+        return s.big(s.call("LENGTH", s.regexp_group(self.text, lead, 1)))
 
 
 def _length(texts: Ast) -> Ast:
@@ -102,13 +140,22 @@ def _replaced(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
     head = s.call("LEFT", args[0].ast, s.sub(s.at_least(search.start, s.num(1)), s.num(1)))
     tail = search.text
     if number > 1:
-        skipped = search.before(s.num(number))
-        there = s.is_not_null(s.call("LIST_EXTRACT", search.matches(), s.num(number)))
-        reach = s.case((there, skipped), otherwise=s.big(s.call("LENGTH", tail)))
+        if _LOOKS_BACK.search(search.shown):
+            raise Unsupported(
+                f'the replacement of a match of "{search.shown}" other than the first is not supported',
+                hint="The pattern asks for what stands before it.",
+            )
+        reach = search.before(s.num(number))
         head = s.concat(head, s.call("LEFT", tail, reach))
         tail = s.call("SUBSTR", tail, s.add(reach, s.num(1)))
     given = (Sql(tail, TEXT), args[1], args[2], Sql(s.text(flags), TEXT))
-    return s.concat(head, regexes.replaced(engine, given, typ))
+    whole = s.concat(head, regexes.replaced(engine, given, typ))
+    if number <= 1 and not search.hollow:
+        return whole
+    # What is not found stays: in what is left of the text an empty match would be.
+    there = s.is_not_null(s.call("LIST_EXTRACT", search.matches(), s.num(max(number, 1))))
+    kept = s.and_(*s.presence(args), s.not_(there))
+    return s.case((kept, args[0].ast), otherwise=whole)
 
 
 def _positive(place: int, what: str) -> ErrorRule:
