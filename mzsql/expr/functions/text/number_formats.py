@@ -148,12 +148,16 @@ def _plain(arg: Sql, form: _Format) -> Ast:
         s.call("LENGTH", s.call("RTRIM", s.variable(_FRACTION), s.text("0"))), s.num(form.kept)
     )
     below = s.lt(arg.ast, s.num(0))
+    if arg.typ.kind not in FLOATS:
+        # The sign is the rounded number's; a number too long for the format has its own.
+        nonzero = s.matches(number, "[1-9]", Engine.DUCKDB)
+        below = s.and_(below, s.coalesce(nonzero, s.boolean(True)))
     body = s.concat(s.text(""), *_pieces(form))
     body = s.let(_filled(whole, over, form), _PADDED, body, Engine.DUCKDB)
     body = s.let(kept, _KEPT, body, Engine.DUCKDB)
     body = s.let(fraction, _FRACTION, body, Engine.DUCKDB)
-    body = s.let(_digits(arg, form.fraction, shift), _NUMBER, body, Engine.DUCKDB)
-    return s.let(below, _BELOW, body, Engine.DUCKDB)
+    body = s.let(below, _BELOW, body, Engine.DUCKDB)
+    return s.let(_digits(arg, form.fraction, shift), _NUMBER, body, Engine.DUCKDB)
 
 
 def _filled(whole: Ast, over: Ast, form: _Format) -> Ast:
