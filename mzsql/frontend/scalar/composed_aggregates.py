@@ -130,21 +130,27 @@ def _values(key: exp.Ordered, where: exp.Expr | None, *, doubles: bool) -> exp.E
 
 
 def _rank(name: str, key: exp.Ordered, value: exp.Expr, where: exp.Expr | None) -> exp.Expr:
+    """A rank of the value among the group's, NULL standing where the order has it."""
     compared = (exp.GT if key.args.get("desc") else exp.LT)(
         this=key.this.copy(), expression=value.copy()
     )
-    before: exp.Expr = exp.Paren(this=compared)
-    if key.args.get("nulls_first"):
-        missing = exp.Is(this=key.this.copy(), expression=exp.Null())
-        before = exp.Paren(this=exp.Or(this=before, expression=missing))
-    equal = exp.Paren(this=exp.EQ(this=key.this.copy(), expression=value.copy()))
+    missing, known = _is_null(key.this), _known(key.this)
+    # Where NULLs come first those come before every value, else every value comes before them.
+    first = bool(key.args.get("nulls_first"))
+    apart = [missing, _known(value)] if first else [known, _is_null(value)]
+    before = exp.Paren(this=exp.Or(this=compared, expression=exp.paren(exp.and_(*apart))))
+    both = exp.paren(exp.and_(missing.copy(), _is_null(value)))
+    same = exp.EQ(this=key.this.copy(), expression=value.copy())
+    equal = exp.Paren(this=exp.Or(this=same, expression=both))
     return filled(_RANKS[name], [before, key.this, _all([], where), equal])
 
 
+def _is_null(value: exp.Expr) -> exp.Expr:
+    return exp.Paren(this=exp.Is(this=exp.Paren(this=value.copy()), expression=exp.Null()))
+
+
 def _known(value: exp.Expr) -> exp.Expr:
-    return exp.Not(
-        this=exp.Paren(this=exp.Is(this=exp.Paren(this=value.copy()), expression=exp.Null()))
-    )
+    return exp.Not(this=_is_null(value))
 
 
 def _all(conditions: Sequence[exp.Expr], where: exp.Expr | None) -> exp.Expr:
