@@ -220,6 +220,17 @@ def _there_already(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
 NEW = ErrorRule(_there_already, "cannot replace existing key")
 
 
+def _scalar(does: str) -> ErrorRule:
+    """The rule that what a path is taken in be no scalar; one within a document only ends the way."""
+    return ErrorRule(
+        lambda _engine, args, _typ: s.not_(_holder(args[0].ast)),
+        f"cannot {does} path in scalar",
+    )
+
+
+HOLDER, HOLDER_DELETED = _scalar("set"), _scalar("delete")
+
+
 # --- order ---------------------------------------------------------------------------------------
 
 

@@ -384,7 +384,7 @@ _EDITING: tuple[ScalarFunc, ...] = (
         JSONB,
         e.delete_at,
         "({0} #- {1})",
-        errors=(e.NUMBERED,),
+        errors=(e.HOLDER_DELETED, e.NUMBERED),
     ),
     *(
         _func(
@@ -393,7 +393,7 @@ _EDITING: tuple[ScalarFunc, ...] = (
             (JSONB, _PATH, JSONB, *more),
             JSONB,
             e.set_at,
-            errors=(e.NUMBERED,),
+            errors=(e.HOLDER, e.NUMBERED),
         )
         for suffix, more in (("", ()), ("_create", (BOOLEAN,)))
     ),
@@ -404,7 +404,7 @@ _EDITING: tuple[ScalarFunc, ...] = (
             (JSONB, _PATH, JSONB, *more),
             JSONB,
             e.insert_at,
-            errors=(e.NUMBERED, e.NEW),
+            errors=(e.HOLDER, e.NUMBERED, e.NEW),
         )
         for suffix, more in (("", ()), ("_after", (BOOLEAN,)))
     ),
