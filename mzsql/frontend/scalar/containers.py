@@ -137,12 +137,14 @@ def _subscript(ctx: ExprContext, node: exp.Expr) -> Typed:
         if sliced:
             value = _slice(ctx, value, list(group), position)
             continue
+        holder = value.typ.kind
         for part in (rest := iter(group)):
-            if value.typ.kind == "jsonb":
+            holder = value.typ.kind
+            if holder == "jsonb":
                 value = _within(value, [ctx.plan(p) for p in (part, *rest)], position)
                 break
             value = _at(value, ctx.plan(part), position)
-        if value.typ.kind == "array":
+        if holder == value.typ.kind == "array":
             # What lies within an array is an element only where each dimension has its subscript.
             value = Typed(Literal(None, _innermost(value.typ)), _innermost(value.typ), True)
     return value
