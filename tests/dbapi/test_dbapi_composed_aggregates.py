@@ -18,6 +18,8 @@ _VIEWS = {
     "bits": "SELECT g, bit_and(v), bit_or(v), bit_xor(v), every(v > 2) FROM f GROUP BY g",
     "sets": "SELECT g, mode() WITHIN GROUP (ORDER BY c), percentile_disc(0.4) WITHIN GROUP (ORDER BY v),"
     " percentile_cont(0.5) WITHIN GROUP (ORDER BY x), rank(3) WITHIN GROUP (ORDER BY v) FROM f GROUP BY g",
+    "ranked": "SELECT g, rank(NULL) WITHIN GROUP (ORDER BY v), cume_dist(NULL) WITHIN GROUP (ORDER BY v DESC),"
+    " (any_value(ARRAY[g, 1]) FILTER (WHERE v > 4))[1] FROM f GROUP BY g",
     "lines": "SELECT g, regr_count(y, x), covar_pop(y, x), regr_slope(y, x) FROM f GROUP BY g",
 }
 _CHANGES = (

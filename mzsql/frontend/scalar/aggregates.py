@@ -55,7 +55,7 @@ DESUGARED = frozenset(
         "var_pop",
     }
 )
-#: Other names of aggregates: any value may be the least one.
+#: Other names of aggregates: any value may be the least one, where there is one.
 _SYNONYMS = {"any_value": "min", "every": "bool_and"}
 #: Aggregates that a PostgreSQL or CockroachDB user may know and that there are not.
 _UNSUPPORTED = frozenset({"concat_agg"})
@@ -78,8 +78,9 @@ def is_aggregate(name: str) -> bool:
 
 @dataclass(frozen=True)
 class _Call:
-    """An aggregate's call, taken apart."""
+    """An aggregate's call, taken apart; `said` is the name as it is written, `name` what it means."""
 
+    said: str
     name: str
     args: tuple[exp.Expr, ...]
     distinct: bool
@@ -101,7 +102,13 @@ def _take_apart(node: exp.Expr) -> _Call:
     star = len(args) == 1 and isinstance(args[0], exp.Star)
     name = function_name(node)
     return _Call(
-        _SYNONYMS.get(name, name), tuple(args), distinct, star, tuple(order), position_of(node)
+        name,
+        _SYNONYMS.get(name, name),
+        tuple(args),
+        distinct,
+        star,
+        tuple(order),
+        position_of(node),
     )
 
 
@@ -135,7 +142,16 @@ def plan_aggregate(
         return _desugar(collector, parts, args, condition)
     if parts.name in ("bool_or", "bool_and") and [a.typ.kind for a in args] == ["boolean"]:
         return _counted(collector, parts, args[0], condition)
-    return _add(collector, parts.name, args, condition, parts.distinct, parts.position)
+    if parts.said == "any_value" and _has_no_least(args):
+        return composed_aggregates.any_value(ctx, collector, parts.args[0], where)
+    return _add(collector, parts.name, args, condition, parts.distinct, parts.position, parts.said)
+
+
+def _has_no_least(args: Sequence[Typed]) -> bool:
+    """Whether there is one value, of a type whose values have no least one."""
+    if len(args) != 1 or args[0].typ.kind == "unknown":
+        return False
+    return resolve(functions.aggregates_named("min"), [args[0].typ]) is None
 
 
 def _refuse_unknown(parts: _Call) -> None:
@@ -149,7 +165,7 @@ def _refuse_unknown(parts: _Call) -> None:
             sqlstate="42809",
         )
     if parts.star and parts.name != "count":
-        raise UndefinedFunction(f"function {parts.name}() does not exist", position=parts.position)
+        raise UndefinedFunction(f"function {parts.said}() does not exist", position=parts.position)
     if len(parts.args) > 1 and isinstance(parts.args[0], exp.Star):
         raise SqlSyntaxError("Expected right parenthesis, found comma", position=parts.position)
     if parts.star and parts.distinct:
@@ -247,8 +263,9 @@ def _add(
     condition: Typed | None,
     distinct: bool,
     position: int | None,
+    said: str | None = None,
 ) -> Typed:
-    func = _overload(name, args, position)
+    func = _overload(name, args, position, said or name)
     done = apply(func, args)
     if len(done) != 1:
         raise Unsupported(f"{name} with {len(done)} arguments is not supported", position=position)
@@ -262,8 +279,8 @@ def _add(
     return collector.add(hir.Aggregate(func.key, expr, distinct, typ, func.nullable))
 
 
-def _overload(name: str, args: list[Typed], position: int | None) -> Any:
-    shown = f"function {name}({', '.join(plain_name(a.typ) for a in args)})"
+def _overload(name: str, args: list[Typed], position: int | None, said: str) -> Any:
+    shown = f"function {said}({', '.join(plain_name(a.typ) for a in args)})"
     if name == "sum" and [a.typ.kind for a in args] == ["unknown"]:
         # It could be a number or an interval.
         raise _not_unique(shown, position)

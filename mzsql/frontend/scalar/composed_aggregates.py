@@ -84,6 +84,15 @@ def regression(
     return outer.plan(filled(_REGRESSIONS[name], [*doubles, both]))
 
 
+def any_value(
+    ctx: ExprContext, collector: Collector, value: exp.Expr, where: exp.Expr | None
+) -> Typed:
+    """A value of the group that is not NULL, of those whose type has no least one: the first of them all."""
+    outer = replace(ctx, aggregates=collector, inside_aggregate=False, clause="SELECT")
+    rows = _all([_known(value)], where)
+    return outer.plan(filled("(list_agg($1) FILTER (WHERE $2))[1]", [value, rows]))
+
+
 def within_group(ctx: ExprContext, node: exp.WithinGroup, where: exp.Expr | None) -> Typed:
     """An aggregate over a group in an order.
 
