@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -102,6 +103,35 @@ def test_a_hydration_that_was_not_measured_has_no_time(place: Place) -> None:
     place.env.manager.flush(sink.times)
     assert not place.rows(times)
     assert not place.rows(queued)
+
+
+def test_what_a_replica_tells_while_it_is_deleted_is_there_or_not_but_never_taken_back_twice(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    register_managed(place.env)
+    sink, gid, manager = _sink(place), GlobalId("u1"), place.env.manager
+    relation = "mz_internal.mz_compute_frontiers_unified"
+    delete, telling = manager.delete, list[threading.Thread]()
+
+    def tell() -> None:
+        sink.introspected(relation, "u9", [((gid, 5), 1)], anew=True)
+
+    def deleting(of: GlobalId, predicate: Callable[[Any], bool]) -> None:
+        if not telling:
+            telling.append(threading.Thread(target=tell))
+            telling[0].start()
+            telling[0].join(1)
+        delete(of, predicate)
+
+    monkeypatch.setattr(manager, "delete", deleting)
+    sink.delete_replica("u9")
+    telling[0].join()
+    rows = f"SELECT export_id, time::text::int FROM {relation} WHERE replica_id = 'u9'"
+    manager.flush(sink._unified[relation])
+    assert place.rows(rows) == [("u1", 5)]
+    sink.introspected(relation, "u9", [((gid, 5), -1), ((gid, 6), 1)], anew=False)
+    manager.flush(sink._unified[relation])
+    assert place.rows(rows) == [("u1", 6)]
 
 
 def test_what_was_told_stays_over_a_restart_until_it_is_told_anew(place: Place) -> None:

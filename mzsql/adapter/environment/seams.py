@@ -259,11 +259,12 @@ class StatusCollections:
             self._told = {one for one in self._told if one[1] != replica_id}
             for key in [key for key in self._introspection if key[1] == replica_id]:
                 del self._introspection[key]
-        self._manager.delete(self.operators, lambda row: row[2] == replica_id)
-        self._manager.delete(self.times, lambda row: row[0] == replica_id)
-        self._manager.delete(self.dataflows, lambda row: row[1] == replica_id)
-        for gid in self._unified.values():
-            self._manager.delete(gid, lambda row: row[0] == replica_id)
+            # Under the lock: what is told from here on is not to be deleted with what was told before.
+            self._manager.delete(self.operators, lambda row: row[2] == replica_id)
+            self._manager.delete(self.times, lambda row: row[0] == replica_id)
+            self._manager.delete(self.dataflows, lambda row: row[1] == replica_id)
+            for gid in self._unified.values():
+                self._manager.delete(gid, lambda row: row[0] == replica_id)
 
 
 def _operator_row(row: OperatorHydrationStatus) -> tuple[str, int, str, int, bool]:
