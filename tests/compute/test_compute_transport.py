@@ -17,6 +17,7 @@ from mzsql.compute import protocol as p
 from mzsql.compute.controller.client import ReplicaClient
 from mzsql.compute.controller.introspection import Subscribed
 from mzsql.compute.protocols import ComputeSettings
+from mzsql.compute.replica import flows
 from mzsql.compute.replica.introspection import Introspection
 from mzsql.compute.replica.replica import Replica
 from mzsql.compute.transport import frames
@@ -418,6 +419,33 @@ def test_introspection_goes_on_after_an_error_that_nobody_expects(world, side, m
     eventually(lambda: frontiers() == {("r1", "u7", 3)}, frontiers())
     (thread,) = [one for one in world.persist.supervisor.statuses() if one.name == "introspection"]
     assert thread.restarts == 1
+
+
+def test_import_frontiers_go_on_while_a_step_hangs(world, side, monkeypatch):
+    def frontiers(name):
+        relation = f"mz_internal.mz_compute_{name}_unified"
+        with world.sink.lock:
+            told = world.sink.introspection.get(relation, {})
+            return {row for row, count in told.items() if count}
+
+    run_step, go_on = flows.run_step, threading.Event()
+
+    def hanging(*given, **named):
+        assert go_on.wait(WAIT)
+        return run_step(*given, **named)
+
+    client = side.controller(1)
+    client.introspect(True)
+    client.create_dataflow(index())
+    imported = "import_frontiers"
+    eventually(lambda: frontiers("frontiers") == {("r1", "u7", 2)}, "it is hydrated")
+    monkeypatch.setattr(flows, "run_step", hanging)
+    for upper in (3, 4):
+        write(world, upper)
+        eventually(lambda: frontiers(imported) == {("r1", "u7", "u1", upper)}, upper)  # noqa: B023  called here
+    assert frontiers("frontiers") == {("r1", "u7", 2)}
+    go_on.set()
+    eventually(lambda: frontiers("frontiers") == {("r1", "u7", 4)}, "it is done")
 
 
 def test_what_a_replica_tells_of_itself_stands_until_it_tells_it_anew_or_is_gone(

@@ -222,7 +222,9 @@ class Introspection:
             uppers = _Uppers(every, self._upper)
             for gid, flow in flows.items():
                 known = gid in self._rows[FRONTIERS.id]
-                if known and gid not in touched and flow.state is not State.HYDRATING:
+                # What has work, or is to have, tells nothing while its inputs go on.
+                works = flow.busy or flow.failures or flow.state is not State.RUNNING
+                if known and gid not in touched and not works:
                     continue
                 for log_id, now in _rows_of(flow, uppers).items():
                     if self._rows[log_id].get(gid) != now:
