@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import mzsql
+from mzsql.adapter.dataflows import dataflows
 from mzsql.adapter.environment import opening
 from mzsql.adapter.planning import process
 from mzsql.adapter.planning.process import PlanningProcess
+from mzsql.repr.errors import Fenced
 
 PATIENCE = 120.0
 DEFINED = (
@@ -96,6 +100,72 @@ def test_an_opening_with_much_to_plan_has_it_planned_beside(
     with mzsql.connect(env) as con:
         assert con.coordinator.env.startup.wait(PATIENCE)
         assert con.plans_from_cache == (4, 4)
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_how_it_has_failed_is_logged(
+    env: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, early: bool
+) -> None:
+    """One that fails as it begins, so that it may not even be asked, and one that fails at its work."""
+    start = subprocess.Popen
+
+    def failing(arguments: list[str], **given: Any) -> Any:
+        last = "import sys; sys.exit('it has planned enough')"
+        program = last if early else arguments[-1].replace("main()", f"main(); {last}")
+        return start([*arguments[:-1], program], **given)
+
+    with mzsql.connect(env, read_only=True) as con:
+        state, features = con.coordinator.env.catalog.state, con.coordinator.planner.features()
+        monkeypatch.setattr(process.subprocess, "Popen", failing)
+        ahead = PlanningProcess(state, features, [item.id for item in state.maintained])
+        ahead._thread.join(PATIENCE)
+        ahead.close()
+    (told,) = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    assert "has ended with exit code 1" in told
+    assert told.endswith("it has planned enough")
+
+
+def test_one_that_is_ended_is_not_told_of_as_failed(
+    env: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with mzsql.connect(env, read_only=True) as con:
+        state, features = con.coordinator.env.catalog.state, con.coordinator.planner.features()
+        ahead = PlanningProcess(state, features, [item.id for item in state.maintained])
+        until(lambda: ahead._process)
+        ahead.close()
+    assert not [one for one in caplog.records if one.levelname == "WARNING"]
+
+
+def test_who_leads_no_more_has_nothing_planned(env: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "PAYS", 1)
+    monkeypatch.setattr(opening, "VERSION", "0.1.9")
+    monkeypatch.setattr(dataflows, "AT_ONCE", 1)
+    install, resign = dataflows.Dataflows._install, dataflows.Dataflows._resign
+    before: list[PlanningProcess | None] = []
+    after: list[PlanningProcess | None] = []
+
+    def taken_over(self: dataflows.Dataflows, *given: Any) -> None:
+        install(self, *given)
+        if not before:
+            before.append(self._ahead._process)
+            raise Fenced("the holds were taken over by another process")
+
+    def resigning(self: dataflows.Dataflows) -> None:
+        resign(self)
+        after.append(self._ahead._process)
+
+    monkeypatch.setattr(dataflows.Dataflows, "_install", taken_over)
+    monkeypatch.setattr(dataflows.Dataflows, "_resign", resigning)
+    with mzsql.connect(env) as con:
+        until(lambda: after)
+        assert after == [None]
+        (planning,) = before
+        assert planning is not None
+        assert planning._process is not None
+        assert planning._process.poll() is not None
+        # It leads again, as nobody has taken the lead.
+        con.execute("INSERT INTO u VALUES (2, 5)")
+        assert con.execute("SELECT count(*) FROM joined").fetchall() == [(3,)]
 
 
 def test_what_was_planned_under_another_catalog_is_not_taken(env: Path) -> None:

@@ -10,11 +10,14 @@ Trade-off: it begins by importing the engine, about a second of a core: see `PAY
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
+import signal
 import subprocess
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import IO
 
@@ -36,6 +39,10 @@ _log = logging.getLogger(__name__)
 PAYS = 500
 
 _JOIN_SECONDS = 10.0
+#: Where its answers cannot be read it is given so many seconds to end by itself.
+_END_SECONDS = 1.0
+#: So many of the last lines that it says are told where it fails.
+_LAST_LINES = 20
 #: Sizes of messages.
 _LENGTH = 4
 
@@ -99,19 +106,53 @@ class PlanningProcess:
         self._thread.join(_JOIN_SECONDS)
 
     def _run(self) -> None:
+        said = deque[bytes](maxlen=_LAST_LINES)
         try:
             with self._started() as process:
-                if process.stdin is None or process.stdout is None:
-                    return
-                _send(process.stdin, self._request)
-                process.stdin.close()
-                for data in _received(process.stdout):
-                    made = _MADE.decode(data)
-                    if made.plan is not None:
-                        with self._lock:
-                            self._made[made.id] = GlobalExpressions.read(made.plan)
+                # What it says is read while it works: a pipe that nobody reads would stop it.
+                hearing = threading.Thread(
+                    target=said.extend,
+                    args=(process.stderr,),
+                    name="mzsql-planning-said",
+                    daemon=True,
+                )
+                hearing.start()
+                try:
+                    self._ask(process)
+                except BaseException:
+                    # Its code stays what it was where it has ended by itself.
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        process.wait(_END_SECONDS)
+                    process.kill()
+                    raise
+                finally:
+                    hearing.join()
         except (OSError, ValueError, msgspec.MsgspecError) as failure:
             _log.info("the process that plans beside this one: %s", failure)
+        finally:
+            self._look_at_end(said)
+
+    def _ask(self, process: subprocess.Popen[bytes]) -> None:
+        if process.stdin is None or process.stdout is None:
+            return
+        _send(process.stdin, self._request)
+        process.stdin.close()
+        for data in _received(process.stdout):
+            made = _MADE.decode(data)
+            if made.plan is not None:
+                with self._lock:
+                    self._made[made.id] = GlobalExpressions.read(made.plan)
+
+    def _look_at_end(self, said: Iterable[bytes]) -> None:
+        """Say with what it has ended, unless it was to."""
+        code = None if self._process is None else self._process.returncode
+        if self._ended or code in (None, 0, -signal.SIGINT):
+            return
+        _log.warning(
+            "the process that plans beside this one has ended with exit code %s; this one plans what it has not. It said last:\n%s",
+            code,
+            b"".join(said).decode(errors="replace").rstrip() or "(nothing)",
+        )
 
     def _started(self) -> subprocess.Popen[bytes]:
         # It finds the same modules, whatever this process has made of its path, and none beside the working directory.
@@ -125,7 +166,7 @@ class PlanningProcess:
                 [sys.executable, "-c", program],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
             )
             return self._process
 
