@@ -270,7 +270,11 @@ class Dataflows:
             self._deployed.clear()
             self._reconciled = ()
             self._missing = {}
-        self._controller.stop()
+        try:
+            self._controller.stop()
+        finally:
+            # Whoever leads now plans it.
+            self._ahead.close()
 
     def _release_history(self) -> None:
         """Release history every now and then while something is written, and once more when dataflows have had time to let go."""
