@@ -194,6 +194,10 @@ class Coordinator:
         self._activity.connected(made)
         return made
 
+    def disconnected(self, session: Session) -> None:
+        """A session is closed: it is shown no more. Idempotent."""
+        self._activity.disconnected(session)
+
     def builtin_desc(self, builtin: Builtin) -> RelationDesc:
         """A builtin relation's columns."""
         return self.planner.builtin_desc(builtin)

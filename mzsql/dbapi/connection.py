@@ -259,6 +259,7 @@ class Connection:
     def _let_go(self) -> None:
         """Give everything back, whatever of it fails; the environment with it where this was its last connection."""
         _connections.discard(self)
+        self._shared.coordinator.disconnected(self._session)
         steps = [stream.close for stream in list(self._streams)]
         if self._mz_spark is not None:
             steps.append(self._mz_spark.unregister)

@@ -315,6 +315,22 @@ def test_what_sessions_of_this_process_do(env: Path) -> None:
         assert after == before + 2
 
 
+def test_a_session_that_is_closed_is_not_shown_whoever_keeps_it(env: Path) -> None:
+    sessions = "SELECT count(*) FROM mz_internal.mz_sessions"
+    with mzsql.connect(env) as con:
+        before = rows(con, sessions)
+        closed, failed = mzsql.connect(env), mzsql.connect(env)
+        assert rows(con, sessions) == [(before[0][0] + 2,)]
+        closed.close()
+        failed.execute("BEGIN; SELECT * FROM o")
+        with pytest.raises(ZeroDivisionError), failed:
+            raise ZeroDivisionError
+        assert rows(con, sessions) == before
+        # A second close is nothing new.
+        closed.close()
+        assert rows(con, sessions) == before
+
+
 def test_ids_and_what_is_stored(con: Connection) -> None:
     same = rows(
         con, "SELECT id, global_id FROM mz_internal.mz_object_global_ids WHERE id LIKE 'u%'"

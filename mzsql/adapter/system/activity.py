@@ -85,6 +85,11 @@ class Activity:
         with self._lock:
             self._sessions[session] = _Known(uuid.uuid4(), next(self._numbers), now)
 
+    def disconnected(self, session: Session) -> None:
+        """It has ended, whoever still holds it. Idempotent."""
+        with self._lock:
+            self._sessions.pop(session, None)
+
     def sessions(self) -> Iterator[tuple[uuid.UUID, int, str, datetime.datetime]]:
         """The id, the number and the role of each session, and when it began."""
         with self._lock:
