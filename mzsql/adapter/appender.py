@@ -84,15 +84,14 @@ class TableAppender:
         if not batches or gid not in self._env.sync().items:
             return  # what was dropped, the commit tells
         table = self._env.collections.table(gid)
-        for batch in batches:
-            try:
-                table.check(batch)
-            except MissingPart as gone:
-                raise NotReadable(
-                    "nothing was written: rows that were made ready more than a day ago are not there any more",
-                    detail=str(gone),
-                    hint="Write them again: what waits longer than a day to be committed is cleaned up (mzsql maintain).",
-                ) from None
+        try:
+            table.check(batches)
+        except MissingPart as gone:
+            raise NotReadable(
+                "nothing was written: rows that were made ready more than a day ago are not there any more",
+                detail=str(gone),
+                hint="Write them again: what waits longer than a day to be committed is cleaned up (mzsql maintain).",
+            ) from None
 
     def discard(self, gid: GlobalId, batch: Batch) -> None:
         """Delete what was written ahead and was never given to `commit`. What cannot be deleted is logged."""

@@ -17,7 +17,7 @@ from mzsql.persist.building import BatchBuilder
 from mzsql.persist.clock import Deadline
 from mzsql.persist.commands import CompareAndAppend, ExpireWriter, InlineOverflow
 from mzsql.persist.errors import ExpiredHandle, UpperMismatch
-from mzsql.persist.fetch import exists, missing
+from mzsql.persist.fetch import all_exist, missing
 from mzsql.persist.inspection import object_id
 from mzsql.persist.leaks import DAY_MS
 from mzsql.persist.machine import surely_not_committed
@@ -191,8 +191,9 @@ class Appender:
 
     def check_not_swept(self, parts: Sequence[Part], deadline: Deadline) -> None:
         """The same where the shard's upper says nothing of the batch."""
-        for key in self._maybe_old(parts):
-            if not exists(self._context, key, deadline):
+        keys = self._maybe_old(parts)
+        for key, there in zip(keys, all_exist(self._context, keys, deadline), strict=True):
+            if not there:
                 raise missing(self._opened.shard_id, key)
 
     def _maybe_old(self, parts: Sequence[Part]) -> list[str]:

@@ -11,6 +11,8 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -45,6 +47,8 @@ _FOOTER_BYTES = 32 * 1024 * 1024
 _SHORT_BYTES = 64 * 1024
 #: A longer object is read by ranges when it is read in pieces.
 _WHOLE_BYTES = 8 * 1024 * 1024
+#: So many objects are asked for at once, whether they are there.
+_ASKED_AT_ONCE = 16
 _DAMAGE = (
     pa.ArrowException,
     OSError,
@@ -380,6 +384,20 @@ def exists(context: Context, key: str, deadline: Deadline) -> bool:
     if isinstance(blob, RangeReadable):
         return context.retrying(lambda: blob.get_range(key, 0, 1), deadline) is not None
     return context.retrying(lambda: blob.get(key), deadline) is not None
+
+
+def all_exist(context: Context, keys: Sequence[str], deadline: Deadline) -> list[bool]:
+    """As `exists`, of each; some are asked for side by side where the client may use threads."""
+    if not context.threads or len(keys) < 2:
+        return [exists(context, key, deadline) for key in keys]
+    most = min(len(keys), _ASKED_AT_ONCE)
+    with ThreadPoolExecutor(most, thread_name_prefix="mzsql-persist-exists") as pool:
+        asked = [pool.submit(copy_context().run, exists, context, key, deadline) for key in keys]
+        try:
+            return [one.result() for one in asked]
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 def missing(shard_id: str, key: str) -> MissingPart:

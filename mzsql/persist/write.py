@@ -463,15 +463,20 @@ class WriteHandle:
         self._opened.changed(self._opened, deadline)
 
     @metered("check_batch")
-    def check_batch(self, batch: Batch, *, timeout: float | None = None) -> None:
-        """Check that a batch can still be appended, by whoever is to, however long ago it was written and by whom.
+    def check_batch(self, batch: Batch | Sequence[Batch], *, timeout: float | None = None) -> None:
+        """Check that batches can still be appended, by whoever is to, however long ago they were written and by whom.
+
+        Unlike the others this may be called beside another call.
 
         Raises:
-            ForeignBlob: it is of another shard.
-            MissingPart: it is older than a day, or not written by this client, and an object of it is gone.
+            ForeignBlob: one is of another shard.
+            MissingPart: one is older than a day, or not written by this client, and an object of it is gone.
         """
-        self._check_own(batch)
-        self._appender.check_not_swept(batch.parts, self._opened.deadline(timeout))
+        batches = batch if isinstance(batch, Sequence) else [batch]
+        for one in batches:
+            self._check_own(one)
+        parts = [part for one in batches for part in one.parts]
+        self._appender.check_not_swept(parts, self._opened.deadline(timeout))
 
     @metered("compare_and_append_batch")
     def compare_and_append_batch(

@@ -98,10 +98,12 @@ class TableShard:
         finally:
             writer.expire()
 
-    def check(self, batch: Batch) -> None:
-        """Check that a batch that waited to be committed is still there. Raises MissingPart where a finder of leaks has taken it."""
+    def check(self, batches: Sequence[Batch]) -> None:
+        """Check that batches that waited to be committed are still there. Raises MissingPart where a finder of leaks has taken one."""
         with self._lock:
-            self._writer.check_batch(batch)
+            writer = self._writer
+        # Without the lock: Blob is asked for each object.
+        writer.check_batch(batches)
 
     def discard(self, batch: Batch) -> None:
         """Delete the objects of a batch that will never be committed."""
