@@ -269,9 +269,11 @@ class Flow:
             return None
         self._refusals.clear()
         self._hydrated()
-        # It is readable meanwhile.
-        hydration.hand_over()
-        self._warm(dataflow)
+        # It is readable meanwhile, and steps load what they do not find.
+        try:
+            each_by_itself((hydration.hand_over, partial(self._warm, dataflow)))
+        except Exception as error:
+            _LOG.warning("what %s looks into is loaded later: %s", self.gid, error)
         return stats
 
     def warm(self) -> None:

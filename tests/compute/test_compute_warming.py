@@ -1,0 +1,65 @@
+"""What steps will look into is loaded before they do, which costs time only: neither its failure nor its length is anybody's else."""
+
+from __future__ import annotations
+
+import time
+
+import compute_kit as kit
+import pytest
+from test_compute_views import Changes, check_totals, install
+
+from mzsql.compute.replica.arrangements import Arrangement
+from mzsql.compute.replica.hot import Hot
+from mzsql.location import open_blob, open_consensus
+from mzsql.persist import PersistClient
+
+WAIT = 20.0
+
+TOTALS = (kit.TXT, kit.BIG, kit.BIG)
+
+
+def no_spark():
+    raise AssertionError("all of this runs in process")
+
+
+@pytest.fixture
+def world():
+    with PersistClient(open_blob("mem:"), open_consensus("mem:"), background=False) as persist:
+        made = kit.World(persist, no_spark)
+        made.storage.add("u1", kit.ORDERS)
+        made.storage.add("u2", kit.CUSTOMERS)
+        yield made
+
+
+def begin(world):
+    return world.controller(step_engine="duckdb", hydrate_here_bytes=1 << 30)
+
+
+def wait_for(what):
+    until = time.monotonic() + WAIT
+    while not what():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def no_space(*_, **__):
+    raise OSError("no space left")
+
+
+def test_a_hydration_whose_traces_cannot_be_made_has_not_failed(world, monkeypatch, caplog):
+    changes = Changes(41)
+    upper = changes.step(world.storage, size=20)
+    controller = begin(world)
+    with monkeypatch.context() as full:
+        full.setattr(Hot, "give", no_space)
+        full.setattr(Arrangement, "trace", no_space)
+        install(world, controller, kit.region_totals(), upper - 1, TOTALS)
+        controller.wait_until("u3", upper - 1, WAIT)
+        wait_for(controller.refreshes)
+    assert "what u3 looks into is loaded later: no space left" in caplog.text
+    assert {one.error for one in world.sink.statuses["u3", "r1"]} == {None}
+    lower, upper = upper, changes.step(world.storage)
+    controller.wait_until("u3", upper - 1, WAIT)
+    check_totals(world, range(lower - 1, upper))
+    assert [one.kind for one in controller.refreshes()].count("hydration") == 1
+    controller.close()
