@@ -185,9 +185,13 @@ class RenderedDataflow:
         )
 
     def warm(self, seconds: float) -> bool:
-        """Whether there is something for `cool` to do."""
-        with self._lock:
+        """Whether there is something for `cool` to do; not where it is being rendered, which is not waited for."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
             return any(one.warm(seconds) for one in self._kept())
+        finally:
+            self._lock.release()
 
     def cool(self, seconds: float) -> None:
         """Have statements that nobody has asked for for so long take little memory: they are unpacked when somebody does."""

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import compute_kit as kit
 import pytest
 from test_compute_views import Changes, check_totals, install
 
-from mzsql.compute.replica.arrangements import Arrangement
+from mzsql.compute.engines.driver import Driver
+from mzsql.compute.protocols import ComputeSettings
+from mzsql.compute.replica.arrangements import Arrangement, Arrangements
+from mzsql.compute.replica.dataflow import arrangement_desc
 from mzsql.compute.replica.hot import Hot
 from mzsql.location import open_blob, open_consensus
 from mzsql.persist import PersistClient
+from mzsql.render.dataflow import render
 
 WAIT = 20.0
 
@@ -63,3 +68,55 @@ def test_a_hydration_whose_traces_cannot_be_made_has_not_failed(world, monkeypat
     check_totals(world, range(lower - 1, upper))
     assert [one.kind for one in controller.refreshes()].count("hydration") == 1
     controller.close()
+
+
+def test_nobody_who_looks_for_work_waits_for_who_opens_an_arrangement(world):
+    """The store may take long to answer; what is looked at and let go of meanwhile is of other dataflows."""
+    asked, free = threading.Event(), threading.Event()
+
+    class Slow(kit.Registry):
+        def arrangement_shard(self, replica, fingerprint):
+            asked.set()
+            assert free.wait(WAIT)
+            return super().arrangement_shard(replica, fingerprint)
+
+    driver = Driver()
+    arrangements = Arrangements(world.persist, Slow(), "r1", driver, ComputeSettings())
+    spec, *_ = render(kit.region_totals()).arrangements
+    opening = threading.Thread(target=arrangements.find, args=(arrangement_desc(spec),))
+    looking = threading.Thread(target=lambda: (arrangements.cool(), arrangements.left))
+    opening.start()
+    assert asked.wait(WAIT)
+    looking.start()
+    looking.join(1.0)
+    waits = looking.is_alive()
+    free.set()
+    for thread in (opening, looking):
+        thread.join(WAIT)
+    driver.close()
+    assert not waits
+
+
+def test_nobody_who_looks_for_work_waits_for_what_is_rendered():
+    asked, free = threading.Event(), threading.Event()
+    desc = kit.region_totals()
+    outline = render(desc).outline
+
+    def errors_in(_):
+        asked.set()
+        assert free.wait(WAIT)
+        return True
+
+    rendered = render(desc, errors_in=errors_in, outline=outline)
+    rendering = threading.Thread(target=lambda: rendered.lookups)
+    looking = threading.Thread(target=rendered.warm, args=(0.0,))
+    rendering.start()
+    assert asked.wait(WAIT)
+    looking.start()
+    looking.join(1.0)
+    waits = looking.is_alive()
+    free.set()
+    for thread in (rendering, looking):
+        thread.join(WAIT)
+    assert not waits
+    assert rendered.warm(0.0)

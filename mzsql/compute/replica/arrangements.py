@@ -505,6 +505,8 @@ class Arrangements:
         self._lock = threading.RLock()
         self._users: dict[str, int] = {}  # by shard
         self._hot: dict[str, Hot] = {}  # by shard
+        # Of that map alone: who opens a shard waits for the store, and has the other.
+        self._hot_lock = threading.Lock()
         self._reserved: set[str] = set()  # shards that nobody has opened yet
         self._left: set[str] = set()  # shards that could not end yet
 
@@ -581,7 +583,9 @@ class Arrangements:
             self._users[shard] -= 1
             if self._users[shard]:
                 return
-            del self._users[shard], self._hot[shard]
+            del self._users[shard]
+            with self._hot_lock:
+                del self._hot[shard]
             named = self._registry.arrangement_shard(self._replica, name) == shard
             if retire or not named:
                 self._end(shard, name if named else None)
@@ -604,9 +608,8 @@ class Arrangements:
 
     @property
     def left(self) -> bool:
-        """Whether others still read what was given up, so that `retire_unused` is to be called again."""
-        with self._lock:
-            return bool(self._left)
+        """Whether others still read what was given up, so that `retire_unused` is to be called again. Waits for nobody."""
+        return bool(self._left)
 
     def _end(self, shard: str, name: str | None = None) -> None:
         """End a shard, of which ``name`` is forgotten; one that others still read is remembered, to be cleared away later."""
@@ -647,11 +650,10 @@ class Arrangements:
         self._users[shard] = self._users.get(shard, 0) + 1
         hot = self._hot.get(shard)
         if hot is None:
-            hot = self._hot[shard] = Hot(
-                handles[0].upper,
-                time.monotonic,
-                None if self._merges is None else self._merges.put,
-            )
+            many = None if self._merges is None else self._merges.put
+            hot = Hot(handles[0].upper, time.monotonic, many)
+            with self._hot_lock:
+                self._hot[shard] = hot
         else:
             hot.seen(handles[0].upper)
         return Arrangement(
@@ -666,8 +668,8 @@ class Arrangements:
         )
 
     def cool(self) -> None:
-        """Drop the traces that were not used for longest, until the others fit in memory."""
-        with self._lock:
+        """Drop the traces that were not used for longest, until the others fit in memory. Waits for nobody who opens arrangements."""
+        with self._hot_lock:
             kept = sorted(self._hot.values(), key=lambda hot: hot.used, reverse=True)
         size = 0
         for hot in kept:
