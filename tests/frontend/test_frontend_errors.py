@@ -356,6 +356,15 @@ CASES = [
     ("SHOW DEFAULT PRIVILEGES", "SHOW DEFAULT PRIVILEGES is not supported", "DEFAULT"),
     ("SELECT %s", "there is no parameter for this placeholder", None),
     ("SELECT 1 AS OF true", "AS OF must be a timestamp", None),
+    ("SELECT b, 1a FROM t", 'trailing junk after numeric literal at or near "1a"', "1a"),
+    ("SELECT 1__0", 'trailing junk after numeric literal at or near "1_"', "1__0"),
+    ("SELECT 1 + 1e+", 'trailing junk after numeric literal at or near "1e+"', "1e+"),
+    ("SELECT 1.5e5x", 'trailing junk after numeric literal at or near "1.5e5x"', "1.5e5x"),
+    ("SELECT 0xFFg", 'trailing junk after numeric literal at or near "0xFFg"', "0xFFg"),
+    ("SELECT 0x", 'invalid hexadecimal integer at or near "0x"', "0x"),
+    ("SELECT 0o8", 'invalid octal integer at or near "0o"', "0o8"),
+    ("SELECT 0b2", 'invalid binary integer at or near "0b"', "0b2"),
+    (f"SELECT 0x{'f' * 5000}", "invalid number: 0xfff", "0xfff"),
 ]
 
 

@@ -15,10 +15,11 @@ from sqlglot import expressions as exp
 from sqlglot.dialects.materialize import Materialize
 from sqlglot.errors import ParseError
 from sqlglot.parsers.materialize import MaterializeParser
-from sqlglot.tokenizer_core import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenizerCore, TokenType
 
 from mzsql.frontend.grammar.clauses import ClauseGrammar
 from mzsql.frontend.grammar.containers import ContainerGrammar
+from mzsql.frontend.grammar.number_tokens import NumberTokens
 from mzsql.frontend.grammar.options import group_size_options
 from mzsql.frontend.grammar.queries import QueryGrammar
 from mzsql.frontend.grammar.recursion import recursion_limit
@@ -461,6 +462,12 @@ class Dialect(Materialize):
             for word, kind in Materialize.Tokenizer.KEYWORDS.items()
             if kind not in (TokenType.COMMENT, TokenType.OBJECT_IDENTIFIER)
         }
+
+        def _init_core(self) -> TokenizerCore:
+            core = super()._init_core()
+            # The core with all of the dialect's tables is made above; this one only reads numbers otherwise.
+            core.__class__ = NumberTokens
+            return core
 
     Parser = Parser
 

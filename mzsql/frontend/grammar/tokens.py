@@ -9,6 +9,7 @@ from __future__ import annotations
 from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
+from mzsql.frontend.grammar import number_tokens
 from mzsql.frontend.grammar.dialect import Dialect
 from mzsql.frontend.grammar.numbered import unended, without_tags
 from mzsql.repr.errors import InvalidParameter, SqlSyntaxError
@@ -24,7 +25,7 @@ def tokenize(text: str) -> list[Token]:
 
     Raises:
         InvalidParameter: it has characters that no text of SQL has (22021).
-        SqlSyntaxError: there are none, a number has too many digits, or brackets nest too deeply.
+        SqlSyntaxError: there are none, a number is none or has too many digits, or brackets nest too deeply.
     """
     check_text(text, "the statement", positions=True)
     try:
@@ -43,8 +44,8 @@ def tokenize(text: str) -> list[Token]:
                 )
         elif token.token_type in (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.END):
             depth = max(0, depth - 1)
-        elif token.token_type == TokenType.NUMBER and _is_too_long(token.text):
-            raise SqlSyntaxError(f"invalid number: {token.text[:64]}", position=token.start + 1)
+        elif token.token_type == TokenType.NUMBER:
+            _check_number(token)
     return tokens
 
 
@@ -72,8 +73,13 @@ def check_text(text: str, what: str, *, positions: bool = False) -> None:
     )
 
 
-def _is_too_long(number: str) -> bool:
-    return len(number) > MAX_DIGITS and number.isdigit()
+def _check_number(token: Token) -> None:
+    number = token.text
+    wrong = number_tokens.problem(number)
+    if len(number) > MAX_DIGITS and number.isdigit():
+        wrong = f"invalid number: {number[:64]}"
+    if wrong is not None:
+        raise SqlSyntaxError(wrong, position=token.start + 1)
 
 
 def _token_problem(text: str) -> SqlSyntaxError:

@@ -1,0 +1,71 @@
+"""Numbers in a statement's text, as PostgreSQL 16 reads them: ``1_000``, ``.5``, ``1e9``, ``0xFF``, ``0o17``, ``0b101``.
+
+Promise: the text of a number's token is the number in digits; that of what begins as a number and is none is what stands there, and
+`problem` says what is wrong with it, so that it never means a number with a name behind it.
+"""
+
+from __future__ import annotations
+
+import re
+
+from sqlglot.tokenizer_core import TokenizerCore, TokenType
+
+_DIGITS = "[0-9](?:_?[0-9])*"
+_EXPONENT = f"(?:[eE][-+]?{_DIGITS})?"
+_BASES = {"x": 16, "o": 8, "b": 2}
+_NUMBER = re.compile(
+    rf"0[xX](?:_?[0-9a-fA-F])+|0[oO](?:_?[0-7])+|0[bB](?:_?[01])+|{_DIGITS}(?:\.(?:{_DIGITS})?)?{_EXPONENT}"
+)
+#: Behind a point, which is a token of its own.
+_FRACTION = re.compile(f"{_DIGITS}{_EXPONENT}")
+_PARAMETER = re.compile("[0-9]+")
+#: What may not stand right behind a number.
+_JUNK = re.compile(r"[eE][-+]|[^\W\d]")
+_KNOWN = re.compile(r"[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?")
+_BASE_NAMES = {"x": "hexadecimal", "o": "octal", "b": "binary"}
+#: What has more digits in another base is left to be refused: Python writes no number of so many.
+_MOST_DIGITS = 1000
+
+
+class NumberTokens(TokenizerCore):
+    """sqlglot's tokenizer with PostgreSQL's numbers: its own takes ``1e9+1`` for one, and ``1_000`` for 1 with a name."""
+
+    __slots__ = ()
+
+    def _scan_number(self) -> None:
+        last = self.tokens[-1] if self.tokens else None
+        pattern = _NUMBER
+        if last is not None and last.token_type == TokenType.PARAMETER:
+            pattern = _PARAMETER
+        elif last is not None and last.token_type == TokenType.DOT and last.end + 1 == self._start:
+            pattern = _FRACTION
+        found = pattern.match(self.sql, self._start)
+        assert found is not None  # it begins with a digit
+        text, end = _in_digits(found[0]), found.end()
+        junk = None if pattern is _PARAMETER else _JUNK.match(self.sql, end)
+        if junk is not None:
+            end = junk.end()
+            text = self.sql[self._start : end]
+        if end > self._current:
+            self._advance(end - self._current)
+        self._add(TokenType.NUMBER, text)
+
+
+def _in_digits(number: str) -> str:
+    base = _BASES.get(number[1:2].lower())
+    bare = number.replace("_", "")
+    if base is None:
+        return bare
+    return str(int(bare, 0)) if len(bare) <= _MOST_DIGITS else bare
+
+
+def problem(text: str) -> str | None:
+    """What is wrong with the text of a number's token; None where it is a number."""
+    if _KNOWN.fullmatch(text):
+        return None
+    if len(text) > _MOST_DIGITS:
+        return f"invalid number: {text[:64]}"
+    base = _BASE_NAMES.get(text[1:].lower())
+    if text.startswith("0") and base is not None:
+        return f'invalid {base} integer at or near "{text}"'
+    return f'trailing junk after numeric literal at or near "{text}"'
