@@ -164,9 +164,10 @@ def _type(node: exp.DataType, edits: Edits) -> None:
 def written_type(node: exp.DataType) -> str:
     """A type as it was written, with its schema's name and PostgreSQL's own."""
     name = node.this.value if isinstance(node.this, exp.DType) else str(node.this)
-    if name in ("ARRAY", "LIST"):
+    # One of nothing, as MAP alone, is no type, and said to be none below.
+    if name in ("ARRAY", "LIST") and node.expressions:
         return written_type(node.expressions[0]) + ("[]" if name == "ARRAY" else " list")
-    if name == "MAP":
+    if name == "MAP" and node.expressions:
         key, value = (written_type(part) for part in node.expressions)
         return f"MAP[{key}=>{value}]"
     parts = node.meta.get("parts") or ()
