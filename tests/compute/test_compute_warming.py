@@ -10,10 +10,14 @@ import pytest
 from test_compute_views import Changes, check_totals, install
 
 from mzsql.compute.engines.driver import Driver
+from mzsql.compute.protocol import CreateDataflow
 from mzsql.compute.protocols import ComputeSettings
+from mzsql.compute.replica import flows
 from mzsql.compute.replica.arrangements import Arrangement, Arrangements
 from mzsql.compute.replica.dataflow import arrangement_desc
+from mzsql.compute.replica.flows import State
 from mzsql.compute.replica.hot import Hot
+from mzsql.lir.sealed import SealedDataflow
 from mzsql.location import open_blob, open_consensus
 from mzsql.persist import PersistClient
 from mzsql.render.dataflow import render
@@ -120,3 +124,68 @@ def test_nobody_who_looks_for_work_waits_for_what_is_rendered():
         thread.join(WAIT)
     assert not waits
     assert rendered.warm(0.0)
+
+
+def opened_again(world, *gids, outline=None):
+    """Views that were hydrated before, on a replica that begins anew."""
+    upper = Changes(43).step(world.storage, size=20)
+    controller = begin(world)
+    for gid in gids:
+        install(world, controller, kit.region_totals(gid), upper - 1, TOTALS)
+        controller.wait_until(gid, upper - 1, WAIT)
+    controller.close()
+    again = begin(world)
+    for gid in gids:
+        desc = SealedDataflow.of(kit.region_totals(gid))
+        shard, _ = world.storage.shards[gid]
+        again.create_dataflow(CreateDataflow(gid, gid, desc, shard, upper - 1, outline))
+        assert again.settle(WAIT)
+        wait_for(lambda gid=gid: again.replica._installed.get(gid).state is State.RUNNING)
+    return again
+
+
+@pytest.fixture
+def loading(monkeypatch):
+    """Every view is worth to be loaded for, which lasts until it is said: whether it has begun, and what lets it end."""
+    begun, free, trace = threading.Event(), threading.Event(), Arrangement.trace
+
+    def slow(arrangement, as_of):
+        begun.set()
+        assert free.wait(WAIT)
+        return trace(arrangement, as_of)
+
+    # Not while they are hydrated at first: what that fills is loaded by then.
+    monkeypatch.setattr(Arrangement, "trace", slow)
+    monkeypatch.setattr(flows, "WARMED_ROWS", 1)
+    yield begun, free
+    free.set()
+
+
+def test_a_hydration_does_not_wait_for_what_is_loaded_for_others(world, loading):
+    begun, free = loading
+    controller = opened_again(world, "u3", "u4", "u5")
+    assert begun.wait(WAIT)
+    assert controller.replica._work.beside(lambda: "sorted").result(WAIT / 4) == "sorted"
+    free.set()
+    controller.close()
+
+
+def test_a_view_is_not_closed_while_something_is_loaded_for_it(world, loading):
+    begun, free = loading
+    controller = opened_again(world, "u3")
+    assert begun.wait(WAIT)
+    controller.drop("u3")
+    told = [one.state for one in world.sink.statuses["u3", "r1"]]
+    free.set()
+    controller.gone("u3")
+    assert "dropped" not in told
+    assert world.registry.entries("r1") == {}
+    controller.close()
+
+
+def test_no_plan_is_rendered_for_what_is_too_small_to_be_loaded(world):
+    outline = render(kit.region_totals("u3")).outline
+    controller = opened_again(world, "u3", outline=outline)
+    assert all(lane.rest(WAIT) for lane in controller.replica._work._lanes)
+    assert not controller.replica._installed.get("u3").rendered.is_rendered
+    controller.close()

@@ -299,6 +299,12 @@ def _sort_worker(place: Place) -> Iterator[Case]:
 
 
 @contextmanager
+def _warm_worker(place: Place) -> Iterator[Case]:
+    with _worker(place, "warmings") as case:
+        yield case
+
+
+@contextmanager
 def _open_worker(place: Place) -> Iterator[Case]:
     with _worker(place, "openings") as case:
         yield case
@@ -380,6 +386,7 @@ CASES: dict[str, Any] = {
     "step-worker": _step_worker,
     "tables-follow": _tables_follow,
     "unwanted-jobs": _unwanted_jobs,
+    "warm-worker": _warm_worker,
 }
 #: Kinds that need what is not here, and whose test is elsewhere.
 ELSEWHERE = {
@@ -409,6 +416,7 @@ NAMED = {
         "flush-worker",
         "open-worker",
         "sort-worker",
+        "warm-worker",
     },
 }
 

@@ -107,6 +107,8 @@ class Flow:
     begun: float | None = None
     #: whether its arrangements are being flushed; beside its other work
     flushing: bool = False
+    #: whether what its steps look into is being loaded; beside all of that
+    warming: bool = False
     #: not again before this, after a failure
     flush_at: float = 0.0
     #: whether its export's shard lacks so much that it is to follow at once
@@ -287,14 +289,16 @@ class Flow:
         lower = dataflow.lower()
         if lower is None:
             return
-        read = {lookup.arrangement for lookup in dataflow.rendered.lookups}
         for name, arrangement in dataflow.arrangements.items():
-            if name not in read or arrangement.hot.loaded:
+            if arrangement.hot.loaded:
                 continue
             if self._unwanted():
                 return
             rows = sum(part.rows for part in arrangement.parts(lower - 1))
-            if least <= rows <= self.replica.settings.warm_rows:
+            if not least <= rows <= self.replica.settings.warm_rows:
+                continue
+            # Asked last: for that the plan is decoded and rendered, which takes longer than the rest where all are small.
+            if name in {lookup.arrangement for lookup in dataflow.rendered.lookups}:
                 arrangement.trace(lower - 1)
                 # No step has read this.
                 arrangement.take_loaded()

@@ -142,7 +142,8 @@ class Installed:
                 unread = [f for f in self._flows.values() if f.dropped and f.gid not in read]
                 for flow in unread:
                     flow.left = True
-                gone = next((f for f in unread if not f.busy and not f.flushing), None)
+                idle = (f for f in unread if not (f.busy or f.flushing or f.warming))
+                gone = next(idle, None)
                 if gone is None:
                     return
                 del self._flows[gone.gid]

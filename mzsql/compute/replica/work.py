@@ -52,7 +52,8 @@ class Work:
     Attributes:
         steps, hydrations, flushes: the lanes; a dataflow is in one of them once at most.
         openings: the lane of those that are opened one after another.
-        sorts: the lane of what makes traces.
+        sorts: the lane of what makes the traces that hydrations wait for.
+        warmings: the lane of what loads traces that nobody waits for.
     """
 
     def __init__(
@@ -88,12 +89,14 @@ class Work:
         self._busy_until = float("-inf")
         # None is added for what takes long: each has pieces of what is sorted in memory.
         self.sorts = lane("sort", SORTS, _FOR_EVER)
+        self.warmings = lane("warm", 1, _FOR_EVER)
         #: of how many dataflows that were opened what they look into was asked for
         self._warmed = 0
 
     @property
     def _lanes(self) -> tuple[Lane, ...]:
-        return (self.steps, self.hydrations, self.flushes, self.openings, self.sorts)
+        hydrating = (self.openings, self.hydrations, self.sorts)
+        return (self.steps, *hydrating, self.flushes, self.warmings)
 
     def look(self) -> float | None:
         """Let those begin whose turn has come; seconds after which another look may let one begin, None where nobody waits for that."""
@@ -183,14 +186,25 @@ class Work:
         self._moved(flow, State.RUNNING if ready else State.HYDRATING)
         if ready and self._warmed < MOST_WARMED:
             self._warmed += 1
-            self.sorts.put(partial(self._warm, flow))
+            self.warmings.put(partial(self._warm, flow))
 
     def _warm(self, flow: Flow) -> None:
-        """Load what the first steps of a dataflow that was opened would wait for."""
+        """Load what the first steps of a dataflow that was opened would wait for. It is not closed meanwhile."""
+        installed = self._installed
+        with installed.changed:
+            if flow.left or installed.closing or not installed.has(flow):
+                return
+            flow.warming = True
         try:
             flow.warm()
         except Exception as error:
             _LOG.info("what %s looks into is loaded later: %s", flow.gid, error)
+        finally:
+            with installed.changed:
+                flow.warming = False
+                left = flow.left
+            if left:
+                installed.close_dropped()
 
     def _hydrate(self, flow: Flow) -> None:
         flow.say("begins to be hydrated")
