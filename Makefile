@@ -91,7 +91,7 @@ check: $(READY)  ## formatting, lint, types, layers
 	$(BIN)/lint-imports
 
 .PHONY: bench
-bench: bench-persist bench-backends bench-oracle bench-coordinator bench-planning bench-refresh bench-startup  ## all benchmarks, one after the other
+bench: bench-persist bench-backends bench-oracle bench-coordinator bench-planning bench-refresh bench-replicas bench-startup  ## all benchmarks, one after the other
 
 .PHONY: bench-persist
 bench-persist: java $(READY)  ## what shards cost, against pyarrow, Spark, delta-rs and pyiceberg; BENCH="--scale 0.1" for a quick look
@@ -119,6 +119,10 @@ bench-planning: java $(READY)  ## from a text to its plan, against sqlglot's opt
 .PHONY: bench-refresh
 bench-refresh: java $(READY)  ## what refreshes take and cost, against DuckDB and Spark recomputing; BENCH="--scales 0.01 --rounds 6" for a quick look
 	$(BIN)/python bench/refresh $(BENCH)
+
+.PHONY: bench-replicas
+bench-replicas: java $(READY)  ## replicas in processes of their own, against the one in process; BENCH="--scales 0.01 --rounds 9 --idle 30" for a quick look
+	$(BIN)/python bench/replicas $(BENCH)
 
 .PHONY: bench-startup
 bench-startup: java $(READY)  ## what opening environments of very many views takes; BENCH="--views 100" for a quick look

@@ -36,63 +36,63 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of this benchmark beside those that all have."""
     parser.add_argument(
         "--scales",
-        type=_several(float, "a scale factor above 0"),
+        type=several(float, "a scale factor above 0"),
         default=(0.1, 1.0),
         metavar="FACTORS",
         help="scale factors of TPC-H, by commas; growth is from the first to the last (0.1,1)",
     )
     parser.add_argument(
         "--queries",
-        type=_queries,
+        type=queries,
         default=ALL,
         metavar="NUMBERS",
         help="which of TPC-H's 22 queries, by commas, where a case has all of them (all)",
     )
     parser.add_argument(
         "--rounds",
-        type=_above_0(int, "a number above 0"),
+        type=above_0(int, "a number above 0"),
         default=60,
         metavar="N",
         help="transactions of a, b, e and of g alone; the first third of them warms up (60)",
     )
     parser.add_argument(
         "--batches",
-        type=_above_0(int, "a number above 0"),
+        type=above_0(int, "a number above 0"),
         default=20,
         metavar="N",
         help="transactions of c, d and k, of a share of the orders each; two more warm up (20)",
     )
     parser.add_argument(
         "--views",
-        type=_several(int, "a number of views above 0"),
+        type=several(int, "a number of views above 0"),
         default=(3, 1000),
         metavar="NUMBERS",
         help="how many views case e has, by commas (3,1000)",
     )
     parser.add_argument(
         "--ticks",
-        type=_above_0(int, "a number above 0"),
+        type=above_0(int, "a number above 0"),
         default=10_000,
         metavar="N",
         help="transactions of case h (10000)",
     )
     parser.add_argument(
         "--seconds",
-        type=_above_0(float, "a number of seconds above 0"),
+        type=above_0(float, "a number of seconds above 0"),
         default=300.0,
         metavar="S",
         help="how long case j goes on (300)",
     )
     parser.add_argument(
         "--groups",
-        type=_several(int, "a number of rows above 0"),
+        type=several(int, "a number of rows above 0"),
         default=(100_000, 1_000_000, 10_000_000),
         metavar="NUMBERS",
         help="how many rows the groups of case l have, by commas (100000,1000000,10000000)",
     )
     parser.add_argument(
         "--directory",
-        type=_folder,
+        type=folder,
         default=Path(gettempdir()),
         metavar="DIR",
         help="an existing directory, on a disk, below which everything is made (the temporary one)",
@@ -124,7 +124,7 @@ def options(given: argparse.Namespace) -> Options:
     )
 
 
-def _above_0(kind: Callable[[str], N], what: str) -> Callable[[str], N]:
+def above_0(kind: Callable[[str], N], what: str) -> Callable[[str], N]:
     def one(text: str) -> N:
         try:
             value = kind(text)
@@ -137,12 +137,12 @@ def _above_0(kind: Callable[[str], N], what: str) -> Callable[[str], N]:
     return one
 
 
-def _several(kind: Callable[[str], N], what: str) -> Callable[[str], tuple[N, ...]]:
-    one = _above_0(kind, what)
+def several(kind: Callable[[str], N], what: str) -> Callable[[str], tuple[N, ...]]:
+    one = above_0(kind, what)
     return lambda text: tuple(one(part.strip()) for part in text.split(","))
 
 
-def _queries(text: str) -> tuple[str, ...]:
+def queries(text: str) -> tuple[str, ...]:
     views = [f"q{part.strip()}" for part in text.split(",")]
     if unknown := set(views) - set(ALL):
         raise argparse.ArgumentTypeError(
@@ -151,7 +151,7 @@ def _queries(text: str) -> tuple[str, ...]:
     return tuple(one for one in ALL if one in views)
 
 
-def _folder(text: str) -> Path:
+def folder(text: str) -> Path:
     path = Path(text)
     if not path.is_dir() or not os.access(path, os.W_OK):
         raise argparse.ArgumentTypeError(f"no directory that can be written: {text}")

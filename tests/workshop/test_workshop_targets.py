@@ -116,6 +116,13 @@ def test_histories_are_recorded() -> None:
             "bench-refresh",
             "--only g,h,j --scales 0.001 --rounds 2 --ticks 5 --seconds 2 --queries 1,3 --no-spark",
         ),
+        ("bench-replicas", "--only a,b,c --scales 0.001 --rounds 3 --idle 1"),
+        # Two clusters of Spark's are started, one after the other.
+        pytest.param(
+            "bench-replicas",
+            "--only d --scales 0.001 --hydrations 1 --queries 6",
+            marks=pytest.mark.soak,
+        ),
         ("bench-startup", "--views 12 --rounds 1"),
         ("bench-refresh", "--only k --scales 0.001 --batches 1 --queries 1,3"),
     ],
