@@ -92,6 +92,14 @@ SPECIAL = {
     "int4range": "int4range(n2 - 1, n2 + 1)", "int4range_bounds": "int4range(n2 - 1, n2 + 1, '[]')",
     "hmac_bytea": "hmac(y1, 'key'::bytea, 'sha1')", "normalize": "normalize(s1)",
     "timezone_offset": "timezone_offset('Europe/Paris', z1)",
+    "to_char_real": "to_char(n1::real, '990.99')", "to_char_double": "to_char(n1::double precision, 'S999.9')",
+    "regexp_instr_text_text_integer_integer_integer_text_integer": "regexp_instr(s1, '(b)(b)', 1, 1, 0, 'i', 2)",
+    "regexp_replace_text_text_text_integer_integer_text": "regexp_replace(s1, '[ab]', '#', 1, 2, 'i')",
+    "array_replace": "array_replace(ia, n1, n2)",
+    "jsonb_set": "jsonb_set(j1, ARRAY['0'], '5'::jsonb)", "jsonb_set_create": "jsonb_set(j1, ARRAY['9'], '5'::jsonb, false)",
+    "jsonb_insert": "jsonb_insert(j1, ARRAY['0'], '5'::jsonb)",
+    "jsonb_insert_after": "jsonb_insert(j1, ARRAY['0'], '5'::jsonb, true)",
+    "jsonb_object_keys_values": "jsonb_object(ARRAY['a', 'b'], ARRAY['1', s1])",
     **{f"array_fill_{sizes}": f"array_fill(n1, ARRAY[{', '.join(['n2', '1', '2', '1', '1', '2'][:sizes])}])" for sizes in range(1, 7)},
 }  # fmt: skip
 #: Hashes of Materialize's, of constants only.

@@ -469,7 +469,8 @@ class Queries:
             spelled: whether constants that no column holds come as texts (`mzsql.compute.peek.rows.constant_table`).
             ordered: whether the order of many rows matters.
         """
-        relation = self._planner.lowered(query).relation
+        lower = self._planner.lowering()
+        relation = lower(query).relation
         inputs = self.inputs(relation)
         calls = self.calls(relation)
         stored = self._inputs.stored(sorted(inputs))

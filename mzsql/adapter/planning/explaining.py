@@ -212,7 +212,7 @@ class Explainer:
             if plan.format == "sql":
                 raise _unsupported_format(plan)
             return explain_hir(subject.query, names, config, frame)
-        relation = None if subject.query is None else planner.lowered(subject.query).relation
+        relation = None if subject.query is None else planner.lowering()(subject.query).relation
         if plan.stage in ("decorrelated", "locally optimized"):
             if relation is None:
                 assert isinstance(subject.export, IndexExport)

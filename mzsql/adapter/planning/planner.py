@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from functools import partial
 
 import msgspec
 
@@ -212,14 +213,15 @@ class Planner:
             raise InternalError(f"not the definition of a view: {text}")
         return plan.query
 
-    def lowered(self, query: hir.Query) -> LoweredQuery:
-        """A query decorrelated."""
-        return lower_query(query, new_outer_joins=self._features().enable_new_outer_join_lowering)
+    def lowering(self) -> Callable[[hir.Query], LoweredQuery]:
+        """What decorrelates queries, as the switches are now."""
+        new_outer_joins = self._features().enable_new_outer_join_lowering
+        return partial(lower_query, new_outer_joins=new_outer_joins)
 
     @undisturbed()
     def local(self, query: hir.Query) -> View:
         """A query's locally optimized MIR, its finishing folded into it."""
-        lowered = self.lowered(query)
+        lowered = self.lowering()(query)
         relation = fold_finishing(lowered.relation, lowered.finishing)
         return View(optimize_local(relation, self.context()), lowered.desc)
 
