@@ -78,6 +78,19 @@ CONSTANT = {
     ("timezone", 0): "'Europe/Paris'", ("length", 1): "'utf8'",
     **{(name, 2): "'[]'" for name in ("int4range", "int8range", "numrange", "daterange", "tsrange", "tstzrange")},
 }  # fmt: skip
+
+
+def _keyed(name: str, more: tuple[str, ...]) -> str:
+    """The key of a function of two texts, and more arguments of these kinds."""
+    return "_".join([name, "text", "text", *more])
+
+
+def _matched(name: str, more: tuple[str, ...]) -> str:
+    """The call of such a one, with a pattern that has a group."""
+    return f"regexp_{name}({', '.join(['s1', PATTERN, *more])})"
+
+
+PATTERN = "'(B)(b?)'"
 #: Calls with a grammar of their own.
 SPECIAL = {
     "array": "ARRAY[n1, n2]", "list": "LIST[n1, n2]", "map": "MAP['a' => n1, 'b' => n2]", "array_get": "ia[n2]", "list_get": "la[n2]",
@@ -93,12 +106,25 @@ SPECIAL = {
     "hmac_bytea": "hmac(y1, 'key'::bytea, 'sha1')", "normalize": "normalize(s1)",
     "timezone_offset": "timezone_offset('Europe/Paris', z1)",
     "to_char_real": "to_char(n1::real, '990.99')", "to_char_double": "to_char(n1::double precision, 'S999.9')",
-    "regexp_instr_text_text_integer_integer_integer_text_integer": "regexp_instr(s1, '(b)(b)', 1, 1, 0, 'i', 2)",
+    **{f"to_char_{kind}": f"to_char({column}, 'S999.9')" for kind, column in (("integer", "n1"), ("bigint", "b1"), ("numeric", "u1"))},
+    **{
+        _keyed(f"regexp_{name}", kinds[:count]): _matched(name, values[:count])
+        for name, kinds, values in (
+            ("count", ("integer", "text"), ("1", "'i'")),
+            ("substr", ("integer", "integer", "text", "integer"), ("1", "1", "'i'", "2")),
+            ("instr", ("integer", "integer", "integer", "text"), ("1", "1", "1", "'i'")),
+        )
+        for count in range(len(kinds) + 1)
+    },
+    "trim_array": "trim_array(ARRAY[n1, n2], 1)", "jsonb_delete_keys": "(jsonb_build_object('a', n1, 'b', n2) - ta)",
+    "jsonb_delete_path": "(jsonb_build_object('a', n1, 'b', jsonb_build_object('0', n2)) #- ta)",
+    "jsonb_object_pairs": "jsonb_object(ARRAY[ARRAY['a', s1], ARRAY['b', s2]])",
     "regexp_replace_text_text_text_integer_integer_text": "regexp_replace(s1, '[ab]', '#', 1, 2, 'i')",
     "array_replace": "array_replace(ia, n1, n2)",
-    "jsonb_set": "jsonb_set(j1, ARRAY['0'], '5'::jsonb)", "jsonb_set_create": "jsonb_set(j1, ARRAY['9'], '5'::jsonb, false)",
-    "jsonb_insert": "jsonb_insert(j1, ARRAY['0'], '5'::jsonb)",
-    "jsonb_insert_after": "jsonb_insert(j1, ARRAY['0'], '5'::jsonb, true)",
+    "jsonb_set": "jsonb_set(jsonb_build_array(n1, n2), ARRAY['0'], '5'::jsonb)",
+    "jsonb_set_create": "jsonb_set(jsonb_build_array(n1, n2), ARRAY['9'], '5'::jsonb, false)",
+    "jsonb_insert": "jsonb_insert(jsonb_build_array(n1, n2), ARRAY['0'], '5'::jsonb)",
+    "jsonb_insert_after": "jsonb_insert(jsonb_build_array(n1, n2), ARRAY['0'], '5'::jsonb, true)",
     "jsonb_object_keys_values": "jsonb_object(ARRAY['a', 'b'], ARRAY['1', s1])",
     **{f"array_fill_{sizes}": f"array_fill(n1, ARRAY[{', '.join(['n2', '1', '2', '1', '1', '2'][:sizes])}])" for sizes in range(1, 7)},
 }  # fmt: skip
@@ -113,6 +139,8 @@ SPECIAL |= HASHES
 INTERNAL = {
     "window_payload": "what window functions are planned as, compared in test_fuzz_queries",
     "record_to_record": "a cast that UNION of rows makes",
+    "mz_mode": "what mode() WITHIN GROUP is planned as, compared in the records of aggregates",
+    "regexp_instr_text_text_integer_integer_integer_text_integer": "refused: no engine here tells the place of a group",
     "mz_setting": "what current_setting is planned as, asked in test_dbapi_catalog_functions",
 }
 #: What PostgreSQL lacks, or has in another shape.

@@ -334,7 +334,8 @@ def object_of_texts(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
         value = s.call("LIST_EXTRACT", flat, s.add(place, s.num(1)))
     shown = s.case((s.is_null(value), s.text("null")), otherwise=j.quoted(value))
     pairs = s.call("LIST_TRANSFORM", numbers, s.lambda_(("jt9",), s.struct(key=at, value=shown)))
-    return j.object_of(pairs, "8")
+    absent = ((s.is_null(one.ast), s.null()) for one in args)
+    return s.case(*absent, otherwise=j.object_of(pairs, "8"))
 
 
 ODD = ErrorRule(
