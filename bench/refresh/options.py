@@ -32,6 +32,17 @@ class Options:
     step_engine: str
 
 
+def add_directory(parser: argparse.ArgumentParser) -> None:
+    """Where everything is made."""
+    parser.add_argument(
+        "--directory",
+        type=folder,
+        default=Path(gettempdir()),
+        metavar="DIR",
+        help="an existing directory, on a disk, below which everything is made (the temporary one)",
+    )
+
+
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of this benchmark beside those that all have."""
     parser.add_argument(
@@ -90,13 +101,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="NUMBERS",
         help="how many rows the groups of case l have, by commas (100000,1000000,10000000)",
     )
-    parser.add_argument(
-        "--directory",
-        type=folder,
-        default=Path(gettempdir()),
-        metavar="DIR",
-        help="an existing directory, on a disk, below which everything is made (the temporary one)",
-    )
+    add_directory(parser)
     parser.add_argument(
         "--step-engine",
         choices=("auto", "duckdb", "spark"),

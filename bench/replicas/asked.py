@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import gettempdir
 
-from options import above_0, folder, queries, several
+from options import above_0, add_directory, queries, several
 from tpch import FEW
 
 
@@ -60,13 +59,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="how often case d hydrates with each number of executors, after once that warms up (3)",
     )
-    parser.add_argument(
-        "--directory",
-        type=folder,
-        default=Path(gettempdir()),
-        metavar="DIR",
-        help="an existing directory, on a disk, below which everything is made (the temporary one)",
-    )
+    add_directory(parser)
 
 
 def asked(given: argparse.Namespace) -> Asked:

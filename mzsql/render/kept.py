@@ -2,8 +2,8 @@
 
 Promise: `Kept.statement` is the statement that it was made of, as a tree, whenever it is asked for; who has it must not change it. While
 nobody asks, `cool` has it kept as bytes: a tree of some thousand nodes is megabytes of small objects, which Python's cycle collector goes
-through in each full collection, with all threads waiting; as bytes it is a hundredth of that and nothing to the collector. With hundreds of
-views the difference is that between pauses of seconds and none.
+through in each full collection, with all threads waiting; as bytes it is some tens of kilobytes, and one object. With TPC-H's 22 views the
+trees were four fifths of a million objects, and a full collection went from 1,000 to 110 ms without them.
 
 Trade-off: to be asked after that costs about as much as copying the tree.
 """

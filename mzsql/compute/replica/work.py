@@ -150,7 +150,7 @@ class Work:
             self.flushes.put(run)
 
     def _rest(self) -> None:
-        """Wait for a moment without steps, on the thread of the flushes: its work is long, and steps beside it would take twice as long.
+        """Wait for a moment without steps, on the thread of the flushes: its work is long, and slows the steps beside it.
 
         Where steps follow on each other without a pause it goes on beside them, after one wait in some seconds.
         """
