@@ -13,6 +13,7 @@ REASONS = {
     "mzsql/compute/engines/spark_start.py Thread": "one attempt: its failure is raised where the session is waited for; a call tries again",
     "mzsql/compute/engines/paths.py Thread": "one question: its caller waits for the answer, bounded, and takes silence for no",
     "mzsql/compute/peek/spark.py ThreadPoolExecutor": "one query: its caller waits for the result, and gets what it raises",
+    "mzsql/persist/fetch.py ThreadPoolExecutor": "questions of one call, which waits for them and gets what they raise",
     "mzsql/persist/parts.py ThreadPoolExecutor": "deletes of one call, which waits for them and gets what they raise",
     "mzsql/persist/uploads.py ThreadPoolExecutor": "uploads of one call, which waits for them and gets what they raise",
     "mzsql/cli/kit_watch.py Thread": "ends the process when a kit hangs: it has no other work, and runs for the length of a command",

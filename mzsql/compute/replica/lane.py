@@ -99,6 +99,8 @@ class Lane:
         return max(0, min(self._at_once - counted, self._most - len(self._begun)))
 
     def _work(self, number: int, thread: Supervised) -> None:
+        # A failure was one job's: whoever waits for another, which may take hours to come, is well.
+        thread.well()
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._closed or (self._waiting and self._turns()))
