@@ -171,8 +171,9 @@ class ComputeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What runs steps and hydrations: ``duckdb`` in process, ``spark``, or ``auto``, as what they touch asks for."""
     alone: bool = False
     """With ``auto``, Spark could not do what was asked: as much comes into the process as where there is to be no Spark."""
-    step_threads: int = 2
-    """Steps of different dataflows that run at once; those that outlast `step_patience` are not counted."""
+    step_threads: int = 1
+    """Steps of different dataflows that run at once; those that outlast `step_patience` are not counted. Two in one process take turns at
+    the interpreter's lock and at the cores that one alone would have: they lengthen each other more than they shorten the whole."""
     step_patience: float = 1.0
     """Seconds after which a step keeps no other one waiting."""
     hydration_concurrency: int = 2
