@@ -145,6 +145,8 @@ class ComputeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Of so many updates at most an arrangement's trace is made while it is filled; larger ones' when they are first looked up."""
     hot_bytes: int = 1 << 30
     """What the traces of a replica have in memory, beside what is mapped from files."""
+    keep_seconds: float = 60.0
+    """What is close of a large arrangement is kept over a restart after so long, and when its dataflow is closed."""
     flush_seconds: float = 5.0
     """An arrangement's updates are in its shard after so long, …"""
     flush_writes: int = 50

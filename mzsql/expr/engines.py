@@ -174,6 +174,11 @@ def scratch_directory() -> str:
         return mine
 
 
+def scratch_path() -> Path:
+    """As `scratch_directory`."""
+    return Path(scratch_directory())
+
+
 def _remove_scratch(owner: int, directory: str) -> None:
     # A fork's exit would otherwise take the parent's.
     if os.getpid() == owner:

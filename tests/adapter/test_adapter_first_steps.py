@@ -121,7 +121,7 @@ def test_a_full_disk_leaves_traces_in_memory(
 
     monkeypatch.setattr(trace, "MAPPED_BYTES", 1024)
     _load(con, tmp_path)
-    monkeypatch.setattr(trace, "_in_file", full)
+    monkeypatch.setattr(run_files, "_written", full)
     _hydrate(con)
     for change in _CHANGES:
         con.execute(change)

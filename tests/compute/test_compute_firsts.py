@@ -17,7 +17,9 @@ from hypothesis import strategies as st
 from mzsql.compute.engines.driver import Driver
 from mzsql.compute.replica import trace as traces
 from mzsql.compute.replica.ordering import Ordering
-from mzsql.compute.replica.trace import Trace, key_hashes
+from mzsql.compute.replica.run_files import RunFiles
+from mzsql.compute.replica.runs import key_hashes
+from mzsql.compute.replica.trace import Trace
 from mzsql.expr.scalar import ColumnOrder
 from mzsql.persist import KeySpec
 from mzsql.persist.consolidate import consolidate
@@ -96,7 +98,7 @@ def test_first_rows_are_those_of_a_sorted_scan(
             0,
             hasher=hasher,
             consolidated=lambda rows: consolidate(rows, spec),
-            scratch=lambda: Path("/tmp"),
+            files=RunFiles(None, lambda: Path("/tmp")),
             order=Ordering(orders),
         )
         held: Counter[str] = Counter()

@@ -9,6 +9,7 @@ import pytest
 
 from mzsql.compute.replica.hot import Hot
 from mzsql.compute.replica.merges import Merges
+from mzsql.compute.replica.run_files import RunFiles
 from mzsql.compute.replica.trace import FAN, MOST_RUNS, Trace
 from mzsql.persist.consolidate import consolidate
 
@@ -136,7 +137,12 @@ def test_a_trace_has_what_the_shard_has_and_what_waits(tmp_path) -> None:
     def load(durable):
         loads.append(durable)
         made = Trace(
-            _SCHEMA, 1, 0, hasher=lambda _: None, consolidated=consolidate, scratch=lambda: tmp_path
+            _SCHEMA,
+            1,
+            0,
+            hasher=lambda _: None,
+            consolidated=consolidate,
+            files=RunFiles(None, lambda: tmp_path),
         )
         made.add(rows((9, 0)), 0)
         return made
@@ -162,7 +168,12 @@ def test_a_trace_counts_once_what_another_process_has_made_durable(tmp_path) -> 
 
     def load(before):
         made = Trace(
-            _SCHEMA, 1, 0, hasher=lambda _: None, consolidated=consolidate, scratch=lambda: tmp_path
+            _SCHEMA,
+            1,
+            0,
+            hasher=lambda _: None,
+            consolidated=consolidate,
+            files=RunFiles(None, lambda: tmp_path),
         )
         made.add(rows(*((key, time) for key, time, _ in shard.rows if time < before)), 0)
         return made
@@ -178,7 +189,12 @@ def test_a_trace_keeps_the_times_of_the_slowest_reader(tmp_path) -> None:
 
     def load(_):
         return Trace(
-            _SCHEMA, 1, 0, hasher=lambda _: None, consolidated=consolidate, scratch=lambda: tmp_path
+            _SCHEMA,
+            1,
+            0,
+            hasher=lambda _: None,
+            consolidated=consolidate,
+            files=RunFiles(None, lambda: tmp_path),
         )
 
     assert hot.trace(1, 0, load) is not None
@@ -205,7 +221,12 @@ def test_a_trace_with_many_runs_is_merged_when_it_suits(tmp_path) -> None:
 
     def load(_):
         return Trace(
-            _SCHEMA, 1, 0, hasher=lambda _: None, consolidated=consolidate, scratch=lambda: tmp_path
+            _SCHEMA,
+            1,
+            0,
+            hasher=lambda _: None,
+            consolidated=consolidate,
+            files=RunFiles(None, lambda: tmp_path),
         )
 
     def add(time: int) -> None:
@@ -249,7 +270,7 @@ def test_a_merge_that_fails_keeps_no_other_from_being_merged(tmp_path) -> None:
             0,
             hasher=lambda _: None,
             consolidated=consolidated,
-            scratch=lambda: tmp_path,
+            files=RunFiles(None, lambda: tmp_path),
         )
         assert made.trace(1, 0, lambda _: trace) is trace
         return made
@@ -272,7 +293,12 @@ def test_a_merge_ends_on_what_is_there_then(tmp_path) -> None:
 
     def load(_):
         made = Trace(
-            _SCHEMA, 1, 0, hasher=lambda _: None, consolidated=during, scratch=lambda: tmp_path
+            _SCHEMA,
+            1,
+            0,
+            hasher=lambda _: None,
+            consolidated=during,
+            files=RunFiles(None, lambda: tmp_path),
         )
         begun.append(made)
         return made

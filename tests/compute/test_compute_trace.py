@@ -17,7 +17,9 @@ from hypothesis import strategies as st
 
 from mzsql.compute.engines.driver import Driver
 from mzsql.compute.replica import trace as traces
-from mzsql.compute.replica.trace import Trace, key_hashes
+from mzsql.compute.replica.run_files import RunFiles
+from mzsql.compute.replica.runs import key_hashes
+from mzsql.compute.replica.trace import Trace
 from mzsql.persist import KeySpec
 from mzsql.persist.consolidate import consolidate
 
@@ -101,7 +103,7 @@ def check(types: list[str], batches: list[list[tuple[Any, ...]]], rng: Any, fold
         0,
         hasher=hasher,
         consolidated=lambda rows: consolidate(rows, spec),
-        scratch=lambda: folder,
+        files=RunFiles(None, lambda: folder),
     )
     everything: list[tuple[Any, ...]] = []
     merges: list[tuple[traces.Merge, Any]] = []
@@ -155,7 +157,14 @@ def amounts(rows: list[tuple[Any, ...]], arity: int) -> dict[Any, int]:
 
 def test_events_are_found_by_their_time(tmp_path: Path) -> None:
     schema = pa.schema([(n, pa.int64()) for n in ("c0", "c1", "mz_time", "mz_diff")])
-    made = Trace(schema, 1, 0, hasher=hasher, consolidated=consolidate, scratch=lambda: tmp_path)
+    made = Trace(
+        schema,
+        1,
+        0,
+        hasher=hasher,
+        consolidated=consolidate,
+        files=RunFiles(None, lambda: tmp_path),
+    )
     for time in range(1, 30):
         made.add(pa.table([[time * 10, None], [time, 0], [time, time], [1, 1]], schema=schema), 0)
     found = made.between(50, 120, 8).rows()
@@ -165,7 +174,14 @@ def test_events_are_found_by_their_time(tmp_path: Path) -> None:
 
 def test_what_readers_have_passed_is_one_time_and_what_cancels_goes(tmp_path: Path) -> None:
     schema = pa.schema([(n, pa.int64()) for n in ("c0", "mz_time", "mz_diff")])
-    made = Trace(schema, 1, 0, hasher=hasher, consolidated=consolidate, scratch=lambda: tmp_path)
+    made = Trace(
+        schema,
+        1,
+        0,
+        hasher=hasher,
+        consolidated=consolidate,
+        files=RunFiles(None, lambda: tmp_path),
+    )
     for time in range(1, 200):
         made.add(pa.table([[7], [time], [1 if time % 2 else -1]], schema=schema), time)
     assert made.since == 199
@@ -191,7 +207,12 @@ def test_runs_in_files_keep_none_of_them_open(
     opened, kept = len(list(Path("/dev/fd").iterdir())), list[Trace]()
     for number in range(50):
         made = Trace(
-            schema, 1, 0, hasher=hasher, consolidated=consolidate, scratch=lambda: tmp_path
+            schema,
+            1,
+            0,
+            hasher=hasher,
+            consolidated=consolidate,
+            files=RunFiles(None, lambda: tmp_path),
         )
         made.add(pa.table([[number, 7], [1, 1], [1, 1]], schema=schema), 0)
         kept.append(made)

@@ -445,6 +445,7 @@ class Dataflows:
             renderings=self.renderings,
             clock=self._env.clock,
             exports=exports,
+            kept=self._env.kept(first.replica_id),
         )
 
     def _address(self, replica_id: str) -> Address | None:

@@ -15,6 +15,7 @@ import threading
 import uuid
 from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 
 import msgspec
 
@@ -22,7 +23,7 @@ from mzsql.adapter.environment.cache_shard import CatalogCacheShard, build_of
 from mzsql.adapter.environment.closing import close_all
 from mzsql.adapter.environment.expression_cache import ExpressionCache
 from mzsql.adapter.environment.leader import this_process
-from mzsql.adapter.environment.locations import Locations
+from mzsql.adapter.environment.locations import Locations, hot_directory
 from mzsql.adapter.environment.opening import check_entry, join_deployment, open_persist
 from mzsql.adapter.environment.oracles import CatalogOracle, TableOracle, open_table_oracle, wish_of
 from mzsql.adapter.environment.preparations import Preparations
@@ -154,6 +155,11 @@ class Environment:
         self._old_oracle: TableOracle | None = None
         self._followers: list[Supervised] = []
         self._closing = threading.Event()
+
+    def kept(self, replica_id: str) -> Path | None:
+        """The directory of this machine where a replica keeps what is close of its arrangements over a restart; None: nowhere."""
+        root = hot_directory(self.locations, self.id)
+        return None if root is None else root / replica_id
 
     @classmethod
     def open(

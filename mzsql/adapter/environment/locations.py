@@ -180,6 +180,21 @@ def in_directory(path: str | os.PathLike[str], *, create: bool) -> Locations:
     )
 
 
+def hot_directory(locations: Locations, environment_id: str) -> Path | None:
+    """Where this machine keeps what replicas have close, which costs time alone when it is deleted: in an environment's directory, or else
+    where the user's caches are; None where there is no such place.
+    """
+    if locations.directory is not None:
+        return Path(locations.directory) / "hot"
+    given = os.environ.get("XDG_CACHE_HOME", "")
+    try:
+        # As the XDG specification has it, a relative path is no path.
+        base = Path(given) if os.path.isabs(given) else Path.home() / ".cache"  # noqa: PTH117
+    except RuntimeError:  # there is no home
+        return None
+    return base / "mzsql" / environment_id / "hot"
+
+
 class BlobMarker(msgspec.Struct, frozen=True):
     """What the object `BLOB_MARKER` says."""
 

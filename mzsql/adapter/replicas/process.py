@@ -102,6 +102,7 @@ class _SyncedReplica(Replica):
             registry=CatalogArrangements(env.catalog),
             clock=env.clock,
             exports=env.exports,
+            kept=env.kept(first.replica_id),
         )
 
     def send(self, command: Command) -> None:

@@ -15,6 +15,8 @@ whole key is known, then keeps exactly the keys asked for; bytes read follow the
 from __future__ import annotations
 
 import functools
+import hashlib
+import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -22,6 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import msgspec
 import numpy as np
 import pyarrow as pa
@@ -37,6 +40,8 @@ from mzsql.compute.replica.endings import each_by_itself
 from mzsql.compute.replica.hot import Hot
 from mzsql.compute.replica.merges import Merges
 from mzsql.compute.replica.ordering import Ordering
+from mzsql.compute.replica.run_files import FORMAT, HotDirectory
+from mzsql.compute.replica.runs import Hashes, distinct, key_hashes
 from mzsql.compute.replica.target import (
     Target,
     at_or_after,
@@ -44,8 +49,8 @@ from mzsql.compute.replica.target import (
     no_updates,
     with_time,
 )
-from mzsql.compute.replica.trace import Hashes, Trace, distinct, key_hashes
-from mzsql.expr.engines import scratch_directory, to_sql
+from mzsql.compute.replica.trace import Trace
+from mzsql.expr.engines import scratch_path, to_sql
 from mzsql.expr.functions.table import Engine, Sql
 from mzsql.expr.scalar import ColumnOrder
 from mzsql.persist import (
@@ -244,6 +249,34 @@ class Arrangement(Target):
 
     def _load(self, as_of: Timestamp, durable: Frontier) -> Trace | None:
         """The trace of the shard's updates, to be read from a time on."""
+        kept = self._load_kept(as_of, durable)
+        return self._load_stored(as_of, durable) if kept is None else kept
+
+    def _load_kept(self, as_of: Timestamp, durable: Frontier) -> Trace | None:
+        """As `_load`, out of what was kept and the updates since then; None where that cannot be."""
+        files = self.hot.files
+        span = files.span
+        if span is None or durable is None or span[0] > as_of:
+            return None
+        since, upper = span
+        if durable < upper or (upper < durable and not less_than(self.reader.since, upper)):
+            files.drop()
+            return None
+        loaded = files.load()
+        if loaded is None or (loaded.since, loaded.upper) != span:
+            return None
+        if sum(run.rows.num_rows for run in loaded.runs) > self._settings.hot_rows:
+            return None
+        made = self.empty_trace(since)
+        made.take(loaded.runs)
+        if upper < durable:
+            stats = ReadStats()
+            made.add(self.reader.updates(upper, durable, stats=stats, timeout=self.timeout), since)
+            self._loaded += stats.bytes
+        return made
+
+    def _load_stored(self, as_of: Timestamp, durable: Frontier) -> Trace | None:
+        """As `_load`, out of the shard alone."""
         base = as_of if durable is None else min(as_of, durable - 1)
         parts = self.reader.parts(base, timeout=self.timeout)
         rows = sum(part.rows for part in parts)
@@ -271,7 +304,7 @@ class Arrangement(Target):
             since,
             hasher=self._hashes,
             consolidated=partial(consolidate, key=self.desc.key_spec(self._settings)),
-            scratch=lambda: Path(scratch_directory()),
+            files=self.hot.files,
             order=Ordering(self.desc.order) if self.desc.order else None,
             sums=bool(self.desc.key_spec(self._settings).additive),
         )
@@ -451,7 +484,8 @@ class Arrangement(Target):
         return self.reader.parts_between(lower, upper, timeout=self.timeout)
 
     def hold(self, since: Timestamp) -> None:
-        """Let go of times before `since`."""
+        """Let go of times before `since`, but for those of updates that came after what is kept of the trace."""
+        since = self.hot.held(since)
         if less_than(self.reader.since, since):
             self.reader.downgrade_since(since, timeout=self.timeout)
 
@@ -483,6 +517,7 @@ class Arrangements:
         settings: ComputeSettings,
         log: ExportLog | None = None,
         later: Callable[[Callable[[], None]], None] | None = None,
+        kept: Path | None = None,
     ) -> None:
         """Use them.
 
@@ -494,7 +529,9 @@ class Arrangements:
             settings: how much of them is kept close.
             log: where an index's updates become durable; None: by themselves.
             later: runs what later steps are better off with; None: they do without.
+            kept: the replica's directory on this machine, where traces are kept over a restart; None: they are not.
         """
+        self._kept = HotDirectory(kept, scratch_path)
         self._persist = persist
         self._log = log
         self._merges = None if later is None else Merges(later)
@@ -585,7 +622,8 @@ class Arrangements:
                 return
             del self._users[shard]
             with self._hot_lock:
-                del self._hot[shard]
+                hot = self._hot.pop(shard)
+            hot.files.close()
             named = self._registry.arrangement_shard(self._replica, name) == shard
             if retire or not named:
                 self._end(shard, name if named else None)
@@ -604,6 +642,7 @@ class Arrangements:
                 if shard not in self._users and shard not in self._reserved:
                     self._end(shard, name)
                     retired += 1
+            self._kept.retain(self._users)
         return retired
 
     @property
@@ -614,6 +653,7 @@ class Arrangements:
     def _end(self, shard: str, name: str | None = None) -> None:
         """End a shard, of which ``name`` is forgotten; one that others still read is remembered, to be cleared away later."""
         timeout, left = self._settings.timeout, FILLING + shard
+        self._kept.remove(shard)
         # a crash may have come between the shard's name and the shard
         exists = self._persist.exists(shard, timeout=timeout)
         # End it first: a name that leads to a shard that is to end is forgotten, a shard without a name would stay for ever.
@@ -651,7 +691,8 @@ class Arrangements:
         hot = self._hot.get(shard)
         if hot is None:
             many = None if self._merges is None else self._merges.put
-            hot = Hot(handles[0].upper, time.monotonic, many)
+            files = self._kept.of(shard, self._signature(desc))
+            hot = Hot(handles[0].upper, time.monotonic, many, files)
             with self._hot_lock:
                 self._hot[shard] = hot
         else:
@@ -666,6 +707,23 @@ class Arrangements:
             settings=self._settings,
             log=self._log,
         )
+
+    def _signature(self, desc: ArrangementDesc) -> str:
+        """What files of an arrangement's runs depend on, beside the shard: the rows' form, their order, and what hashes them."""
+        what = (
+            FORMAT,
+            sys.byteorder,
+            duckdb.__version__,
+            with_time(desc.schema()).to_string(),
+            desc.key_arity,
+            desc.additive,
+            desc.order,
+        )
+        return hashlib.sha256(repr(what).encode()).hexdigest()
+
+    def close(self) -> None:
+        """Let another process keep what is kept of traces; none is open any more."""
+        self._kept.close()
 
     def cool(self) -> None:
         """Drop the traces that were not used for longest, until the others fit in memory. Waits for nobody who opens arrangements."""

@@ -206,6 +206,12 @@ class Dataflow:
             arrangement.flush()
         self.flush_output()
 
+    def keep(self, after: float) -> None:
+        """Have the traces of what it writes kept over a restart, those that were not for so many seconds. Steps may go on meanwhile."""
+        for target in self.targets():
+            if isinstance(target, Arrangement):
+                target.hot.keep(after)
+
     def flush_output(self) -> None:
         """Have the export's shard follow. Steps may go on meanwhile."""
         if self.output is not None:

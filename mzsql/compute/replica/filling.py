@@ -18,7 +18,7 @@ from typing import Protocol, TypeVar
 import pyarrow as pa
 
 from mzsql.compute.replica.arrangements import Arrangement
-from mzsql.compute.replica.trace import Run
+from mzsql.compute.replica.runs import Run
 from mzsql.repr.frontier import Timestamp
 
 _LOG = logging.getLogger(__name__)

@@ -450,6 +450,7 @@ class Flow:
         self.overfull = False
         if dataflow is not None:
             dataflow.flush()
+            dataflow.keep(self.replica.settings.keep_seconds)
             self._hold(force=True)
 
     def follow(self) -> None:
@@ -475,6 +476,8 @@ class Flow:
         if not retire:
             try:
                 dataflow.flush()
+                if dataflow.output is not None:
+                    dataflow.keep(0.0)
             except (SqlError, OSError) as error:
                 # What is lost so is made again by the steps that a restart begins with.
                 _LOG.warning("flushing %s: %s", self.gid, error)

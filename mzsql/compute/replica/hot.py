@@ -11,15 +11,25 @@ process that writes the same shard does no harm either: what lies below its uppe
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 
 import pyarrow as pa
 
+from mzsql.compute.replica.run_files import RunFiles
 from mzsql.compute.replica.target import at_or_after
 from mzsql.compute.replica.trace import Trace
+from mzsql.expr.engines import scratch_path
 from mzsql.persist.batch import KeyStats
 from mzsql.repr.frontier import Frontier, Timestamp, less_than
+
+_LOG = logging.getLogger(__name__)
+
+#: Traces of fewer updates are loaded from their shards in no time.
+KEPT_ROWS = 50_000
+#: What is kept may hold its shard's since back by so many milliseconds.
+KEPT_BACK = 600_000
 
 #: Of each row group of a part how many rows it has and the statistics of columns.
 GroupStats = list[tuple[int, tuple[KeyStats, ...]]]
@@ -32,12 +42,19 @@ class Hot:
         upper: the shard's, as it was opened.
         now: seconds that only grow.
         many: is told when the trace has many runs, to have `merge` called at a moment that suits.
+        files: where the trace's large runs are, and what is kept of it.
     """
 
     def __init__(
-        self, upper: Frontier, now: Callable[[], float], many: Callable[[Hot], None] | None = None
+        self,
+        upper: Frontier,
+        now: Callable[[], float],
+        many: Callable[[Hot], None] | None = None,
+        files: RunFiles | None = None,
     ) -> None:
         self._now = now
+        self.files = files if files is not None else RunFiles(None, scratch_path)
+        self._kept_at = float("-inf")
         self._many = many
         self._lock = threading.RLock()
         self._flushing = threading.Lock()
@@ -219,6 +236,42 @@ class Hot:
         """A dataflow has closed its handle."""
         with self._lock:
             self._readers.pop(reader, None)
+
+    # --- over a restart ---
+
+    def keep(self, after: float) -> None:
+        """Keep the trace in files, where it is large, its shard goes as far, and it was not for so many seconds.
+
+        Where that fails what was kept before stays.
+        """
+        with self._lock:
+            trace, upper = self._trace, self._upper
+            if not self.files.keeps or trace is None or upper is None:
+                return
+            now = self._now()
+            if less_than(self._durable, upper) or now - self._kept_at < after:
+                return
+            self._kept_at = now
+            runs, since, large = trace.runs, trace.since, trace.updates >= KEPT_ROWS
+        try:
+            if large:
+                self.files.keep(runs, since, upper)
+            else:
+                self.files.drop()
+        except OSError as error:
+            _LOG.warning("an arrangement is not kept over a restart: %s", error)
+
+    def held(self, since: Timestamp) -> Timestamp:
+        """As late a since as what is kept can do with, so that what comes after it can be read from the shard; it is given up where that
+        would hold too much back.
+        """
+        span = self.files.span
+        if span is None or since < span[1]:
+            return since
+        if since - span[1] > KEPT_BACK:
+            self.files.drop()
+            return since
+        return span[1] - 1
 
     # --- durability ---
 

@@ -25,8 +25,9 @@ from mzsql.compute.protocols import ComputeSettings
 from mzsql.compute.replica.arrangements import Arrangement
 from mzsql.compute.replica.cold import COLD_KEYS, first_from_shard, reads_cold
 from mzsql.compute.replica.ranges import merge_ranges, rangeable
+from mzsql.compute.replica.runs import Hashes, together, without
 from mzsql.compute.replica.target import no_updates
-from mzsql.compute.replica.trace import FirstRows, Hashes, Trace, together, without
+from mzsql.compute.replica.trace import FirstRows, Trace
 from mzsql.compute.replica.trace import Found as TraceRows
 from mzsql.expr.functions.table import Engine
 from mzsql.persist import DIFF_COLUMN, PartRef, ReadStats

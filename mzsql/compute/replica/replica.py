@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
@@ -89,6 +90,7 @@ class Replica:
         renderings: Renderings | None = None,
         clock: Clock | None = None,
         exports: ExportLog | None = None,
+        kept: Path | None = None,
     ) -> None:
         """Start the threads.
 
@@ -102,6 +104,7 @@ class Replica:
             renderings: what was rendered already of the plans that it is to run.
             clock: the system's by default.
             exports: where exports become durable together; None: each by itself.
+            kept: a directory of this replica's on this machine, where what is close of its arrangements is kept over a restart.
         """
         replica_id = first.replica_id
         self._replica = replica_id
@@ -124,6 +127,7 @@ class Replica:
             settings,
             exports,
             later=lambda work: self._work.later(work),
+            kept=kept,
         )
         self._exports = exports
         if exports is not None:
@@ -329,6 +333,7 @@ class Replica:
             except (SqlError, OSError) as error:
                 # Handles that cannot be given up lapse with their leases; the others still get their turn.
                 _LOG.warning("closing %s: %s", flow.gid, error)
+        self._arrangements.close()
         self._driver.close()
 
     def release(self) -> None:

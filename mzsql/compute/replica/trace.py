@@ -20,9 +20,7 @@ Trade-off: a hash has no order, so what goes by order across keys (the events of
 from __future__ import annotations
 
 import logging
-import tempfile
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,17 +29,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mzsql.compute.replica.ordering import Ordering, differs
+from mzsql.compute.replica.runs import Files, Hasher, Hashes, Places, Run, key_hashes, repeated
 from mzsql.persist import DIFF_COLUMN, TIME_COLUMN
-from mzsql.persist.consolidate import floats_as_bits
 from mzsql.repr.frontier import Timestamp
 
 _LOG = logging.getLogger(__name__)
-
-Hashes = npt.NDArray[np.uint64]
-Places = npt.NDArray[np.int64]
-
-#: Computes DuckDB's hash of the columns of a table, for types that have no fixed width: a column "h", in the table's order.
-Hasher = Callable[[pa.Table], Hashes]
 
 #: Runs of more bytes than this are files, mapped into memory.
 MAPPED_BYTES = 16 * 1024 * 1024
@@ -51,206 +43,6 @@ FAN = 8
 MOST_RUNS = 4 * FAN
 #: So many rows more than are needed are taken of each run at first.
 _SPARE = 8
-
-_NULL = np.uint64(0x9E3779B97F4A7C15)
-_M1, _M2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-#: The bits of a word's first n bytes.
-_FIRST_BYTES = np.array([(1 << 8 * n) - 1 for n in range(9)], np.uint64)
-
-
-def _mixed(values: Hashes) -> Hashes:
-    """Splitmix64's finalizer (Steele, Lea, Flood 2014): a bijection that spreads bits."""
-    with np.errstate(over="ignore"):
-        made = values + _GOLDEN
-        made ^= made >> np.uint64(30)
-        made *= _M1
-        made ^= made >> np.uint64(27)
-        made *= _M2
-        made ^= made >> np.uint64(31)
-    return made
-
-
-def key_hashes(keys: pa.Table, hasher: Hasher) -> Hashes:
-    """A 64-bit hash of each row: equal for rows that are equal null-safely, column by column, in tables of the same types."""
-    made: Hashes | None = None
-    for name, column in zip(keys.column_names, keys.columns, strict=True):
-        one = _column_hashes(name, column, hasher)
-        made = one if made is None else _mixed(made ^ (one + _GOLDEN))
-    assert made is not None
-    return made
-
-
-def distinct(hashes: Hashes) -> Hashes:
-    """Each once, in order. NumPy's own way looks each up in a table first, which costs several times the sorting."""
-    made = np.sort(hashes)
-    keep = np.ones(len(made), np.bool_)
-    keep[1:] = made[1:] != made[:-1]
-    return made[keep]
-
-
-#: Of so many bits of a hash it is counted how often they are there, in 8 bytes each.
-_MOST_BITS = 22
-
-
-def _repeated(hashes: Hashes) -> npt.NDArray[np.bool_]:
-    """Which are there more than once."""
-    # To sort them all is several times the cost of counting by some of their bits those that cannot be.
-    bits = max(len(hashes).bit_length() + 3, 8)
-    slots = (hashes >> np.uint64(64 - bits)).astype(np.int64)
-    maybe = np.flatnonzero(np.bincount(slots)[slots] > 1)
-    some = hashes[maybe]
-    ordered = np.sort(some)
-    again = distinct(ordered[1:][ordered[1:] == ordered[:-1]])
-    made = np.zeros(len(hashes), np.bool_)
-    if len(again):
-        at = np.minimum(np.searchsorted(again, some), len(again) - 1)
-        made[maybe] = again[at] == some
-    return made
-
-
-def together(some: Hashes, others: Hashes) -> Hashes:
-    """Those that are in either, each once, in order."""
-    return distinct(np.concatenate([some, others]))
-
-
-def without(hashes: Hashes, known: Hashes) -> Hashes:
-    """Those that are not known; both each once, in order."""
-    if not len(known):
-        return hashes
-    at = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
-    new: Hashes = hashes[known[at] != hashes]
-    return new
-
-
-def _column_hashes(name: str, column: pa.ChunkedArray, hasher: Hasher) -> Hashes:
-    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    if isinstance(array, pa.ChunkedArray):  # of no chunks, or too large for one
-        parts = [_column_hashes(name, pa.chunked_array([one]), hasher) for one in array.chunks]
-        return np.concatenate([np.empty(0, np.uint64), *parts])
-    bits = _text_bits(array) if pa.types.is_string(array.type) else _bits(array)
-    if bits is None:
-        return _mixed(hasher(pa.table({"c0": array})))
-    made = _mixed(bits)
-    if array.null_count:
-        made[array.is_null().to_numpy(zero_copy_only=False)] = _NULL
-    return made
-
-
-def _bits(array: pa.Array) -> Hashes | None:
-    """A number for each value, equal for equal ones; None for a type that has no fixed width. Those of NULLs mean nothing."""
-    typ = array.type
-    if pa.types.is_boolean(typ):
-        array = array.cast(pa.int8())
-    elif pa.types.is_floating(typ) and typ.bit_width >= 32:
-        array = floats_as_bits(pa.table({"c0": array}))["c0"].combine_chunks()
-        typ = array.type
-    elif pa.types.is_decimal128(typ):
-        data = array.buffers()[1]
-        if data is None:
-            return np.zeros(len(array), np.uint64)
-        words = np.frombuffer(data, np.uint64)[2 * array.offset : 2 * (array.offset + len(array))]
-        made: Hashes = words[::2] ^ _mixed(words[1::2].copy())
-        return made
-    elif not (pa.types.is_integer(typ) or pa.types.is_date32(typ) or pa.types.is_timestamp(typ)):
-        return None
-    if pa.types.is_date32(typ):
-        array = array.view(pa.int32())
-    elif pa.types.is_timestamp(typ):
-        array = array.view(pa.int64())
-    filled = array.fill_null(0) if array.null_count else array
-    values = filled.to_numpy(zero_copy_only=False)
-    numbers: Hashes = (
-        values.copy() if values.dtype == np.uint64 else values.astype(np.int64).view(np.uint64)
-    )
-    return numbers
-
-
-def _text_bits(array: pa.Array) -> Hashes:
-    """As `_bits`, of texts: their lengths, and their bytes eight at a time, mixed one into the other."""
-    count = len(array)
-    _, places, data = array.buffers()
-    if data is None or not count:
-        return np.zeros(count, np.uint64)
-    bounds = np.frombuffer(places, np.int32)[array.offset : array.offset + count + 1]
-    first, last = int(bounds[0]), int(bounds[-1])
-    # Every byte begins a word; eight more behind them, so that the last ones do as well.
-    padded = np.zeros(last - first + 8, np.uint8)
-    padded[: last - first] = np.frombuffer(data, np.uint8)[first:last]
-    words = np.ndarray(last - first + 1, "<u8", padded, strides=(1,))
-    starts, lengths = bounds[:-1].astype(np.int64) - first, np.diff(bounds).astype(np.int64)
-    made = _mixed(lengths.astype(np.uint64))
-    at = 0
-    longer = np.flatnonzero(lengths > 0)
-    while len(longer):
-        left = lengths[longer] - at
-        word = words[starts[longer] + at].astype(np.uint64)
-        word &= _FIRST_BYTES[np.minimum(left, 8)]
-        made[longer] = _mixed(made[longer] ^ word)
-        at += 8
-        longer = longer[left > 8]
-    return made
-
-
-#: Of keys with more rows than this the end is searched for.
-_BESIDE = 8
-
-
-def _ends(hashes: Hashes, keys: Hashes, begin: Places) -> Places:
-    """Where the stretches of equal hashes end that begin there (or nowhere).
-
-    Most keys have few rows or none, and those lie beside the place where the search for the first one has just been: to look there is
-    much cheaper than to search for the end from anew.
-    """
-    ends = begin.copy()
-    open_, wanted = np.arange(len(keys)), keys
-    for _ in range(_BESIDE):
-        at = ends[open_]
-        inside = at < len(hashes)
-        more = inside & (hashes[np.where(inside, at, 0)] == wanted) if len(hashes) else inside
-        open_, wanted = open_[more], wanted[more]
-        if not len(open_):
-            return ends
-        ends[open_] += 1
-    ends[open_] = np.searchsorted(hashes, wanted, "right")
-    return ends
-
-
-class Run:
-    """Updates in the order of the hash of their first `arity` columns; other numbers of columns have an index of their own."""
-
-    def __init__(
-        self, rows: pa.RecordBatch, arity: int, hashes: Hashes, times: tuple[Timestamp, Timestamp]
-    ) -> None:
-        self.rows = rows
-        self.arity = arity
-        self.hashes = hashes
-        self.first, self.last = times
-        #: whether keys that differ have one hash; asked for where there is an order only
-        self.mixed = False
-        #: whether it is in files
-        self.mapped = False
-        self.bytes = int(rows.nbytes + hashes.nbytes)
-        self._others: dict[int, tuple[Hashes, npt.NDArray[np.int64]]] = {}
-
-    def places(
-        self, keys: Hashes, arity: int, hasher: Hasher
-    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64] | None]:
-        """For each key where its rows begin and end, in the index's order, and that order (None: the run's own)."""
-        hashes, order = self.hashes, None
-        if arity != self.arity:
-            hashes, order = self._by(arity, hasher)
-        begin = np.searchsorted(hashes, keys, "left")
-        return begin, _ends(hashes, keys, begin), order
-
-    def _by(self, arity: int, hasher: Hasher) -> tuple[Hashes, npt.NDArray[np.int64]]:
-        known = self._others.get(arity)
-        if known is None:
-            keys = pa.Table.from_batches([self.rows.select(list(range(arity)))])
-            hashes = key_hashes(keys, hasher)
-            order = np.argsort(hashes, kind="stable")
-            known = self._others[arity] = hashes[order], order
-        return known
 
 
 class Found:
@@ -340,7 +132,7 @@ class Trace:
         hasher: hashes what has no fixed width.
         consolidated: adds up equal updates.
         sums: whether updates of rows that differ may be added up, too.
-        scratch: where large runs are kept: a directory of the caller's, which is there; asked for each of them.
+        files: keeps large runs.
     """
 
     def __init__(
@@ -351,7 +143,7 @@ class Trace:
         *,
         hasher: Hasher,
         consolidated: Callable[[pa.Table], pa.Table],
-        scratch: Callable[[], Path],
+        files: Files,
         order: Ordering | None = None,
         sums: bool = False,
     ) -> None:
@@ -362,10 +154,15 @@ class Trace:
         self._key_arity = key_arity
         self._hasher = hasher
         self._consolidated = consolidated
-        self._scratch = scratch
+        self._files = files
         self._runs: list[Run] = []
         #: so many of the first runs were made beside, and are as large as what was read at once
         self._taken = 0
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """All updates, the large runs first."""
+        return tuple(self._runs)
 
     @property
     def updates(self) -> int:
@@ -441,7 +238,7 @@ class Trace:
         Of what comes and goes most was there before: of all rows few are there twice, and only those are looked at.
         """
         columns = [name for name in rows.column_names if name not in (TIME_COLUMN, DIFF_COLUMN)]
-        twice = _repeated(key_hashes(rows.select(columns), self._hasher))
+        twice = repeated(key_hashes(rows.select(columns), self._hasher))
         if not twice.any():
             return rows, hashes
         some = self._consolidated(rows.filter(pa.array(twice)))
@@ -477,7 +274,7 @@ class Trace:
     def _kept(self, run: Run) -> Run:
         """A large run in files; in memory where none can be written, which costs memory and no answer."""
         try:
-            return _in_file(run, self._scratch())
+            return self._files.put(run)
         except OSError as error:
             _LOG.warning("%d bytes of an arrangement stay in memory: %s", run.bytes, error)
             return run
@@ -636,21 +433,3 @@ def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
     if column.num_chunks == 1:
         return column.chunk(0)
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
-
-
-def _in_file(run: Run, scratch: Path) -> Run:
-    """The run in files that are mapped into memory and have no name any more: they go with the last who reads them."""
-    with tempfile.TemporaryDirectory(dir=scratch, prefix="run-") as folder:
-        path = Path(folder) / "rows"
-        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, run.rows.schema) as file:
-            file.write_batch(run.rows)
-        with pa.memory_map(str(path)) as source:
-            rows = pa.ipc.open_file(source).get_batch(0)
-        beside = Path(folder) / "hashes"
-        run.hashes.tofile(beside)
-        # Python's own maps keep their files open, and a process may have few of those; Arrow's do not.
-        with pa.memory_map(str(beside)) as source:
-            hashes = np.frombuffer(source.read_buffer(), np.uint64)
-    made = Run(rows, run.arity, hashes, (run.first, run.last))
-    made.mixed, made.mapped = run.mixed, True
-    return made
