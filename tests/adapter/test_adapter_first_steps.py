@@ -11,7 +11,7 @@ import duckdb
 import pytest
 
 import mzsql
-from mzsql.compute.replica import filling, trace
+from mzsql.compute.replica import filling, run_files, trace
 
 _ROWS = 300_000
 #: Joins, sums, first rows, and keys of texts, which have a hash of their own.

@@ -21,6 +21,7 @@ import mzsql
 from mzsql.adapter.environment import opening
 from mzsql.compute.controller import controller
 from mzsql.compute.protocols import ComputeSettings
+from mzsql.compute.replica import hot
 from mzsql.location import blob_around, consensus_around, open_blob, open_consensus
 
 T = TypeVar("T")
@@ -60,8 +61,10 @@ def main() -> None:
     opening.default_registry = lambda: mortal  # type: ignore[assignment,return-value]
     # What follows the views' writes does so soon, so that it is met too.
     controller.ComputeSettings = lambda **given: ComputeSettings(  # type: ignore[assignment,misc]
-        apply_seconds=0.2, flush_seconds=0.3, **given
+        apply_seconds=0.2, flush_seconds=0.3, keep_seconds=0.5, **given
     )
+    # What is close of the small arrangements here is kept, too, for the next process to go on with.
+    hot.KEPT_ROWS = 1
     batches = Batches(int(seed), Path(files))
     with mzsql.connect(env) as con:
         con.execute("SET statement_timeout = '20 min'")

@@ -24,6 +24,7 @@ import os
 import shutil
 import tempfile
 import threading
+import weakref
 import zlib
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
@@ -103,6 +104,8 @@ class RunFiles:
         self._lock = threading.Lock()
         self._writing = threading.Lock()
         self._names: set[str] = set()
+        #: what the files of a run are called
+        self._of: weakref.WeakKeyDictionary[Run, str] = weakref.WeakKeyDictionary()
         self._numbers = itertools.count()
         self._sums: dict[str, tuple[_File, _File]] = {}
         self._kept: _Kept | None = None
@@ -139,10 +142,13 @@ class RunFiles:
         """See `runs.Files`."""
         if self._directory is None:
             return _unnamed(run, self._scratch())
-        return self._named(run, self._directory)
+        made, name = self._named(run, self._directory)
+        with self._lock:
+            self._of[made] = name
+        return made
 
-    def _named(self, run: Run, directory: Path) -> Run:
-        """The run in files that have a name."""
+    def _named(self, run: Run, directory: Path) -> tuple[Run, str]:
+        """The run in files, and what they are called."""
         with self._lock:
             name = str(next(self._numbers))
         make_directory(directory)
@@ -154,12 +160,10 @@ class RunFiles:
             for path in paths:
                 path.unlink(missing_ok=True)
             raise
-        made = _mapped(run, rows, hashes)
-        made.name = name
         with self._lock:
             self._names.add(name)
             self._sums[name] = sums
-        return made
+        return _mapped(run, rows, hashes), name
 
     # --- keeping ---
 
@@ -193,12 +197,15 @@ class RunFiles:
 
     def _listed(self, run: Run, directory: Path) -> _KeptRun:
         with self._lock:
-            name = run.name if run.name in self._names else None
-        if name is None:
+            name = self._of.get(run)
+            known = None if name is None else self._sums.get(name)
+        if name is None or known is None:
             # Of no file yet, or of one that was given up before the run was a part of anything that is kept.
-            name = run.name = self._named(run, directory).name
-            assert name is not None
-        rows, hashes = self._sums[name]
+            _, name = self._named(run, directory)
+            with self._lock:
+                self._of[run] = name
+                known = self._sums[name]
+        rows, hashes = known
         return _KeptRun(name, run.arity, run.first, run.last, run.mixed, rows, hashes)
 
     def _remove(self, names: Collection[str]) -> None:
@@ -226,9 +233,11 @@ class RunFiles:
                 "what was kept of an arrangement in %s is of no use: %s", self._directory, error
             )
             self.drop()
+            self._remove({one.name for one in kept.runs})
             return None
         with self._lock:
-            self._sums.update((one.name, (one.rows, one.hashes)) for one in kept.runs)
+            for one, run in zip(kept.runs, runs, strict=True):
+                self._sums[one.name], self._of[run] = (one.rows, one.hashes), one.name
         return Loaded(runs, kept.since, kept.upper)
 
     def drop(self) -> None:
@@ -389,7 +398,7 @@ def _loaded(kept: _KeptRun, directory: Path) -> Run:
     rows = _checked(directory / f"{kept.name}{_ROWS}", kept.rows)
     hashes = _checked(directory / f"{kept.name}{_HASHES}", kept.hashes)
     made = Run(_batch(rows), kept.arity, _numbers(hashes), (kept.first, kept.last))
-    made.mixed, made.mapped, made.name = kept.mixed, True, kept.name
+    made.mixed, made.mapped = kept.mixed, True
     return made
 
 

@@ -203,8 +203,6 @@ class Run:
         self.mixed = False
         #: whether it is in files
         self.mapped = False
-        #: what its files are called, where they have a name
-        self.name: str | None = None
         self.bytes = int(rows.nbytes + hashes.nbytes)
         self._others: dict[int, tuple[Hashes, npt.NDArray[np.int64]]] = {}
 
