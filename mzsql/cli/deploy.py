@@ -125,5 +125,7 @@ def promote(
     are fenced for good.
     """
     with _opened((env, blob, consensus, oracle), generation) as found:
-        found.promote(None if now else wait)
+        later = found.promote(None if now else wait)
         typer.echo(_said(found))
+        for name, why in later.items():
+            typer.echo(f"  {name}: {why}")

@@ -340,10 +340,12 @@ class Connection:
 
         Args:
             wait: how many seconds at most to wait before that until the generation is caught up with every view and index, so that none of
-                them is missed; None: not to look whether it is.
+                them is missed; None: not to look whether it is. What the generation in charge has left in such a way that only one in
+                charge can hydrate it is not waited for, and logged.
 
         Raises:
-            OperationalError: a higher generation is in charge; or this one is not caught up so soon, and nothing was changed.
+            OperationalError: a higher generation is in charge; or this one is not caught up so soon, or cannot run something, and nothing
+                was changed.
         """
         self._check_open()
         with user_errors():

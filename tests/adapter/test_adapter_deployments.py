@@ -13,13 +13,15 @@ import pytest
 import mzsql
 from mzsql.adapter.commit.group_commit import GroupCommit
 from mzsql.adapter.dataflows import beside
+from mzsql.adapter.dataflows.dataflows import Dataflows
 from mzsql.adapter.environment import opening
 from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.environment.locations import locate
+from mzsql.adapter.planning.planner import Planner
 from mzsql.compute.peek import index
 from mzsql.compute.replica import arrangements
 from mzsql.oracle.errors import OracleReadOnly
-from mzsql.repr.errors import ObjectInUse
+from mzsql.repr.errors import ObjectInUse, Unsupported
 from mzsql.storage import WriteAheadLog
 
 
@@ -362,3 +364,75 @@ def test_a_shard_that_a_waiting_newer_version_makes_is_one_of_the_version_in_cha
     assert old.execute("SELECT n FROM m").fetchall() == [(1,)]
     damage = "SELECT count(*) FROM mz_internal.mz_expression_cache_damage"
     assert old.execute(damage).fetchall() == [(0,)]
+
+
+def test_what_the_deployment_in_charge_has_left_unhydrated_keeps_no_promotion_waiting(
+    env: str, stack: contextlib.ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What can be hydrated beside is, though nobody writes it; what reads that waits for whoever is in charge next, and that is said."""
+    old = mzsql.connect(env)
+    old.execute("ALTER SYSTEM SET step_engine = 'duckdb'; CREATE TABLE t (a int, b int)")
+    old.execute("INSERT INTO t VALUES (1, 2), (1, 3), (2, 4)")
+    old.execute("CREATE MATERIALIZED VIEW sums AS SELECT a, sum(b) AS s FROM t GROUP BY a")
+    assert old.execute("SELECT max(s) FROM sums").fetchall() == [(5,)]
+    with monkeypatch.context() as killed:
+        killed.setattr(Dataflows, "_install", lambda *_: None)
+        old.execute(
+            "CREATE MATERIALIZED VIEW top AS SELECT s % 2 AS o, max(s) AS s FROM sums GROUP BY 1"
+        )
+        old.execute("CREATE MATERIALIZED VIEW above AS SELECT count(*) AS n FROM top")
+        old.close()
+    monkeypatch.setattr(opening, "VERSION", "0.2.0")
+    new = opened(stack, mzsql.connect(env, deploy_generation=1))
+    caught_up(new, 1)
+    standings = new.coordinator.env.preparations.standings(new.coordinator.env.sync(), 1)
+    assert {name.rpartition(".")[2]: one.why for name, one in standings.items()} == {
+        "sums": "goes on from the arrangements of the deployment in charge",
+        "top": "its plan or its format is another: hydrated, and up to date",
+        "above": "hydrated after the promotion: materialize.public.top, which it reads, was not brought there before the process that ran "
+        "the dataflows ended",
+    }
+    assert list(new.coordinator.env.promote(60)) == ["materialize.public.above"]
+    new.execute("INSERT INTO t VALUES (2, 20)")
+    assert new.execute("SELECT max(s), max(n) FROM top, above").fetchall() == [(24, 2)]
+
+
+def test_what_reads_a_view_that_no_replica_maintains_keeps_no_promotion_waiting(
+    env: str, stack: contextlib.ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = opened(stack, mzsql.connect(env))
+    old.execute("ALTER SYSTEM SET step_engine = 'duckdb'; CREATE TABLE t (a int)")
+    old.execute("CREATE CLUSTER empty REPLICAS ()")
+    old.execute("CREATE MATERIALIZED VIEW below IN CLUSTER empty AS SELECT DISTINCT a FROM t")
+    old.execute("CREATE MATERIALIZED VIEW above AS SELECT count(*) AS n FROM below")
+    monkeypatch.setattr(opening, "VERSION", "0.2.0")
+    new = opened(stack, mzsql.connect(env, deploy_generation=1))
+    caught_up(new, 1)
+    later = new.coordinator.env.promote(60)
+    why = "materialize.public.below, which it reads, is on a cluster without replicas"
+    assert later == {"materialize.public.above": f"hydrated after the promotion: {why}"}
+    new.execute("CREATE CLUSTER REPLICA empty.r (SIZE '1'); INSERT INTO t VALUES (1)")
+    assert new.execute("SELECT n FROM above").fetchall() == [(1,)]
+    with contextlib.suppress(mzsql.OperationalError):
+        old.close()
+
+
+def test_what_a_deployment_cannot_run_is_said_at_once_and_nothing_is_promoted(
+    env: str, stack: contextlib.ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = opened(stack, mzsql.connect(env))
+    old.execute("ALTER SYSTEM SET step_engine = 'duckdb'; CREATE TABLE t (a int)")
+    old.execute("CREATE MATERIALIZED VIEW m AS SELECT max(a) AS m FROM t")
+    monkeypatch.setattr(opening, "VERSION", "0.2.0")
+
+    def deploy(*_: Any, **__: Any) -> Any:
+        raise Unsupported("max is not what it was")
+
+    with monkeypatch.context() as lacking:
+        lacking.setattr(Planner, "deploy", deploy)
+        new = opened(stack, mzsql.connect(env, deploy_generation=1))
+        message = r"generation 1 cannot run 1 objects \(materialize.public.m: cannot be run: max is not what it was\)"
+        with pytest.raises(mzsql.OperationalError, match=message):
+            new.promote()
+    old.execute("INSERT INTO t VALUES (1)")
+    assert old.execute("SELECT m FROM m").fetchall() == [(1,)]

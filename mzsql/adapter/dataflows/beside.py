@@ -17,6 +17,7 @@ from operator import is_
 
 from mzsql.adapter.environment.cache_entries import GlobalExpressions
 from mzsql.adapter.environment.environment import Environment
+from mzsql.adapter.environment.leader import seems_alive
 from mzsql.adapter.environment.preparations import Standing
 from mzsql.adapter.planning.planner import Planner
 from mzsql.adapter.planning.process import PlansAhead
@@ -229,7 +230,7 @@ class Beside:
             return
         self._said_at = now
         statuses = {status.object_id: status for status in self._controller.status()}
-        standings = {item.id: self._standing(item, statuses) for item in state.maintained}
+        standings = {item.id: self._standing(item, state, statuses) for item in state.maintained}
         news: dict[GlobalId, Standing | None] = {
             gid: one for gid, one in standings.items() if self._said.get(gid) != one
         }
@@ -238,21 +239,54 @@ class Beside:
             self._env.preparations.tell(news)
             self._said = standings
 
-    def _standing(self, item: Maintained, statuses: dict[GlobalId, Status]) -> Standing:
+    def _standing(
+        self, item: Maintained, state: CatalogState, statuses: dict[GlobalId, Status]
+    ) -> Standing:
         failure = self._failed.get(item.id) or self._controller.failure(item.id)
         if failure is not None:
-            return Standing(False, f"cannot be run: {failure}")
+            # What cannot be planned is planned anew once the catalog changes, what has failed while it ran is tried again.
+            settled = item.id in self._failed
+            return Standing(False, f"cannot be run: {failure}", settled)
         if item.id not in self._plans:
             return _UNPLANNED
         if item.id not in self._changed:
             return _GOES_ON if self._needs[item.id] else _STATELESS
         status = statuses.get(item.id)
         if status is None or status.state != "running":
+            lacks = None if status is None else self._lacks(item.id, state, status.as_of)
+            if lacks is not None:
+                return Standing(True, f"hydrated after the promotion: {lacks}", settled=True)
             return Standing(False, "its plan or its format is another: being hydrated")
         behind = self._behind(item, status, statuses)
         if behind <= CAUGHT_UP_MS:
             return Standing(True, "its plan or its format is another: hydrated, and up to date")
         return Standing(False, f"hydrated, and {behind // 1000} s behind the deployment in charge")
+
+    def _lacks(self, gid: GlobalId, state: CatalogState, as_of: Timestamp) -> str | None:
+        """What an object is hydrated from as of a time, and nobody will bring there before the promotion; None where nothing is known to
+        be so. Views are written by the deployment in charge alone.
+        """
+        ends = not seems_alive(state.lease, self._env.clock.now_ms())
+        met, waiting = {gid}, [gid]
+        while waiting:
+            plan = self._plans.get(waiting.pop())
+            if plan is None:
+                continue
+            for read in (*plan.sealed.sources, *plan.index_imports):
+                view = state.items.get(read)
+                if read in met or not isinstance(view, Maintained):
+                    continue
+                if isinstance(view, MaterializedView):
+                    there = self._env.collections.upper(read)
+                    if there is None or there > as_of:
+                        continue
+                    if ends:
+                        return f"{view.full_name}, which it reads, was not brought there before the process that ran the dataflows ended"
+                if state.serving(view.cluster) is None:
+                    return f"{view.full_name}, which it reads, is on a cluster without replicas"
+                met.add(read)
+                waiting.append(read)
+        return None
 
     def _behind(
         self, item: Maintained, status: Status, statuses: dict[GlobalId, Status]

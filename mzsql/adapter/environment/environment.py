@@ -26,7 +26,7 @@ from mzsql.adapter.environment.leader import this_process
 from mzsql.adapter.environment.locations import Locations, hot_directory
 from mzsql.adapter.environment.opening import check_entry, join_deployment, open_persist
 from mzsql.adapter.environment.oracles import CatalogOracle, TableOracle, open_table_oracle, wish_of
-from mzsql.adapter.environment.preparations import Preparations
+from mzsql.adapter.environment.preparations import Preparations, Standing
 from mzsql.adapter.environment.startup import Startup
 from mzsql.catalog.builtin import builtins_by_name
 from mzsql.catalog.change import Change
@@ -395,21 +395,25 @@ class Environment:
         """Whether a higher deploy generation is known to have fenced this process."""
         return self.catalog.state.generation > self.generation
 
-    def promote(self, wait: float | None = PROMOTION_SECONDS) -> None:
+    def promote(self, wait: float | None = PROMOTION_SECONDS) -> dict[str, str]:
         """Put this process's deploy generation in charge, which fences every process of a lower one for good: see `_fence_commits`.
 
         Args:
             wait: how many seconds at most to wait before that until the generation is caught up with all that is maintained; None: not
                 to look whether it is.
 
+        Returns:
+            What was not waited for, as it can be hydrated by whoever is in charge only, by name, and why; empty where ``wait`` is None.
+
         Raises:
             Fenced: a higher one is in charge.
-            ObjectInUse: it is not caught up so soon, or nobody prepares it; nothing was changed.
+            ObjectInUse: it is not caught up so soon, cannot run something, or nobody prepares it; nothing was changed.
         """
         if self.read_only and not self.awaits_promotion:
             self.require_writable()
-        if wait is not None:
-            self._await_prepared(wait)
+        later = {} if wait is None else self._await_prepared(wait)
+        for name, why in later.items():
+            _log.warning("%s is not waited for: %s", name, why)
         now, generation = self.clock.now_ms(), self.generation
 
         def command(state: CatalogState) -> tuple[Change, None]:
@@ -418,17 +422,22 @@ class Environment:
         self.catalog.transact(command)
         self.sync()
         self._fence_commits()
+        return later
 
-    def _await_prepared(self, seconds: float) -> None:
-        """Wait until this deploy generation is caught up."""
+    def _await_prepared(self, seconds: float) -> dict[str, str]:
+        """Wait until this deploy generation is caught up; what is hydrated after the promotion only, and why."""
         began = now = self.clock.monotonic()
         while True:
             state = self.sync()
             if state.generation >= self.generation:
-                return
-            lacking = self.preparations.lacking(state, self.generation)
+                return {}
+            standings = self.preparations.standings(state, self.generation)
+            lacking = {name: one for name, one in standings.items() if not one.caught_up}
             if not lacking:
-                return
+                return {name: one.why for name, one in standings.items() if one.settled}
+            cannot = {name: one for name, one in lacking.items() if one.settled}
+            if cannot:
+                self._refuse_promotion(cannot, alive=True, settled=True)
             prepared = self.preparations.of(self.generation)
             alive = prepared is not None and prepared.alive
             if now - began >= (seconds if alive else min(seconds, _BEGUN_SECONDS)):
@@ -437,8 +446,10 @@ class Environment:
             self.clock.sleep(_LOOK_SECONDS)
             now = self.clock.monotonic()
 
-    def _refuse_promotion(self, lacking: Mapping[str, str], *, alive: bool) -> None:
-        some = "; ".join(f"{name}: {why}" for name, why in list(lacking.items())[:_NAMED])
+    def _refuse_promotion(
+        self, lacking: Mapping[str, Standing], *, alive: bool, settled: bool = False
+    ) -> None:
+        some = "; ".join(f"{name}: {one.why}" for name, one in list(lacking.items())[:_NAMED])
         more = f"; and {len(lacking) - _NAMED} more" if len(lacking) > _NAMED else ""
         if not alive:
             raise ObjectInUse(
@@ -446,6 +457,11 @@ class Environment:
                 f"{len(lacking)} objects ({some}{more})",
                 hint=f"Open one that stays, by the new program with deploy_generation={self.generation}, "
                 "or promote without waiting.",
+            )
+        if settled:
+            raise ObjectInUse(
+                f"deploy generation {self.generation} cannot run {len(lacking)} objects ({some}{more})",
+                hint="Drop them, or promote without waiting: reads of what cannot be run say so from then on.",
             )
         raise ObjectInUse(
             f"deploy generation {self.generation} is not caught up with {len(lacking)} objects ({some}{more})",

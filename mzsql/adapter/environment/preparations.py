@@ -56,10 +56,18 @@ class Waiting(msgspec.Struct, frozen=True):
 
 
 class Standing(msgspec.Struct, frozen=True, array_like=True):
-    """How far a waiting deployment is with an object: whether it is caught up, and why or why not, for people."""
+    """How far a waiting deployment is with an object.
+
+    Attributes:
+        caught_up: whether the object keeps no promotion waiting.
+        why: or why not, for people.
+        settled: whether waiting changes nothing of that before the promotion: what is caught up is hydrated after it, what is not cannot
+            be run.
+    """
 
     caught_up: bool
     why: str
+    settled: bool = False
 
 
 UNKNOWN = Standing(False, "nothing is known of it")
@@ -196,19 +204,16 @@ class Preparations:
         ]
         return max(wanted, key=lambda one: one.alive, default=None)
 
-    def lacking(self, state: CatalogState, generation: int) -> dict[str, str]:
-        """The objects that a deploy generation has not caught up with, by name, and why: all of them where nobody prepares it any more."""
+    def standings(self, state: CatalogState, generation: int) -> dict[str, Standing]:
+        """How far a deploy generation is with each object, by name: nothing is known where nobody prepares it any more."""
         prepared = self.of(generation)
-        if prepared is not None and not prepared.alive:
-            prepared = None
-        result: dict[str, str] = {}
-        for item in state.maintained:
-            told = None if prepared is None else prepared.standings.get(item.id)
-            if told is None:
-                result[item.full_name] = UNKNOWN.why
-            elif not told.caught_up:
-                result[item.full_name] = told.why
-        return result
+        told = {} if prepared is None or not prepared.alive else prepared.standings
+        return {item.full_name: told.get(item.id, UNKNOWN) for item in state.maintained}
+
+    def lacking(self, state: CatalogState, generation: int) -> dict[str, Standing]:
+        """The objects that a deploy generation has not caught up with, by name: all of them where nobody prepares it any more."""
+        found = self.standings(state, generation)
+        return {name: one for name, one in found.items() if not one.caught_up}
 
     # --- arrangements -------------------------------------------------------------------------
 

@@ -196,8 +196,10 @@ class Flow:
         """How far its inputs are complete, by a function that knows each one's upper."""
         uppers = [upper(one.id) for one in self.rendered.inputs]
         if self.follows:
-            # Not beyond what was written of the view, or what goes on from here would lack what is beyond it.
-            uppers.append(self.replica.storage.seen_upper(self.gid))
+            # Not beyond what was written of the view, or what goes on from here would lack what is beyond it. What it is hydrated from is
+            # below that, whoever writes it, also where nobody has begun to.
+            written = self.replica.storage.seen_upper(self.gid)
+            uppers.append(None if written is None else max(written, self.needs() + 1))
         finite = [one for one in uppers if one is not None]
         return min(finite) if finite else None
 

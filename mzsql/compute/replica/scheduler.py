@@ -187,9 +187,14 @@ class Scheduler:
     def _upper(self, gid: GlobalId, *, told: bool) -> Frontier:
         """How far an input is complete."""
         own = self._installed.find(gid)
-        # One that works is where it is known to be here; of one that does not another process may bring the shard forward.
+        # One that works is where it is known to be here; of one that does not another process may bring the shard forward, and of one that
+        # follows it is another that does.
         works = own is not None and own.state is State.RUNNING and not own.failures
-        if own is not None and (works or own.spec.output_shard is None or not told):
+        if (
+            own is not None
+            and not own.follows
+            and (works or own.spec.output_shard is None or not told)
+        ):
             return own.frontier
         # Whoever told of a change has it from what is known here by now.
         return self._storage.seen_upper(gid)
