@@ -8,6 +8,7 @@
 -- replication_factor: how many replicas it has; NULL where it is not managed
 -- owner_id: the role that owns it, a key of `mz_roles`
 -- privileges: who was granted what on it, as `grantee=letters/grantor`; nothing before the sign is everybody
+-- introspection_interval: how often its replicas look at what they are to tell of themselves, nothing: never; NULL where it is not managed
 CREATE SOURCE mz_catalog.mz_clusters (
     id text NOT NULL,
     name text NOT NULL,
@@ -15,5 +16,6 @@ CREATE SOURCE mz_catalog.mz_clusters (
     size text,
     replication_factor uint4,
     owner_id text NOT NULL,
-    privileges text[] NOT NULL
+    privileges text[] NOT NULL,
+    introspection_interval interval
 );

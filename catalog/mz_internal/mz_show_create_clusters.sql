@@ -10,6 +10,11 @@ SELECT
         WHEN k.managed THEN
             'MANAGED = true, REPLICATION FACTOR = ' || k.replication_factor::text
             || ', SIZE = ''' || replace(k.size, '''', '''''') || ''''
+            || CASE
+                WHEN k.introspection_interval <> INTERVAL '1 second'
+                    THEN ', INTROSPECTION INTERVAL = ''' || k.introspection_interval::text || ''''
+                ELSE ''
+            END
         ELSE 'REPLICAS (' || coalesce(r.replicas, '') || ')'
     END
     || ')' AS create_sql
@@ -18,7 +23,13 @@ LEFT JOIN (
     SELECT
         cluster_id,
         string_agg(
-            '"' || replace(name, '"', '""') || '" (SIZE = ''' || size || ''')', ', ' ORDER BY length(id), id
+            '"' || replace(name, '"', '""') || '" (SIZE = ''' || size || ''''
+            || CASE
+                WHEN introspection_interval <> INTERVAL '1 second'
+                    THEN ', INTROSPECTION INTERVAL = ''' || introspection_interval::text || ''''
+                ELSE ''
+            END
+            || ')', ', ' ORDER BY length(id), id
         ) AS replicas
     FROM mz_catalog.mz_cluster_replicas
     GROUP BY cluster_id

@@ -67,4 +67,4 @@ LEFT JOIN (
     LEFT JOIN mz_internal.mz_cluster_replica_statuses AS p ON p.replica_id = c.id AND p.process_id = 0
     GROUP BY c.cluster_id
 ) AS r ON r.cluster_id = w.cluster_id
-WHERE NOT coalesce(o.hydrated, false);
+WHERE NOT coalesce(o.hydrated, d.hydrated, false);

@@ -15,6 +15,7 @@ import msgspec
 
 from mzsql.expr.scalar import Scalar
 from mzsql.frontend.catalog import SYSTEM_CLUSTER
+from mzsql.frontend.plan.catalog_plans import INTROSPECTION_MS
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import RelationDesc, SqlType
 
@@ -97,7 +98,9 @@ class ReplicaProcess(msgspec.Struct, frozen=True):
 
 
 class Replica(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A replica of a cluster; `process` where one of its own has taken it."""
+    """A replica of a cluster; `process` where one of its own has taken it. It looks every `introspection_ms` milliseconds at what it is to
+    tell of itself; 0: it tells nothing.
+    """
 
     id: str
     name: str
@@ -105,10 +108,14 @@ class Replica(msgspec.Struct, frozen=True, omit_defaults=True):
     size: str
     workers: int
     process: ReplicaProcess | None = None
+    introspection_ms: int = INTROSPECTION_MS
 
 
 class Cluster(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A cluster; one that is `managed` has `replication_factor` replicas of `size`, where None: as many and such as there are."""
+    """A cluster; one that is `managed` has `replication_factor` replicas of `size`, where None: as many and such as there are.
+
+    Its replicas look every `introspection_ms` milliseconds at what they are to tell of themselves, where it is managed; 0: never.
+    """
 
     id: str
     name: str
@@ -117,6 +124,7 @@ class Cluster(msgspec.Struct, frozen=True, omit_defaults=True):
     replication_factor: int | None = None
     owner: str = FIRST_ID
     privileges: tuple[Privilege, ...] | None = None
+    introspection_ms: int = INTROSPECTION_MS
 
 
 class Object(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind"):

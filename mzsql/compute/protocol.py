@@ -47,10 +47,24 @@ class UpdateConfiguration(msgspec.Struct, frozen=True, tag=True):
     """What may change while a replica runs; None where it stays.
 
     Attributes:
-        step_engine: as in `ComputeSettings`.
+        step_engine, node_hydration: as in `ComputeSettings`.
     """
 
     step_engine: str | None = None
+    node_hydration: bool | None = None
+
+    def of(self, settings: ComputeSettings) -> ComputeSettings:
+        """The settings as they are from then on."""
+        said = {
+            name: value for name, value in msgspec.structs.asdict(self).items() if value is not None
+        }
+        return msgspec.structs.replace(settings, **said)
+
+    @classmethod
+    def between(cls, before: ComputeSettings, now: ComputeSettings) -> UpdateConfiguration:
+        """What makes one of the other, as far as it may change."""
+        named = {one: getattr(now, one) for one in cls.__struct_fields__}
+        return cls(**{one: new for one, new in named.items() if new != getattr(before, one)})
 
 
 class CreateDataflow(msgspec.Struct, frozen=True, tag=True):

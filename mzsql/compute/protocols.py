@@ -169,6 +169,8 @@ class ComputeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """… or as soon as it lacks so many batches …"""
     apply_bytes: int = 1024 * 1024
     """… or so many bytes."""
+    node_hydration: bool = True
+    """Whether the hydration of each worker of each node is told, or that of objects alone."""
     step_engine: str = "auto"
     """What runs steps and hydrations: ``duckdb`` in process, ``spark``, or ``auto``, as what they touch asks for."""
     alone: bool = False
@@ -192,8 +194,6 @@ class ComputeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """… up to this."""
     since_seconds: float = 1.0
     """Holds on inputs and arrangements are moved forward at most this often."""
-    introspection_seconds: float = 1.0
-    """What a replica tells of itself is at most so old, as long as telling it takes no more than a fiftieth of the time."""
     idle_seconds: float = 1.0
     """A replica that heard of nothing looks at its inputs' uppers after so long."""
     timeout: float = 60.0

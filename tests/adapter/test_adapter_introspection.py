@@ -201,6 +201,59 @@ def test_what_was_dropped_or_switched_off_leaves_nothing(con: Connection) -> Non
     until(con, told, lambda found: found == [(v,)])
 
 
+NODES = "SELECT DISTINCT object_id FROM mz_internal.mz_compute_operator_hydration_statuses_per_worker ORDER BY 1"
+OBJECTS = "SELECT object_id, hydrated FROM mz_internal.mz_hydration_statuses ORDER BY 1"
+
+
+def test_nothing_is_told_of_nodes_where_that_is_switched_off(con: Connection, env: Path) -> None:
+    v, i = (ids(con)[name] for name in "vi")
+    hydrated = [(v, True), (i, True)]
+    until(con, OBJECTS, lambda found: found == hydrated)
+    con.execute("ALTER SYSTEM SET enable_introspection_subscribes = off")
+    until(con, NODES, lambda found: not found)
+    assert rows(con, OBJECTS) == hydrated
+    con.execute("CREATE MATERIALIZED VIEW w AS SELECT count(*) AS n FROM t")
+    w = ids(con)["w"]
+    until(con, OBJECTS, lambda found: found == sorted([*hydrated, (w, True)]))
+    assert rows(con, "SELECT * FROM mz_internal.mz_unhydrated_objects") == []
+    assert rows(con, NODES) == []
+    con.close()
+    # What is off when a replica begins is off as well, and what was told before does not come back.
+    with mzsql.connect(env) as again:
+        again.execute("INSERT INTO t VALUES (8, 8)")
+        assert rows(again, "SELECT n FROM w") == [(4,)]
+        assert rows(again, NODES) == []
+        again.execute("ALTER SYSTEM RESET enable_introspection_subscribes")
+        until(again, NODES, lambda found: found == sorted([(v,), (i,), (w,)]))
+        query = "SELECT bool_and(hydrated) FROM mz_internal.mz_compute_operator_hydration_statuses_per_worker"
+        until(again, query, lambda found: found == [(True,)])
+
+
+def test_a_cluster_says_how_often_its_replicas_tell_of_themselves(con: Connection) -> None:
+    con.execute("CREATE CLUSTER mute SIZE '1', INTROSPECTION INTERVAL 0")
+    con.execute("CREATE MATERIALIZED VIEW w IN CLUSTER mute AS SELECT count(*) AS n FROM t")
+    v, i, w = (ids(con)[name] for name in "viw")
+    told = "SELECT DISTINCT export_id FROM mz_internal.mz_compute_frontiers_unified ORDER BY 1"
+    until(con, OBJECTS, lambda found: found == sorted([(v, True), (i, True), (w, True)]))
+    until(con, told, lambda found: found == [(v,), (i,)])
+    assert (w,) not in rows(con, NODES)
+    shown = "SELECT introspection_interval::text FROM mz_clusters WHERE name = 'mute'"
+    assert rows(con, shown) == [("00:00:00",)]
+    con.execute("ALTER CLUSTER mute SET (INTROSPECTION INTERVAL '50 milliseconds')")
+    assert rows(con, shown) == [("00:00:00.05",)]
+    until(con, told, lambda found: (w,) in found)
+    until(con, NODES, lambda found: (w,) in found)
+    ((_, made),) = rows(con, "SHOW CREATE CLUSTER mute")
+    assert "INTROSPECTION INTERVAL = '00:00:00.05'" in made
+    con.execute("ALTER CLUSTER mute RESET (INTROSPECTION INTERVAL)")
+    con.execute("CREATE CLUSTER two REPLICAS (a (SIZE '1', INTROSPECTION INTERVAL '2s'))")
+    every = "SELECT name, introspection_interval::text FROM mz_cluster_replicas ORDER BY id"
+    assert rows(con, every) == [("r1", "00:00:01"), ("r1", "00:00:01"), ("a", "00:00:02")]
+    for text in ("'2 days'", "'1 month'", "'-1s'", "true"):
+        with pytest.raises(mzsql.Error, match="INTROSPECTION INTERVAL"):
+            con.execute(f"ALTER CLUSTER mute SET (INTROSPECTION INTERVAL {text})")
+
+
 def test_a_subscribe_that_fails_leaves_nothing_and_no_other_fails(
     env: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -108,7 +108,7 @@ class Side:
                 timeout=WAIT,
             )
 
-        subscribed = Subscribed(TransientIds(), 0.01)
+        subscribed = Subscribed(TransientIds())
         made = ReplicaClient(link, "r1", settings, self.world.storage, self.world.sink, subscribed)
         self.clients.append(made)
         return made
@@ -397,7 +397,7 @@ def test_a_replica_that_takes_nothing_is_waited_for_once(world):
 
 def test_introspection_goes_on_after_an_error_that_nobody_expects(world, side, monkeypatch):
     client = side.controller(1)
-    client.introspect(True)
+    client.introspect(0.01)
     client.create_dataflow(index())
 
     def frontiers():
@@ -435,7 +435,7 @@ def test_import_frontiers_go_on_while_a_step_hangs(world, side, monkeypatch):
         return run_step(*given, **named)
 
     client = side.controller(1)
-    client.introspect(True)
+    client.introspect(0.01)
     client.create_dataflow(index())
     imported = "import_frontiers"
     eventually(lambda: frontiers("frontiers") == {("r1", "u7", 2)}, "it is hydrated")
@@ -454,7 +454,7 @@ def test_what_a_replica_tells_of_itself_stands_until_it_tells_it_anew_or_is_gone
     monkeypatch.setattr(links, "GONE_SECONDS", 1.0)
     there = [True]
     client = side.controller(1, address=lambda: side.address if there[0] else None)
-    client.introspect(True)
+    client.introspect(0.01)
     client.create_dataflow(index())
 
     def frontiers():
@@ -483,7 +483,7 @@ def test_what_a_replica_tells_of_itself_stands_until_it_tells_it_anew_or_is_gone
     eventually(lambda: frontiers() == {("r1", "u7", 3)}, frontiers())
     eventually(lambda: world.sink.current() == hydrated)
     client.look_after()
-    client.introspect(False)
+    client.introspect(None)
     assert frontiers() == set()
     write(world, 4)
     client.wait_until("u7", 3, WAIT)

@@ -133,14 +133,19 @@ class StatusCollections:
         with self._lock:
             for row, diff in rows:
                 one = row.object_id, row.replica_id
+                known = operators.setdefault(one, [])
                 if isinstance(row, OperatorHydrationStatus):
-                    operators.setdefault(one, []).append((_operator_row(row), diff))
+                    known.append((_operator_row(row), diff))
                 elif diff > 0:
                     self._object(one, row.hydrated)
             for one, updates in operators.items():
-                anew = None if one in self._told else one
+                if one in self._told:
+                    self._manager.append(self.operators, updates)
+                    continue
+                # What was told before goes; what is taken back of that goes with it.
                 self._told.add(one)
-                self._manager.append(self.operators, updates, anew=anew)
+                there = [(row, diff) for row, diff in updates if diff > 0]
+                self._manager.append(self.operators, there, anew=one)
 
     def _object(self, one: _Dataflow, hydrated: bool) -> None:
         """An object is, or is not yet, hydrated; the lock is held."""

@@ -402,13 +402,15 @@ def _clusters(source: Source) -> Rows:
     for cluster in (*state.clusters.values(), CATALOG_CLUSTER):
         size, factor = size_of(state, cluster), factor_of(state, cluster)
         own = cluster.owner, acl(cluster)
-        yield cluster.id, cluster.name, cluster.managed, size, factor, *own
+        every = (0, 0, cluster.introspection_ms * 1000) if cluster.managed else None
+        yield cluster.id, cluster.name, cluster.managed, size, factor, *own, every
 
 
 def _cluster_replicas(source: Source) -> Rows:
     owners = {one.id: one.owner for one in source.env.catalog.state.clusters.values()}
     for r in source.env.catalog.state.replicas.values():
-        yield r.id, r.name, r.cluster_id, r.size, owners.get(r.cluster_id, FIRST_ID)
+        every = (0, 0, r.introspection_ms * 1000)
+        yield r.id, r.name, r.cluster_id, r.size, owners.get(r.cluster_id, FIRST_ID), every
 
 
 def _replica_statuses(source: Source) -> Rows:

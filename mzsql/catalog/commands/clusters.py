@@ -14,7 +14,7 @@ from mzsql.catalog.change import NOTHING, Change
 from mzsql.catalog.commands.items import drop_items, fresh_ids
 from mzsql.catalog.objects import CATALOG_CLUSTER, SIZES, Cluster, Replica
 from mzsql.catalog.state import CatalogState
-from mzsql.frontend.plan.catalog_plans import ClusterOptions, ReplicaPlan
+from mzsql.frontend.plan.catalog_plans import INTROSPECTION_MS, ClusterOptions, ReplicaPlan
 from mzsql.repr.errors import (
     DependentObjects,
     DuplicateObject,
@@ -67,14 +67,21 @@ def _new_replicas(state: CatalogState, cluster_id: str, wanted: Collection[Repli
         return NOTHING
     ids, counted = fresh_ids(state, "replica", state.replicas, len(wanted))
     made = {
-        gid: Replica(gid, one.name, cluster_id, one.size, _workers(one.size))
+        gid: Replica(
+            gid,
+            one.name,
+            cluster_id,
+            one.size,
+            _workers(one.size),
+            introspection_ms=one.introspection_ms,
+        )
         for gid, one in zip(ids, wanted, strict=True)
     }
     return counted | Change(replicas=made)
 
 
-def _of_size(size: str, factor: int) -> list[ReplicaPlan]:
-    return [ReplicaPlan(f"r{n}", size) for n in range(1, factor + 1)]
+def _of_size(size: str, factor: int, introspection_ms: int) -> list[ReplicaPlan]:
+    return [ReplicaPlan(f"r{n}", size, introspection_ms) for n in range(1, factor + 1)]
 
 
 def create_cluster(state: CatalogState, name: str, options: ClusterOptions) -> Change:
@@ -87,8 +94,10 @@ def create_cluster(state: CatalogState, name: str, options: ClusterOptions) -> C
     else:
         assert options.size is not None
         factor = 1 if options.replication_factor is None else options.replication_factor
-        replicas = _of_size(options.size, factor)
-        cluster = Cluster(gid, name, True, options.size, factor)
+        every = options.introspection_ms
+        every = INTROSPECTION_MS if every is None else every
+        replicas = _of_size(options.size, factor, every)
+        cluster = Cluster(gid, name, True, options.size, factor, introspection_ms=every)
         _workers(options.size)
     return counted | _new_replicas(state, gid, replicas) | Change(clusters={gid: cluster})
 
@@ -124,7 +133,11 @@ def alter_cluster(state: CatalogState, name: str, options: ClusterOptions) -> Ch
             )
         # What says SET (MANAGED) alone keeps what is there.
         cluster = msgspec.structs.replace(
-            cluster, managed=True, size=next(iter(sizes), None), replication_factor=len(replicas)
+            cluster,
+            managed=True,
+            size=next(iter(sizes), None),
+            replication_factor=len(replicas),
+            introspection_ms=_common_interval(replicas),
         )
     size = size_of(state, cluster) if options.size is None else options.size
     if size is None:
@@ -137,17 +150,38 @@ def alter_cluster(state: CatalogState, name: str, options: ClusterOptions) -> Ch
         if one.size == size and one.name in {f"r{n}" for n in range(1, factor + 1)}
     ]
     names = {one.name for one in kept}
-    wanted = [one for one in _of_size(size, factor) if one.name not in names]
+    every = options.introspection_ms
+    every = cluster.introspection_ms if every is None else every
+    wanted = [one for one in _of_size(size, factor, every) if one.name not in names]
+    told = {
+        one.id: msgspec.structs.replace(one, introspection_ms=every)
+        for one in kept
+        if one.introspection_ms != every
+    }
     gone = Change(replicas=dict.fromkeys(one.id for one in replicas if one not in kept))
     _workers(size)
-    altered = msgspec.structs.replace(cluster, managed=True, size=size, replication_factor=factor)
+    altered = msgspec.structs.replace(
+        cluster,
+        managed=True,
+        size=size,
+        replication_factor=factor,
+        introspection_ms=every,
+    )
+    gone |= Change(replicas=told)
     return gone | _new_replicas(state, cluster.id, wanted) | Change(clusters={cluster.id: altered})
+
+
+def _common_interval(replicas: Collection[Replica]) -> int:
+    """How often replicas look, where all do so equally often."""
+    found = {one.introspection_ms for one in replicas}
+    return found.pop() if len(found) == 1 else INTROSPECTION_MS
 
 
 def _unmanaged(state: CatalogState, cluster: Cluster, options: ClusterOptions) -> Change:
     for option, said in (
         ("SIZE", options.size),
         ("REPLICATION FACTOR", options.replication_factor),
+        ("INTROSPECTION INTERVAL", options.introspection_ms),
     ):
         if said is not None:
             raise InvalidParameter(f"{option} not supported for unmanaged clusters")

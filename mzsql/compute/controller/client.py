@@ -15,7 +15,7 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 import pyarrow as pa
@@ -24,6 +24,7 @@ from mzsql.compute.controller.introspection import SUBSCRIBES, Subscribed
 from mzsql.compute.controller.known import Dataflow, Holder, StatusSink, release_all
 from mzsql.compute.protocol import (
     AllowCompaction,
+    CancelIntrospection,
     CancelPeek,
     Connect,
     CreateDataflow,
@@ -190,14 +191,18 @@ class ReplicaClient:
                     return self._dropped.pop(gid)
         return None
 
-    def configure(self, *, step_engine: str) -> None:
-        """Have steps begun from now on run by another engine, where it is another."""
-        if step_engine != self.settings.step_engine:
-            self._link.send(UpdateConfiguration(step_engine=step_engine))
-            self.settings = msgspec.structs.replace(self.settings, step_engine=step_engine)
+    def configure(self, wanted: ComputeSettings) -> None:
+        """Have what may change while it runs be as wanted, from now on, where it is not."""
+        change = UpdateConfiguration.between(self.settings, wanted)
+        if change != UpdateConfiguration():
+            self._link.send(change)
+            self.settings = change.of(self.settings)
 
-    def introspect(self, wanted: bool) -> None:
+    def introspect(self, seconds: float | None) -> None:
         """Have the replica tell of itself, or no more; then nothing of it is left. Idempotent; to be called again where it raises.
+
+        Args:
+            seconds: it looks so often whether there is a change; None: no more.
 
         Raises:
             ObjectInUse: the replica takes no commands.
@@ -205,8 +210,9 @@ class ReplicaClient:
         """
         if self._subscribed is None:
             return
-        if wanted:
+        if seconds is not None:
             self._forgotten = False
+            self._end(self._subscribed.outdated(seconds))
             self._subscribe(self._subscribed)
         else:
             self._unsubscribe(self._subscribed)
@@ -222,11 +228,15 @@ class ReplicaClient:
                     subscribed.cancelled(command.id)
                 raise
 
-    def _unsubscribe(self, subscribed: Subscribed) -> None:
-        for command in subscribed.cancel():
+    def _end(self, commands: Iterable[CancelIntrospection]) -> None:
+        for command in commands:
             self._link.send(command)
             with self._changed:
-                subscribed.cancelled(command.id)
+                if self._subscribed is not None:
+                    self._subscribed.cancelled(command.id)
+
+    def _unsubscribe(self, subscribed: Subscribed) -> None:
+        self._end(subscribed.cancel())
         if not self._forgotten:
             # What an earlier process has left of it goes as well.
             for one in SUBSCRIBES:

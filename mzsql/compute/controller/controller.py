@@ -103,6 +103,8 @@ class ComputeController:
         # Since when replicas are away.
         self._away: dict[str, float] = {}
         self._introspect = True
+        # How often replicas look at what they are to tell of themselves; those that are to tell nothing are not here.
+        self._seconds: dict[str, float] = {}
         self._read_only = read_only
         # The replicas that work, of every cluster that has dataflows, and what each was told to maintain.
         self._replicas: dict[str, ReplicaClient] = {}
@@ -146,10 +148,17 @@ class ComputeController:
         self._step_engine, self.heard = step_engine, True
         self._introspect = introspect
         working = self._working(state)
+        self._seconds = {
+            one.id: one.introspection_ms / 1000
+            for found in working.values()
+            for one in found
+            if introspect and one.introspection_ms
+        }
         wanted = {item.id: item for item in state.maintained if working.get(item.cluster or "")}
         self._give_up_replicas(working, wanted)
-        for client in self._replicas.values():
-            self._try(partial(client.configure, step_engine=step_engine))
+        here = {one.id: one for found in working.values() for one in found}
+        for replica_id, client in self._replicas.items():
+            self._try(partial(client.configure, self._settings(here[replica_id])))
         tried_on = {one.id for found in working.values() for one in found}
         for gid in [g for g in self._failures if tried_on != self._tried_on or g not in wanted]:
             self._forget_failure(gid)
@@ -284,12 +293,19 @@ class ComputeController:
         """Whether some replica was told to maintain an object."""
         return any(gid in gids for gids in self._on.values())
 
+    def _settings(self, replica: Replica) -> ComputeSettings:
+        """What a replica is to be told."""
+        return ComputeSettings(
+            workers=replica.workers,
+            step_engine=self._step_engine,
+            node_hydration=self._introspect and replica.introspection_ms > 0,
+            read_only=self._read_only,
+        )
+
     def _client_of(self, replica: Replica) -> ReplicaClient:
         found = self._replicas.get(replica.id)
         if found is None:
-            settings = ComputeSettings(
-                workers=replica.workers, step_engine=self._step_engine, read_only=self._read_only
-            )
+            settings = self._settings(replica)
             ids = self._transient_ids
             found = ReplicaClient(
                 self._connect,
@@ -297,7 +313,7 @@ class ComputeController:
                 settings,
                 self._storage,
                 self._sink,
-                None if ids is None else Subscribed(ids, settings.introspection_seconds),
+                None if ids is None else Subscribed(ids),
             )
             self._replicas[replica.id] = found
             self._on[replica.id] = set()
@@ -316,7 +332,7 @@ class ComputeController:
             self._try(client.allow_compaction)
             # Now at the earliest: a replica that another process has commanded before tells once of what runs there, and what is not wanted
             # of it, or not known to be yet, is not shown.
-            self._try(partial(client.introspect, self._introspect))
+            self._try(partial(client.introspect, self._seconds.get(client.replica_id)))
             client.look_after()
         if not self._swept:
             # What an earlier process has left of others than are here now.

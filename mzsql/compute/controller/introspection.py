@@ -58,14 +58,18 @@ class Subscribed:
 
     Args:
         transient_ids: gives an id that no other dataflow of this process has.
-        seconds: it is looked so often whether there is a change.
     """
 
-    def __init__(self, transient_ids: Callable[[], GlobalId], seconds: float) -> None:
+    def __init__(self, transient_ids: Callable[[], GlobalId]) -> None:
         self._transient_ids = transient_ids
-        self._seconds = seconds
+        self._seconds = 0.0
         self._relations: dict[GlobalId, str] = {}
         self._met: set[GlobalId] = set()
+
+    def outdated(self, seconds: float) -> list[CancelIntrospection]:
+        """It is to be looked so often whether there is a change from now on; what ends those that look at other times."""
+        before, self._seconds = self._seconds, seconds
+        return self.cancel() if seconds != before else []
 
     def create(self) -> list[CreateIntrospection]:
         """What installs those that the replica was not told of."""

@@ -68,7 +68,8 @@ _LOOK_SECONDS = 0.1
 class HydrationReport:
     """The hydration statuses of one object on one replica; every change is a response, in order. Thread-safe.
 
-    The last worker of the last node is said to be hydrated with the object: what is not hydrated shows where.
+    The last worker of the last node is said to be hydrated with the object: what is not hydrated shows where. What is told of nodes may
+    be switched off (`tell_nodes`); the object's status is told all the same.
     """
 
     def __init__(
@@ -78,6 +79,8 @@ class HydrationReport:
         replica_id: str,
         workers: int,
         respond: Respond,
+        *,
+        nodes: bool = True,
     ) -> None:
         self._gid = gid
         self._replica = replica_id
@@ -88,6 +91,23 @@ class HydrationReport:
         self._workers = workers
         self._object = False
         self._shown = False
+        self._tells_nodes = nodes
+
+    @property
+    def tells_nodes(self) -> bool:
+        """Whether nodes are told of."""
+        return self._tells_nodes
+
+    def tell_nodes(self, wanted: bool) -> None:
+        """Tell of nodes from now on, from how they stand now; or take back what was told of them, and tell no more."""
+        with self._lock:
+            if wanted == self._tells_nodes:
+                return
+            rows = [self._row(lir_id, worker) for lir_id, worker in self._nodes]
+            self._tells_nodes = True
+            if self._shown:
+                self._tell([(row, 1 if wanted else -1) for row in rows])
+            self._tells_nodes = wanted
 
     def show(self) -> None:
         """Append what there is, the first time."""
@@ -154,7 +174,11 @@ class HydrationReport:
         return self._object
 
     def _tell(self, updates: Sequence[tuple[StatusRow, int]]) -> None:
-        self._respond(HydrationStatus(tuple(updates)))
+        told = (
+            one for one in updates if self._tells_nodes or isinstance(one[0], ObjectHydrationStatus)
+        )
+        if found := tuple(told):
+            self._respond(HydrationStatus(found))
 
     def _row(self, lir_id: int, worker: int) -> OperatorHydrationStatus:
         done = self._nodes[lir_id, worker]
@@ -617,7 +641,10 @@ class _Watch:
         self._lir_ids = tuple(lir_ids)
 
     def run(self, write: Callable[[], None], complete: Callable[[], frozenset[int]]) -> None:
-        """Run the write in this thread, and look from another one meanwhile."""
+        """Run the write in this thread, and look from another one meanwhile, where anybody is told."""
+        if not self._report.tells_nodes:
+            write()
+            return
         ended = threading.Event()
 
         def look(thread: Supervised) -> None:

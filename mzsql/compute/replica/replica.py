@@ -109,6 +109,7 @@ class Replica:
         replica_id = first.replica_id
         self._replica = replica_id
         self._engine = first.settings.step_engine
+        self._node_hydration = first.settings.node_hydration
         self._settings = settings = _Settings(
             **{name: getattr(first.settings, name) for name in ComputeSettings.__struct_fields__},
             now=lambda: self._engine,
@@ -230,9 +231,8 @@ class Replica:
                 self._installed.drop(gid)
             case AllowCompaction(id=gid, frontier=frontier):
                 self._installed.allow(gid, frontier)
-            case UpdateConfiguration(step_engine=engine):
-                if engine is not None:
-                    self._engine = engine
+            case UpdateConfiguration():
+                self._configure(command)
             case InitializationComplete():
                 self._retiring.retire()
             case Peek():
@@ -250,6 +250,14 @@ class Replica:
                 self._respond(Pong(nonce))
             case CreateInstance():
                 raise InternalError(f"replica {self._replica} was begun already")
+
+    def _configure(self, command: UpdateConfiguration) -> None:
+        if command.step_engine is not None:
+            self._engine = command.step_engine
+        if command.node_hydration is not None:
+            self._node_hydration = command.node_hydration
+            for flow in self._installed.all():
+                flow.report.tell_nodes(command.node_hydration)
 
     def _told(self, response: Response) -> None:
         """Tell something, of which the logs may have to say more."""
@@ -278,7 +286,12 @@ class Replica:
         rendered = self._renderings.of(desc, command.outline)
         spec = DataflowSpec(gid, command.name, desc, command.output_shard, command.as_of)
         report = HydrationReport(
-            gid, rendered.lir_ids, self._replica, self._settings.workers, self._respond
+            gid,
+            rendered.lir_ids,
+            self._replica,
+            self._settings.workers,
+            self._respond,
+            nodes=self._node_hydration,
         )
         self._installed.check_new(gid, spec.name, rendered.inputs)
         collections = self._hold_inputs(rendered, spec.as_of)

@@ -54,8 +54,8 @@ class CommandHistory:
                 self._subscribes.pop(gid, None)
             case InitializationComplete():
                 self._initialized = True
-            case UpdateConfiguration(step_engine=engine) if engine is not None:
-                settings = msgspec.structs.replace(self._first.settings, step_engine=engine)
+            case UpdateConfiguration():
+                settings = command.of(self._first.settings)
                 self._first = msgspec.structs.replace(self._first, settings=settings)
 
     def commands(self) -> Iterator[Command]:

@@ -12,8 +12,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 
-import msgspec
-
 from mzsql.compute.protocol import (
     CancelIntrospection,
     Command,
@@ -150,9 +148,9 @@ class ReconciledReplica:
                 case CancelIntrospection(id=gid):
                     self._subscribes.discard(gid)
                     self._send(command)
-                case UpdateConfiguration(step_engine=engine):
-                    if self._settings is not None and engine is not None:
-                        self._settings = msgspec.structs.replace(self._settings, step_engine=engine)
+                case UpdateConfiguration():
+                    if self._settings is not None:
+                        self._settings = command.of(self._settings)
                     self._send(command)
                 case _:
                     self._send(command)
@@ -169,9 +167,10 @@ class ReconciledReplica:
         self._subscribes = set()
         self._settings = now
         if self._replica is not None and before is not None:
-            if msgspec.structs.replace(before, step_engine=now.step_engine) == now:
-                if before.step_engine != now.step_engine:
-                    self._replica.send(UpdateConfiguration(step_engine=now.step_engine))
+            change = UpdateConfiguration.between(before, now)
+            if change.of(before) == now:
+                if before != now:
+                    self._replica.send(change)
                 return
             # It is to be another one: workers, or a bound. Its controller holds what that will read.
             self._replica.close()

@@ -29,6 +29,7 @@ from mzsql.repr.errors import (
     UndefinedColumn,
     Unsupported,
 )
+from mzsql.repr.interval_text import parse_interval
 
 _ITEMS = ("table", "view", "materialized view", "index", "type")
 _ADDRESSES = (
@@ -38,7 +39,9 @@ _ADDRESSES = (
     "STORAGECTL ADDRESSES",
 )
 #: Options that say how Materialize's own machines are to be used.
-_IGNORED = ("DISK", "INTROSPECTION INTERVAL", "INTROSPECTION DEBUGGING")
+_IGNORED = ("DISK", "INTROSPECTION DEBUGGING")
+_INTERVAL = "INTROSPECTION INTERVAL"
+_MOST_INTERVAL_MS = 86_400_000
 #: Attributes that are what every role has here.
 _NEUTRAL = ("INHERIT",)
 
@@ -163,6 +166,27 @@ def _factor(option: cs.Option) -> int:
     return value
 
 
+def _introspection_ms(option: cs.Option) -> int:
+    """INTROSPECTION INTERVAL in milliseconds; 0: never."""
+    value = option.value
+    if value == 0 and not isinstance(value, bool):
+        return 0
+    if not isinstance(value, str):
+        raise InvalidParameter(
+            "invalid INTROSPECTION INTERVAL: cannot use value as interval",
+            position=option.position,
+        )
+    interval = parse_interval(value)
+    found = interval.days * 86_400_000 + interval.microseconds // 1000
+    least = 1 if interval.microseconds else 0
+    if interval.months or not least <= found <= _MOST_INTERVAL_MS:
+        raise InvalidParameter(
+            f"INTROSPECTION INTERVAL '{value}': it must be a millisecond at least, and a day at most, or 0 for never",
+            position=option.position,
+        )
+    return found
+
+
 def _replica(
     name: str, options: tuple[cs.Option, ...], position: int
 ) -> tuple[cp.ReplicaPlan, tuple[str, ...]]:
@@ -196,7 +220,8 @@ def _replica(
     if "SIZE" not in given:
         raise InvalidParameter("SIZE option must be specified", position=position)
     ignored = tuple(n for n in _IGNORED if n in given)
-    return cp.ReplicaPlan(name, _size(given["SIZE"])), ignored
+    every = _introspection_ms(given[_INTERVAL]) if _INTERVAL in given else cp.INTROSPECTION_MS
+    return cp.ReplicaPlan(name, _size(given["SIZE"]), every), ignored
 
 
 def _replicas(
@@ -246,6 +271,7 @@ def _cluster_options(options: tuple[cs.Option, ...], cluster: str) -> cp.Cluster
         else None,
         managed=_flag(given["MANAGED"]) if "MANAGED" in given else None,
         replicas=replicas,
+        introspection_ms=_introspection_ms(given[_INTERVAL]) if _INTERVAL in given else None,
         ignored=tuple(dict.fromkeys((*(n for n in _IGNORED if n in given), *ignored))),
     )
 
@@ -263,6 +289,7 @@ def _create_cluster(statement: cs.CreateCluster, _catalog: CatalogView) -> cp.Cr
     for option, said in (
         ("SIZE", options.size),
         ("REPLICATION FACTOR", options.replication_factor),
+        (_INTERVAL, options.introspection_ms),
     ):
         if said is not None:
             raise InvalidParameter(
@@ -296,6 +323,8 @@ def _alter_cluster(statement: cs.AlterCluster, _catalog: CatalogView) -> cp.Alte
                 values["managed"] = True
             case "REPLICAS":
                 values["replicas"] = ()
+            case "INTROSPECTION INTERVAL":
+                values["introspection_ms"] = cp.INTROSPECTION_MS
             case "SIZE":
                 raise InvalidParameter("cannot unset SIZE of a cluster", position=option.position)
             case "WORKLOAD CLASS":

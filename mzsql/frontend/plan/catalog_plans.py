@@ -41,11 +41,16 @@ class CreateRolePlan(DefiningPlan, frozen=True, tag="create_role"):
     name: str
 
 
+#: How often replicas look at what they are to tell of themselves where nothing is said, in milliseconds.
+INTROSPECTION_MS = 1000
+
+
 class ReplicaPlan(msgspec.Struct, frozen=True):
-    """A replica by its name and SIZE."""
+    """A replica by its name and SIZE; it looks every `introspection_ms` at what it is to tell of itself, 0: never."""
 
     name: str
     size: str
+    introspection_ms: int = INTROSPECTION_MS
 
 
 class ClusterOptions(msgspec.Struct, frozen=True):
@@ -55,6 +60,7 @@ class ClusterOptions(msgspec.Struct, frozen=True):
     replication_factor: int | None = None
     managed: bool | None = None
     replicas: tuple[ReplicaPlan, ...] | None = None
+    introspection_ms: int | None = None
     ignored: tuple[str, ...] = ()
 
 
