@@ -144,7 +144,10 @@ def _replaced_size(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
 def _replace(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
     text, old, new = (arg.ast for arg in args)
     fits = s.lte(_replaced_size(engine, args, typ), s.num(MAX_RESULT))
-    return s.case((s.eq(old, s.text("")), text), (fits, s.call("REPLACE", text, old, new)))
+    # An argument that is NULL, not a branch: of constants DuckDB makes what no branch asks for, too.
+    return s.case(
+        (s.eq(old, s.text("")), text), otherwise=s.call("REPLACE", text, old, s.case((fits, new)))
+    )
 
 
 def _split_part(text: Ast, delimiter: Ast, part: Ast) -> Ast:
