@@ -37,15 +37,9 @@ from mzsql.persist.cache import DIRECTORY_BYTES, MEMORY_BYTES, BlobCache, Cached
 from mzsql.persist.checked import checked
 from mzsql.persist.clock import Clock, Deadline, Patience, SystemClock
 from mzsql.persist.columns import check_schema, encode_schema
-from mzsql.persist.commands import (
-    Finalize,
-    RegisterCritical,
-    RegisterReader,
-    Retire,
-    Sweep,
-    holders,
-)
+from mzsql.persist.commands import Finalize, RegisterCritical, RegisterReader, Retire, Sweep
 from mzsql.persist.critical import CriticalReader
+from mzsql.persist.deciding import holders
 from mzsql.persist.errors import CorruptPart, ExpiredHandle, Holder, MissingPart, NewerVersion
 from mzsql.persist.handles import Handle
 from mzsql.persist.inspection import (

@@ -19,9 +19,9 @@ from mzsql.persist.batch import BlobPart, KeySpec
 from mzsql.persist.clock import Deadline, drawn_at
 from mzsql.persist.codec import Entry, decode_entry
 from mzsql.persist.columns import all_at, decode_schema, physical
-from mzsql.persist.commands import known_keys
 from mzsql.persist.consolidate import consolidate
 from mzsql.persist.cost import Activity, Cost, Prices, monthly_cost
+from mzsql.persist.deciding import known_keys
 from mzsql.persist.errors import MissingPart
 from mzsql.persist.fetch import PartReader, until
 from mzsql.persist.machine import Context, Shard

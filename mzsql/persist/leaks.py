@@ -21,7 +21,7 @@ import msgspec
 
 from mzsql.location import Unfinished, UploadSweepable, UsageError
 from mzsql.persist.clock import Deadline
-from mzsql.persist.commands import known_keys
+from mzsql.persist.deciding import known_keys
 from mzsql.persist.errors import CorruptPart, MissingPart, NewerVersion
 from mzsql.persist.inspection import object_time, rollup_keys
 from mzsql.persist.machine import Context, Shard

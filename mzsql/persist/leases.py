@@ -14,7 +14,8 @@ from collections.abc import Iterator
 
 from mzsql.location import Determinate, Indeterminate, LocationError
 from mzsql.persist.clock import Deadline
-from mzsql.persist.commands import DowngradeSince, ExpireReader, expired_reader
+from mzsql.persist.commands import DowngradeSince, ExpireReader
+from mzsql.persist.deciding import expired_reader
 from mzsql.persist.errors import ExpiredHandle, ShardFinalized, SinceViolation
 from mzsql.persist.opened import Opened
 from mzsql.persist.refs import Lease

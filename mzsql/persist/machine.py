@@ -35,7 +35,8 @@ from mzsql.persist.ahead import Ahead, learned, reach
 from mzsql.persist.batch import Batch
 from mzsql.persist.clock import Clock, Deadline, SystemClock, new_id, new_timed_id
 from mzsql.persist.codec import Entry, decode_entry, decode_state, encode_entry
-from mzsql.persist.commands import Command, CompareAndAppend, InlineOverflow, transition
+from mzsql.persist.commands import Command, CompareAndAppend, InlineOverflow
+from mzsql.persist.deciding import transition
 from mzsql.persist.errors import (
     CorruptPart,
     ExpiredHandle,

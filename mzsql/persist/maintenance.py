@@ -20,8 +20,9 @@ import msgspec
 from mzsql.location import Determinate, LocationError
 from mzsql.persist.clock import Deadline
 from mzsql.persist.codec import encode_state
-from mzsql.persist.commands import AddRollup, ApplyMerge, Collect, Sweep, holders, known_keys
+from mzsql.persist.commands import AddRollup, ApplyMerge, Collect, Sweep
 from mzsql.persist.compaction import Merge, Unmergeable, apply_merge, choose, everything, is_ours
+from mzsql.persist.deciding import holders, known_keys
 from mzsql.persist.machine import surely_not_committed
 from mzsql.persist.opened import Opened
 from mzsql.persist.parts import delete_objects, discard_objects

@@ -26,10 +26,8 @@ from mzsql.persist.building import BatchBuilder, check_distinct, has_rows
 from mzsql.persist.checked import checked
 from mzsql.persist.clock import Deadline
 from mzsql.persist.columns import check_times
-from mzsql.persist.commands import (
-    RenewWriter,
-    known_keys,
-)
+from mzsql.persist.commands import RenewWriter
+from mzsql.persist.deciding import known_keys
 from mzsql.persist.errors import (
     DuplicatePart,
     ForeignBlob,

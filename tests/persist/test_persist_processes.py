@@ -19,7 +19,7 @@ import pytest
 from process_workers import SCHEMA, open_client, row_count
 
 from mzsql.persist import PersistClient
-from mzsql.persist.commands import known_keys
+from mzsql.persist.deciding import known_keys
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["mzsql.persist", "duckdb", "pyarrow.parquet"])

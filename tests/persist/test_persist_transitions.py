@@ -40,8 +40,8 @@ from mzsql.persist.commands import (
     RenewWriter,
     Retire,
     Sweep,
-    transition,
 )
+from mzsql.persist.deciding import transition
 from mzsql.persist.invariants import check_trace
 from mzsql.persist.state import (
     EXPIRED_KEPT,
