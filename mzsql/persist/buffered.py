@@ -21,8 +21,8 @@ from mzsql.location import Determinate
 from mzsql.persist.checked import checked
 from mzsql.persist.clock import Deadline
 from mzsql.persist.columns import normalize
+from mzsql.persist.context import Context
 from mzsql.persist.errors import ExpiredHandle, InvalidBounds
-from mzsql.persist.machine import Context
 from mzsql.persist.parts import Updates, tables
 from mzsql.repr.errors import SqlError, ThreadFailed
 from mzsql.repr.frontier import Frontier, is_timestamp, less_than, show

@@ -38,6 +38,7 @@ from mzsql.persist.checked import checked
 from mzsql.persist.clock import Clock, Deadline, Patience, SystemClock
 from mzsql.persist.columns import check_schema, encode_schema
 from mzsql.persist.commands import Finalize, RegisterCritical, RegisterReader, Retire, Sweep
+from mzsql.persist.context import Context
 from mzsql.persist.critical import CriticalReader
 from mzsql.persist.deciding import holders
 from mzsql.persist.errors import CorruptPart, ExpiredHandle, Holder, MissingPart, NewerVersion
@@ -51,7 +52,7 @@ from mzsql.persist.inspection import (
     peek,
 )
 from mzsql.persist.leaks import DAY_MS, Leak, find_leaks
-from mzsql.persist.machine import Context, Shard
+from mzsql.persist.machine import Shard
 from mzsql.persist.maintenance import Report, due_here, maintain
 from mzsql.persist.metrics import Meter, error_kind, metered, metrics_of, scheme_of
 from mzsql.persist.opened import Opened

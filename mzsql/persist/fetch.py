@@ -32,9 +32,9 @@ from mzsql.persist.batch import (
 from mzsql.persist.blocks import blocks_of
 from mzsql.persist.clock import Deadline
 from mzsql.persist.columns import advance_times, conform, joined, physical
+from mzsql.persist.context import Context, Forgetful
 from mzsql.persist.errors import CorruptPart, MissingPart
 from mzsql.persist.frames import checksum
-from mzsql.persist.machine import Context, Forgetful
 from mzsql.persist.pushdown import Pushdown
 from mzsql.persist.ranges import RangeFile, extents
 from mzsql.persist.stats import group_stats

@@ -20,11 +20,12 @@ from mzsql.persist.clock import Deadline, drawn_at
 from mzsql.persist.codec import Entry, decode_entry
 from mzsql.persist.columns import all_at, decode_schema, physical
 from mzsql.persist.consolidate import consolidate
+from mzsql.persist.context import Context
 from mzsql.persist.cost import Activity, Cost, Prices, monthly_cost
 from mzsql.persist.deciding import known_keys
 from mzsql.persist.errors import MissingPart
 from mzsql.persist.fetch import PartReader, until
-from mzsql.persist.machine import Context, Shard
+from mzsql.persist.machine import Shard
 from mzsql.persist.retry import Backoff
 from mzsql.persist.state import ShardState, TraceBatch
 from mzsql.repr.frontier import Frontier, Timestamp

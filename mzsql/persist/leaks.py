@@ -21,10 +21,11 @@ import msgspec
 
 from mzsql.location import Unfinished, UploadSweepable, UsageError
 from mzsql.persist.clock import Deadline
+from mzsql.persist.context import Context
 from mzsql.persist.deciding import known_keys
 from mzsql.persist.errors import CorruptPart, MissingPart, NewerVersion
 from mzsql.persist.inspection import object_time, rollup_keys
-from mzsql.persist.machine import Context, Shard
+from mzsql.persist.machine import Shard
 from mzsql.persist.parts import delete_objects
 from mzsql.repr.errors import SqlError
 

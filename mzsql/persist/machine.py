@@ -10,32 +10,26 @@ Source: the persist design, "Roughly speaking, all users of the state machine fo
 
 from __future__ import annotations
 
-import random
 import threading
 from collections import deque
 from collections.abc import Callable, Collection
-from typing import Any, Protocol, TypeVar, runtime_checkable
-
-import msgspec
+from typing import Any, TypeVar
 
 from mzsql.location import (
-    Blob,
-    Consensus,
     ConsensusWait,
     Determinate,
     Indeterminate,
     LocationError,
     UsageError,
     Versioned,
-    caller_limit,
     waiting,
 )
-from mzsql.persist.ages import Ages
 from mzsql.persist.ahead import Ahead, learned, reach
 from mzsql.persist.batch import Batch
-from mzsql.persist.clock import Clock, Deadline, SystemClock, new_id, new_timed_id
+from mzsql.persist.clock import Deadline
 from mzsql.persist.codec import Entry, decode_entry, decode_state, encode_entry
 from mzsql.persist.commands import Command, CompareAndAppend, InlineOverflow
+from mzsql.persist.context import Context, Forgetful
 from mzsql.persist.deciding import transition
 from mzsql.persist.errors import (
     CorruptPart,
@@ -44,17 +38,12 @@ from mzsql.persist.errors import (
     NewerVersion,
     UpperMismatch,
 )
-from mzsql.persist.metrics import Meter, metrics_of
-from mzsql.persist.retry import Backoff, retrying, troubled
-from mzsql.persist.settings import Settings
+from mzsql.persist.retry import Backoff, troubled
 from mzsql.persist.state import ShardState, StateDiff
 from mzsql.persist.transitions import apply_diff
 from mzsql.persist.versions import newer
-from mzsql.persist.watch import Watch
 from mzsql.repr.errors import SqlError
 from mzsql.repr.frontier import Frontier
-from mzsql.repr.version import VERSION
-from mzsql.threads import Supervisor
 
 T = TypeVar("T")
 
@@ -66,94 +55,6 @@ _LOOK_SECONDS = 30.0
 _TURN_SECONDS = 0.5
 _OWN_CHANGES = 512
 """So many of its latest changes a process knows for its own."""
-
-
-@runtime_checkable
-class Forgetful(Protocol):
-    """A Blob that keeps copies of objects, and gets one anew when told to."""
-
-    def forget(self, key: str) -> None:
-        """Drop all copies of the object ``key``."""
-
-
-def _set_event() -> threading.Event:
-    event = threading.Event()
-    event.set()
-    return event
-
-
-class Context(msgspec.Struct, frozen=True):
-    """What everything of one client shares."""
-
-    blob: Blob
-    consensus: Consensus
-    clock: Clock
-    rng: random.Random
-    settings: Settings
-    blob_url: str | None = None
-    threads: bool = False
-    """Whether calls may do part of their work on threads of their own; without, all happens in order, as a simulator needs."""
-    closing: threading.Event = msgspec.field(default_factory=lambda: threading.Event())
-    """Set when the client closes: whoever waits or retries stops."""
-    meter: Meter = msgspec.field(default_factory=lambda: Meter(metrics_of(), SystemClock()))
-    version: str = VERSION
-    """The program's version, as shards remember it."""
-    takes_over: threading.Event = msgspec.field(default_factory=_set_event)
-    """Set when what this client changes is of its version from then on (`mzsql.persist.versions`)."""
-    supervisor: Supervisor = msgspec.field(default_factory=lambda: Supervisor())
-    """Runs the client's threads."""
-    places: tuple[str, ...] = ()
-    """The URLs of Blob and Consensus as shown to people, where they are known."""
-    keeps_leases: bool = False
-    """Whether somebody renews the leases of all open handles in time; without, each is renewed by its own calls, or runs out."""
-    watch: Watch = msgspec.field(default_factory=lambda: Watch(SystemClock()))
-    """By which leases of other processes are judged; of the same ``clock``."""
-    written: Ages = msgspec.field(default_factory=lambda: Ages(SystemClock()))
-    """When the objects written here were named; of the same ``clock``."""
-    unnamed: Ages = msgspec.field(default_factory=lambda: Ages(SystemClock()))
-    """When objects that nobody refers to were found first; of the same ``clock``."""
-
-    @property
-    def awaited(self) -> str:
-        """What to say of a call that is under way and has not met an error yet."""
-        return f"; it waits for {' or '.join(self.places)}" if self.places else ""
-
-    def deadline(self, timeout: float | None) -> Deadline:
-        """The end of a call that starts now: after ``timeout`` seconds, by default the setting's, or when its caller's limit ends it."""
-        if timeout is None:
-            timeout = self.settings.timeout
-        elif not isinstance(timeout, int | float):
-            raise UsageError(f"a timeout is a number of seconds, not {timeout!r}")
-        limit = caller_limit()
-        if limit is None:
-            return Deadline(self.clock, timeout)
-        return Deadline(self.clock, min(timeout, max(0.0, limit())), limit)
-
-    def retrying(self, act: Callable[[], T], deadline: Deadline) -> T:
-        """``act()``, retried; see `mzsql.persist.retry.retrying`. The backend that it calls is told how long it has."""
-
-        def limited() -> T:
-            with waiting(deadline.remaining):
-                return act()
-
-        return retrying(
-            limited,
-            self.clock,
-            self.rng,
-            deadline,
-            abandoned=self.closing.is_set,
-            retried=self.meter.metrics.retries.inc,
-        )
-
-    def new_id(self) -> str:
-        """A random identifier."""
-        return new_id(self.rng)
-
-    def new_object_id(self) -> str:
-        """The name of an object about to be written, which begins with the time."""
-        drawn = new_timed_id(self.clock.now_ms(), self.rng)
-        self.written.meet(drawn)
-        return drawn
 
 
 def surely_not_committed(failure: BaseException) -> bool:

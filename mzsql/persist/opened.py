@@ -13,10 +13,11 @@ from mzsql.persist.arguments import refuse
 from mzsql.persist.batch import Batch, KeySpec
 from mzsql.persist.clock import Deadline
 from mzsql.persist.columns import decode_schema
+from mzsql.persist.context import Context
 from mzsql.persist.errors import ForeignBlob, InvalidBounds, SchemaMismatch
 from mzsql.persist.fetch import PartReader
 from mzsql.persist.handles import Handle, Leased, Reader, Writer
-from mzsql.persist.machine import Context, Shard
+from mzsql.persist.machine import Shard
 
 
 class Opened:

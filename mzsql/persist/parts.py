@@ -21,10 +21,10 @@ from mzsql.persist.blocks import Sink, footer_of
 from mzsql.persist.clock import Deadline
 from mzsql.persist.columns import conform, physical, time_bounds
 from mzsql.persist.consolidate import sort_by_key
+from mzsql.persist.context import Context
 from mzsql.persist.errors import SchemaMismatch
 from mzsql.persist.fetch import PartReader
 from mzsql.persist.frames import checksum
-from mzsql.persist.machine import Context
 from mzsql.persist.settings import Settings
 from mzsql.persist.stats import footer_stats, key_stats
 from mzsql.persist.uploads import Uploads

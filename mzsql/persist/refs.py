@@ -30,10 +30,10 @@ from mzsql.persist.batch import (
 from mzsql.persist.clock import Deadline, SystemClock
 from mzsql.persist.columns import all_at, decode_schema, joined, physical
 from mzsql.persist.consolidate import consolidate
+from mzsql.persist.context import Context
 from mzsql.persist.errors import CorruptPart, SchemaMismatch
 from mzsql.persist.fetch import PartReader, spark_path
 from mzsql.persist.frames import decode_framed, encode_framed, is_framed
-from mzsql.persist.machine import Context
 from mzsql.persist.metrics import Meter, metered, metrics_of, scheme_of
 from mzsql.persist.pushdown import Filters, checked_columns, decode_filters, pushdown_of
 from mzsql.persist.settings import Settings

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import TypeVar
 
-from mzsql.persist.machine import Context
+from mzsql.persist.context import Context
 
 T = TypeVar("T")
 

@@ -27,6 +27,7 @@ from mzsql.persist.checked import checked
 from mzsql.persist.clock import Deadline
 from mzsql.persist.columns import check_times
 from mzsql.persist.commands import RenewWriter
+from mzsql.persist.context import Context
 from mzsql.persist.deciding import known_keys
 from mzsql.persist.errors import (
     DuplicatePart,
@@ -37,7 +38,6 @@ from mzsql.persist.errors import (
     ShardFinalized,
     UpperMismatch,
 )
-from mzsql.persist.machine import Context
 from mzsql.persist.metrics import metered
 from mzsql.persist.opened import Opened
 from mzsql.persist.parts import Updates, delete_objects
