@@ -1,8 +1,7 @@
-"""The client: opens shards, keeps them tidy, and forgets them.
+"""The client: opens shards, tells of them, and ends them.
 
-Promise: one client a process and location shares each shard's state among all handles. In the background (the default) one thread of
-the client compacts and collects, and another one renews leases; otherwise that happens inside the calls that make it due. What
-maintenance fails at is logged and tried again after the next change: it never fails a write that was committed.
+Promise: one client a process and location shares each shard's state among all handles (`mzsql.persist.opened`), and keeps them tidy and
+their leases alive (`mzsql.persist.housekeeping`).
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import logging
 import random
 import threading
 import weakref
-from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -24,7 +22,6 @@ from prometheus_client import CollectorRegistry
 from mzsql.location import (
     Blob,
     Consensus,
-    LocationError,
     UsageError,
     open_blob,
     open_consensus,
@@ -35,14 +32,15 @@ from mzsql.persist.arguments import check_shard_id, check_text
 from mzsql.persist.batch import KeySpec
 from mzsql.persist.cache import DIRECTORY_BYTES, MEMORY_BYTES, BlobCache, CachedBlob
 from mzsql.persist.checked import checked
-from mzsql.persist.clock import Clock, Deadline, Patience, SystemClock
+from mzsql.persist.clock import Clock, Deadline, SystemClock
 from mzsql.persist.columns import check_schema, encode_schema
 from mzsql.persist.commands import Finalize, RegisterCritical, RegisterReader, Retire, Sweep
 from mzsql.persist.context import Context
 from mzsql.persist.critical import CriticalReader
 from mzsql.persist.deciding import holders
-from mzsql.persist.errors import CorruptPart, ExpiredHandle, Holder, MissingPart, NewerVersion
+from mzsql.persist.errors import CorruptPart, ExpiredHandle, Holder, MissingPart
 from mzsql.persist.handles import Handle
+from mzsql.persist.housekeeping import Housekeeping
 from mzsql.persist.inspection import (
     ShardReport,
     StrangersReport,
@@ -53,9 +51,9 @@ from mzsql.persist.inspection import (
 )
 from mzsql.persist.leaks import DAY_MS, Leak, find_leaks
 from mzsql.persist.machine import Shard
-from mzsql.persist.maintenance import Report, due_here, maintain
-from mzsql.persist.metrics import Meter, error_kind, metered, metrics_of, scheme_of
-from mzsql.persist.opened import Opened
+from mzsql.persist.maintenance import Report, maintain
+from mzsql.persist.metrics import Meter, metered, metrics_of, scheme_of
+from mzsql.persist.opened import Opened, OpenShards
 from mzsql.persist.read import ReadHandle
 from mzsql.persist.settings import Settings
 from mzsql.persist.state import ShardState
@@ -64,13 +62,11 @@ from mzsql.persist.watch import Watch, lapsed
 from mzsql.persist.write import WriteHandle
 from mzsql.repr.errors import SqlError
 from mzsql.repr.version import VERSION
-from mzsql.threads import Supervised, Supervisor
+from mzsql.threads import Supervisor
 
 _log = logging.getLogger(__name__)
 
-_HEARTBEAT_CHECK_SECONDS = 10.0
 _CLOSE_SECONDS = 5.0
-_LEAST_MAINTENANCE_SECONDS = 1.0
 
 
 @checked
@@ -141,19 +137,12 @@ class PersistClient:
             self._context.takes_over.clear()
         self._made_as = version
         self._lock = threading.Lock()
-        # Whoever has a handle keeps its shard; of the others the latest are kept.
-        self._opened: weakref.WeakValueDictionary[str, Opened] = weakref.WeakValueDictionary()
-        self._recent: OrderedDict[str, Opened] = OrderedDict()
+        self._shards = OpenShards(self._context.settings.open_shards)
         self._writers: weakref.WeakValueDictionary[str, WriteHandle] = weakref.WeakValueDictionary()
         self._closed = False
-        self._queue: dict[str, Opened] = {}
-        self._wake = threading.Condition()
-        self._threads: list[Supervised] = []
+        self._housekeeping = Housekeeping(self._context, self._shards)
         if background:
-            # Two threads, as a long compaction must not let leases run out.
-            for name, work in (("maintenance", self._work), ("leases", self._keep_leases)):
-                thread = self.supervisor.start(name, work, thread_name=f"mzsql-persist-{name}")
-                self._threads.append(thread)
+            self._housekeeping.start()
 
     @classmethod
     def open(
@@ -365,9 +354,7 @@ class PersistClient:
             schema = check_schema(schema, key)
         with self._lock:
             self._check_open()
-            opened = self._opened.get(shard_id)
-            if opened is not None:
-                self._used(opened)
+        opened = self._shards.use(shard_id)
         if opened is None:
             opened = self._make(shard_id, schema, key, timeout)
         opened.check(schema, key)
@@ -401,18 +388,7 @@ class PersistClient:
                 ),
                 deadline,
             )
-        made = Opened(shard, context, self._changed)
-        with self._lock:
-            opened = self._opened.setdefault(shard_id, made)
-            self._used(opened)
-            return opened
-
-    def _used(self, opened: Opened) -> None:
-        """Keep the shard as one of the latest; the lock is held."""
-        self._recent[opened.shard_id] = opened
-        self._recent.move_to_end(opened.shard_id)
-        while len(self._recent) > max(1, self._context.settings.open_shards):
-            self._recent.popitem(last=False)
+        return self._shards.add(Opened(shard, context, self._housekeeping.changed))
 
     @metered("exists")
     def exists(self, shard_id: str, *, timeout: float | None = None) -> bool:
@@ -426,15 +402,13 @@ class PersistClient:
     def inspect(self, shard_id: str, *, timeout: float | None = None) -> ShardState | None:
         """The shard's whole current state, or `None` when it does not exist."""
         check_shard_id(shard_id)
-        with self._lock:
-            opened = self._opened.get(shard_id)
+        opened = self._shards.get(shard_id)
         shard = Shard(shard_id, self._context) if opened is None else opened.shard
         return shard.fetch(self._context.deadline(timeout))
 
     def holders(self, shard_id: str) -> tuple[Holder, ...]:
         """Who holds the shard's since, as this client has seen it last; nobody where it has not opened it. Reads nothing."""
-        with self._lock:
-            opened = self._opened.get(shard_id)
+        opened = self._shards.get(shard_id)
         return () if opened is None else tuple(holders(opened.shard.state))
 
     @metered("report")
@@ -514,7 +488,7 @@ class PersistClient:
         opened = self._open(shard_id, None, None, timeout)
         report = maintain(opened, self._context.deadline(timeout), full=full, all_due=all_due)
         if opened.shard.state.finalized and not opened.readers:
-            self._forget(opened)
+            self._shards.forget(opened)
         return report
 
     @metered("finalize")
@@ -568,105 +542,7 @@ class PersistClient:
     def _clear_away(self, opened: Opened, deadline: Deadline) -> None:
         """Delete what a shard that has ended leaves, and forget it."""
         maintain(opened, deadline, all_due=True)
-        self._forget(opened)
-
-    def _forget(self, opened: Opened) -> None:
-        """Drop what is kept of a finalized shard; handles that are still there have it themselves."""
-        with self._lock:
-            if self._opened.get(opened.shard_id) is opened:
-                del self._opened[opened.shard_id]
-                self._recent.pop(opened.shard_id, None)
-
-    def _changed(self, opened: Opened, deadline: Deadline | None = None) -> None:
-        """Maintain a shard that was changed here, if that is due and done in this process; without threads by a call with ``deadline``."""
-        if self._context.settings.maintenance == "elsewhere":
-            return
-        if not due_here(opened):
-            return
-        if not self._threads:
-            self._maintain_quietly(opened, deadline)
-            return
-        with self._wake:
-            self._queue[opened.shard_id] = opened
-            self._wake.notify()
-
-    def _maintain_quietly(
-        self, opened: Opened, deadline: Deadline | None = None, *, raising: bool = False
-    ) -> None:
-        """Maintain a shard; a store that fails puts it off, and so does a bug, which is raised where a thread is to show it."""
-        seconds = self._context.settings.timeout
-        if deadline is not None:
-            # Whoever waits for a call is not to wait for a backend that fails much longer than for the call itself.
-            seconds = min(seconds, max(deadline.remaining(), _LEAST_MAINTENANCE_SECONDS))
-        try:
-            patience = Patience(self._context.clock, seconds)
-            maintain(opened, patience, all_due=False, only_ours=True)
-        except LocationError as failure:
-            self._count_failure(failure)
-            level = logging.INFO if self._closed else logging.WARNING
-            _log.log(level, "shard %s: maintenance put off: %s", opened.shard_id, failure)
-        except Exception as failure:
-            self._count_failure(failure)
-            if raising:
-                failure.add_note(f"while shard {opened.shard_id} was maintained")
-                raise
-            _log.exception("shard %s: maintenance failed", opened.shard_id)
-
-    def _count_failure(self, failure: Exception) -> None:
-        self._context.meter.metrics.maintenance_failures.labels(error_kind(failure)).inc()
-
-    def _work(self, thread: Supervised) -> None:
-        """The thread that maintains what was queued; a shard is in the queue once, however often it is queued."""
-        while True:
-            with self._wake:
-                self._wake.wait_for(lambda: self._closed or bool(self._queue))
-                if self._closed:
-                    return
-                queued = deque(self._queue.values())
-                self._queue.clear()
-            try:
-                while queued and not self._closed:
-                    # What fails unexpectedly is queued again by the next change of its shard, the others wait for the next beginning.
-                    self._maintain_quietly(queued.popleft(), raising=True)
-                    thread.well()
-            finally:
-                with self._wake:
-                    self._queue = {one.shard_id: one for one in queued} | self._queue
-
-    def _keep_leases(self, thread: Supervised) -> None:
-        """The thread that renews leases in time; begun anew after a failure, it looks at once."""
-        while not self._closed:
-            self._renew_leases()
-            thread.well()
-            if self._context.closing.wait(_HEARTBEAT_CHECK_SECONDS):
-                return
-
-    def _renew_leases(self) -> None:
-        with self._lock:
-            open_shards = list(self._opened.values())
-        for opened in open_shards:
-            if opened.shard.state.finalized and not opened.readers:
-                self._forget(opened)
-        # Readers first: with one of a shard its other handles are renewed.
-        readers = [(o, r) for o in open_shards for r in o.readers]
-        handles: list[tuple[Opened, Handle]] = [*readers]
-        handles += [(opened, writer) for opened in open_shards for writer in opened.writers]
-        bug: Exception | None = None
-        for opened, handle in handles:
-            try:
-                if self._closed or not handle.heartbeat_due():
-                    continue
-                handle.heartbeat()
-            except SqlError as failure:
-                if isinstance(failure, ExpiredHandle | NewerVersion):
-                    opened.discard(handle)  # there is nothing left to renew
-                _log.warning("shard %s: a lease was not renewed: %s", handle.shard_id, failure)
-            except Exception as failure:
-                # It keeps no other lease from being renewed.
-                failure.add_note(f"while a lease of shard {handle.shard_id} was renewed")
-                bug = bug or failure
-        if bug is not None:
-            raise bug
+        self._shards.forget(opened)
 
     def close(self) -> None:
         """Expire this client's handles, stop its thread, and close the backends it opened. Idempotent.
@@ -678,7 +554,7 @@ class PersistClient:
             if self._closed:
                 return
             self._closed = True
-            open_shards = list(self._opened.values())
+            open_shards = self._shards.all()
             readers = [reader for opened in open_shards for reader in opened.readers]
             writers: dict[str, Handle] = {
                 w.writer_id: w for opened in open_shards for w in opened.writers
@@ -686,17 +562,9 @@ class PersistClient:
             writers.update(self._writers)
             handles: list[Handle] = [*readers, *writers.values()]
         self._context.closing.set()
-        with self._wake:
-            self._wake.notify_all()
         for opened in open_shards:
             opened.interrupt()
-        for thread in self._threads:
-            thread.stop()
-        for thread in self._threads:
-            # It ends with the backend call it is in; one that does not answer is not waited for.
-            thread.join(_CLOSE_SECONDS)
-            if thread.is_alive():
-                _log.warning("%s is left in a call of a backend that does not answer", thread)
+        self._housekeeping.stop(_CLOSE_SECONDS)
         deadline = self._context.deadline(_CLOSE_SECONDS)
         for handle in handles:
             try:

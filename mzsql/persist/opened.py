@@ -1,10 +1,11 @@
-"""What the handles of one shard within a client share."""
+"""What the handles of one shard within a client share, and which shards a client has open."""
 
 from __future__ import annotations
 
 import contextlib
 import threading
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
@@ -207,3 +208,64 @@ class Opened:
 
 def _shown(schema: pa.Schema) -> str:
     return ", ".join(f"{f.name} {f.type}{'' if f.nullable else ' not null'}" for f in schema)
+
+
+class OpenShards:
+    """The shards of a client by their ids. Safe for threads.
+
+    Whoever has a handle keeps its shard; of the others the latest are kept.
+
+    Args:
+        latest: so many of them, one at least.
+    """
+
+    def __init__(self, latest: int) -> None:
+        self._latest = max(1, latest)
+        self._lock = threading.Lock()
+        self._opened: weakref.WeakValueDictionary[str, Opened] = weakref.WeakValueDictionary()
+        self._recent: OrderedDict[str, Opened] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._opened)
+
+    def __contains__(self, shard_id: str) -> bool:
+        return shard_id in self._opened
+
+    def all(self) -> list[Opened]:
+        """Every shard that is open."""
+        with self._lock:
+            return list(self._opened.values())
+
+    def get(self, shard_id: str) -> Opened | None:
+        """The shard, if it is open; this is no use of it."""
+        with self._lock:
+            return self._opened.get(shard_id)
+
+    def use(self, shard_id: str) -> Opened | None:
+        """The shard, if it is open, as one of the latest from now on."""
+        with self._lock:
+            opened = self._opened.get(shard_id)
+            if opened is not None:
+                self._used(opened)
+            return opened
+
+    def add(self, made: Opened) -> Opened:
+        """What is open of the shard from now on: ``made``, or what another thread was faster to make."""
+        with self._lock:
+            opened = self._opened.setdefault(made.shard_id, made)
+            self._used(opened)
+            return opened
+
+    def forget(self, opened: Opened) -> None:
+        """Drop what is kept of a finalized shard; handles that are still there have it themselves."""
+        with self._lock:
+            if self._opened.get(opened.shard_id) is opened:
+                del self._opened[opened.shard_id]
+                self._recent.pop(opened.shard_id, None)
+
+    def _used(self, opened: Opened) -> None:
+        """Keep the shard as one of the latest; the lock is held."""
+        self._recent[opened.shard_id] = opened
+        self._recent.move_to_end(opened.shard_id)
+        while len(self._recent) > self._latest:
+            self._recent.popitem(last=False)

@@ -130,7 +130,7 @@ def test_a_read_that_was_overtaken_by_a_downgrade_is_refused(act):
 
 
 def test_leases_are_renewed_while_a_compaction_takes_long(monkeypatch):
-    monkeypatch.setattr("mzsql.persist.client._HEARTBEAT_CHECK_SECONDS", 0.02)
+    monkeypatch.setattr("mzsql.persist.housekeeping._HEARTBEAT_CHECK_SECONDS", 0.02)
     blob = GatedBlob()
     settings = Settings(inline_bytes=0, reader_lease_ms=400)
     with PersistClient(blob, MemConsensus(), settings=settings) as client:
@@ -232,7 +232,7 @@ def test_finalizing_deletes_batches_that_were_never_appended():
 def test_a_client_keeps_nothing_of_a_finalized_shard():
     client, write, read = shard_of(SCHEMA, [(1, "a", 1)])
     client.finalize(write.shard_id)
-    assert client._opened == {}
+    assert not client._shards.all()
     assert client.inspect(write.shard_id).finalized
     with pytest.raises(ShardFinalized):
         read.snapshot_arrow(0)

@@ -152,7 +152,7 @@ def test_a_finalization_killed_at_any_step_is_resumed_by_the_next_maintenance(af
             state = heir.inspect(write.shard_id)
             assert (state.garbage, state.rollups, blobs(client)) == ({}, {}, set())
             assert len(client.consensus.scan(write.shard_id, 0, 100)) == 1
-            assert heir._opened.get(write.shard_id) is None
+            assert heir._shards.get(write.shard_id) is None
     assert at > 3
 
 
@@ -431,8 +431,8 @@ def test_a_client_forgets_shards_nobody_has_handles_of():
         del write, read
         client.maintain(shard_id)
     gc.collect()
-    assert len(client._opened) <= 4
-    assert kept[0].shard_id in client._opened
+    assert len(client._shards) <= 4
+    assert kept[0].shard_id in client._shards
     kept[0].compare_and_append(updates([(1, "a", 0, 1)]), expected_upper=0, new_upper=1)
     assert client.open_writer(kept[0].shard_id)._opened is kept[0]._opened
     # What was forgotten is opened anew.
@@ -539,7 +539,7 @@ def test_close_does_not_wait_for_a_backend_that_hangs(monkeypatch, caplog):
         write.compare_and_append(updates([(i, "v", i, 1)]), expected_upper=i, new_upper=i + 1)
     assert consensus.entered.wait(20)
     closing = threading.Thread(target=client.close)
-    with caplog.at_level(logging.WARNING, "mzsql.persist.client"):
+    with caplog.at_level(logging.WARNING, "mzsql.persist.housekeeping"):
         closing.start()
         closing.join(20)
     assert not closing.is_alive()

@@ -105,7 +105,7 @@ def test_losers_of_a_merge_clean_up():
             client.maintain(write.shard_id, full=True)
         return apply(command, deadline)
 
-    other._opened[write.shard_id].shard.apply = late
+    other.open_writer(write.shard_id)._opened.shard.apply = late
     other.maintain(write.shard_id)  # nothing is due, so ask for all of it
     other.maintain(write.shard_id, full=True)
     state = client.inspect(write.shard_id)

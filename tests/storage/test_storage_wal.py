@@ -419,7 +419,7 @@ TestLog.settings = settings(max_examples=15, stateful_step_count=15, deadline=No
 
 def _lapse(process: Process) -> None:
     """What a suspended machine wakes up to: its readers were expired by another process."""
-    for opened in process.persist._opened.values():
+    for opened in process.persist._shards.all():
         for reader in opened.readers:
             other = PersistClient(process.persist.blob, process.persist.consensus, background=False)
             machine = other._open(reader.shard_id, None, None, None).shard

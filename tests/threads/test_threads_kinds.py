@@ -26,7 +26,7 @@ from mzsql.compute.engines.jobs import JobCount, cancelled_when
 from mzsql.compute.protocol import CreateInstance, Ping, Pong
 from mzsql.compute.replica.hydration import _Watch
 from mzsql.compute.replica.replica import Replica
-from mzsql.persist import Batch, client
+from mzsql.persist import Batch, housekeeping
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import INTEGER, TEXT, ColumnType
 from mzsql.storage import CollectionManager, ManagedKind, Tables, WriteAheadLog, as_updates
@@ -408,7 +408,7 @@ ELSEWHERE = {
 }
 #: Where a thread's name is not spelled out, and the names that it has.
 NAMED = {
-    "mzsql/persist/client.py": {"maintenance", "leases"},
+    "mzsql/persist/housekeeping.py": {"maintenance", "leases"},
     "mzsql/compute/transport/server.py": {"controller-commands", "controller-responses"},
     "mzsql/compute/replica/work.py": {
         "step-worker",
@@ -446,7 +446,7 @@ def test_every_kind_of_thread_has_a_case() -> None:
 def test_a_kind_of_thread_goes_on_after_an_error_that_nobody_expects(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr(client, "_HEARTBEAT_CHECK_SECONDS", 0.01)
+    monkeypatch.setattr(housekeeping, "_HEARTBEAT_CHECK_SECONDS", 0.01)
     well, planted, rounds = Supervised.well, threading.Event(), threading.Semaphore(0)
 
     def failing(own: Supervised) -> None:
