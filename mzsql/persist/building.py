@@ -11,6 +11,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mzsql.persist.ahead import Ahead, beyond
 from mzsql.persist.batch import WORKER_COLUMN, Batch, BlobPart, InlinePart, Part, first_time
 from mzsql.persist.clock import Deadline
 from mzsql.persist.columns import normalize
@@ -18,6 +19,7 @@ from mzsql.persist.errors import DuplicatePart, InvalidBounds, SchemaMismatch
 from mzsql.persist.fetch import between
 from mzsql.persist.opened import Opened
 from mzsql.persist.parts import PartWriter, Updates, discard_objects, tables
+from mzsql.persist.state import ShardState, TraceBatch
 from mzsql.persist.uploads import Uploads
 from mzsql.repr.frontier import Frontier, Timestamp, is_timestamp, less_than, show
 
@@ -197,6 +199,15 @@ class BatchBuilder:
             raise
         self.discard(dropped, deadline)
         return Batch(self._opened.shard_id, lower, batch.upper, tuple(kept))
+
+    def ahead_of(self, state: ShardState, ahead: Ahead, deadline: Deadline) -> list[TraceBatch]:
+        """What is known beyond ``state``, as batches that it could have."""
+        found: list[TraceBatch] = []
+        for at, to, batch in beyond(ahead, state.upper):
+            if batch.parts:
+                parts = self.without_below(batch, at, deadline).parts
+                found.append(TraceBatch(-1 - len(found), at, to, 0, parts))
+        return found
 
 
 def check_distinct(shard_id: str, keys: Sequence[str]) -> None:

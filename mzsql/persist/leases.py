@@ -16,7 +16,7 @@ from mzsql.location import Determinate, Indeterminate, LocationError
 from mzsql.persist.clock import Deadline
 from mzsql.persist.commands import DowngradeSince, ExpireReader
 from mzsql.persist.deciding import expired_reader
-from mzsql.persist.errors import ExpiredHandle, ShardFinalized, SinceViolation
+from mzsql.persist.errors import ExpiredHandle, ReadTimeout, ShardFinalized, SinceViolation
 from mzsql.persist.opened import Opened
 from mzsql.persist.refs import Lease
 from mzsql.persist.state import LeasedReader, ShardState
@@ -24,6 +24,7 @@ from mzsql.repr.frontier import Frontier, Timestamp, contains, join
 
 _log = logging.getLogger(__name__)
 
+_LEAST_WAIT = 0.05
 _TURN_SECONDS = 0.5
 _PASSING_SECONDS = 1.0
 """So long a read tries to renew a lease that has most of its time left."""
@@ -76,6 +77,33 @@ class ReaderLease:
             self._take_back()
             self._leases[number] = state.seqno
             return state, Lease(owner, self._released, number, state.seqno)
+
+    def await_complete(self, past: Timestamp, deadline: Deadline) -> ShardState:
+        """The state once ``past`` is complete in it; renews the lease meanwhile, and ends when that is lost.
+
+        Raises:
+            ReadTimeout: it was not complete in time.
+            SinceViolation, ExpiredHandle: as the checks.
+        """
+        shard = self._opened.shard
+
+        def over(state: ShardState) -> bool:
+            return not contains(shard.upper_in(state), past) or self.lost(state)
+
+        while True:
+            patience = min(deadline.remaining(), max(self.seconds_until_due(), _LEAST_WAIT))
+            try:
+                state = shard.wait_until(over, Deadline(self._context.clock, patience))
+            except (Determinate, Indeterminate):
+                if deadline.passed():
+                    raise
+            else:
+                if not contains(shard.upper_in(state), past):
+                    return state
+                self.check_live(state)
+                if deadline.passed():
+                    raise ReadTimeout(shard.shard_id, past, state.upper, deadline.timeout)
+            self.renew_if_due(deadline)
 
     def lost(self, state: ShardState) -> bool:
         """Whether nothing can be read any more as of ``state``."""
@@ -233,3 +261,13 @@ class ReaderLease:
             self.expired = True
         if self.reader_id in self._opened.shard.state.readers:
             self._opened.shard.apply(ExpireReader(self.reader_id), deadline)
+
+
+def exact_from(lower: Timestamp, upper: Frontier) -> Timestamp:
+    """The time that since must not be beyond for a read of ``[lower, upper)`` to be exact.
+
+    Times below since may have been advanced to it, so since itself is exact only where nothing lies below.
+    """
+    if lower > 0:
+        return lower - 1
+    return 0 if upper is None else max(upper - 1, 0)

@@ -136,10 +136,24 @@ def lookups_of(
 
 
 def pushdown_of(
-    schema: pa.Schema, key: KeySpec | None, filters: Filters | None, what: str
+    schema: pa.Schema,
+    key: KeySpec | None,
+    filters: Filters | None,
+    what: str,
+    key_ranges: Sequence[KeyRange] | None = None,
 ) -> Pushdown:
-    """The filters as a pushdown at all times; raises as `lookups_of`."""
-    return Pushdown(lookups_of(schema, key, filters, what))
+    """The filters as a pushdown at all times, and ranges of the first key column; raises as `lookups_of`.
+
+    Raises:
+        SchemaMismatch: key ranges without a key.
+    """
+    lookups = lookups_of(schema, key, filters, what)
+    if key_ranges is None:
+        return Pushdown(lookups)
+    if key is None or not key.columns:
+        raise SchemaMismatch(f"{what} has no key to look up")
+    column = key.columns[0]
+    return Pushdown((Lookup(column, schema.field(column).type, key_ranges), *lookups))
 
 
 def checked_columns(

@@ -11,11 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from threading import TIMEOUT_MAX
 
-import msgspec
 import pyarrow as pa
 
-from mzsql.location import Determinate, Indeterminate
-from mzsql.persist.ahead import Ahead, beyond
 from mzsql.persist.arguments import check_frontier, check_time, refuse
 from mzsql.persist.batch import Batch, KeySpec, ReadStats, first_time, last_time
 from mzsql.persist.building import BatchBuilder
@@ -30,7 +27,7 @@ from mzsql.persist.errors import (
     ReadTimeout,
     SchemaMismatch,
 )
-from mzsql.persist.leases import ReaderLease
+from mzsql.persist.leases import ReaderLease, exact_from
 from mzsql.persist.metrics import metered
 from mzsql.persist.opened import Opened
 from mzsql.persist.pushdown import (
@@ -40,19 +37,16 @@ from mzsql.persist.pushdown import (
     encode_filters,
     pushdown_of,
 )
-from mzsql.persist.refs import Lease, PartRef, SnapshotSplit, SplitData, sums_up
-from mzsql.persist.state import LeasedReader, ShardState, TraceBatch
-from mzsql.persist.stats import KeyRange, Lookup
+from mzsql.persist.refs import Lease, PartRef, SnapshotSplit, SplitData, splits_of, sums_up
+from mzsql.persist.state import LeasedReader
+from mzsql.persist.stats import KeyRange
 from mzsql.persist.streams import consolidated_pieces, reader_of
 from mzsql.repr.frontier import (
     Frontier,
     Timestamp,
-    contains,
     less_than,
     show,
 )
-
-_LEAST_WAIT = 0.05
 
 
 @checked
@@ -120,30 +114,8 @@ class ReadHandle:
             ReadTimeout: it did not happen within ``timeout`` seconds.
         """
         check_time(past, f"shard {self.shard_id}")
-        state = self._wait(past, self._opened.deadline(timeout))
+        state = self._lease.await_complete(past, self._opened.deadline(timeout))
         return self._opened.shard.upper_in(state)
-
-    def _wait(self, past: Timestamp, deadline: Deadline) -> ShardState:
-        """The state once ``past`` is complete in it; renews the lease meanwhile, and ends when that is lost."""
-        shard, lease = self._opened.shard, self._lease
-
-        def over(state: ShardState) -> bool:
-            return not contains(shard.upper_in(state), past) or lease.lost(state)
-
-        while True:
-            patience = min(deadline.remaining(), max(lease.seconds_until_due(), _LEAST_WAIT))
-            try:
-                state = shard.wait_until(over, Deadline(self._context.clock, patience))
-            except (Determinate, Indeterminate):
-                if deadline.passed():
-                    raise
-            else:
-                if not contains(shard.upper_in(state), past):
-                    return state
-                lease.check_live(state)
-                if deadline.passed():
-                    raise ReadTimeout(self.shard_id, past, state.upper, deadline.timeout)
-            lease.renew_if_due(deadline)
 
     def _refs(
         self, pushdown: Pushdown, deadline: Deadline, *, earliest: Timestamp
@@ -155,20 +127,14 @@ class ReadHandle:
         lower, upper = pushdown.lower, pushdown.upper
         refs = [
             PartRef(part, batch, self._opened.parts, lease)
-            for batch in (*state.trace, *self._ahead(ahead, state, deadline))
+            for batch in (
+                *state.trace,
+                *BatchBuilder(self._opened).ahead_of(state, ahead, deadline),
+            )
             for part in batch.parts
             if last_time(part) >= lower and less_than(first_time(part), upper)
         ]
         return refs, lease
-
-    def _ahead(self, ahead: Ahead, state: ShardState, deadline: Deadline) -> list[TraceBatch]:
-        """What is known beyond the state, as batches that it could have."""
-        found: list[TraceBatch] = []
-        for at, to, batch in beyond(ahead, state.upper):
-            if batch.parts:
-                parts = BatchBuilder(self._opened).without_below(batch, at, deadline).parts
-                found.append(TraceBatch(-1 - len(found), at, to, 0, parts))
-        return found
 
     def learn(self, batch: Batch) -> None:
         """Take it from whoever keeps a log of the shard's definite updates that ``batch`` has those of its times: this process's readers of
@@ -188,14 +154,7 @@ class ReadHandle:
     def _pushdown(
         self, filters: Filters | None, key_ranges: Sequence[KeyRange] | None = None
     ) -> Pushdown:
-        pushdown = pushdown_of(self.schema, self.key, filters, f"shard {self.shard_id}")
-        if key_ranges is None:
-            return pushdown
-        if self.key is None or not self.key.columns:
-            raise SchemaMismatch(f"shard {self.shard_id} has no key to look up")
-        column = self.key.columns[0]
-        lookup = Lookup(column, self.schema.field(column).type, key_ranges)
-        return pushdown._replace(lookups=(lookup, *pushdown.lookups))
+        return pushdown_of(self.schema, self.key, filters, f"shard {self.shard_id}", key_ranges)
 
     def _pushdown_until(
         self,
@@ -240,7 +199,7 @@ class ReadHandle:
         deadline = self._opened.deadline(timeout)
         pushdown = self._pushdown_until(as_of, filters)
         self._lease.check_since(as_of)
-        self._wait(as_of, deadline)
+        self._lease.await_complete(as_of, deadline)
         refs, _ = self._refs(pushdown, deadline, earliest=as_of)
         return [ref for ref in refs if pushdown.may_hold_part(ref.part)]
 
@@ -256,11 +215,11 @@ class ReadHandle:
         """The parts that may hold updates with ``lower <= time < upper``, at their exact times; filters as `parts`, raises as `updates`."""
         deadline = self._opened.deadline(timeout)
         pushdown = self._pushdown_between(lower, upper, filters)
-        earliest = _exact_from(lower, upper)
+        earliest = exact_from(lower, upper)
         self._lease.check_since(earliest)
         if upper <= lower:
             return []
-        self._wait(upper - 1, deadline)
+        self._lease.await_complete(upper - 1, deadline)
         refs, _ = self._refs(pushdown, deadline, earliest=earliest)
         return [ref for ref in refs if pushdown.may_hold_part(ref.part)]
 
@@ -291,12 +250,6 @@ class ReadHandle:
         """
         names = self._columns(columns)
         refs = self.parts(as_of, filters=filters, timeout=timeout)
-        shares: list[list[PartRef]] = [[] for _ in range(num_splits)]
-        sizes = [0] * num_splits
-        for ref in sorted(refs, key=lambda r: -r.bytes):
-            smallest = sizes.index(min(sizes))
-            shares[smallest].append(ref)
-            sizes[smallest] += ref.bytes
         data = SplitData(
             self.shard_id,
             as_of,
@@ -307,19 +260,7 @@ class ReadHandle:
             None if names is None else tuple(names),
             encode_filters(self.schema, filters),
         )
-        lease = refs[0].lease if refs else None
-        return [
-            SnapshotSplit(
-                msgspec.structs.replace(
-                    data,
-                    parts=tuple(ref.part for ref in share),
-                    consolidated=names is None and sums_up(share, as_of),
-                ),
-                self._context,
-                lease,
-            )
-            for share in shares
-        ]
+        return splits_of(refs, num_splits, data, self._context)
 
     @metered("snapshot_arrow")
     def snapshot_arrow(
@@ -420,7 +361,7 @@ class ReadHandle:
         deadline: Deadline,
     ) -> tuple[list[PartRef], Lease]:
         self._lease.check_since(as_of)
-        self._wait(as_of, deadline)
+        self._lease.await_complete(as_of, deadline)
         refs, lease = self._refs(pushdown, deadline, earliest=as_of)
         if workers is not None:
             wanted = self._workers(workers)
@@ -462,10 +403,10 @@ class ReadHandle:
         deadline = self._opened.deadline(timeout)
         names = self._columns(columns)
         pushdown = self._pushdown_between(lower, upper, filters, key_ranges)
-        self._lease.check_since(_exact_from(lower, upper))
+        self._lease.check_since(exact_from(lower, upper))
         if upper <= lower:
             return self._joined([], names)
-        self._wait(upper - 1, deadline)
+        self._lease.await_complete(upper - 1, deadline)
         return self._between(pushdown, names, stats=stats, deadline=deadline)
 
     def _between(
@@ -477,7 +418,7 @@ class ReadHandle:
         deadline: Deadline,
     ) -> pa.Table:
         """The updates at the times of ``pushdown``, which are complete; the lease on their objects ends with the call."""
-        earliest = _exact_from(pushdown.lower, pushdown.upper)
+        earliest = exact_from(pushdown.lower, pushdown.upper)
         refs, lease = self._refs(pushdown, deadline, earliest=earliest)
         found = self._pieces(refs, lambda: deadline, names, pushdown, stats, at_once=True)
         table = self._joined(found, names)
@@ -561,7 +502,7 @@ class ReadHandle:
         while lower is not None:
             deadline = self._opened.deadline(timeout)
             try:
-                state = self._wait(lower, deadline)
+                state = self._lease.await_complete(lower, deadline)
             except ReadTimeout:
                 if timeout is None:
                     continue
@@ -639,16 +580,6 @@ class ReadHandle:
         self._lease.expire(deadline)
         if self._opened.shard.state.finalized:
             self._opened.changed(self._opened, deadline)
-
-
-def _exact_from(lower: Timestamp, upper: Frontier) -> Timestamp:
-    """The time that since must not be beyond for a read of ``[lower, upper)`` to be exact.
-
-    Times below since may have been advanced to it, so since itself is exact only where nothing lies below.
-    """
-    if lower > 0:
-        return lower - 1
-    return 0 if upper is None else max(upper - 1, 0)
 
 
 def _sortable(key: KeySpec | None, table: pa.Table) -> KeySpec | None:

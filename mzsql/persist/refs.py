@@ -430,6 +430,31 @@ class SnapshotSplit:
             self._reader.context.blob.close()
 
 
+def splits_of(
+    refs: Sequence[PartRef], num_splits: int, data: SplitData, context: Context
+) -> list[SnapshotSplit]:
+    """``refs`` in ``num_splits`` splits of about equal size, each otherwise as ``data``."""
+    shares: list[list[PartRef]] = [[] for _ in range(num_splits)]
+    sizes = [0] * num_splits
+    for ref in sorted(refs, key=lambda r: -r.bytes):
+        smallest = sizes.index(min(sizes))
+        shares[smallest].append(ref)
+        sizes[smallest] += ref.bytes
+    lease = refs[0].lease if refs else None
+    return [
+        SnapshotSplit(
+            msgspec.structs.replace(
+                data,
+                parts=tuple(ref.part for ref in share),
+                consolidated=data.columns is None and sums_up(share, data.as_of),
+            ),
+            context,
+            lease,
+        )
+        for share in shares
+    ]
+
+
 def _decoded(data: bytes) -> SplitData:
     if is_framed(data):
         return decode_framed(_SPLITS, data, "a split of a snapshot")
