@@ -17,7 +17,8 @@ from mzsql.storage.bindings import (
 )
 from mzsql.storage.collection import Collection, DurableHold, Hold
 from mzsql.storage.collection_manager import CollectionManager, ManagedKind, ManagedRow
-from mzsql.storage.collections import Collections, end_shard
+from mzsql.storage.collections import Collections
+from mzsql.storage.ending import end_shard
 from mzsql.storage.export_log import ExportLog, log_shard_of
 from mzsql.storage.minting import BindingMinter
 from mzsql.storage.source_writer import Source, SourceWriter

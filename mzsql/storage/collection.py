@@ -9,7 +9,7 @@ import msgspec
 import pyarrow as pa
 
 from mzsql.persist import CriticalReader, KeyRange, ReadHandle, consolidate
-from mzsql.repr.frontier import Frontier, Timestamp, join
+from mzsql.repr.frontier import Frontier, Timestamp, join, less_than
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import ColumnType, arrow_schema
 from mzsql.storage.tables import TableShard
@@ -170,6 +170,32 @@ class OpenCollection:
     def replace_reader(self, reader: ReadHandle) -> None:
         """Read by another one from now on."""
         self._own = reader
+
+    def kept(self, target: Frontier) -> Timestamp:
+        """``target``, or the last complete time where that is earlier: the present contents are never given up."""
+        upper = self.reader.durable_upper
+        assert target is not None
+        return target if upper is None else min(target, max(upper - 1, 0))
+
+    def look(self, target: Timestamp) -> None:
+        """See how far an export's shard has come that another process brings forward, where this one knows more from the log: what was
+        seen of the shard last is what would be held.
+        """
+        seen = self.reader.durable_upper
+        lags = seen is not None and seen <= target and less_than(seen, self.reader.upper)
+        if lags and self.meta.exported:
+            self.reader.fetch_upper()
+
+    def give_up(self, target: Timestamp) -> None:
+        """Let go of the history before ``target``, of what survives processes too."""
+        since = self.reader.since
+        if self.reader.upper is not None and since is not None and since < target:
+            self.reader.downgrade_since(target)
+        since = self.reader.since
+        if self.critical is not None and since is not None:
+            held = self.critical.since
+            if held is not None and held < since:
+                self.critical.downgrade_since(since)
 
 
 def looked_up(

@@ -9,7 +9,6 @@ input where it left it. Reads by other processes live on leased readers.
 from __future__ import annotations
 
 import contextlib
-import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,12 +17,10 @@ from typing import TypeVar
 import pyarrow as pa
 
 from mzsql.persist import (
-    CRITICAL,
     Clock,
     CriticalReader,
     ExpiredHandle,
     Filters,
-    Holder,
     KeyRange,
     PartRef,
     PersistClient,
@@ -33,64 +30,20 @@ from mzsql.persist import (
     SystemClock,
 )
 from mzsql.repr.errors import Fenced, NotReadable, UndefinedTable
-from mzsql.repr.frontier import Frontier, Timestamp, join, less_than, meet, show
+from mzsql.repr.frontier import Frontier, Timestamp, join, meet, show
 from mzsql.repr.ids import GlobalId
 from mzsql.storage.collection import ARRANGEMENT, TABLE, Collection, Hold, OpenCollection, looked_up
+from mzsql.storage.ending import HOLD_ID
 from mzsql.storage.export_log import ExportLog
-from mzsql.storage.following import FOLLOW_SECONDS, Followers
+from mzsql.storage.following import Followers
 from mzsql.storage.recent import RecentUpdates
 from mzsql.storage.tables import Tables, TableShard, empty_updates
-from mzsql.threads import Supervised, ThreadStatus
+from mzsql.storage.watching import Watchers
 
 T = TypeVar("T")
 
-_log = logging.getLogger(__name__)
-
-#: A wait that ends earlier and has seen nothing is followed by a pause of that length.
-_EARLY_SECONDS = 0.02
-
 #: So many dropped collections are remembered by name.
 _REMEMBERED = 1_000
-
-HOLD_ID = "environment"
-
-
-def end_shard(
-    persist: PersistClient, shard: str, timeout: float | None = None, *, holds: str | None = None
-) -> tuple[Holder, ...]:
-    """End the shard of what was dropped once nobody reads it any more; who still does. The environment's own hold is given up, and those
-    that go by a name (`DurableHold`): what was dropped cannot be gone on with.
-
-    Args:
-        persist: where it is.
-        shard: the shard.
-        timeout: seconds that each call may take.
-        holds: how the names of those holds without a lease begin that are given up, too: their owner was dropped with it.
-
-    Raises:
-        LocationError: a backend failed; call it again.
-    """
-    held = persist.retire(shard, timeout=timeout)
-    # They are of what was dropped, whichever process has them now.
-    state = persist.inspect(shard) if held else None
-    ours = False
-    for holder in held:
-        if holder.kind != CRITICAL:
-            continue
-        hold = None if state is None else state.critical.get(holder.id)
-        # One that goes by a name has it for its token, and is not taken from anybody.
-        named = hold is not None and hold.token == holder.id
-        if named or _given_up(holder.id, holds):
-            reader = persist.open_critical_reader(
-                shard, holder.id, token=holder.id if named else None, timeout=timeout
-            )
-            reader.release(timeout=timeout)
-            ours = True
-    return persist.retire(shard, timeout=timeout) if ours else held
-
-
-def _given_up(name: str, holds: str | None) -> bool:
-    return name == HOLD_ID or (holds is not None and name.startswith(holds))
 
 
 def _dropped(name: str) -> UndefinedTable:
@@ -111,7 +64,6 @@ class Collections:
         self._persist = persist
         self._exports = exports
         self.tables = tables
-        self._clock = clock or SystemClock()
         self._lock = threading.RLock()
         self._metas: dict[GlobalId, Collection] = {}
         self._open: dict[GlobalId, OpenCollection] = {}
@@ -122,11 +74,7 @@ class Collections:
         # Names of what was dropped lately, for those that still work on it.
         self._gone: dict[GlobalId, str] = {}
         self._recent = RecentUpdates()
-        self._watchers: dict[int, Callable[[], None]] = {}
-        self._next_watcher = 0
-        self._follower: Supervised | None = None
-        self._stop = threading.Event()
-        self._told = False
+        self._watchers = Watchers(tables.wal, persist.supervisor, clock or SystemClock())
         self._owns_holds = False
         self.followers = Followers(
             lambda gid: self._get(gid).reader, self.notify, persist.supervisor, log=self._log
@@ -261,7 +209,7 @@ class Collections:
 
     def seen_upper(self, gid: GlobalId) -> Frontier:
         """The collection's upper as last seen, where this process is told when it moves; else as `upper`. Asks nobody it need not."""
-        told = self._told if self.meta(gid).kind == TABLE else self.followers.told(gid)
+        told = self._watchers.told if self.meta(gid).kind == TABLE else self.followers.told(gid)
         return self.known_upper(gid) if told else self.upper(gid)
 
     def known_upper(self, gid: GlobalId) -> Frontier:
@@ -538,7 +486,7 @@ class Collections:
         """Called by `DurableHold`: ``until``, or the last time that the shard itself has complete where that is earlier."""
         one = self._get(gid)
         self._catch_up(one)
-        return self._kept(one, until)
+        return one.kept(until)
 
     def own_holds(self) -> None:
         """Take the holds that survive processes over (the leader does)."""
@@ -576,11 +524,11 @@ class Collections:
                     since = retained.get(one.meta.id, retain_from)
                     target = meet(since, *(hold.since for hold in one.holds))
                     assert target is not None
-                self._look(one, target)
+                one.look(target)
                 with self._lock:
-                    target = self._kept(one, meet(target, *(hold.since for hold in one.holds)))
+                    target = one.kept(meet(target, *(hold.since for hold in one.holds)))
                     one.given_up = max(one.given_up, target)
-                self._give_up(one, target)
+                one.give_up(target)
             except ShardFinalized:
                 continue  # it was dropped, and there is no history to give up
             except ExpiredHandle:
@@ -597,100 +545,24 @@ class Collections:
             with contextlib.suppress(ExpiredHandle):  # found again below
                 self.tables.catch_up(one.table)
 
-    @staticmethod
-    def _give_up(one: OpenCollection, target: Timestamp) -> None:
-        since = one.reader.since
-        if one.reader.upper is not None and since is not None and since < target:
-            one.reader.downgrade_since(target)
-        target_critical = one.reader.since
-        if one.critical is not None and target_critical is not None:
-            held = one.critical.since
-            if held is not None and held < target_critical:
-                one.critical.downgrade_since(target_critical)
-
-    def _look(self, one: OpenCollection, target: Timestamp) -> None:
-        """See how far an export's shard has come that another process brings forward, where this one knows more from the log: what was
-        seen of the shard last is what would be held.
-        """
-        reader = one.reader
-        seen = reader.durable_upper
-        lags = seen is not None and seen <= target and less_than(seen, reader.upper)
-        if lags and one.meta.exported:
-            reader.fetch_upper()
-
-    @staticmethod
-    def _kept(one: OpenCollection, target: Frontier) -> Timestamp:
-        """``target``, or the last complete time where that is earlier: the present contents are never given up."""
-        upper = one.reader.durable_upper
-        assert target is not None
-        return target if upper is None else min(target, max(upper - 1, 0))
-
     # --- watching -----------------------------------------------------------------------------
 
     def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call ``callback`` whenever some collection's upper may have moved; the result ends that."""
-        with self._lock:
-            number = self._next_watcher
-            self._next_watcher += 1
-            self._watchers[number] = callback
-            if self._follower is None:
-                self._follower = self._persist.supervisor.start(
-                    "log-follower",
-                    self._follow,
-                    thread_name="mzsql-follow-log",
-                    changed=self._follower_changed,
-                )
+        return self._watchers.watch(callback)
 
-        def end() -> None:
-            with self._lock:
-                self._watchers.pop(number, None)
-
-        return end
+    def notify(self) -> None:
+        """Tell the watchers that something moved; called after a commit of this process."""
+        self._watchers.notify()
 
     def moved(self, gid: GlobalId) -> None:
         """A collection's upper has moved here, perhaps without a write to its shard: tell the watchers, if anybody follows it."""
         if self.followers.wanted(gid):
             self.notify()
 
-    def notify(self) -> None:
-        """Tell the watchers that something moved; called after a commit of this process."""
-        with self._lock:
-            watchers = list(self._watchers.values())
-        for callback in watchers:
-            try:
-                callback()
-            except Exception:
-                # The others are told all the same, and whoever tells goes on.
-                _log.exception("a watcher of the collections failed")
-
-    def _follower_changed(self, status: ThreadStatus) -> None:
-        """The follower has failed, or goes on: whoever relies on being told asks for himself until it does, and looks again now."""
-        if status.status != "running":
-            self._told = False
-        self.notify()
-
-    def _follow(self, thread: Supervised) -> None:
-        wal = self.tables.wal
-        seen = -1  # what moved before this began is told, too
-        while not self._stop.is_set():
-            began = self._clock.monotonic()
-            if wal.notified and not self._told:
-                wal.follow()
-                thread.well()
-                self._told = True  # from here on no move is missed
-            state = wal.next_move(seen, FOLLOW_SECONDS)
-            thread.well()
-            if state.upper > seen:
-                seen = state.upper
-                self.notify()
-            elif self._clock.monotonic() - began < _EARLY_SECONDS:
-                self._stop.wait(_EARLY_SECONDS)
-
     def close(self) -> None:
         """Stop following and give all handles up; the holds that survive processes stay. Idempotent."""
-        self._stop.set()
-        if self._follower is not None:
-            self._follower.stop()
+        self._watchers.close()
         self.followers.close()
         if not self.tables.wal.notified:
             self.join()
@@ -704,6 +576,5 @@ class Collections:
 
     def join(self, timeout: float | None = None) -> None:
         """Wait for the thread that follows the log to end: it may be in a wait that ends when Consensus is closed."""
-        if self._follower is not None:
-            self._follower.join(timeout)
+        self._watchers.join(timeout)
         self.followers.join(timeout)
