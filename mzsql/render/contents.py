@@ -9,27 +9,23 @@ nodes turn hydrated one after another. Errors are counted as a step counts them:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
 from sqlglot import expressions as exp
 
-from mzsql.expr import spell
 from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.table import Engine, Sql
-from mzsql.expr.mfp import MapFilterProject
-from mzsql.expr.scalar import support
-from mzsql.expr.temporal import MfpPlan
 from mzsql.lir import plan as lir
-from mzsql.lir.forms import arrangement_form, reduce_form
+from mzsql.lir.forms import reduce_form
 from mzsql.render import extremes as x
 from mzsql.render import groups as g
-from mzsql.render import temporal as events
 from mzsql.render import windows as w
 from mzsql.render.collection import Arranged, Collection
-from mzsql.render.naming import Shape, arranged_row, index_form
-from mzsql.render.paths import Layout, Probe, demand, trace_path
+from mzsql.render.contents_join import delta_join, linear_join
+from mzsql.render.contents_state import ContentsState
+from mzsql.render.naming import Shape
 from mzsql.render.recursion import (
     Binding,
     Loop,
@@ -40,50 +36,26 @@ from mzsql.render.recursion import (
     strictest,
 )
 from mzsql.render.renderer import Renderer
-from mzsql.render.rows import can_fail, mapped, may_fail, no_failure, output_types
+from mzsql.render.rows import output_types
 from mzsql.render.statement import (
     DIFF,
     ERROR,
     Ast,
     big,
     col,
-    columns_of,
-    join,
     named,
     no_error,
     null_of,
-    same,
     select,
     union_all,
 )
 from mzsql.render.topk import places, refusals
 from mzsql.render.updates import consolidated
-from mzsql.repr.errors import Unsupported
 from mzsql.repr.frontier import Timestamp
-from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import ColumnType
 
 
-@dataclass
-class Unfilled(Exception):
-    """The walk has come to an arrangement that is to be filled.
-
-    Attributes:
-        arrangement: its name.
-        lir_id: its node.
-        relation: columns c0 …, mz_error where `errors`, mz_diff.
-        carried: streams whose errors `relation` has in it.
-    """
-
-    arrangement: str
-    lir_id: int
-    relation: str
-    columns: tuple[ColumnType, ...]
-    errors: bool
-    carried: frozenset[str]
-
-
-class ContentsRenderer(Renderer):
+class ContentsRenderer(ContentsState):
     """Renders contents at one time.
 
     `filled` names the arrangements that are there (None: a one-shot query, nothing is kept); `emitted` the streams whose errors earlier
@@ -98,73 +70,10 @@ class ContentsRenderer(Renderer):
         emitted: frozenset[str] = frozenset(),
         as_of: Timestamp | None = None,
     ) -> None:
-        super().__init__(shape, engine)
-        self.filled = filled
-        self.emitted = emitted
-        self.as_of = as_of
+        super().__init__(shape, engine, filled, emitted, as_of)
         self.loops: list[Loop] = []
         self._numbers = count()
         self._recursive: dict[int, Collection] = {}
-
-    @property
-    def hydrating(self) -> bool:
-        """Whether arrangements are kept."""
-        return self.filled is not None
-
-    def divert(self, relation: str) -> None:
-        """As ever, but what an earlier stage has put out is not put out again."""
-        if relation not in self.emitted:
-            super().divert(relation)
-
-    def input_relation(self, gid: GlobalId) -> str:
-        """The input's contents."""
-        return f"snap_{gid}"
-
-    def index_arrangement(self, imported: lir.IndexImport) -> Arranged:
-        """The index's contents."""
-        spec = self.shape.input[imported.id]
-        form = index_form(imported)
-        relation = f"snap_{imported.id}"
-        if spec.has_errors:
-            items = self.columns(len(spec.columns), errors=False)
-            query = select(items, relation, where=[s.is_null(col(ERROR))])
-            relation = self.out.define(f"import_{imported.id}_a", query)
-        return Arranged(form.key, form.permutation, form.thinning, spec.columns, relation)
-
-    def constant(self, node: lir.Constant) -> Collection:
-        """The rows."""
-        name = self.define(node.lir_id, "", self.literal_rows(node))
-        return Collection(name, node.columns, errors=node.error is not None)
-
-    # --- filters on the time ---
-
-    def temporal(self, node: lir.Plan, suffix: str, plan: MfpPlan, below: Collection) -> Collection:
-        """The rows that are there at the time; the events still to come are kept."""
-        if self.as_of is None:
-            raise Unsupported("a query that is answered once has the value of mz_now() in its plan")
-        lid, arity, errors = node.lir_id, len(below.columns), below.errors
-        part, now = f"{suffix}t", big(self.as_of, self.engine)
-        rows = self.define(
-            lid,
-            f"{suffix}v",
-            events.intervals(plan, below.relation, arity, self.engine, now=now, errors=errors),
-        )
-        made = self.define(
-            lid,
-            f"{suffix}e",
-            events.events(
-                rows, arity, self.engine, errors=errors, timed=False, goes=bool(plan.upper)
-            ),
-        )
-        ahead = events.still_to_come(made, arity, errors=errors, now=now)
-        fill = Collection(
-            self.define(lid, f"{part}n", ahead), events.event_columns(below.columns), errors=False
-        )
-        self.kept(node, part, fill)
-        there = s.lte(col(events.FROM), now)
-        items = self.columns(arity, errors=errors)
-        name = self.define(lid, suffix, select(items, rows, where=[there]))
-        return Collection(name, below.columns, errors)
 
     # --- recursion ---
 
@@ -199,54 +108,7 @@ class ContentsRenderer(Renderer):
             self._shared[local] = replace(self._recursive[local], arranged={})
         return self.render(node.body)
 
-    # --- what is kept ---
-
-    def kept(
-        self,
-        node: lir.Plan,
-        part: str,
-        fill: Collection,
-        carried: frozenset[str] = frozenset(),
-    ) -> str | None:
-        """The filled arrangement of a part of a node; None in a one-shot query.
-
-        Raises:
-            Unfilled: it is to be filled with `fill`.
-        """
-        if self.filled is None:
-            return None
-        name = self.state_name(node, part)
-        if name not in self.filled:
-            raise Unfilled(name, node.lir_id, fill.relation, fill.columns, fill.errors, carried)
-        return name
-
-    def carrying(self, below: Collection, lir_id: int, suffix: str) -> Collection:
-        """A stream to fill an arrangement with: its errors ride along unless they have been put out."""
-        if below.errors and (not self.hydrating or below.relation in self.emitted):
-            return self.stripped(below, lir_id, suffix)
-        return below
-
-    def arrange(
-        self, node: lir.ArrangeBy, number: int, form: lir.ArrangementForm, below: Collection
-    ) -> Arranged:
-        """Arrange a collection."""
-        return self.arranged(node, f"k{number}" if number else "", form, below)
-
-    def arranged(
-        self, node: lir.Plan, part: str, form: lir.ArrangementForm, below: Collection
-    ) -> Arranged:
-        """An arrangement of a collection, in a form."""
-        arity = len(below.columns)
-        row = arranged_row(form)
-        mfp = MapFilterProject(arity, row, (), tuple(range(arity, arity + len(row))))
-        source = self.carrying(below, node.lir_id, f"{part}r")
-        made = self.apply(node.lir_id, f"{part}a", mfp, source)
-        carried = frozenset([below.relation]) if source.errors else frozenset[str]()
-        name = self.kept(node, part, made, carried)
-        relation = self.good(made, node.lir_id, f"{part}ag") if name is None else name
-        return Arranged(form.key, form.permutation, form.thinning, made.columns, relation)
-
-    # --- joins ---
+    # --- what looks at several rows at once ---
 
     def stateful(self, node: lir.Plan) -> Collection:
         """A node that keeps state, or looks at several rows at once."""
@@ -260,111 +122,8 @@ class ContentsRenderer(Renderer):
             for i, one in enumerate(inputs)
         ]
         if isinstance(node.plan, lir.DeltaJoin):
-            return self._delta(node, node.plan, goods)
-        return self._linear(node, node.plan, goods)
-
-    def _delta(self, node: lir.Join, plan: lir.DeltaJoin, inputs: list[Collection]) -> Collection:
-        probes = [
-            (stage.lookup_relation, stage.lookup_key)
-            for number, path in enumerate(plan.paths)
-            for stage in path.stages
-            # What no lookup needs is needed for the errors of its key.
-            if self.hydrating or not number or self._key_fails(stage, inputs)
-        ]
-        arranged: dict[Probe, Arranged] = {
-            probe: inputs[probe[0]].arranged[probe[1]]() for probe in dict.fromkeys(probes)
-        }
-        layout = Layout.of(inputs)
-        path = plan.paths[0]
-        source = inputs[path.source_relation]
-        forms = {p: arrangement_form(p[1], len(inputs[p[0]].columns)) for p in arranged}
-        traced = trace_path(
-            path, layout, forms, arrangement_form(path.source_key, len(source.columns))
-        )
-        needed = set(demand(traced.closure))
-        for _, key in traced.lookups:
-            needed |= frozenset[int]().union(*(support(e) for e in key))
-        for expr in traced.early:
-            needed |= support(expr)
-        own = layout.columns(path.source_relation)
-        bound = frozenset(own) & needed
-        items: list[Ast] = [named(col(f"c{x - own.start}"), f"c{x}") for x in sorted(bound)]
-        relation = self.define(node.lir_id, "p", select([*items, col(DIFF)], source.relation))
-        args = columns_of(layout.types, "d")
-        for number, (probe, key) in enumerate(traced.lookups):
-            one = arranged[probe]
-            theirs = layout.columns(probe[0])
-            new = frozenset(theirs) & needed
-            on = [
-                same(spell.value(e, args, self.engine), col(f"c{i}", "a"))
-                if one.columns[i].nullable
-                else s.eq(spell.value(e, args, self.engine), col(f"c{i}", "a"))
-                for i, e in enumerate(key)
-            ]
-            on += no_failure(key, args, self.engine)
-            items = [named(col(f"c{x}", "d"), f"c{x}") for x in sorted(bound)]
-            items += [
-                named(col(f"c{one.permutation[x - theirs.start]}", "a"), f"c{x}")
-                for x in sorted(new)
-            ]
-            items.append(_product())
-            query = join(relation, one.full, on, items, engine=self.engine, broadcast=None)
-            relation = self.define(node.lir_id, f"j{number}", query)
-            bound |= new
-        joined, closure = relation, traced.closure
-        name = self.define(
-            node.lir_id,
-            "",
-            lambda: mapped(closure, layout.types, joined, self.engine, carry=self.meta)[0],
-        )
-        errors = can_fail(closure, layout.types)
-        return Collection(name, output_types(closure, layout.types), errors)
-
-    @staticmethod
-    def _key_fails(stage: lir.LinearStage, inputs: Sequence[Collection]) -> bool:
-        columns = inputs[stage.lookup_relation].columns
-        return any(may_fail(expr, columns) for expr in stage.lookup_key)
-
-    def _linear(self, node: lir.Join, plan: lir.LinearJoin, inputs: list[Collection]) -> Collection:
-        stream = inputs[plan.source_relation]
-        for number, stage in enumerate(plan.stages):
-            theirs = inputs[stage.lookup_relation].arranged[stage.lookup_key]()
-            ours = self._stream(node, plan, number, stream)
-            keys, width = len(ours.key), len(ours.columns)
-            on = [
-                same(col(f"c{i}", "d"), col(f"c{i}", "a"))
-                if ours.columns[i].nullable and theirs.columns[i].nullable
-                else s.eq(col(f"c{i}", "d"), col(f"c{i}", "a"))
-                for i in range(keys)
-            ]
-            items: list[Ast] = [named(col(f"c{i}", "d"), f"c{i}") for i in range(width)]
-            added = len(theirs.columns) - keys
-            items += [named(col(f"c{keys + i}", "a"), f"c{width + i}") for i in range(added)]
-            items.append(_product())
-            query = join(ours.full, theirs.full, on, items, engine=self.engine, broadcast=None)
-            found = Collection(
-                self.define(node.lir_id, f"j{number}", query),
-                (*ours.columns, *theirs.columns[keys:]),
-                errors=False,
-            )
-            stream = self.apply(node.lir_id, f"t{number}", stage.closure, found)
-        closure = plan.final_closure or MapFilterProject.identity(len(stream.columns))
-        return self.apply(node.lir_id, "", closure, stream)
-
-    def _stream(
-        self, node: lir.Join, plan: lir.LinearJoin, number: int, stream: Collection
-    ) -> Arranged:
-        stage = plan.stages[number]
-        if (
-            number == 0
-            and plan.source_key == stage.stream_key
-            and stage.stream_key in stream.arranged
-        ):
-            return stream.arranged[stage.stream_key]()
-        form = arrangement_form(stage.stream_key, len(stream.columns))
-        if stream.errors:
-            self.divert(stream.relation)
-        return self.arranged(node, f"s{number}", form, stream)
+            return delta_join(self, node, node.plan, goods)
+        return linear_join(self, node, node.plan, goods)
 
     # --- groups ---
 
@@ -611,10 +370,6 @@ def _binding_columns(node: lir.LetRec, local: int) -> tuple[ColumnType, ...]:
         if isinstance(part, lir.Get) and part.id == local:
             return part.columns
     return ()  # nobody reads it
-
-
-def _product() -> exp.Alias:
-    return named(s.mul(col(DIFF, "d"), col(DIFF, "a")), DIFF)
 
 
 _STATEFUL: Mapping[type[Any], Callable[[ContentsRenderer, Any], Collection]] = {

@@ -22,7 +22,8 @@ from mzsql.lir import plan as lir
 from mzsql.lir.plan import DataflowDescription
 from mzsql.lir.sealed import SealedDataflow
 from mzsql.render.collection import Collection
-from mzsql.render.contents import ContentsRenderer, Unfilled
+from mzsql.render.contents import ContentsRenderer
+from mzsql.render.contents_state import Unfilled
 from mzsql.render.facts import Fact
 from mzsql.render.idle import without
 from mzsql.render.kept import Kept
