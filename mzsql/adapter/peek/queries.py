@@ -8,7 +8,6 @@ was planned before under the same catalog is not planned again.
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,11 +25,7 @@ from mzsql.adapter.planning.timestamps import Question, SourceFrontiers, Timesta
 from mzsql.adapter.planning.walk import global_gets, unmaterializables
 from mzsql.adapter.session.holds import ReadHolds, TimeDomain
 from mzsql.adapter.session.session import Session, Transaction
-from mzsql.adapter.session.values import (
-    introspected_replica,
-    session_values,
-    targeted_replica,
-)
+from mzsql.adapter.session.values import moment_values, targeted_replica
 from mzsql.adapter.system.activity import ActivePeek, Activity
 from mzsql.catalog.builtin import builtins
 from mzsql.catalog.objects import Index, Stored, Table
@@ -64,8 +59,6 @@ from mzsql.transform.scalars import simplify
 
 #: What a query reads that reads nothing.
 _NOTHING = GlobalId("")
-#: When this process began, in microseconds since 1970.
-_BEGUN_US = time.time_ns() // 1000
 
 
 class Flowing(msgspec.Struct, frozen=True):
@@ -229,45 +222,6 @@ class Queries:
         if value is None:
             raise InvalidParameter("can't use null as a mz_timestamp for AS OF")
         return int(str(value))
-
-    # --- values of the session and the moment ---------------------------------------------------
-
-    def values(
-        self, session: Session, ts: Timestamp | None, now_us: int
-    ) -> Callable[[str, SqlType], Datum]:
-        """The values of functions such as ``current_timestamp`` for one statement."""
-        fixed: Mapping[str, Datum] = {
-            "mz_now": ts,
-            "now": now_us,
-            "current_timestamp": now_us,
-            "localtimestamp": now_us,
-            "transaction_timestamp": now_us,
-            "statement_timestamp": now_us,
-            "current_user": session.user,
-            "session_user": session.user,
-            "user": session.user,
-            "current_role": session.user,
-            "current_database": session.get("database"),
-            "current_catalog": session.get("database"),
-            **session_values(session, self._env.catalog.state, str(self._env.build)),
-            "mz_version": f"v{self._env.build}",
-            "mz_environment_id": self._env.id,
-            "version": f"PostgreSQL {session.get('server_version')} on mzsql {self._env.build}",
-            "pg_backend_pid": os.getpid(),
-            "pg_postmaster_start_time": _BEGUN_US,
-            "mz_uptime": f"0 0 {max(0, time.time_ns() // 1000 - _BEGUN_US)}",
-            "mz_is_superuser": True,
-        }
-
-        def value(func: str, _: SqlType) -> Datum:
-            if func == "mz_introspected_replica":
-                # Asked only where it is wanted: it may be an error.
-                return introspected_replica(session, self._env.catalog.state)
-            if func not in fixed:
-                raise Unsupported(f"the function {func} is not supported")
-            return fixed[func]
-
-        return value
 
     def constant(self, expr: Scalar) -> Datum:
         """The value of an expression without columns of type mz_timestamp, such as that of AS OF; errors in Materialize's words."""
@@ -491,7 +445,7 @@ class Queries:
                 ).timestamp
             value = None
             if calls:
-                value = self.values(session, ts, time.time_ns() // 1000)
+                value = moment_values(session, self._env, ts, time.time_ns() // 1000)
             read = next(iter(inputs), _NOTHING)
             # What is under way ends with the block, whoever still has the rows.
             with (

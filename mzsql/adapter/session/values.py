@@ -1,4 +1,4 @@
-"""What functions such as ``current_schemas`` and ``current_setting`` read of a session.
+"""What functions such as ``now``, ``current_schemas`` and ``current_setting`` read of the moment and of a session.
 
 Promise: values as literals of a plan carry them; a schema that does not exist is none of a session's. A replica that the session names is
 one of its cluster, or an error.
@@ -7,18 +7,74 @@ one of its cluster, or an error.
 from __future__ import annotations
 
 import json
+import os
 import re
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 
+from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.session.session import Session
 from mzsql.catalog.objects import Replica
 from mzsql.catalog.state import CatalogState
 from mzsql.frontend.catalog import SYSTEM_SCHEMAS
 from mzsql.repr.datum import Datum
-from mzsql.repr.errors import SqlError, UndefinedObject, alike
+from mzsql.repr.errors import SqlError, UndefinedObject, Unsupported, alike
+from mzsql.repr.frontier import Timestamp
+from mzsql.repr.types import SqlType
 
 #: The schemas that PostgreSQL's users expect before the path, without being named there.
 _FIRST = ("mz_catalog", "pg_catalog")
+#: When this process began, in microseconds since 1970.
+_BEGUN_US = time.time_ns() // 1000
+
+
+def moment_values(
+    session: Session, env: Environment, ts: Timestamp | None, now_us: int
+) -> Callable[[str, SqlType], Datum]:
+    """The values of functions such as ``current_timestamp`` for one statement.
+
+    Args:
+        session: whose user and variables they are of.
+        env: the environment that is asked.
+        ts: the time that is read at; None where nothing with times is read.
+        now_us: when the statement began, in microseconds since 1970.
+
+    Returns:
+        The value of a function by its key; raises Unsupported of one that has none.
+    """
+    state = env.catalog.state
+    fixed: Mapping[str, Datum] = {
+        "mz_now": ts,
+        "now": now_us,
+        "current_timestamp": now_us,
+        "localtimestamp": now_us,
+        "transaction_timestamp": now_us,
+        "statement_timestamp": now_us,
+        "current_user": session.user,
+        "session_user": session.user,
+        "user": session.user,
+        "current_role": session.user,
+        "current_database": session.get("database"),
+        "current_catalog": session.get("database"),
+        **session_values(session, state, str(env.build)),
+        "mz_version": f"v{env.build}",
+        "mz_environment_id": env.id,
+        "version": f"PostgreSQL {session.get('server_version')} on mzsql {env.build}",
+        "pg_backend_pid": os.getpid(),
+        "pg_postmaster_start_time": _BEGUN_US,
+        "mz_uptime": f"0 0 {max(0, time.time_ns() // 1000 - _BEGUN_US)}",
+        "mz_is_superuser": True,
+    }
+
+    def value(func: str, _: SqlType) -> Datum:
+        if func == "mz_introspected_replica":
+            # Asked only where it is wanted: it may be an error.
+            return introspected_replica(session, state)
+        if func not in fixed:
+            raise Unsupported(f"the function {func} is not supported")
+        return fixed[func]
+
+    return value
 
 
 def session_values(session: Session, state: CatalogState, build: str) -> Mapping[str, Datum]:
