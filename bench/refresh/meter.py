@@ -26,7 +26,7 @@ from mzsql.location import blob_around, consensus_around, open_blob, open_consen
 T = TypeVar("T")
 
 #: In the names of the threads that work behind.
-_BEHIND = ("-flush-", "maintenance", "follow")
+_BEHIND = ("-flush-", "maintenance", "follow", "leader")
 _WRITES = ("compare_and_set", "truncate")
 _READS = ("head", "scan", "list_keys")
 

@@ -6,6 +6,7 @@ import contextlib
 
 import compute_kit as kit
 import pytest
+from msgspec import structs
 from test_compute_views import TOTALS, Changes, check_totals, install
 
 from mzsql.compute.engines.driver import Driver
@@ -86,7 +87,7 @@ def test_an_engine_that_was_asked_for_is_the_only_one(persist):
     controller = world.controller(step_engine="duckdb")
     install(world, controller, kit.region_totals(), upper - 1, TOTALS)
     next_step(world, controller, changes, upper)
-    controller.configure(step_engine="spark")
+    controller.configure(structs.replace(controller.settings, step_engine="spark"))
     assert controller.settle(60)
     changes.step(world.storage)
     while not (failed := controller.status()[0]).failures:

@@ -217,6 +217,11 @@ class Dataflow:
         if self.output is not None:
             self.output.flush()
 
+    def follows_soon(self) -> bool:
+        """Whether shards are behind: they are written before long, and what is held is let go of then, which is as many writes fewer now."""
+        behind = any(one.hot.behind for one in self.arrangements.values())
+        return behind or self.late() is not None
+
     def late(self) -> float | None:
         """For how many seconds the export's shard has been behind; None where it is not."""
         return None if self.output is None else self.output.late()

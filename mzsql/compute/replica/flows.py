@@ -360,7 +360,8 @@ class Flow:
         self.replica.storage.moved(self.gid)
         settings = self.replica.settings
         self.overfull = dataflow.output.overfull(settings.apply_batches, settings.apply_bytes)
-        self._hold(force=False)
+        if not dataflow.follows_soon():
+            self._hold(force=False)
         return stats
 
     def _count(self, stats: RefreshStats) -> None:
