@@ -218,7 +218,7 @@ class Dataflow:
             self.output.flush()
 
     def follows_soon(self) -> bool:
-        """Whether shards are behind: they are written before long, and what is held is let go of then, which is as many writes fewer now."""
+        """Whether shards are behind: they are written before long, and what is held is let go of then, with fewer writes."""
         behind = any(one.hot.behind for one in self.arrangements.values())
         return behind or self.late() is not None
 
