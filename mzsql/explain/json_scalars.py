@@ -7,6 +7,7 @@ from typing import Any
 
 from mzsql.explain import variants
 from mzsql.explain.row_bytes import row_bytes
+from mzsql.explain.scalars import shown_in_mfp
 from mzsql.expr import scalar as sc
 from mzsql.expr.functions.aggregate.aggregates import parse_ordered_key
 from mzsql.expr.mfp import MapFilterProject
@@ -100,7 +101,7 @@ def mfp(plan: MapFilterProject, expression: Callable[[sc.Scalar], Node] = scalar
     """A map, filter and projection."""
     return {
         "expressions": [expression(expr) for expr in plan.expressions],
-        "predicates": [[at, scalar(pred)] for at, pred in plan.predicates],
+        "predicates": [[at, scalar(pred)] for at, pred in shown_in_mfp(plan.predicates)],
         "projection": list(plan.projection),
         "input_arity": plan.input_arity,
     }

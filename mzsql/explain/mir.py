@@ -132,7 +132,8 @@ class MirPrinter:
                 name = table.key if table.name == "unnest" else table.name
                 return f"FlatMap {name}({print_.scalars(exprs)})"
             case mir.Filter(predicates=predicates):
-                return f"Filter {' AND '.join(print_.scalar(p) for p in predicates)}"
+                preds = predicates if self._as_written else scalars.shown(predicates)
+                return f"Filter {' AND '.join(map(print_.scalar, preds))}"
             case mir.Reduce():
                 return self._reduce(rel, print_)
             case mir.TopK():

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Sequence
 
 from mzsql.explain.constants import constant_text, quoted
 from mzsql.expr import functions
+from mzsql.expr.canonical import by_cost, rank
 from mzsql.expr.functions.aggregate import windows
-from mzsql.expr.mfp import MapFilterProject
+from mzsql.expr.mfp import MapFilterProject, placed
 from mzsql.expr.scalar import (
     AggregateExpr,
     Call,
@@ -195,11 +196,23 @@ class ScalarPrinter:
         if mfp.projection != tuple(range(mfp.input_arity)):
             lines.append(f"project=({columns(mfp.projection)})")
         if mfp.predicates:
-            preds = " AND ".join(self.scalar(pred) for _, pred in mfp.predicates)
+            preds = " AND ".join(self.scalar(p) for _, p in shown_in_mfp(mfp.predicates))
             lines.append(f"filter=({preds})")
         if mfp.expressions:
             lines.append(f"map=({self.scalars(mfp.expressions)})")
         return lines
+
+
+def shown(predicates: Iterable[Scalar]) -> list[Scalar]:
+    """A Filter's predicates in the order in which a plan shows them: cheap ones first, also where one that can fail is asked after others
+    that may drop the row.
+    """
+    return sorted(predicates, key=by_cost)
+
+
+def shown_in_mfp(predicates: Iterable[tuple[int, Scalar]]) -> list[tuple[int, Scalar]]:
+    """The same of an MFP's: as soon as they can be evaluated, each with how many columns that takes."""
+    return sorted((placed(pred) for _, pred in predicates), key=lambda at: (at[0], rank(at[1])))
 
 
 def order(order_key: Iterable[ColumnOrder]) -> str:

@@ -26,6 +26,11 @@ _UNARY = ("not", "is_null", "is_true", "is_false")
 _BINARY = (
     *("+", "&", "|", "#", "<<", ">>", "-", "*", "/", "%", "round"),
     *("=", "<>", "<", "<=", ">", ">="),
+    *("to_char", "date_bin", "date_part", "date_trunc", "timezone", "||"),
+    *("->", "->>", "#>", "#>>", "?", "@>", "?&", "?|"),
+    *("convert_from", "left", "position", "right", "repeat", "normalize"),
+    *("btrim", "ltrim", "rtrim", "array_length", "array_lower", "array_remove", "array_upper"),
+    *("digest", "encode", "decode", "log", "power", "get_bit", "get_byte"),
 )
 _VARIADIC = ("coalesce", "greatest", "least", "concat", "and", "or")
 _COMPARISONS = frozenset({"=", "<>", "<", "<=", ">", ">="})

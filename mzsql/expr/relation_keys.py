@@ -7,7 +7,7 @@ Materialize's, so that what hangs on a key (a DISTINCT that goes, the order of a
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from mzsql.expr import relation as mir
 from mzsql.expr.scalar import Call, Column, Literal, Scalar, support
@@ -117,22 +117,44 @@ def join_keys(inputs: Sequence[RelationType], equivalences: Sequence[Sequence[Sc
     return normalize_keys(inputs[0].keys) if kept else ()
 
 
-def padded_keys(rel: mir.Union, inputs: Sequence[RelationType]) -> Keys:
-    """The empty key of a relation of at most one row and of a row in its stead where it has none: what a global aggregate is."""
+def padded_keys(
+    rel: mir.Union,
+    inputs: Sequence[RelationType],
+    type_of: Callable[[mir.Relation], RelationType],
+) -> Keys:
+    """The keys of a relation and, padded, what it lacks of another one: what outer joins, scalar subqueries and global aggregates make.
+
+    That what is lacked is of the other one at all, so that none of its multiplicities is negative, is taken for granted.
+    """
     if len(rel.inputs) != 2:
         return ()
+    found: list[tuple[int, ...]] = []
     for base, rest, typ in (
         (rel.inputs[0], rel.inputs[1], inputs[0]),
         (rel.inputs[1], rel.inputs[0], inputs[1]),
     ):
-        match rest:
-            case mir.Map(input=mir.Union(inputs=(one, other))):
-                pass
-            case _:
-                continue
-        missing = mir.Negate(mir.Project(base, ()))
-        for minus, row in ((one, other), (other, one)):
-            single = isinstance(row, mir.Constant) and row.rows == (((), 1),)
-            if minus == missing and single and () in typ.keys:
-                return ((),)
-    return ()
+        lacked = lacking(rest)
+        if lacked is None or lacked[1] != base:
+            continue
+        outputs, _, whole = lacked
+        if not outputs:
+            single = isinstance(whole, mir.Constant) and whole.rows == (((), 1),)
+            found.extend([()] if single and () in typ.keys else ())
+        elif base is rel.inputs[0]:
+            # As in Materialize, of what a subquery makes, not of an outer join.
+            keys = (key for key in type_of(whole).keys if all(outputs[c] == c for c in key))
+            found.extend(key for key in keys if key in typ.keys)
+    return normalize_keys(found)
+
+
+def lacking(rel: mir.Relation) -> tuple[tuple[int, ...], mir.Relation, mir.Relation] | None:
+    """Of ``Map(Union(Negate(Project(base)), whole))`` the projection, the base and the whole."""
+    if not isinstance(rel, mir.Map) or not isinstance(rel.input, mir.Union):
+        return None
+    match rel.input.inputs:
+        case (mir.Negate(input=minus), whole) | (whole, mir.Negate(input=minus)):
+            if isinstance(minus, mir.Project):
+                return minus.outputs, minus.input, whole
+            return tuple(range(mir.arity(minus))), minus, whole
+        case _:
+            return None

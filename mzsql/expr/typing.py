@@ -220,7 +220,9 @@ def node_type(
                 ColumnType(column.type, any(part.columns[i].nullable for part in inputs))
                 for i, column in enumerate(inputs[0].columns)
             )
-            return RelationType(columns, padded_keys(rel, inputs))
+            return RelationType(
+                columns, padded_keys(rel, inputs, lambda part: relation_type(part, known))
+            )
         case _:
             return inputs[0]
 

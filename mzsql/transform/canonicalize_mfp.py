@@ -1,8 +1,8 @@
 """CanonicalizeMfp: each run of maps, filters and projections in one normal form.
 
-Promise: optimized, then map, filter, project; cheap predicates first, but none that can fail before one that it stood behind (casts of
-dates beyond all years of timestamps aside: they are as cheap as they look). Columns that are nothing but an error are no part of a run:
-they stay above the filter that says when there is one.
+Promise: optimized, then map, filter, project, and below a Negate rather than above; cheap predicates first, but none that can fail before
+one that it stood behind (casts of dates beyond all years of timestamps aside: they are as cheap as they look). Columns that are nothing but
+an error are no part of a run: they stay above the filter that says when there is one.
 """
 
 from __future__ import annotations
@@ -31,6 +31,9 @@ def _canonicalized(rel: mir.Relation) -> mir.Relation:
     if _puts_out_error(rel):
         return replace_inputs(rel, mir.inputs(rel), [canonicalize_mfp(k) for k in mir.inputs(rel)])
     mfp, below = extract_mfp(rel, until=_puts_out_error)
+    if isinstance(below, mir.Negate) and not mfp.is_identity:
+        # Row by row it is the same below, where it is one run with what stands there.
+        return mir.Negate(canonicalize_mfp(to_relation(mfp, below.input)))
     kids = mir.inputs(below)
     new = replace_inputs(below, kids, [canonicalize_mfp(kid) for kid in kids])
     return new if mfp.is_identity else to_relation(canonical(mfp), new)

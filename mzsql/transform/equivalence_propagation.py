@@ -313,7 +313,7 @@ def _filter(rel: mir.Filter, facts: Facts, ctx: OptimizerContext) -> _Seen:
     columns = _columns(rel.input)
     preds = tuple(dict.fromkeys(facts.read(p) for p in rel.predicates))
     inner = replace(facts, literals={**facts.literals, **_said(preds, columns)})
-    pairs = [[a, b] for p in preds for a, b in _equal_columns(p, columns)]
+    pairs = [[a, b] for p in preds for a, b in equal_columns(p, columns)]
     known = inner.equate(pairs, asked=True)
     if known.literals and any(_is_refuted(known.read(p), columns, ctx) for p in preds):
         return mir.Constant((), relation_type(rel)), None
@@ -366,7 +366,7 @@ def as_type(literal: sc.Literal, typ: SqlType) -> sc.Literal | None:
     return sc.Literal(literal.value, typ)
 
 
-def _equal_columns(pred: sc.Scalar, columns: Sequence[ColumnType]) -> list[tuple[int, int]]:
+def equal_columns(pred: sc.Scalar, columns: Sequence[ColumnType]) -> list[tuple[int, int]]:
     """Columns that a true predicate makes the same: of one type, since one is then put out for the other."""
     match pred:
         case sc.Call(func=func, args=(sc.Column(index=a), sc.Column(index=b))):
@@ -409,19 +409,22 @@ def _map(rel: mir.Map, facts: Facts) -> tuple[mir.Relation, Facts]:
 
 
 def _reduce(rel: mir.Reduce, facts: Facts) -> tuple[mir.Relation, Facts]:
-    # Key columns stay columns: a literal key would be no key to look anything up by.
-    firsts = Facts(facts.firsts)
-    key = tuple(firsts.read(e) for e in rel.group_key)
+    # Key columns stay columns: a literal key would be no key to look anything up by. And they stay the columns that were asked for: what
+    # a filter has equal may be what a join is looked up by.
+    read, put = Facts(facts.firsts), Facts(facts.puts)
+    key = tuple(put.read(e) for e in rel.group_key)
+    equal = [read.read(e) for e in rel.group_key]
     aggregates = tuple(msgspec.structs.replace(a, expr=facts.read(a.expr)) for a in rel.aggregates)
-    output = [key.index(e) for e in key]
-    output.extend(range(len(key), len(key) + len(aggregates)))
+    rest = range(len(key), len(key) + len(aggregates))
+    output = (*(equal.index(e) for e in equal), *rest)
+    puts = (*(key.index(e) for e in key), *rest)
     literals = {
         position: facts.literals[e.index]
         for position, e in enumerate(key)
         if isinstance(e, sc.Column) and e.index in facts.literals
     }
     new = msgspec.structs.replace(rel, group_key=key, aggregates=aggregates)
-    return new, Facts(tuple(output), literals)
+    return new, Facts(output, literals, puts)
 
 
 def _fixed_keys(rel: mir.Reduce, facts: Facts) -> dict[int, sc.Literal]:

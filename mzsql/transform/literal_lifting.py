@@ -10,12 +10,15 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from mzsql.expr import functions
 from mzsql.expr import relation as mir
 from mzsql.expr import scalar as sc
+from mzsql.repr.datum import Datum
 from mzsql.repr.types import BOOLEAN, ColumnType, RelationType
 from mzsql.transform.fusion import merge_classes
 from mzsql.transform.visit import filtered, mapped, project, replace_inputs
 
+_EXTREMES = frozenset({"min", "max"})
 Literals = tuple[sc.Literal, ...]
 #: A relation without the literals at the end of its columns, and these.
 Lifted = tuple[mir.Relation, Literals]
@@ -124,26 +127,34 @@ def _reader(inner: mir.Relation, literals: Literals) -> list[sc.Scalar]:
 
 
 def _constant(rel: mir.Constant) -> Lifted:
-    """The columns at the end that hold the same in every row."""
+    """The columns that hold the same in every row: those at the end are lifted, the others are put behind what differs."""
     if rel.error is not None or not rel.rows:
         return rel, ()
-    width = rel.typ.arity
     first = rel.rows[0][0]
-    while width and all(
-        type(row[width - 1]) is type(first[width - 1]) and row[width - 1] == first[width - 1]
-        for row, _ in rel.rows
-    ):
-        width -= 1
-    if width == rel.typ.arity:
+    same = [all(_equal(row[c], value) for row, _ in rel.rows) for c, value in enumerate(first)]
+    if not any(same):
         return rel, ()
+    rest = [c for c, equal in enumerate(same) if not equal]
+    width = 1 + max(rest, default=-1)
     literals = tuple(
         sc.Literal(value, column.type)
         for value, column in zip(first[width:], rel.typ.columns[width:], strict=True)
     )
-    rows = tuple((row[:width], diff) for row, diff in rel.rows)
-    if width == 0:
+    inner = [c for c in range(width) if same[c]]
+    place = {c: n for n, c in enumerate([*rest, *inner])}
+    keys = tuple(tuple(place[c] for c in key if c in place and c in rest) for key in rel.typ.keys)
+    typ = RelationType(tuple(rel.typ.columns[c] for c in rest), keys)
+    rows = tuple((tuple(row[c] for c in rest), diff) for row, diff in rel.rows)
+    if not rest:
         rows = (((), sum(diff for _, diff in rows)),)
-    return mir.Constant(rows, _shorter(rel.typ, width)), literals
+    below = mapped(
+        mir.Constant(rows, typ), [sc.Literal(first[c], rel.typ.columns[c].type) for c in inner]
+    )
+    return project(below, [place[c] for c in range(width)]), literals
+
+
+def _equal(one: Datum, other: Datum) -> bool:
+    return type(one) is type(other) and one == other
 
 
 def _project(inner: mir.Relation, literals: Literals, outputs: Sequence[int]) -> Lifted:
@@ -177,28 +188,50 @@ def _map(inner: mir.Relation, literals: Literals, scalars: Sequence[sc.Scalar]) 
     while done and isinstance(last := done[-1], sc.Literal):
         lifted.insert(0, last)
         done.pop()
-    return mapped(inner, done), tuple(lifted)
+    return _literals_last(inner, done), tuple(lifted)
+
+
+def _literals_last(inner: mir.Relation, scalars: Sequence[sc.Scalar]) -> mir.Relation:
+    """A Map whose literals come last, whence they may go on; what reads one was told it already."""
+    rest = [n for n, scalar in enumerate(scalars) if not isinstance(scalar, sc.Literal)]
+    literals = [n for n, scalar in enumerate(scalars) if isinstance(scalar, sc.Literal)]
+    if not literals or not rest:
+        return mapped(inner, scalars)
+    width = mir.arity(inner)
+    place = {column: column for column in range(width)}
+    place |= {width + n: width + i for i, n in enumerate([*rest, *literals])}
+    moved = mir.Map(inner, tuple(sc.permute(scalars[n], place) for n in [*rest, *literals]))
+    return project(moved, [place[column] for column in range(width + len(scalars))])
 
 
 def _reduce(rel: mir.Reduce, inner: mir.Relation, read: Sequence[sc.Scalar]) -> Lifted:
-    """Literals are no part of a key: of no rows there are no groups, whatever the key."""
+    """Literals are no part of a key: of no rows there are no groups, whatever the key. Of literals alone, the least one is known."""
     key = [sc.substitute(e, read) for e in rel.group_key]
-    aggregates = tuple(
+    aggregates = [
         msgspec.structs.replace(a, expr=sc.substitute(a.expr, read)) for a in rel.aggregates
-    )
-    rest = [n for n, e in enumerate(key) if not isinstance(e, sc.Literal)]
-    fixed = {n: e for n, e in enumerate(key) if isinstance(e, sc.Literal)}
+    ]
+    outputs: list[sc.Scalar] = [*key, *map(_known, aggregates)]
+    fixed = [e for e in outputs if isinstance(e, sc.Literal)]
+    rest = [n for n, e in enumerate(outputs) if not isinstance(e, sc.Literal)]
     new = msgspec.structs.replace(
-        rel, input=inner, group_key=tuple(key[n] for n in rest), aggregates=aggregates
+        rel,
+        input=inner,
+        group_key=tuple(key[n] for n in rest if n < len(key)),
+        aggregates=tuple(aggregates[n - len(key)] for n in rest if n >= len(key)),
     )
-    if not fixed:
-        return new, ()
-    below = len(rest) + len(aggregates)
     place = {n: i for i, n in enumerate(rest)}
-    place |= {n: below + i for i, n in enumerate(fixed)}
-    outputs = [place[n] for n in range(len(key))]
-    outputs.extend(range(len(rest), below))
-    return _project(new, tuple(fixed.values()), outputs)
+    after = iter(range(len(rest), len(outputs)))
+    return _project(
+        new, tuple(fixed), [place[n] if n in place else next(after) for n in range(len(outputs))]
+    )
+
+
+def _known(aggregate: sc.AggregateExpr) -> sc.Scalar:
+    """The least or greatest of literals that are all the same, else what is aggregated, as no literal."""
+    name = functions.aggregate(aggregate.func).name
+    if name in _EXTREMES and isinstance(aggregate.expr, sc.Literal):
+        return sc.Literal(aggregate.expr.value, aggregate.typ)
+    return sc.Column(0)
 
 
 def _join(rel: mir.Join, parts: Sequence[Lifted]) -> Lifted:

@@ -124,7 +124,14 @@ LOGICAL: tuple[Stage, ...] = (
 PHYSICAL: tuple[Stage, ...] = (
     # What is narrowed below has its columns in the order in which its inputs have them, and none of them twice.
     contextual(project_firsts),
-    plain(projection_lifting),
+    Fixpoint(
+        "lift",
+        (
+            plain(projection_lifting),
+            plain(literal_lifting),
+            plain(fusion),
+        ),
+    ),
     Fixpoint(
         "narrow",
         (

@@ -20,6 +20,7 @@ from mzsql.expr.parts import part_of, parts
 from mzsql.expr.scalar import INLINED, size_over
 from mzsql.expr.typing import nullable, relation_type
 from mzsql.repr.types import ColumnType
+from mzsql.transform.equivalence_propagation import equal_columns
 from mzsql.transform.fusion import conjuncts, merge_classes
 from mzsql.transform.join_predicates import (
     as_equivalence,
@@ -199,7 +200,8 @@ def _join(rel: mir.Join, preds: Sequence[sc.Scalar]) -> mir.Relation:
             stay.append(pred)
         else:
             local.append(pred)
-    merged = merge_classes(classes)
+    pairs = _within(local, owner, columns)
+    merged = merge_classes(_by_firsts(classes, pairs))
     if across:
         merged = in_terms_of_firsts(merged, owner)
     for expr in across:
@@ -210,11 +212,15 @@ def _join(rel: mir.Join, preds: Sequence[sc.Scalar]) -> mir.Relation:
             hides = any(may_error(m) and len(inputs_read(m, owner)) > 1 for m in others)
             # Said of columns it would drop rows of which another member fails.
             local.extend([is_not_null(expr)] if hides else never_null(expr))
+    # What one member is known to be the others are, too, also where no lookup compares them.
+    equal = merge_classes([*merged, *pairs])
     merged, within = within_inputs(merged, owner, columns)
-    local.extend(within)
     per_input: list[list[sc.Scalar]] = [[] for _ in rel.inputs]
+    for pred in within:
+        (home,) = inputs_read(pred, owner)
+        per_input[home].append(sc.permute(pred, {c: c - starts[home] for c in sc.support(pred)}))
     for pred in local:
-        homes = localize(pred, merged, owner)
+        homes = localize(pred, equal, owner)
         if not homes:
             stay.append(pred)
             homes = implied(pred, owner)
@@ -237,6 +243,22 @@ def _join(rel: mir.Join, preds: Sequence[sc.Scalar]) -> mir.Relation:
         for part, own in zip(rel.inputs, per_input, strict=True)
     )
     return filtered(mir.Join(inputs, merged), stay)
+
+
+def _within(
+    preds: Sequence[sc.Scalar], owner: Sequence[int], columns: Sequence[ColumnType]
+) -> list[tuple[sc.Scalar, ...]]:
+    """The columns of one input that predicates, which become filters of it, have equal."""
+    pairs = (pair for pred in preds for pair in equal_columns(pred, columns))
+    return [(sc.column(a), sc.column(b)) for a, b in pairs if owner[a] == owner[b]]
+
+
+def _by_firsts(
+    classes: Sequence[tuple[sc.Scalar, ...]], pairs: Sequence[tuple[sc.Scalar, ...]]
+) -> list[tuple[sc.Scalar, ...]]:
+    """Classes whose members are the first ones of those that are equal anyway."""
+    firsts = {e: cls[0] for cls in merge_classes(tuple(pairs)) for e in cls[1:]}
+    return [tuple(firsts.get(e, e) for e in cls) for cls in classes] if firsts else list(classes)
 
 
 # --- bindings -----------------------------------------------------------------------------------

@@ -11,10 +11,10 @@ from mzsql.expr import scalar as sc
 from mzsql.expr.functions.aggregate import windows
 from mzsql.expr.mfp import extract_mfp
 from mzsql.expr.parts import kinds_of, part_of, parts
-from mzsql.expr.relation_keys import normalize_keys
+from mzsql.expr.relation_keys import lacking, normalize_keys
 from mzsql.expr.typing import nullable, relation_type
 from mzsql.repr.types import BOOLEAN, ColumnType, RelationType
-from mzsql.transform.provenance import Exprs, trace
+from mzsql.transform.provenance import Exprs, own_stages, trace
 from mzsql.transform.visit import Bindings, mapped, project, rewrite_typed
 
 _WHERE = kinds_of(mir.Reduce)
@@ -37,10 +37,10 @@ def _keys_of_padding(rel: mir.Relation, typ: RelationType, bindings: Bindings) -
     if len(some) == 1:
         found.extend(relation_type(some[0], bindings.types).keys)
     for base, rest in (rel.inputs, rel.inputs[::-1]):
-        lacking = _lacking(rest)
-        if lacking is None:
+        lacked = lacking(rest)
+        if lacked is None:
             continue
-        outputs, part, whole = lacking
+        outputs, part, whole = lacked
         if part != base:
             continue
         if not outputs:
@@ -51,7 +51,11 @@ def _keys_of_padding(rel: mir.Relation, typ: RelationType, bindings: Bindings) -
             continue
         columns: Exprs = tuple(sc.Column(c) for c in outputs)
         stages = trace(base, columns, bindings.values, {})
-        if (whole, tuple(sc.Column(c) for c in range(len(outputs)))) not in stages:
+        # All that `whole` stems from unfiltered has a row of it for each of its own.
+        if not any(
+            not passed and stage in stages
+            for stage, passed in own_stages(whole, bindings.values).items()
+        ):
             continue
         # Each row of `whole` is padded once, unless `base` has it, at most once for each of its keys.
         base_keys = set(relation_type(base, bindings.types).keys)
@@ -86,19 +90,6 @@ def _is_false(pred: sc.Scalar) -> bool:
             return compare is not None and not compare(a, b)
         case _:
             return False
-
-
-def _lacking(rel: mir.Relation) -> tuple[tuple[int, ...], mir.Relation, mir.Relation] | None:
-    """Of ``Map(Union(Negate(Project(base)), whole))`` the projection, the base and the whole."""
-    if not isinstance(rel, mir.Map) or not isinstance(rel.input, mir.Union):
-        return None
-    match rel.input.inputs:
-        case (mir.Negate(input=minus), whole) | (whole, mir.Negate(input=minus)):
-            if isinstance(minus, mir.Project):
-                return minus.outputs, minus.input, whole
-            return tuple(range(mir.arity(minus))), minus, whole
-        case _:
-            return None
 
 
 def _elide(rel: mir.Relation, types: Sequence[RelationType]) -> mir.Relation:
