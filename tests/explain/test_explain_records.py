@@ -103,6 +103,42 @@ def test_its_answer_is_the_same(con: mzsql.Connection, query: str) -> None:
     assert Counter(con.execute(query).fetchall()) == expected
 
 
+def test_what_can_fail_is_shown_by_its_cost_and_asked_of_what_others_let_pass(
+    con: mzsql.Connection,
+) -> None:
+    con.execute("CREATE TABLE waits (a int, b int, c int)")
+    con.execute("INSERT INTO waits VALUES (9, 0, 3), (9, 1, 1), (1, 1, 2)")
+    query = "SELECT a FROM waits WHERE (c = 1 OR c = 2) AND a / b > 2"
+    shown = "Filter ((#0 / #1) > 2) AND ((#2 = 1) OR (#2 = 2))"
+    assert shown in _plan(con, query)
+    assert con.execute(query).fetchall() == [(9,)]
+    con.execute("INSERT INTO waits VALUES (9, 0, 2)")
+    with pytest.raises(mzsql.Error, match="division by zero"):
+        con.execute(query).fetchall()
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT 1, f1 + f2 FROM t1 UNION ALL SELECT 1, f1 * f2 FROM t2",
+        "SELECT * FROM (SELECT 1 AS x, f1 FROM t1) AS s, (VALUES (2, 'a'), (2, 'b')) AS v (n, c)",
+        "SELECT f1, max(1), min(f2), max(NULL::int) FROM t1 GROUP BY f1",
+        "SELECT max(1), min('x'), count(*) FROM t1 WHERE f1 > 100",
+        "SELECT f1, f2 FROM t1 EXCEPT ALL SELECT f1, f1 FROM t2",
+        "SELECT f2, count(*), sum(f2) FROM t1 WHERE f1 = f2 GROUP BY f2",
+        "SELECT * FROM t1, t2 WHERE t1.f1 = t1.f2 AND t1.f2 = t2.f1",
+        "SELECT * FROM t1, t2 WHERE t1.f1 = t2.f1 AND t1.f2 = t2.f1 AND t1.f1 + t1.f2 = 6",
+        "SELECT * FROM t1 AS x WHERE x.f2 >= (SELECT avg(y.f2) FROM t1 AS y WHERE y.f1 = x.f1)",
+        "SELECT f1, (SELECT count(*) FROM t1 AS y WHERE y.f1 = x.f1 AND y.f2 > 3) FROM t1 AS x",
+    ],
+)
+def test_rows_stay_where_plans_are_others(con: mzsql.Connection, query: str) -> None:
+    with duckdb.connect() as other:
+        other.execute(_TABLES)
+        expected = Counter(other.execute(query).fetchall())
+    assert Counter(con.execute(query).fetchall()) == expected
+
+
 def test_what_is_told_of_a_joins_source_is_told_after_the_first_lookup(
     con: mzsql.Connection,
 ) -> None:
