@@ -145,6 +145,23 @@ def test_after_a_crash_what_came_since_is_read_from_the_shard(
     assert {name.partition("_")[0] for name in stored} <= {"arr"}
 
 
+def test_what_a_dropped_replica_has_kept_goes(tmp_path: Path) -> None:
+    env = tmp_path / "env"
+    with mzsql.connect(env) as con:
+        con.execute("CREATE CLUSTER c SIZE '1'; SET cluster = c")
+        _make(con)
+        con.execute(_CHANGES[0])
+        _check(con, _CHANGES[0])
+    kept = {path.parent.parent for path in _lists(env)}
+    assert len(kept) == 1
+    with mzsql.connect(env) as con:
+        con.execute("DROP CLUSTER c CASCADE")
+        end = time.monotonic() + 60
+        while any(path.exists() for path in kept):
+            assert time.monotonic() < end
+            time.sleep(0.05)
+
+
 def test_what_a_dropped_view_has_kept_goes(tmp_path: Path) -> None:
     env = tmp_path / "env"
     with mzsql.connect(env) as con:

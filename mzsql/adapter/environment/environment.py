@@ -9,6 +9,7 @@ the catalog here. Everything is closed by `close`, in order.
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import socket
 import threading
@@ -156,10 +157,14 @@ class Environment:
         self._followers: list[Supervised] = []
         self._closing = threading.Event()
 
+    @functools.cached_property
+    def hot(self) -> Path | None:
+        """The directory of this machine where replicas keep what is close of their arrangements; None: nowhere."""
+        return hot_directory(self.locations, self.id)
+
     def kept(self, replica_id: str) -> Path | None:
         """The directory of this machine where a replica keeps what is close of its arrangements over a restart; None: nowhere."""
-        root = hot_directory(self.locations, self.id)
-        return None if root is None else root / replica_id
+        return None if self.hot is None else self.hot / replica_id
 
     @classmethod
     def open(

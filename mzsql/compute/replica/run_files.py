@@ -312,6 +312,22 @@ class HotDirectory:
             os.close(held)
 
 
+def remove_others(root: Path, replicas: Collection[str]) -> None:
+    """Give up what replicas have kept below a directory that are not among those there are, but for one that still runs here."""
+    with contextlib.suppress(FileNotFoundError):
+        for path in root.iterdir():
+            if path.name in replicas or not path.is_dir():
+                continue
+            try:
+                held = _locked(path / _LOCK)
+            except OSError as error:
+                _LOG.warning("what was kept in %s stays: %s", path, error)
+                continue
+            if held is not None:
+                shutil.rmtree(path, ignore_errors=True)
+                os.close(held)
+
+
 def _locked(path: Path) -> int | None:
     """The descriptor that holds a lock; None where another process does."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
