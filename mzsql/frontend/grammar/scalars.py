@@ -7,6 +7,7 @@ binds looser than ``+``, as PostgreSQL's does (``~1 + 1`` is ``~(1 + 1)``).
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -97,8 +98,81 @@ def _escaped(parser: Any, token: Any) -> Any:
     return parser.expression(exp.ByteString(this=token.text))
 
 
+def _unicode(parser: Any, token: Any) -> Any:
+    r"""``U&'d\\0061t\\+000061' [UESCAPE '!']``: characters by their numbers.
+
+    Raises:
+        SyntaxProblem: by way of the parser: an escape that is none, or of no character.
+    """
+    escape = "\\"
+    if parser._match_text_seq("UESCAPE"):
+        if not parser._match(TokenType.STRING) or not _is_escape(parser._prev.text):
+            parser.raise_error("invalid Unicode escape character", token)
+        escape = parser._prev.text
+    text = unescaped(token.text, escape)
+    if text is None:
+        parser.raise_error("invalid Unicode escape value", token)
+    return parser.expression(exp.Literal.string(text))
+
+
+def _is_escape(letter: str) -> bool:
+    return len(letter) == 1 and not (letter.isalnum() or letter.isspace() or letter in "+'\"")
+
+
+def unescaped(text: str, escape: str) -> str | None:
+    """A text with its escapes replaced by the characters of those numbers; None where one is none."""
+    sign = re.escape(escape)
+    pieces = re.split(f"({sign}{sign}|{sign}[0-9a-fA-F]{{4}}|{sign}[+][0-9a-fA-F]{{6}})", text)
+    out: list[str] = []
+    for i, piece in enumerate(pieces):
+        if i % 2 == 0:
+            if escape in piece:
+                return None
+            out.append(piece)
+        elif piece == escape * 2:
+            out.append(escape)
+        else:
+            number = int(piece.removeprefix(escape).lstrip("+"), 16)
+            if not 0 < number <= sys.maxunicode:
+                return None
+            out.append(chr(number))
+    try:
+        # Halves of pairs are written one behind the other.
+        return "".join(out).encode("utf-16", "surrogatepass").decode("utf-16")
+    except UnicodeDecodeError:
+        return None
+
+
 class ScalarGrammar(MaterializeParser):
     """What the parser has for operators and literals of scalars."""
+
+    def _parse_lambda(self, alias: bool = False) -> Any:
+        """An argument of a call: ``name => value``, ``VARIADIC array``, or any other."""
+        name, follows = self._curr, self._next
+        if name and follows and follows.token_type == TokenType.FARROW:
+            key = self._parse_id_var()
+            self._advance()
+            value = self._parse_disjunction()
+            if key is None or value is None:
+                self.raise_error("Expected an expression")
+            return self.expression(exp.PropertyEQ(this=key, expression=value))
+        if (
+            name
+            and name.token_type not in (TokenType.STRING, TokenType.IDENTIFIER)
+            and name.text.upper() == "VARIADIC"
+            and follows
+            and follows.token_type not in (TokenType.COMMA, TokenType.R_PAREN)
+        ):
+            self._advance()
+            array = self._parse_disjunction()
+            if array is None:
+                self.raise_error("Expected an expression")
+                return None
+            if not self._curr or self._curr.token_type != TokenType.R_PAREN:
+                self.raise_error("Expected right parenthesis")
+            array.meta["variadic"] = True
+            return array
+        return super()._parse_lambda(alias)
 
     def _parse_primary(self) -> Any:
         first, second = self._curr, self._next
@@ -149,6 +223,7 @@ class ScalarGrammar(MaterializeParser):
         **MaterializeParser.PRIMARY_PARSERS,
         TokenType.BYTE_STRING: _escaped,
         TokenType.HEREDOC_STRING: _dollar_quoted,
+        TokenType.UNICODE_STRING: _unicode,
         TokenType.RAW_STRING: _dollar_quoted,
     }
     UNARY_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {

@@ -47,6 +47,8 @@ _BY_CONSTANT = frozenset({"regexp_extract", "csv_extract"})
 #: How an error names what stands in the parentheses of a call in FROM, and of one in a select list.
 _ARGUMENTS = "table function arguments"
 _OTHERS = "other table functions"
+#: Functions whose rows are the elements of what another one makes of the same arguments.
+_OF_ARRAY = {"string_to_table": "string_to_array"}
 #: The most columns that `csv_extract` yields.
 _MAX_COLUMNS = 1000
 
@@ -101,7 +103,7 @@ def call_of(node: exp.Expr) -> exp.Expr:
 
 def is_table_function(name: str) -> bool:
     """Whether a name means a table function."""
-    return name in _BY_CONSTANT or bool(functions.table_funcs_named(name))
+    return name in _BY_CONSTANT or name in _OF_ARRAY or bool(functions.table_funcs_named(name))
 
 
 def in_from(
@@ -216,6 +218,12 @@ def _resolve(
     if not is_table_function(name):
         return _of_scalar(planner, node, left)
     ctx = _context(planner, left, clause)
+    if name in _OF_ARRAY:
+        made = exp.Anonymous(this=_OF_ARRAY[name], expressions=inner.expressions)
+        listed = ctx.plan(made)
+        return _Resolved(
+            resolve(functions.table_funcs_named("unnest"), [listed.typ]), (listed,), scalar=name
+        )
     args = [ctx.plan(e) for e in inner.expressions]
     types = [a.typ for a in args]
     shown = f"function {_qualified(node, name)}({', '.join(plain_name(typ) for typ in types)})"
@@ -228,6 +236,9 @@ def _resolve(
             raise _ambiguous(shown, position_of(node))
         args.append(_one(args))
         types.append(args[-1].typ)
+    elif name == "generate_series" and len(args) == 3 and all(t_.kind == "unknown" for t_ in types):
+        # A step says that it is about numbers.
+        types = [t.BIGINT] * 3
     try:
         func = resolve(candidates, types)
     except UndefinedFunction:

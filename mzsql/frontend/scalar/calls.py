@@ -16,6 +16,7 @@ from mzsql.frontend import hir
 from mzsql.frontend.names.types import resolve_type
 from mzsql.frontend.scalar import (
     aggregates,
+    arguments,
     groupings,
     made_containers,
     qualified,
@@ -179,6 +180,11 @@ def _with_unit(
         raise InvalidParameter(f"unit '{unit}' not recognized", position=position)
     overloads = {func.args[0].kind for func in functions.scalars_named(f"{name}_{found}")}
     given = args[-1].typ
+    if found in _OF_ZONE and given.kind == "timestamptz" and name != "date_trunc":
+        # Every session's time zone is UTC.
+        result = t.DOUBLE if name == "date_part" else t.NUMERIC
+        zero = Typed(Literal(0, t.INTEGER), t.INTEGER, False)
+        return _where_known(args[-1], explicit(zero, result, position))
     # A field of a date or a time of day is its own; date_part looks at a date as at its midnight.
     own = given.kind == "time" or (given.kind == "date" and name == "extract")
     if given.kind in _MOMENTS and not any(
@@ -189,9 +195,18 @@ def _with_unit(
     return function_call(f"{name}_{found}", args, position, shown=name)
 
 
+def _where_known(value: Typed, result: Typed) -> Typed:
+    """A value where another one is not NULL."""
+    null = Typed(Literal(None, result.typ), result.typ, True)
+    missing = call("is_null", [value])
+    return Typed(hir.If(missing.expr, null.expr, result.expr), result.typ, value.nullable)
+
+
 _MOMENTS = frozenset({"date", "time", "timestamp", "timestamptz", "interval"})
 #: Units of PostgreSQL's that no type has here.
 _REFUSED = frozenset({"timezone", "timezone_hour", "timezone_minute", "isodoy"})
+#: How far the session's time zone is from UTC.
+_OF_ZONE = frozenset({"timezone", "timezone_hour", "timezone_minute"})
 _CLOCK = frozenset({"hour", "minute", "second", "milliseconds", "microseconds"})
 
 
@@ -207,6 +222,8 @@ def _no_such_field(name: str, unit: str, found: str, kind: str, position: int | 
 def _unit_function(ctx: ExprContext, node: exp.Expr) -> Typed:
     """date_part('year', x), date_trunc('month', x): the unit has to be a literal."""
     name = function_name(node)
+    if system_functions.defines(name, len(node.expressions)):
+        return system_functions.plan_call(ctx, node)
     if len(node.expressions) != 2 or not node.expressions[0].is_string:
         args = [ctx.plan(e) for e in node.expressions]
         return function_call(name, args, position_of(node))
@@ -237,6 +254,24 @@ def _local(target: SqlType) -> Callable[[ExprContext, exp.Expr], Typed]:
     def plan(_ctx: ExprContext, node: exp.Expr) -> Typed:
         now = Typed(Unmaterializable("current_timestamp", t.TIMESTAMPTZ), t.TIMESTAMPTZ, False)
         return explicit(now, target, position_of(node))
+
+    return plan
+
+
+def _to_digits(target: SqlType) -> Callable[[ExprContext, exp.Expr], Typed]:
+    """``current_timestamp(2)`` and its likes: the moment of the statement to so many digits of a second."""
+
+    def plan(_ctx: ExprContext, node: exp.Expr) -> Typed:
+        digits = node.expressions[0] if len(node.expressions) == 1 else None
+        if node.expressions and (digits is None or not digits.is_int or int(digits.name) > 6):
+            raise InvalidParameter(
+                "precision for type timestamp must be between 0 and 6", position=position_of(node)
+            )
+        now = Typed(Unmaterializable("current_timestamp", t.TIMESTAMPTZ), t.TIMESTAMPTZ, False)
+        if digits is not None:
+            cut = SqlType("timestamptz", length=int(digits.name))
+            now = explicit(now, cut, position_of(node))
+        return now if target == t.TIMESTAMPTZ else explicit(now, target, position_of(node))
 
     return plan
 
@@ -307,7 +342,8 @@ def _exists(name: str) -> bool:
 
 
 def _is_table_function(name: str) -> bool:
-    known = name in ("regexp_extract", "csv_extract") or bool(functions.table_funcs_named(name))
+    special = ("regexp_extract", "csv_extract", "string_to_table")
+    known = name in special or bool(functions.table_funcs_named(name))
     return known and not functions.scalars_named(name)
 
 
@@ -331,6 +367,9 @@ _SPECIAL: dict[str, Callable[[ExprContext, exp.Expr], Typed]] = {
     "date_part": _unit_function,
     "date_trunc": _unit_function,
     "pg_typeof": _pg_typeof,
+    "current_timestamp": _to_digits(t.TIMESTAMPTZ),
+    "localtime": _to_digits(t.TIME),
+    "localtimestamp": _to_digits(t.TIMESTAMP),
     "now": moment("current_timestamp", t.TIMESTAMPTZ),
     "transaction_timestamp": moment("current_timestamp", t.TIMESTAMPTZ),
     "statement_timestamp": moment("current_timestamp", t.TIMESTAMPTZ),
@@ -356,13 +395,16 @@ _SPECIAL: dict[str, Callable[[ExprContext, exp.Expr], Typed]] = {
 
 
 def _anonymous(ctx: ExprContext, node: exp.Expr) -> Typed:
+    named = arguments.placed(node)
+    if named is not None:
+        return ctx.plan(named)
     name = function_name(node)
     if not aggregates.is_aggregate(name):
         _refuse_clauses(node, name)
     special = _SPECIAL.get(name)
     if special is not None:
         return special(ctx, node)
-    if system_functions.is_system_function(name):
+    if system_functions.defines(name, len(node.expressions)):
         return system_functions.plan_call(ctx, node)
     if (
         name in ("array", "list")
@@ -404,9 +446,31 @@ def _anonymous(ctx: ExprContext, node: exp.Expr) -> Typed:
         return operator_call(_BY_PATH[name], [document, steps], position_of(node))
     if name == "to_jsonb" and len(args) == 1:
         return as_jsonb(args[0])
+    if len(args) == 1 and name in _CASTS and not functions.scalars_named(name):
+        return explicit(args[0], _CASTS[name], position_of(node))
     return function_call(name, args, position_of(node))
 
 
+#: Types whose names may be called like functions; other names of types have a grammar of their own.
+_CASTS: dict[str, SqlType] = {
+    "bool": t.BOOLEAN,
+    "bpchar": SqlType("char"),
+    "bytea": t.BYTEA,
+    "date": t.DATE,
+    "float4": t.REAL,
+    "float8": t.DOUBLE,
+    "int2": t.SMALLINT,
+    "int4": t.INTEGER,
+    "int8": t.BIGINT,
+    "name": t.NAME,
+    "oid": t.OID,
+    "regclass": t.REGCLASS,
+    "regproc": t.REGPROC,
+    "regtype": t.REGTYPE,
+    "text": t.TEXT,
+    "timestamptz": t.TIMESTAMPTZ,
+    "uuid": t.UUID,
+}
 #: Functions that take a path step by step.
 _BY_PATH = {"jsonb_extract_path": "#>", "jsonb_extract_path_text": "#>>"}
 

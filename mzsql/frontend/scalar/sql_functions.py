@@ -86,7 +86,38 @@ _ARC_COSINE = """CASE WHEN $1 < -0.5 THEN 180 - acos(-$1) / acos(0.5) * 60
     WHEN $1 <= 0.5 THEN 90 - asin($1) / asin(0.5) * 30 ELSE acos($1) / acos(0.5) * 60 END"""
 _OUTSIDE = "mz_internal.mz_raise_if(abs($1) > 1, 'input is out of range')"
 
+#: Bytes around the one at a place, which counts from zero.
+_BYTES = "substring($1, 1, {at}) || {byte} || substring($1, {at} + 2)"
+_BYTE = "decode(lpad(to_hex({value}), 2, '0'), 'hex')"
+
+
+def _with_byte(places: int, value: str) -> str:
+    """A byte of bytes set anew, at a place of so many to the byte."""
+    at = "$2" if places == 1 else f"($2 / {places})::integer"
+    whole = _BYTES.format(at=at, byte=_BYTE.format(value=value))
+    return f"""CASE WHEN mz_internal.mz_raise_if($2 < 0 OR $2 >= octet_length($1) * {places},
+        'index ' || $2::text || ' out of valid range, 0..' || (octet_length($1) * {places} - 1)::text) THEN NULL ELSE {whole} END"""
+
+
+#: A bit of a byte is counted from the lowest.
+_BIT = "(1 << ($2 % 8)::integer)"
+_SET_BIT = _with_byte(8, f"(get_byte($1, ($2 / 8)::integer) & (255 - {_BIT})) | ({_BIT} * $3)")
+
 SQL_FUNCTIONS: Mapping[str, tuple[Defined, ...]] = {
+    "age": (
+        Defined((t.TIMESTAMP,), "age(date_trunc('day', now())::timestamp, $1)", _SPAN),
+        Defined((_STAMP,), "age(date_trunc('day', now()), $1)", _SPAN),
+    ),
+    "date_trunc": _one(
+        (_TEXT, _STAMP, _TEXT), _STAMP, "date_trunc($1, $2 AT TIME ZONE $3) AT TIME ZONE $3"
+    ),
+    "set_bit": _one(
+        (t.BYTEA, _BIG, _INT),
+        t.BYTEA,
+        "CASE WHEN mz_internal.mz_raise_if($3 NOT IN (0, 1), 'new bit must be 0 or 1') THEN NULL"
+        f" ELSE {_SET_BIT} END",
+    ),
+    "set_byte": _one((t.BYTEA, _INT, _INT), t.BYTEA, _with_byte(1, "$3 & 255")),
     "acosd": _one((_DOUBLE,), _DOUBLE, f"CASE WHEN {_OUTSIDE} THEN NULL ELSE {_ARC_COSINE} END"),
     "asind": _one((_DOUBLE,), _DOUBLE, f"CASE WHEN {_OUTSIDE} THEN NULL ELSE {_ARC_SINE} END"),
     "atan2d": _one((_DOUBLE, _DOUBLE), _DOUBLE, "atan2($1, $2) / atan(1.0::double precision) * 45"),

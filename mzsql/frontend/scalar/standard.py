@@ -26,6 +26,7 @@ from mzsql.frontend.scalar.coerce import (
     settle,
 )
 from mzsql.frontend.scalar.context import ExprContext
+from mzsql.frontend.scalar.defined import filled
 from mzsql.frontend.scalar.nodes import combine, function_name, negate, position_of
 from mzsql.repr import types as t
 from mzsql.repr.errors import DataError, SqlSyntaxError, UndefinedFunction, Unsupported
@@ -212,10 +213,17 @@ def _div(ctx: ExprContext, node: exp.Expr) -> Typed:
     return function_call("trunc", [operator_call("/", [whole, divisor], position)], position)
 
 
+_THRESHOLDS = """CASE WHEN $1 IS NOT NULL AND $2 IS NOT NULL THEN (
+    SELECT count(*)::integer FROM unnest($2) AS mz_thresholds(mz_threshold) WHERE mz_threshold <= $1) END"""
+
+
 def _width_bucket(ctx: ExprContext, node: exp.Expr) -> Typed:
     """The bucket of equal width that a number falls into: 0 below all of them, one more than there are above."""
     position = position_of(node)
     args = [ctx.plan(e) for e in node.expressions]
+    if len(args) == 2 and args[1].typ.kind in ("array", "list"):
+        # Thresholds are in ascending order, so those at or below the value are all before those above.
+        return ctx.plan(filled(_THRESHOLDS, node.expressions))
     if len(args) != 4:
         raise _unlike("width_bucket", args, position)
     floats = any(a.typ.kind in ("real", "double") for a in args[:3])

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from sqlglot import expressions as exp
 
+from mzsql.expr import functions
 from mzsql.frontend.scalar.coerce import NO_OVERLOAD, NOT_UNIQUE, Typed, plain_name, resolve
 from mzsql.frontend.scalar.context import ExprContext
 from mzsql.frontend.scalar.defined import Defined, filled
@@ -94,12 +95,32 @@ def _held(relation: str) -> tuple[Defined, ...]:
     )
 
 
+#: The relation that a name means: the first in the path of the session where no schema is named.
+_NAMED_RELATION = """(
+    SELECT o.oid::regclass
+    FROM mz_catalog.mz_objects AS o
+    JOIN mz_catalog.mz_schemas AS s ON s.id = o.schema_id
+    LEFT JOIN mz_catalog.mz_databases AS d ON d.id = s.database_id
+    WHERE o.type IN ('table', 'view', 'materialized-view', 'source', 'sink', 'index')
+        AND o.name = (parse_ident($1))[cardinality(parse_ident($1))]
+        AND CASE cardinality(parse_ident($1))
+            WHEN 1 THEN array_position(pg_catalog.current_schemas(true), s.name) IS NOT NULL
+                AND coalesce(d.name, current_database()) = current_database()
+            WHEN 2 THEN s.name = (parse_ident($1))[1] AND coalesce(d.name, current_database()) = current_database()
+            WHEN 3 THEN s.name = (parse_ident($1))[2] AND d.name = (parse_ident($1))[1]
+            ELSE false END
+    ORDER BY array_position(pg_catalog.current_schemas(true), s.name) LIMIT 1)"""
 _COMMENT = """(
     SELECT description FROM pg_catalog.pg_description
     WHERE objoid = $1 AND objsubid = {part} {which} LIMIT 1)"""
 _CLASS = """AND classoid = (
         SELECT oid FROM mz_catalog.mz_objects
         WHERE name = $2 AND schema_id = (SELECT id FROM mz_catalog.mz_schemas WHERE name = 'pg_catalog'))"""
+
+_OF_TABLES = _privileges(
+    "(SELECT true FROM mz_catalog.mz_relations WHERE oid = {at}::regclass::oid)",
+    "(SELECT true FROM mz_catalog.mz_relations WHERE oid = {at})",
+)
 
 DEFINITIONS: Mapping[str, tuple[Defined, ...]] = {
     **SQL_FUNCTIONS,
@@ -156,6 +177,16 @@ DEFINITIONS: Mapping[str, tuple[Defined, ...]] = {
         (_TEXT,),
         result=t.REGTYPE,
     ),
+    "to_regclass": _overloads(_NAMED_RELATION, (_TEXT,), result=t.REGCLASS),
+    "to_regproc": _overloads(
+        "(SELECT min(f.oid)::regproc FROM mz_catalog.mz_functions AS f"
+        " JOIN mz_catalog.mz_schemas AS s ON s.id = f.schema_id"
+        " WHERE f.name = (parse_ident($1))[cardinality(parse_ident($1))]"
+        " AND (cardinality(parse_ident($1)) = 1 OR s.name = (parse_ident($1))[1])"
+        " HAVING count(*) = 1)",
+        (_TEXT,),
+        result=t.REGPROC,
+    ),
     "obj_description": (
         *_overloads(_COMMENT.format(part=0, which=""), (_OID,)),
         *_overloads(_COMMENT.format(part=0, which=_CLASS), (_OID, _TEXT)),
@@ -178,11 +209,13 @@ DEFINITIONS: Mapping[str, tuple[Defined, ...]] = {
     "has_system_privilege": _asking("$1 IS NOT NULL", (_TEXT,))
     + _asking("$1 IS NOT NULL AND $2 IS NOT NULL", (_TEXT, _TEXT), (_OID, _TEXT)),
     "has_type_privilege": _held("mz_catalog.mz_types"),
+    "has_role": _held("mz_catalog.mz_roles"),
     "pg_has_role": _held("mz_catalog.mz_roles"),
-    "has_table_privilege": _privileges(
-        "(SELECT true FROM mz_catalog.mz_relations WHERE oid = {at}::regclass::oid)",
-        "(SELECT true FROM mz_catalog.mz_relations WHERE oid = {at})",
-    ),
+    "has_any_column_privilege": _OF_TABLES,
+    "has_connection_privilege": _held("mz_catalog.mz_connections"),
+    "has_secret_privilege": _held("mz_catalog.mz_secrets"),
+    "has_function_privilege": _held("mz_catalog.mz_functions"),
+    "has_table_privilege": _OF_TABLES,
     "current_setting": (
         *_overloads("mz_internal.mz_setting(mz_internal.mz_viewable_variables(), $1)", (_TEXT,)),
         *_overloads(
@@ -211,6 +244,20 @@ DEFINITIONS: Mapping[str, tuple[Defined, ...]] = {
 def is_system_function(name: str) -> bool:
     """Whether a function is defined over the catalog."""
     return name in DEFINITIONS
+
+
+def defines(name: str, arguments: int) -> bool:
+    """Whether a call is of a definition: its name is no other function's, or one of so many arguments is defined only here."""
+    several = DEFINITIONS.get(name)
+    if several is None:
+        return False
+    return (not functions.scalars_named(name) and name not in _ALSO_SPECIAL) or any(
+        len(one.args) == arguments for one in several
+    )
+
+
+#: Functions with a grammar of their own that are defined here of other arguments, too.
+_ALSO_SPECIAL = frozenset({"date_trunc"})
 
 
 def plan_call(ctx: ExprContext, node: exp.Expr) -> Typed:

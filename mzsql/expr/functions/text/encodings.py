@@ -245,6 +245,16 @@ def _convert_from(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
     return s.case((_utf8_name(args), utf8_text(args[0].ast, engine)))
 
 
+def _convert_to(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+    text = args[0].ast
+    encoded = (
+        s.call("ENCODE", text, s.text("utf-8"))
+        if engine is Engine.SPARK
+        else s.call("ENCODE", text)
+    )
+    return s.case((_utf8_name(args), encoded))
+
+
 _CONVERT_ERRORS = (
     ErrorRule(
         lambda _engine, args, _typ: s.not_(_utf8_name(args)),
@@ -469,6 +479,7 @@ FUNCTIONS: tuple[ScalarFunc, ...] = (
         ErrorRule(lambda e, args, typ: s.is_null(_decode(e, args, typ)), _undecodable),
     ),
     scalar("convert_from", "convert_from", (BYTEA, TEXT), TEXT, _convert_from, *_CONVERT_ERRORS),
+    scalar("convert_to", "convert_to", (TEXT, TEXT), BYTEA, _convert_to, _CONVERT_ERRORS[0]),
     *(
         scalar(f"constant_time_eq_{kind}", "constant_time_eq", (typ, typ), BOOLEAN, asts(s.eq))
         for kind, typ in (("text", TEXT), ("bytea", BYTEA))
