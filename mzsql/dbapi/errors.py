@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import Iterator
 
 from mzsql.expr.engines import no_memory
+from mzsql.repr.errors import DataError as DataException
 from mzsql.repr.errors import SqlError, internal_error, out_of_memory
 
 
@@ -90,7 +91,8 @@ _CLASSES: dict[str, type[DatabaseError]] = {
 def from_sql(error: SqlError) -> DatabaseError:
     """The exception that a user gets for an error of the engine."""
     cls = _CLASSES.get(error.sqlstate[:2], OperationalError)
-    if error.sqlstate.startswith("22023"):
+    if error.sqlstate == "22023" and not isinstance(error, DataException):
+        # An option of a statement is part of the statement; an argument of a function is data.
         cls = ProgrammingError
     return cls(
         str(error),

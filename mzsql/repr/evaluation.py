@@ -9,6 +9,30 @@ import re
 
 from mzsql.repr.errors import DataError
 
+#: Arguments that a function does not take.
+_OF_ARGUMENTS = (
+    (
+        r"^number of elements to trim must be |^index -?\d+ out of valid range, |^cannot concatenate incompatible arrays$"
+        r"|^array must have even number of elements$|^number of array elements ",
+        "2202E",
+    ),
+    (r"^path element at position \d+ is not an integer: ", "22P02"),
+    (
+        r"^cannot (?:set path in|delete path in|delete from) |^cannot replace existing key$|^key cannot be null$"
+        r"|^cannot cast jsonb \w+ to type |^field position must be |^invalid (?:time zone|encoding name|hash algorithm) '"
+        r"|^invalid (?:hexadecimal|symbol|base64|size)|^string is not a valid identifier: |^invalid value for parameter "
+        r"|^new bit must be 0 or 1$|^step size cannot equal zero$|^requested character not valid for encoding: ",
+        "22023",
+    ),
+    (r"^factorial of a negative number |^function (?:a?(?:sin|cos|tan)h?|cot) is defined for |^percentile value ", "22003"),
+    (r"^count must be greater than zero$|^lower bound cannot equal upper bound$", "2201G"),
+    (r"^argument of ntile", "22014"),
+    (r"^argument of nth_value", "22016"),
+    (r"^null values cannot be formatted as an SQL identifier$", "22004"),
+    (r"^null character not permitted$|^array size exceeds the maximum allowed ", "54000"),
+    (r"^invalid range bound flags$", "42601"),
+    (r"^unrecognized configuration parameter ", "42704"),
+)
 _STATES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern), state)
     for pattern, state in (
@@ -24,6 +48,11 @@ _STATES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
             r'^invalid input syntax for type array: an array of several dimensions .*?: "\s*\{\s*\{',
             "0A000",
         ),
+        (
+            r"^invalid input syntax for type (?:smallint|integer|bigint): number too (?:large|small)",
+            "22003",
+        ),
+        (r"^invalid input syntax for type bytea: invalid hexadecimal", "22023"),
         (r"^invalid input syntax for type ", "22P02"),
         (r"^value too long for type ", "22001"),
         (r"^more than one record produced in subquery$", "21000"),
@@ -36,7 +65,9 @@ _STATES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         ),
         (r"^unterminated escape sequence in LIKE$|^invalid escape string$", "22025"),
         (r"^invalid byte sequence ", "22021"),
-        (r"^(?:timestamp|date|interval|time)\b.* out of range", "22008"),
+        (r"^(?:timestamp|date|interval|time)\b.* out of range|^stride must be greater than zero$", "22008"),
+        (r"^timestamps cannot be binned into intervals containing months or years$", "0A000"),
+        *_OF_ARGUMENTS,
         (r"\bout of range\b|^numeric field overflow$", "22003"),
     )
 )

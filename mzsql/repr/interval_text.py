@@ -91,7 +91,10 @@ def parse_interval(text: str, cut: Cut | None = None) -> Interval:
 
 def _invalid(text: str, why: str = "") -> InvalidTextRepresentation:
     detail = f"{why}: " if why else ""
-    return InvalidTextRepresentation(f'invalid input syntax for type interval: {detail}"{text}"')
+    state = "22015" if detail.startswith("Overflows") else "22007"
+    return InvalidTextRepresentation(
+        f'invalid input syntax for type interval: {detail}"{text}"', sqlstate=state
+    )
 
 
 def _iso(low: str, text: str) -> dict[str, Decimal]:

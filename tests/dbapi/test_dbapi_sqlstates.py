@@ -28,6 +28,19 @@ EXPRESSIONS = {
     "(s || 'z') LIKE (s || '\\')": "22025",
     "s ~ (s || '(')": "2201B",
     "(SELECT v FROM (VALUES (1 + n), (2)) AS w (v))": "21000",
+    "trim_array(ARRAY[n], n + 2)": "2202E",
+    "jsonb_set((s = s)::text::jsonb, '{a}', '1')": "22023",
+    "jsonb_set('[]', ARRAY[s], '1')": "22P02",
+    "get_byte(convert_to(s, 'UTF8'), n + 4)": "2202E",
+    "decode(s || 'z', 'hex')": "22023",
+    "split_part(s, ',', n)": "22023",
+    "chr(n)": "54000",
+    "acos(2.0::double precision + n)": "22003",
+    "width_bucket(n, n, n, 1)": "2201G",
+    "ntile(n) OVER ()": "22014",
+    "timezone(s || 'z', now())": "22023",
+    "date_bin(n * interval '1 day', timestamp '2020-01-01', timestamp '2001-01-01')": "22008",
+    "('99999999990' || n)::integer": "22003",
     "timestamp '200000-01-01' + n * interval '1 day' + interval '290000 years'": "22008",
 }
 
@@ -55,6 +68,6 @@ def test_what_fails_has_the_sqlstate_of_postgresql(con, postgres_table, expressi
     query = f"SELECT {expression} FROM {source}"
     with pytest.raises(psycopg.Error) as expected:
         postgres_table.execute(query)
-    with pytest.raises(mzsql.DataError) as found:
+    with pytest.raises(mzsql.DatabaseError) as found:
         con.execute(query).fetchall()
     assert (found.value.sqlstate, expected.value.sqlstate) == (EXPRESSIONS[expression],) * 2

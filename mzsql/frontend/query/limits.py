@@ -7,15 +7,19 @@ be constant.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sqlglot import expressions as exp
 
 from mzsql.expr.scalar import Literal
+from mzsql.frontend import hir
 from mzsql.frontend.names.scope import Scope
-from mzsql.frontend.scalar.coerce import Typed, cast
+from mzsql.frontend.scalar.coerce import Typed, cast, operator_call
 from mzsql.frontend.scalar.context import ExprContext, QueryPlans
 from mzsql.frontend.scalar.nodes import position_of
 from mzsql.frontend.scalar.placeholders import undecided
 from mzsql.frontend.scalar.plain import constant_value, is_constant, of_parameters
+from mzsql.frontend.scalar.planned import Pending
 from mzsql.repr import types as t
 from mzsql.repr.errors import (
     DatatypeMismatch,
@@ -24,6 +28,7 @@ from mzsql.repr.errors import (
     SqlSyntaxError,
     Unsupported,
 )
+from mzsql.repr.types import ColumnType
 
 
 def plan_limit(
@@ -35,18 +40,50 @@ def plan_limit(
     if clause is not None:
         amount = clause.expression if isinstance(clause, exp.Limit) else clause.args.get("count")
         if isinstance(clause, exp.Fetch):
-            _refuse_options(clause)
+            _refuse_options(clause, ordered=node.args.get("order") is not None)
         amount = exp.Literal.number(1) if amount is None else amount
         limit = _limit_amount(planner, amount, outer)
     offset = node.args.get("offset")
     return limit, 0 if offset is None else _offset(planner, offset.expression)
 
 
-def _refuse_options(clause: exp.Fetch) -> None:
-    options = clause.args.get("limit_options")
-    for option, words in (("with_ties", "WITH TIES"), ("percent", "PERCENT")):
-        if options is not None and options.args.get(option):
-            raise Unsupported(f"FETCH ... {words} not yet supported", position=position_of(clause))
+def _has_option(clause: exp.Expr | None, option: str) -> bool:
+    options = clause.args.get("limit_options") if isinstance(clause, exp.Fetch) else None
+    return options is not None and bool(options.args.get(option))
+
+
+def _refuse_options(clause: exp.Fetch, *, ordered: bool) -> None:
+    if _has_option(clause, "with_ties") and not ordered:
+        raise Unsupported(
+            "FETCH ... WITH TIES not yet supported without ORDER BY",
+            hint="Say by ORDER BY which rows are ties.",
+            position=position_of(clause),
+        )
+    if _has_option(clause, "percent"):
+        raise Unsupported("FETCH ... PERCENT not yet supported", position=position_of(clause))
+
+
+def with_ties(pending: Pending, node: exp.Expr) -> Pending:
+    """A query with FETCH … WITH TIES: besides the rows of its limit those that are ordered as the last of them is.
+
+    That are all whose rank is at most the last one's place. The rows that an offset passes over are before it.
+    """
+    if not _has_option(node.args.get("limit"), "with_ties") or pending.limit is None:
+        return pending
+    keys = tuple(
+        hir.Ordering(hir.Column(key.column), key.desc, key.nulls_last) for key in pending.order
+    )
+    rank = hir.Windowing("rank", "scalar", (), (), keys, t.BIGINT)
+    place = Typed(hir.Column(len(pending.types)), t.BIGINT, False)
+    offset = Typed(Literal(pending.offset, t.BIGINT), t.BIGINT, False)
+    last = operator_call("+", [pending.limit, offset], None) if pending.offset else pending.limit
+    condition = operator_call("<=", [place, last], None)
+    return replace(
+        pending,
+        relation=hir.Filter(hir.Map(pending.relation, (rank,)), (condition.expr,)),
+        types=(*pending.types, ColumnType(t.BIGINT, False)),
+        limit=None,
+    )
 
 
 def _limit_amount(planner: QueryPlans, node: exp.Expr, outer: Scope | None) -> Typed | None:
@@ -95,7 +132,11 @@ def _amount(value: Typed, clause: str, position: int | None) -> Typed:
         assert isinstance(found, int)
         count = found
     if count < 0:
-        raise InvalidParameter(f"{clause} must not be negative", position=position)
+        raise InvalidParameter(
+            f"{clause} must not be negative",
+            position=position,
+            sqlstate="2201W" if clause == "LIMIT" else "2201X",
+        )
     return Typed(Literal(count, t.BIGINT), t.BIGINT, False)
 
 

@@ -24,7 +24,7 @@ from mzsql.frontend.names.types import resolve_type
 from mzsql.frontend.parse.pieces import fold
 from mzsql.frontend.query import grouping, table_functions
 from mzsql.frontend.query.from_clause import plan_from
-from mzsql.frontend.query.limits import is_null, literal_count, plan_limit
+from mzsql.frontend.query.limits import is_null, literal_count, plan_limit, with_ties
 from mzsql.frontend.query.ordering import check_distinct_on, column_order, limit_size, order_items
 from mzsql.frontend.query.projection import plan_select_items
 from mzsql.frontend.query.select_clauses import refuse_clauses, refuse_unknown_clauses
@@ -205,6 +205,9 @@ class QueryPlanner:
         return None
 
     def _body(self, node: exp.Expr, outer: Scope | None, keep_unknown: bool) -> Pending:
+        return with_ties(self._plain_body(node, outer, keep_unknown), node)
+
+    def _plain_body(self, node: exp.Expr, outer: Scope | None, keep_unknown: bool) -> Pending:
         if not isinstance(node, exp.Select):
             refuse_clauses(node)
         match node:

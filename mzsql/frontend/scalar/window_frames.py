@@ -77,14 +77,14 @@ def _kind(value: object, side: object) -> str:
 
 def _check_bounds(start: str, end: str) -> None:
     if start == "unbounded following":
-        raise SqlSyntaxError("frame start cannot be UNBOUNDED FOLLOWING")
+        raise SqlSyntaxError("frame start cannot be UNBOUNDED FOLLOWING", sqlstate="42P20")
     if end == "unbounded preceding":
-        raise SqlSyntaxError("frame end cannot be UNBOUNDED PRECEDING")
+        raise SqlSyntaxError("frame end cannot be UNBOUNDED PRECEDING", sqlstate="42P20")
     first, last = _BOUNDS.get(start, 0), _BOUNDS.get(end, 4)
     if first <= last:
         return
     shown = "current row" if start == "current row" else "following row"
-    raise SqlSyntaxError(f"frame starting from {shown} cannot have preceding rows")
+    raise SqlSyntaxError(f"frame starting from {shown} cannot have preceding rows", sqlstate="42P20")
 
 
 def _offset(
