@@ -22,7 +22,15 @@ _NOT_BEFORE_TEXT = frozenset(
     {TokenType.INTERVAL, TokenType.IDENTIFIER, TokenType.MAP, TokenType.LIST, TokenType.ARRAY}
 )
 #: What follows where ON can only be a column.
-_BEHIND_A_COLUMN = (TokenType.EQ, TokenType.NEQ, TokenType.LIKE, TokenType.IN, TokenType.IS)
+_BEHIND_A_COLUMN = (
+    TokenType.COMMA,
+    TokenType.FROM,
+    TokenType.EQ,
+    TokenType.NEQ,
+    TokenType.LIKE,
+    TokenType.IN,
+    TokenType.IS,
+)
 #: An escape by the number of a byte, behind any number of escaped backslashes.
 _NUMBERED = re.compile(r"(?<!\\)(?:\\\\)*\\([0-7xX])")
 

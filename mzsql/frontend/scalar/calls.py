@@ -58,6 +58,7 @@ from mzsql.frontend.scalar.nodes import (
     unparen,
 )
 from mzsql.frontend.scalar.placeholders import placeholder
+from mzsql.frontend.scalar.read_moments import read_moment
 from mzsql.frontend.scalar.registered import registered_cast
 from mzsql.frontend.scalar.type_names import shown
 from mzsql.repr import types as t
@@ -404,6 +405,8 @@ def _anonymous(ctx: ExprContext, node: exp.Expr) -> Typed:
     special = _SPECIAL.get(name)
     if special is not None:
         return special(ctx, node)
+    if name in ("to_date", "to_timestamp") and len(node.expressions) == 2:
+        return read_moment(ctx, node)
     if system_functions.defines(name, len(node.expressions)):
         return system_functions.plan_call(ctx, node)
     if (

@@ -84,7 +84,9 @@ def _check_bounds(start: str, end: str) -> None:
     if first <= last:
         return
     shown = "current row" if start == "current row" else "following row"
-    raise SqlSyntaxError(f"frame starting from {shown} cannot have preceding rows", sqlstate="42P20")
+    raise SqlSyntaxError(
+        f"frame starting from {shown} cannot have preceding rows", sqlstate="42P20"
+    )
 
 
 def _offset(
