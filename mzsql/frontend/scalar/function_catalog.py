@@ -97,6 +97,8 @@ def _scalars() -> Iterator[Overload]:
             "array_fill", (element, ints, *bounds), None, SqlType("array", element=element)
         )
     yield Overload("pg_typeof", (_ANY,), None, t.TEXT)
+    yield Overload("mz_row_size", (_ANY,), None, t.INTEGER)
+    yield Overload("pg_column_size", (_ANY,), None, t.INTEGER)
 
 
 def _aggregates() -> Iterator[Overload]:

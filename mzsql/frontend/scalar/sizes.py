@@ -1,0 +1,133 @@
+"""``pg_column_size(value)`` and ``mz_row_size(record)``: how many bytes values take in Materialize's encoding of rows.
+
+Promise: the sizes that Materialize tells, of the types whose size follows from the value's magnitude or length: a byte for the type and
+what the value needs. They are the same wherever a query runs, and say nothing of how mzsql stores a row. The trade-off: numerics,
+documents, arrays, lists, maps and ranges, whose encodings depend on more, are refused.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from sqlglot import expressions as exp
+
+from mzsql.expr.scalar import Literal
+from mzsql.frontend import hir
+from mzsql.frontend.scalar.coerce import Typed, call, explicit, function_call, operator_call, settle
+from mzsql.frontend.scalar.containers import record_fields
+from mzsql.frontend.scalar.context import ExprContext
+from mzsql.frontend.scalar.nodes import function_name, position_of
+from mzsql.repr import types as t
+from mzsql.repr.errors import UndefinedFunction, Unsupported
+from mzsql.repr.types import type_name
+
+#: Of types whose values have one size: a byte for the type, then the value; a boolean is its type.
+_FIXED = {
+    "boolean": 1, "real": 5, "double": 9, "date": 5, "time": 9, "timestamp": 9, "timestamptz": 9,
+    "interval": 17, "uuid": 17, "mz_timestamp": 9,
+}  # fmt: skip
+_WHOLE = frozenset({"smallint", "integer", "bigint", "uint2", "uint4", "uint8", "oid", "regclass", "regproc", "regtype"})  # fmt: skip
+_LETTERS = frozenset({"text", "varchar", "char", "bytea"})
+#: A row, and what of it is in the row itself.
+_ROW, _INLINE = 24, 23
+#: The byte for the type of a record, and the length of what is in it.
+_RECORD = 9
+
+
+def _number(value: int) -> Typed:
+    return Typed(Literal(value, t.INTEGER), t.INTEGER, False)
+
+
+def _choose(condition: Typed, then: Typed, otherwise: Typed) -> Typed:
+    return Typed(hir.If(condition.expr, then.expr, otherwise.expr), t.INTEGER, False)
+
+
+def _sum(parts: list[Typed]) -> Typed:
+    return reduce(lambda a, b: operator_call("+", [a, b], None), parts, _number(0))
+
+
+def _of_whole(value: Typed) -> Typed:
+    """A byte for the type and the sign, and as many as the magnitude needs: none of 0 and -1."""
+    wide = explicit(value, t.NUMERIC, None)
+    below = operator_call("<", [wide, explicit(_number(0), t.NUMERIC, None)], None)
+    flipped = operator_call("-", [explicit(_number(-1), t.NUMERIC, None), wide], None)
+    magnitude = Typed(hir.If(below.expr, flipped.expr, wide.expr), t.NUMERIC, value.nullable)
+    size = _number(9)
+    for count in range(7, -1, -1):
+        most = explicit(Typed(Literal(str(2 ** (8 * count) - 1), t.UNKNOWN), t.UNKNOWN, False), t.NUMERIC, None)  # fmt: skip
+        size = _choose(operator_call("<=", [magnitude, most], None), _number(1 + count), size)
+    return size
+
+
+def _of_letters(value: Typed) -> Typed:
+    length = function_call("octet_length", [value], None)
+    lead = _number(9)
+    for bytes_, bits in ((4, 31), (2, 16), (1, 8)):
+        most = _number(2**bits - 1)
+        lead = _choose(operator_call("<=", [length, most], None), _number(1 + bytes_), lead)
+    return operator_call("+", [length, lead], None)
+
+
+def _size(value: Typed, position: int | None) -> Typed:
+    """The size of a value that may be NULL."""
+    kind = value.typ.kind
+    if kind in _FIXED:
+        size = _number(_FIXED[kind])
+    elif kind in _WHOLE:
+        size = _of_whole(value)
+    elif kind in _LETTERS:
+        size = _of_letters(value)
+    elif kind == "record":
+        size = _sum([_number(_RECORD), *_fields(value, position)])
+    else:
+        raise Unsupported(
+            f"the size of a {type_name(value.typ)} is not supported", position=position
+        )
+    return _choose(call("is_null", [value]), _number(1), size)
+
+
+def _fields(value: Typed, position: int | None) -> list[Typed]:
+    return [_size(part, position) for _, part in record_fields(value, position)]
+
+
+def column_size(ctx: ExprContext, node: exp.Expr) -> Typed:
+    """``pg_column_size(value)``; NULL of NULL.
+
+    Raises:
+        UndefinedFunction: it takes one argument.
+        Unsupported: nothing is known of the size of such values.
+    """
+    value = _argument(ctx, node)
+    if isinstance(value.expr, Literal) and value.expr.value is None:
+        return Typed(Literal(None, t.INTEGER), t.INTEGER, True)
+    size = _size(settle(value), position_of(node))
+    null = Literal(None, t.INTEGER)
+    return Typed(hir.If(call("is_null", [settle(value)]).expr, null, size.expr), t.INTEGER, True)
+
+
+def row_size(ctx: ExprContext, node: exp.Expr) -> Typed:
+    """``mz_row_size(record)``: a row, and what of its values does not fit into it.
+
+    Raises:
+        UndefinedFunction: it takes one argument, a record.
+        Unsupported: nothing is known of the size of a value in it.
+    """
+    value, position = _argument(ctx, node), position_of(node)
+    if value.typ.kind != "record":
+        raise UndefinedFunction("mz_row_size requires a record type", position=position)
+    held = _sum(_fields(value, position))
+    inside = operator_call("<=", [held, _number(_INLINE)], None)
+    size = _choose(inside, _number(_ROW), operator_call("+", [held, _number(_ROW)], None))
+    null = Literal(None, t.INTEGER)
+    return Typed(hir.If(call("is_null", [value]).expr, null, size.expr), t.INTEGER, True)
+
+
+def _argument(ctx: ExprContext, node: exp.Expr) -> Typed:
+    if len(node.expressions) != 1:
+        raise UndefinedFunction(
+            f"{function_name(node)} takes one argument", position=position_of(node)
+        )
+    return ctx.plan(node.expressions[0])
+
+
+__all__ = ["column_size", "row_size"]
