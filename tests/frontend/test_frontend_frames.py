@@ -130,7 +130,7 @@ def test_the_first_of_equal_rows_is_the_same_whatever_the_frame(ours: Connection
         (
             "sum(i) OVER (ORDER BY x GROUPS BETWEEN 1 FOLLOWING AND CURRENT ROW)",
             "frame starting from following row cannot have preceding rows",
-            "42601",
+            "42P20",
         ),
         (
             "sum(i) OVER (ORDER BY x ROWS 1 PRECEDING EXCLUDE TIES)",
