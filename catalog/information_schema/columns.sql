@@ -21,11 +21,25 @@ SELECT
     c."default" AS column_default,
     CASE WHEN c.nullable THEN 'YES' ELSE 'NO' END AS is_nullable,
     c.type AS data_type,
-    NULL::integer AS character_maximum_length,
+    CASE
+        WHEN c.type IN ('character', 'character varying') AND c.type_mod > 4 THEN c.type_mod - 4
+    END AS character_maximum_length,
     NULL::integer AS numeric_precision,
-    NULL::integer AS numeric_scale
+    NULL::integer AS numeric_scale,
+    current_database() AS udt_catalog,
+    coalesce(n.name, 'pg_catalog') AS udt_schema,
+    coalesce(t.name, c.type) AS udt_name,
+    NULL::text AS collation_name,
+    NULL::text AS domain_name,
+    'NO' AS is_identity,
+    NULL::text AS identity_generation,
+    'NEVER' AS is_generated,
+    NULL::text AS generation_expression,
+    CASE WHEN r.type = 'table' THEN 'YES' ELSE 'NO' END AS is_updatable
 FROM mz_catalog.mz_columns AS c
 JOIN mz_catalog.mz_relations AS r ON r.id = c.id
 JOIN mz_catalog.mz_schemas AS s ON s.id = r.schema_id
 LEFT JOIN mz_catalog.mz_databases AS d ON d.id = s.database_id
+LEFT JOIN mz_catalog.mz_types AS t ON t.oid = c.type_oid
+LEFT JOIN mz_catalog.mz_schemas AS n ON n.id = t.schema_id
 WHERE s.database_id IS NULL OR d.name = current_database();

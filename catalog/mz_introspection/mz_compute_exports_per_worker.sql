@@ -5,7 +5,7 @@
 -- worker_id: the worker, counted from 0
 -- dataflow_id: the dataflow, a key of `mz_dataflows`
 CREATE VIEW mz_introspection.mz_compute_exports_per_worker AS
-SELECT u.export_id, w.worker_id, id AS dataflow_id
-FROM mz_internal.mz_compute_dataflows_unified AS u
-JOIN mz_internal.mz_compute_workers_unified AS w ON w.replica_id = u.replica_id
-WHERE u.replica_id = mz_internal.mz_introspected_replica();
+SELECT o.export_id, w.worker_id, o.dataflow_id
+FROM mz_introspection.mz_compute_exports AS o
+CROSS JOIN mz_internal.mz_compute_workers_unified AS w
+WHERE w.replica_id = mz_internal.mz_introspected_replica();

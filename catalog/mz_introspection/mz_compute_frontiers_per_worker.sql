@@ -5,7 +5,7 @@
 -- worker_id: the worker, counted from 0
 -- time: the first time that is not complete; NULL where all are
 CREATE VIEW mz_introspection.mz_compute_frontiers_per_worker AS
-SELECT u.export_id, w.worker_id, u.time
-FROM mz_internal.mz_compute_frontiers_unified AS u
-JOIN mz_internal.mz_compute_workers_unified AS w ON w.replica_id = u.replica_id
-WHERE u.replica_id = mz_internal.mz_introspected_replica();
+SELECT o.export_id, w.worker_id, o.time
+FROM mz_introspection.mz_compute_frontiers AS o
+CROSS JOIN mz_internal.mz_compute_workers_unified AS w
+WHERE w.replica_id = mz_internal.mz_introspected_replica();

@@ -8,13 +8,6 @@
 -- dataflow_name: its name
 CREATE VIEW mz_introspection.mz_dataflow_operator_dataflows_per_worker AS
 SELECT o.id, o.name, w.worker_id, o.dataflow_id, o.dataflow_name
-FROM (
-    SELECT replica_id, id, name, id AS dataflow_id, name AS dataflow_name
-    FROM mz_internal.mz_compute_dataflows_unified
-    UNION ALL
-    SELECT l.replica_id, l.operator_id_start, l.operator, d.id, d.name
-    FROM mz_internal.mz_compute_lir_mapping_unified AS l
-    JOIN mz_internal.mz_compute_dataflows_unified AS d ON d.replica_id = l.replica_id AND d.export_id = l.global_id
-) AS o
-JOIN mz_internal.mz_compute_workers_unified AS w ON w.replica_id = o.replica_id
-WHERE o.replica_id = mz_internal.mz_introspected_replica();
+FROM mz_introspection.mz_dataflow_operator_dataflows AS o
+CROSS JOIN mz_internal.mz_compute_workers_unified AS w
+WHERE w.replica_id = mz_internal.mz_introspected_replica();

@@ -4,7 +4,7 @@
 -- worker_id: the worker, counted from 0
 -- name: its name
 CREATE VIEW mz_introspection.mz_dataflows_per_worker AS
-SELECT u.id, w.worker_id, u.name
-FROM mz_internal.mz_compute_dataflows_unified AS u
-JOIN mz_internal.mz_compute_workers_unified AS w ON w.replica_id = u.replica_id
-WHERE u.replica_id = mz_internal.mz_introspected_replica();
+SELECT o.id, w.worker_id, o.name
+FROM mz_introspection.mz_dataflows AS o
+CROSS JOIN mz_internal.mz_compute_workers_unified AS w
+WHERE w.replica_id = mz_internal.mz_introspected_replica();

@@ -6,11 +6,7 @@
 CREATE VIEW mz_introspection.mz_scheduling_elapsed AS
 SELECT u.id, sum(u.elapsed_ns) AS elapsed_ns
 FROM (
-    SELECT d.replica_id, d.id + 1::uint8 + e.lir_id AS id, e.elapsed_ns
-    FROM mz_internal.mz_compute_elapsed_unified AS e
-    JOIN mz_internal.mz_compute_dataflows_unified AS d ON d.replica_id = e.replica_id AND d.export_id = e.export_id
-    UNION ALL
-    SELECT d.replica_id, d.id, e.elapsed_ns
+    SELECT d.replica_id, unnest(ARRAY[d.id, d.id + 1::uint8 + e.lir_id]) AS id, e.elapsed_ns
     FROM mz_internal.mz_compute_elapsed_unified AS e
     JOIN mz_internal.mz_compute_dataflows_unified AS d ON d.replica_id = e.replica_id AND d.export_id = e.export_id
 ) AS u

@@ -284,7 +284,11 @@ class Coordinator:
         results: list[Result] = []
         try:
             for statement in statements:
-                results.append(self._statement(session, statement, interrupt))
+                kind, source = type(statement).__name__, statement.source
+                with self._activity.statement(session, kind, source) as told:
+                    result = self._statement(session, statement, interrupt)
+                    results.append(result)
+                    told.answered(result.ts, result.rows)
         except BaseException:
             # Nobody gets these results.
             for result in results:

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from mzsql.catalog.objects import (
+    AuditEvent,
     Cluster,
     Database,
     Deployment,
@@ -45,6 +46,7 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True):
         arrangements: shards of arrangements, by replica and fingerprint.
         settings: of the system, by their names.
         standbys: who waits to lead, by their tokens.
+        audits: events of the audit log, by their numbers.
     """
 
     meta: Meta | None = None
@@ -62,6 +64,7 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True):
     arrangements: Mapping[str, str | None] = {}
     settings: Mapping[str, str | None] = {}
     standbys: Mapping[str, Standby | None] = {}
+    audits: Mapping[str, AuditEvent | None] = {}
 
     def __or__(self, then: Change) -> Change:
         """Both changes, one after the other."""

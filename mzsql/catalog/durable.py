@@ -25,6 +25,7 @@ from mzsql.catalog.objects import (
     FIRST_DATABASE,
     FIRST_ID,
     FIRST_ROLE,
+    AuditEvent,
     Cluster,
     Database,
     Deployment,
@@ -63,6 +64,7 @@ _TYPES: Mapping[str, Any] = {
     "lease": Lease,
     "standby": Standby,
     "deployment": Deployment,
+    "audit": AuditEvent,
 }
 """What entries of each kind hold."""
 _KINDS = {

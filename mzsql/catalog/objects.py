@@ -237,6 +237,24 @@ class Type(Object, frozen=True, omit_defaults=True, kw_only=True, tag="type"):
     typ: SqlType
 
 
+class AuditEvent(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a statement has done to something.
+
+    Attributes:
+        event_type: ``create``, ``alter``, ``drop``, ``grant``, ``revoke`` or ``comment``.
+        object_type: what kind of thing it was done to; ``system``: to a setting.
+        details: what tells it from others, as JSON.
+        user: the name of the role whose statement it was.
+        occurred_at: milliseconds since the epoch.
+    """
+
+    event_type: str
+    object_type: str
+    details: str
+    user: str
+    occurred_at: int
+
+
 Item = Table | View | MaterializedView | Index | Type
 """Any user's object."""
 RelationItem = Table | View | MaterializedView

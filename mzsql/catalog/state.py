@@ -17,6 +17,7 @@ from mzsql.catalog.objects import (
     FIRST_DATABASE,
     FIRST_ID,
     FIRST_ROLE,
+    AuditEvent,
     Cluster,
     Database,
     Deployment,
@@ -64,6 +65,7 @@ class CatalogState(msgspec.Struct, frozen=True, dict=True):
     )
     roles: dict[str, Role] = msgspec.field(default_factory=lambda: {FIRST_ID: FIRST_ROLE})
     comments: dict[str, str] = {}
+    audits: dict[str, AuditEvent] = {}
 
     @property
     def generation(self) -> int:

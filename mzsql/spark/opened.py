@@ -35,69 +35,85 @@ class _Closes(Protocol):
 T = TypeVar("T", bound=_Closes)
 
 
+class _Entry(Generic[T]):
+    """What is open, since when, and how many use it; once it is not `kept` any more, the last of these closes it."""
+
+    def __init__(self, one: T) -> None:
+        self.one = one
+        self.began = time.monotonic()
+        self.users = 1
+        self.kept = True
+
+
 class _Kept(Generic[T]):
     """What is open in this process, by what names it. Thread-safe; a process that is forked begins with nothing."""
 
     def __init__(self, make: Callable[[Locations], T]) -> None:
         self._make = make
         self._lock = threading.Lock()
-        self._open: dict[tuple[int, Locations], tuple[float, int, T]] = {}
+        self._open: dict[tuple[int, Locations], _Entry[T]] = {}
         # What is being opened now, outside of the lock: others have what is open meanwhile, and one more of the same is not opened.
         self._opening: dict[tuple[int, Locations], threading.Event] = {}
 
     @contextlib.contextmanager
     def use(self, where: Locations) -> Iterator[T]:
-        key = (os.getpid(), where)
-        one = self._take(key, where)
+        entry = self._take((os.getpid(), where), where)
         try:
-            yield one
+            yield entry.one
         finally:
-            self._give_back(key, one)
+            self._give_back(entry)
 
-    def _take(self, key: tuple[int, Locations], where: Locations) -> T:
+    def _take(self, key: tuple[int, Locations], where: Locations) -> _Entry[T]:
         while True:
             with self._lock:
-                began, users, one = self._open.get(key, (0.0, 0, None))
-                if one is not None and time.monotonic() - began < MOST_SECONDS:
-                    self._open[key] = began, users + 1, one
-                    return one
+                entry = self._open.get(key)
+                if entry is not None and time.monotonic() - entry.began < MOST_SECONDS:
+                    entry.users += 1
+                    return entry
                 opening = self._opening.get(key)
                 if opening is None:
                     ended = self._opening[key] = threading.Event()
-                    stale = one if one is not None and not users else None
-                    if stale is not None:
-                        del self._open[key]
+                    # Who uses one that is too old goes on with it.
+                    stale = self._let_go(key)
                     break
             opening.wait(_LOOK_SECONDS)
         try:
             if stale is not None:
                 with contextlib.suppress(SqlError):  # it is given up, whatever becomes of it
                     stale.close()
-            one = self._make(where)
+            made = _Entry(self._make(where))
             with self._lock:
-                if key not in self._open and len(self._open) < MOST_OPEN:
-                    self._open[key] = time.monotonic(), 1, one
-            return one
+                if len(self._open) < MOST_OPEN:
+                    self._open[key] = made
+                else:
+                    made.kept = False
+            return made
         finally:
             with self._lock:
                 del self._opening[key]
             ended.set()
 
-    def _give_back(self, key: tuple[int, Locations], one: T) -> None:
+    def _let_go(self, key: tuple[int, Locations]) -> T | None:
+        """Keep what is open under a name no more; it, where nobody uses it. The lock is held."""
+        entry = self._open.pop(key, None)
+        if entry is None:
+            return None
+        entry.kept = False
+        return None if entry.users else entry.one
+
+    def _give_back(self, entry: _Entry[T]) -> None:
         with self._lock:
-            began, users, kept = self._open.get(key, (0.0, 0, None))
-            if kept is one:
-                self._open[key] = began, users - 1, one
+            entry.users -= 1
+            if entry.kept or entry.users:
                 return
-        one.close()
+        entry.one.close()
 
     def close(self) -> None:
         """Close what nobody uses."""
         with self._lock:
-            idle = [(key, one) for key, (_, users, one) in self._open.items() if not users]
-            for key, _ in idle:
-                del self._open[key]
-        for _, one in idle:
+            idle = [key for key, entry in self._open.items() if not entry.users]
+            unused = [one for key in idle if (one := self._let_go(key)) is not None]
+        for one in unused:
             one.close()
 
 

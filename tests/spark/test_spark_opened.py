@@ -94,9 +94,33 @@ def test_one_that_is_old_is_opened_anew_and_closed_when_nobody_uses_it(
         with kept.use(where) as third:
             assert third is not second
             assert not second.closed
-        assert third.closed
-    kept.close()
+        # One more that uses the old one, or the new one, is in nobody's way.
+        monkeypatch.setattr(opened, "MOST_SECONDS", 60.0)
+        with kept.use(where) as fourth:
+            assert fourth is third
+        assert not second.closed
+        assert not third.closed
     assert second.closed
+    kept.close()
+    assert third.closed
+
+
+def test_what_is_old_is_closed_by_the_last_who_uses_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = _Kept(lambda _: One())
+    where = (("env", "a"),)
+    with kept.use(where) as one:
+        with kept.use(where) as same:
+            assert same is one
+            monkeypatch.setattr(opened, "MOST_SECONDS", 0.0)
+            with kept.use(where) as newer:
+                assert newer is not one
+            monkeypatch.setattr(opened, "MOST_SECONDS", 60.0)
+        assert not one.closed
+        with kept.use(where) as again:
+            assert again is newer
+    assert one.closed
+    kept.close()
+    assert newer.closed
 
 
 def test_a_dropped_relation_is_not_kept_by_a_hold_that_goes_by_a_name(tmp_path: Path) -> None:

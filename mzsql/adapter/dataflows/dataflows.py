@@ -17,6 +17,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from mzsql.adapter.dataflows.beside import Beside, Unreported
+from mzsql.adapter.dataflows.lag import LagHistory
 from mzsql.adapter.dataflows.order import in_order
 from mzsql.adapter.environment.cache_entries import GlobalExpressions
 from mzsql.adapter.environment.closing import close_all
@@ -104,6 +105,7 @@ class Dataflows:
             monotonic=env.clock.monotonic,
             transient_ids=env.transient_ids,
         )
+        self._lag = LagHistory(env)
         self._deployed: dict[GlobalId, GlobalExpressions] = {}
         # What is yet to be taken up, as of this part of the catalog; and plans that are yet to be written to the cache.
         self._missing: dict[GlobalId, Maintained] = {}
@@ -224,6 +226,8 @@ class Dataflows:
                 self._lead(state, first)
                 if self._leads and self._controller.temporal:
                     self._env.pass_time()
+                if self._leads:
+                    self._lag.look(self._controller.status())
                 self._release_history()
             except Fenced:
                 if self._env.fenced:
@@ -260,6 +264,7 @@ class Dataflows:
         self._env.preparations.take_over(self._env.generation)
         self._env.collections.own_holds()
         register_managed(self._env)
+        self._lag.begin()
         # The catalog's steps are counted: whoever leads later has a higher one.
         self._epoch = self._env.catalog.step
         self._leads = True

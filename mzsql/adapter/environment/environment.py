@@ -17,6 +17,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -29,11 +30,12 @@ from mzsql.adapter.environment.opening import check_entry, join_deployment, open
 from mzsql.adapter.environment.oracles import CatalogOracle, TableOracle, open_table_oracle, wish_of
 from mzsql.adapter.environment.preparations import Preparations, Standing
 from mzsql.adapter.environment.startup import Startup
+from mzsql.catalog.audit import audited
 from mzsql.catalog.builtin import builtins_by_name
 from mzsql.catalog.change import Change
 from mzsql.catalog.commands.deployments import promote
 from mzsql.catalog.durable import DurableCatalog
-from mzsql.catalog.objects import Item, MaterializedView, Meta, Stored, Table
+from mzsql.catalog.objects import DEFAULT_ROLE, Item, MaterializedView, Meta, Stored, Table
 from mzsql.catalog.state import CatalogState
 from mzsql.frontend import check_sqlglot
 from mzsql.oracle.switching import DISTRIBUTED
@@ -75,6 +77,9 @@ _NAMED = 5
 _IDLE_MS = 1000
 
 _log = logging.getLogger(__name__)
+
+
+T = TypeVar("T")
 
 
 class _Believed:
@@ -394,6 +399,16 @@ class Environment:
         now = self.oracle.present_ms()
         if now - self.wal.state.upper >= _IDLE_MS:
             self.reach(now)
+
+    def define(self, command: Callable[[CatalogState], tuple[Change, T]]) -> T:
+        """Carry out what a statement does to the catalog, as `DurableCatalog.transact` does, with what the audit log has of it."""
+        now = self.oracle.present_ms()
+
+        def told(state: CatalogState) -> tuple[Change, T]:
+            change, answer = command(state)
+            return audited(state, change, DEFAULT_ROLE, now), answer
+
+        return self.catalog.transact(told)
 
     @property
     def fenced(self) -> bool:

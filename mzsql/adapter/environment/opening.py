@@ -41,6 +41,9 @@ MANAGED: Mapping[tuple[str, str], ManagedKind] = {
     ("mz_internal", "mz_compute_frontiers_unified"): _INTROSPECTION,
     ("mz_internal", "mz_compute_import_frontiers_unified"): _INTROSPECTION,
     ("mz_internal", "mz_compute_elapsed_unified"): _INTROSPECTION,
+    ("mz_internal", "mz_wallclock_lag_history"): ManagedKind(
+        False, most_rows=10_000, oldest_by=3, pause=5.0
+    ),
     ("mz_internal", "mz_refreshes"): ManagedKind(False, most_rows=2000, oldest_by=12, pause=5.0),
 }
 

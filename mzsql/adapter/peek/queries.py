@@ -445,7 +445,8 @@ class Queries:
                 ).timestamp
             value = None
             if calls:
-                value = moment_values(session, self._env, ts, time.time_ns() // 1000)
+                now, number = time.time_ns() // 1000, self._activity.number(session)
+                value = moment_values(session, self._env, ts, now, number)
             read = next(iter(inputs), _NOTHING)
             # What is under way ends with the block, whoever still has the rows.
             with (
@@ -530,9 +531,11 @@ class Queries:
         # What was written is laid over inputs by an engine: indexes do not have it.
         planned = None if overlay else self._with_indexes(session, relation, query, value)
         if planned is not None and planned.reads_indexes:
+            peek.planned()
             found = self._peeker.by_index(planned, at, session.timeout)
             if found is not None:
                 peek.kind = "index"
+                peek.complete()
                 return found
             # Nobody waits for an index: what it is on is read instead.
             planned = None
@@ -543,7 +546,9 @@ class Queries:
             planned = self.planned(relation, query, value=value)
         if overlay:
             self._refuse_stale(planned.inputs, overlay)
+        peek.planned()
         self._inputs.wait(planned.inputs, at, session.timeout)
+        peek.complete()
         return self._peeker.rows(planned, at, overlay=overlay, ordered=ordered)
 
     def _refuse_stale(self, read: Sequence[GlobalId], overlay: Overlay) -> None:

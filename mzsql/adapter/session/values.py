@@ -7,7 +7,6 @@ one of its cluster, or an error.
 from __future__ import annotations
 
 import json
-import os
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -29,7 +28,7 @@ _BEGUN_US = time.time_ns() // 1000
 
 
 def moment_values(
-    session: Session, env: Environment, ts: Timestamp | None, now_us: int
+    session: Session, env: Environment, ts: Timestamp | None, now_us: int, number: int
 ) -> Callable[[str, SqlType], Datum]:
     """The values of functions such as ``current_timestamp`` for one statement.
 
@@ -38,6 +37,7 @@ def moment_values(
         env: the environment that is asked.
         ts: the time that is read at; None where nothing with times is read.
         now_us: when the statement began, in microseconds since 1970.
+        number: the session's among those of this process.
 
     Returns:
         The value of a function by its key; raises Unsupported of one that has none.
@@ -60,7 +60,7 @@ def moment_values(
         "mz_version": f"v{env.build}",
         "mz_environment_id": env.id,
         "version": f"PostgreSQL {session.get('server_version')} on mzsql {env.build}",
-        "pg_backend_pid": os.getpid(),
+        "pg_backend_pid": number,
         "pg_postmaster_start_time": _BEGUN_US,
         "mz_uptime": f"0 0 {max(0, time.time_ns() // 1000 - _BEGUN_US)}",
         "mz_is_superuser": True,

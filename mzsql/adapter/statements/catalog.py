@@ -81,7 +81,7 @@ class CatalogStatements:
                 self._alter(session, plan)
 
     def _transact(self, command: Command) -> None:
-        self._env.catalog.transact(lambda state: (command(state), None))
+        self._env.define(lambda state: (command(state), None))
         self._env.sync()
 
     # --- CREATE -------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ class CatalogStatements:
                     missing.append(str(target))
             return without_orphans(state, change), removed(state, change)
 
-        self._clean_up(self._env.catalog.transact(command))
+        self._clean_up(self._env.define(command))
         for name in missing:
             session.notice(f'{plan.kind} "{name}" does not exist, skipping')
 
@@ -166,7 +166,7 @@ class CatalogStatements:
             change = privileges.drop_owned(state, plan.roles, cascade=plan.cascade)
             return without_orphans(state, change), removed(state, change)
 
-        self._clean_up(self._env.catalog.transact(command))
+        self._clean_up(self._env.define(command))
 
     @staticmethod
     def _dropped(

@@ -133,7 +133,7 @@ class Definitions:
             change = drop_items(state, gone, cascade=False)
             return change | create_item(applied(state, change), item), None
 
-        self._env.catalog.transact(command)
+        self._env.define(command)
         self._env.sync()
 
     def _depends_on(self, relation: Relation, types: tuple[GlobalId, ...]) -> tuple[GlobalId, ...]:
@@ -286,7 +286,7 @@ class Definitions:
         def command(state: CatalogState) -> tuple[Change, None]:
             return alter_retention(state, item.id, plan.retain_ms, plan.create_sql), None
 
-        self._env.catalog.transact(command)
+        self._env.define(command)
         self._env.sync()
 
     # --- DROP ---------------------------------------------------------------------------------
@@ -307,7 +307,7 @@ class Definitions:
             change = drop_items(state, ids, cascade=plan.cascade)
             return without_orphans(state, change), removed(state, change)
 
-        self.clean_up(self._env.catalog.transact(command))
+        self.clean_up(self._env.define(command))
 
     def clean_up(self, gone: list[Item]) -> None:
         """What follows once objects are gone from the catalog: their dataflows, plans and shards go."""

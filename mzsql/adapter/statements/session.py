@@ -61,9 +61,7 @@ class SessionStatements:
             raise TransactionError(
                 "ALTER SYSTEM cannot run inside a transaction block", sqlstate="25001"
             )
-        self._env.catalog.transact(
-            lambda state: (alter_system(state, plan.name, plan.values), None)
-        )
+        self._env.define(lambda state: (alter_system(state, plan.name, plan.values), None))
         self._dataflows.catch_up()
         if plan.values is not None and (is_foreign(plan.name) or not variable(plan.name).heeded):
             # Materialize has many that mean nothing here; scripts that set them go on.

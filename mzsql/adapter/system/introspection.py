@@ -12,22 +12,28 @@ import functools
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
+import msgspec
 import pyarrow.compute as pc
 
 from mzsql.adapter.planning.names import Names
 from mzsql.adapter.system.source import Rows, Source
-from mzsql.catalog.objects import Maintained, MaterializedView, Replica
+from mzsql.catalog.objects import Index, Item, Maintained, MaterializedView, Replica, Stored
+from mzsql.catalog.settings import path_of
 from mzsql.catalog.state import CatalogState
 from mzsql.explain.operators import operators
 from mzsql.location import LocationError
 from mzsql.repr.errors import SqlError
 from mzsql.repr.ids import GlobalId, sort_key
 from mzsql.repr.types import RelationDesc
+from mzsql.repr.version import VERSION
 
 #: So many numbers belong to a dataflow: no plan has as many nodes.
 _OPERATORS = 1 << 16
+_EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
+#: The kinds of objects.
+_OBJECTS = frozenset(one.kind for one in get_args(Item))
 #: Ranges that hold every error row.
 _ERRORS: dict[str, list[tuple[Any, Any]]] = {"mz_error": [("", None)]}
 
@@ -204,17 +210,88 @@ def storage_rows(source: Source) -> Rows:
         yield item.id, lambda sizes=sizes: sum(size for _, _, size in sizes().values())
 
 
-def lifetime_rows(source: Source) -> Rows:
-    """When each object was made."""
+def retention_rows(source: Source) -> Rows:
+    """For how long the history of objects is kept that say so."""
     for item in source.env.catalog.state.items.values():
-        at = datetime.datetime.fromtimestamp(item.created_at / 1000, datetime.UTC)
-        yield item.id, None, item.kind, "create", at
+        if isinstance(item, Stored | Index) and item.retain_ms is not None:
+            yield item.id, "FOR", str(item.retain_ms)
+
+
+def lifetime_rows(source: Source) -> Rows:
+    """When each object was made, and those were dropped that the audit log has."""
+    state = source.env.catalog.state
+    for item in state.items.values():
+        yield item.id, None, item.kind, "create", _moment(item.created_at * 1_000_000)
+    for event in state.audits.values():
+        if event.event_type == "drop" and event.object_type in _OBJECTS:
+            gid = msgspec.json.decode(event.details)["id"]
+            at = _moment(event.occurred_at * 1_000_000)
+            yield gid, None, event.object_type, "drop", at
+
+
+def audit_rows(source: Source) -> Rows:
+    """What statements have made, changed and dropped."""
+    for number, one in source.env.catalog.state.audits.items():
+        what = one.event_type, one.object_type, one.details
+        yield int(number), *what, one.user, _moment(one.occurred_at * 1_000_000)
+
+
+# --- statements -------------------------------------------------------------------------------
+
+
+def statement_rows(source: Source) -> Rows:
+    """The statements that this process has run lately."""
+    clusters = {one.name: one.id for one in source.env.catalog.state.clusters.values()}
+    for one in source.activity.log.statements():
+        began, *_ = one.events
+        finished = one.events[-1] if one.status is not None else None
+        name = one.variables["cluster"]
+        yield (
+            str(one.id),
+            1.0,
+            clusters.get(name),
+            one.variables["application_name"],
+            name,
+            one.variables["database"],
+            path_of(one.variables["search_path"]),
+            one.variables["transaction_isolation"],
+            one.ts,
+            VERSION,
+            _moment(began[1]),
+            None if finished is None else _moment(finished[1]),
+            one.status,
+            one.error,
+            one.size,
+            one.rows,
+            one.strategy,
+            None if one.session_id is None else str(one.session_id),
+            one.kind,
+            one.connected_at,
+            one.user,
+            one.sql,
+        )
+
+
+def lifecycle_rows(source: Source) -> Rows:
+    """How far those statements have come, and when."""
+    for one in source.activity.log.statements():
+        for event, at in list(one.events):
+            yield str(one.id), event, _moment(at)
+
+
+def _moment(nanoseconds: int) -> datetime.datetime:
+    """A time since the epoch."""
+    return _EPOCH + datetime.timedelta(microseconds=nanoseconds // 1000)
 
 
 #: Those that are derived here, by name.
 INTROSPECTION: dict[str, Callable[[Source], Rows]] = {
     "mz_catalog.mz_recent_storage_usage": storage_rows,
     "mz_internal.mz_object_lifetimes": lifetime_rows,
+    "mz_internal.mz_history_retention_strategies": retention_rows,
+    "mz_catalog.mz_audit_events": audit_rows,
+    "mz_internal.mz_recent_activity_log": statement_rows,
+    "mz_internal.mz_statement_lifecycle_history": lifecycle_rows,
     "mz_internal.mz_sessions": session_rows,
     "mz_internal.mz_subscriptions": subscription_rows,
     "mz_introspection.mz_active_peeks": peek_rows,

@@ -89,8 +89,10 @@ class Pieces:
         return st.Name(PartialName(*reversed(parts)), position)
 
     def string(self) -> str:
-        r"""A string literal's value; ``E'\t'`` is one, too."""
-        if not self.p._match_set((TokenType.STRING, TokenType.BYTE_STRING)):
+        r"""A string literal's value; ``E'\t'`` is one, and ``$$a$$``, too."""
+        if not self.p._match_set(
+            (TokenType.STRING, TokenType.BYTE_STRING, TokenType.HEREDOC_STRING)
+        ):
             self.p.expected("literal string")
         return str(self.p._prev.text)
 

@@ -1,0 +1,183 @@
+"""What was done: the audit log of the catalog, the statements of this process, how far views were behind."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import mzsql
+from mzsql.adapter.dataflows import lag
+from mzsql.adapter.system import statement_log
+from mzsql.catalog import audit
+from mzsql.dbapi import Connection
+
+WAIT = 60.0
+
+
+@pytest.fixture
+def con(tmp_path: Path) -> Iterator[Connection]:
+    with mzsql.connect(tmp_path) as opened:
+        opened.execute("ALTER SYSTEM SET step_engine = 'duckdb'")
+        yield opened
+
+
+def rows(con: Connection, query: str) -> list[tuple[Any, ...]]:
+    return con.execute(query).fetchall()
+
+
+def until(con: Connection, query: str, done: Callable[[list[tuple[Any, ...]]], bool]) -> Any:
+    deadline = time.monotonic() + WAIT
+    while not done(found := rows(con, query)):
+        assert time.monotonic() < deadline, found
+        time.sleep(0.05)
+    return found
+
+
+def events(con: Connection) -> list[tuple[str, str, dict[str, Any]]]:
+    found = rows(con, "SELECT event_type, object_type, details FROM mz_audit_events ORDER BY id")
+    return [(event, of, json.loads(str(details))) for event, of, details in found]
+
+
+def test_what_statements_do_is_in_the_audit_log_of_every_process(
+    con: Connection, tmp_path: Path
+) -> None:
+    con.execute("CREATE TABLE t (a int); CREATE MATERIALIZED VIEW v AS SELECT a FROM t")
+    con.execute("ALTER TABLE t RENAME TO u; COMMENT ON COLUMN u.a IS 'a key'")
+    con.execute("CREATE ROLE r; GRANT SELECT ON u TO r; REVOKE SELECT ON u FROM r")
+    con.execute("CREATE CLUSTER c SIZE '1'; DROP CLUSTER c; CREATE SCHEMA s; DROP TABLE u CASCADE")
+    with pytest.raises(mzsql.Error):
+        con.execute("DROP TABLE u")
+    found = events(con)
+    assert [(event, of) for event, of, _ in found] == [
+        *(("alter", "system"), ("create", "table"), ("create", "materialized-view")),
+        # What is over a table that has another name names it otherwise.
+        *(("alter", "table"), ("alter", "materialized-view"), ("comment", "table")),
+        *(("create", "role"), ("grant", "table"), ("revoke", "table")),
+        *(("create", "cluster"), ("create", "cluster-replica")),
+        *(("drop", "cluster"), ("drop", "cluster-replica"), ("create", "schema")),
+        *(("drop", "materialized-view"), ("drop", "table")),
+    ]
+    named = {"database": "materialize", "schema": "public"}
+    assert found[0][2] == {"name": "step_engine", "value": "duckdb"}
+    assert found[1][2] == {"id": "u1", **named, "item": "t"}
+    assert found[3][2].items() >= {"id": "u1", "item": "u", "old_name": "t"}.items()
+    assert found[5][2] == {"id": "u1", "column": 1}
+    assert found[10][2].items() >= {"cluster_name": "c", "replica_name": "r1"}.items()
+    gone = rows(con, "SELECT id, event_type FROM mz_internal.mz_object_lifetimes ORDER BY 1, 2")
+    assert gone == [("u1", "drop"), ("u2", "drop")]
+    whole = "SELECT * FROM mz_audit_events ORDER BY id"
+    assert {row[4] for row in rows(con, whole)} == {"mzsql"}
+    with mzsql.connect(tmp_path, read_only=True) as beside:
+        assert rows(beside, whole) == rows(con, whole)
+
+
+def test_the_audit_log_keeps_the_latest_events(
+    con: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audit, "MOST_EVENTS", 3)
+    con.execute("CREATE TABLE a (); CREATE TABLE b (); CREATE TABLE c (); CREATE TABLE d ()")
+    numbers = rows(con, "SELECT id::int FROM mz_audit_events ORDER BY id")
+    assert [details["item"] for _, _, details in events(con)] == ["b", "c", "d"]
+    assert numbers == [(3,), (4,), (5,)]
+
+
+def test_statements_are_there_with_what_became_of_them(con: Connection) -> None:
+    con.execute("CREATE TABLE t (a int); INSERT INTO t VALUES (1), (2); CREATE INDEX i ON t (a)")
+    con.execute("SET application_name = 'checks'")
+    until(con, "SELECT hydrated FROM mz_internal.mz_hydration_statuses", lambda r: r == [(True,)])
+    rows(con, "SELECT * FROM t WHERE a = 2")
+    rows(con, "SELECT 1 / 1")
+    with pytest.raises(mzsql.Error, match="division by zero"):
+        rows(con, "SELECT a / 0 FROM t")
+    found = {
+        row[0]: row[1:]
+        for row in rows(
+            con,
+            "SELECT sql, statement_type, finished_status, error_message, rows_returned, execution_strategy, application_name,"
+            " execution_timestamp IS NOT NULL, finished_at >= began_at, session_id IS NOT NULL"
+            " FROM mz_internal.mz_recent_activity_log",
+        )
+    }
+    text = "SELECT * FROM t WHERE a = 2"
+    assert found[text] == ("select", "success", None, 1, "fast-path", "checks", True, True, True)
+    assert found["SELECT 1 / 1"][:5] == ("select", "success", None, 1, "constant")
+    assert found["SELECT a / 0 FROM t"][:4] == ("select", "error", "division by zero", None)
+    made = found["CREATE TABLE t (a int)"]
+    assert made == ("create_table", "success", None, None, None, "", False, True, True)
+    # What asks is under way.
+    ((status,),) = [row[1:2] for text, row in found.items() if "mz_recent_activity_log" in text]
+    assert status is None
+    query = (
+        "SELECT event_type FROM mz_internal.mz_statement_lifecycle_history AS h JOIN mz_internal.mz_recent_activity_log AS l"
+        f" ON l.execution_id = h.statement_id WHERE l.sql = '{text}' ORDER BY h.occurred_at"
+    )
+    assert [event for (event,) in rows(con, query)] == [
+        *("execution-began", "optimization-finished"),
+        *("compute-dependencies-finished", "execution-finished"),
+    ]
+
+
+def test_sessions_are_there_with_their_last_statements(con: Connection, tmp_path: Path) -> None:
+    query = "SELECT pid, state, query FROM pg_stat_activity WHERE usename = current_user"
+    with mzsql.connect(tmp_path) as beside:
+        rows(beside, "SELECT 42")
+        ((own,),) = rows(con, "SELECT pg_backend_pid()")
+        ((other,),) = rows(beside, "SELECT pg_backend_pid()")
+        found = {pid: (state, text) for pid, state, text in rows(con, query)}
+        assert found[own] == ("active", query)
+        assert found[other] == ("idle", "SELECT pg_backend_pid()")
+    assert other not in {row[0] for row in rows(con, query)}
+
+
+def test_what_is_said_of_history_and_refreshes(con: Connection) -> None:
+    con.execute("CREATE TABLE t (a int) WITH (RETAIN HISTORY FOR '2 minutes'); CREATE TABLE u ()")
+    con.execute("CREATE MATERIALIZED VIEW v AS SELECT a FROM t")
+    kept = (
+        "SELECT o.name, s.strategy, s.value::text"
+        " FROM mz_internal.mz_history_retention_strategies AS s JOIN mz_objects AS o ON o.id = s.id"
+    )
+    assert rows(con, kept) == [("t", "FOR", "120000")]
+    refreshed = (
+        "SELECT o.name, s.type FROM mz_internal.mz_materialized_view_refresh_strategies AS s"
+        " JOIN mz_objects AS o ON o.id = s.materialized_view_id"
+    )
+    assert rows(con, refreshed) == [("v", "on-commit")]
+
+
+def test_the_statements_that_are_kept_are_bounded(
+    con: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(statement_log, "MOST_STATEMENTS", 4)
+    monkeypatch.setattr(statement_log, "MOST_OF_ONE", 60)
+    for number in range(9):
+        rows(con, f"SELECT {number}")
+    rows(con, f"SELECT '{'x' * 100}'")
+    found = rows(con, "SELECT sql FROM mz_internal.mz_recent_activity_log ORDER BY began_at")
+    assert len(found) == 4
+    assert found[-2][0].endswith("… (49 more characters)")
+    monkeypatch.setattr(statement_log, "MOST_CHARACTERS", 100)
+    rows(con, "SELECT 1")
+    assert len(rows(con, "SELECT sql FROM mz_internal.mz_recent_activity_log")) < 4
+
+
+def test_how_far_views_were_behind_is_kept_minute_by_minute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lag, "LAG_SECONDS", 0.05)
+    history = "SELECT object_id, replica_id, lag::text FROM mz_internal.mz_wallclock_lag_history"
+    with mzsql.connect(tmp_path) as con:
+        con.execute("ALTER SYSTEM SET step_engine = 'duckdb'; CREATE TABLE t (a int)")
+        con.execute("CREATE MATERIALIZED VIEW v AS SELECT a FROM t; INSERT INTO t VALUES (1)")
+        assert rows(con, "SELECT a FROM v") == [(1,)]
+        ((v,),) = rows(con, "SELECT id FROM mz_objects WHERE name = 'v'")
+        ((r,),) = rows(con, "SELECT id FROM mz_cluster_replicas")
+        until(con, history, lambda found: (v, r, "00:00:00") in found)
+        query = "SELECT object_id, min(lag)::text FROM mz_internal.mz_wallclock_global_lag_recent_history GROUP BY 1"
+        until(con, query, lambda found: found == [(v, "00:00:00")])
+    with mzsql.connect(tmp_path, read_only=True) as beside:
+        assert (v, r, "00:00:00") in rows(beside, history)
