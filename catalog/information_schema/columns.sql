@@ -17,7 +17,7 @@ SELECT
     s.name AS table_schema,
     r.name AS table_name,
     c.name AS column_name,
-    c.position::bigint AS ordinal_position,
+    c.position::integer AS ordinal_position,
     c."default" AS column_default,
     CASE WHEN c.nullable THEN 'YES' ELSE 'NO' END AS is_nullable,
     c.type AS data_type,

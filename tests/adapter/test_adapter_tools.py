@@ -80,3 +80,16 @@ def test_operators_by_name_and_the_one_collation(con: mzsql.Connection) -> None:
         _ask(con, 'SELECT 1 COLLATE "C"')
     with pytest.raises(mzsql.NotSupportedError, match='COLLATE "de_DE" is not supported'):
         _ask(con, "SELECT 'a' COLLATE \"de_DE\"")
+
+
+def test_names_of_relations_that_rows_have_are_found(con: mzsql.Connection) -> None:
+    named = "(VALUES ('t'), ('public.t'), ('pg_class'), ('-'), ('7'), (NULL)) AS n (name)"
+    found = _ask(con, f"SELECT name, name::regclass::text FROM {named}")
+    expected = {"t": "t", "public.t": "t", "pg_class": "pg_class", "-": "-", "7": "7", None: None}
+    assert dict(found) == expected
+    with pytest.raises(mzsql.Error, match='relation "nowhere" does not exist'):
+        _ask(con, "SELECT n::regclass FROM (VALUES ('nowhere'), ('t')) AS v (n)")
+    asked = (
+        "SELECT has_any_column_privilege(current_user, n, 'select') FROM (VALUES ('t')) AS v (n)"
+    )
+    assert _ask(con, asked) == [(True,)]

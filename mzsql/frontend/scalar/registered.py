@@ -1,6 +1,7 @@
 """``regclass``, ``regtype`` and ``regproc``: numbers of catalog objects that are written, and shown, as names.
 
-Promise: a constant name is looked up while the statement is planned, as the session would find it in a FROM clause; what there is not is
+Promise: a constant name is looked up while the statement is planned, as the session would find it in a FROM clause, one of a relation that
+only rows have while it runs; what there is not is
 ``relation "x" does not exist``, and a function of several overloads has no number by its name. ``-`` is no object at all. Shown as text, a
 number is the shortest name that the session finds the object by.
 """
@@ -52,6 +53,22 @@ _TO_TEXT = {
 }
 
 
+#: The relation or index that a name is of which only the rows have, as the session finds it.
+_CLASS_NAMED = """
+    CASE WHEN $1 IS NULL THEN NULL WHEN $1 = '-' THEN 0::oid WHEN $1 ~ '^[0-9]+$' THEN $1::oid ELSE coalesce(
+        (SELECT o.oid
+         FROM mz_catalog.mz_objects AS o JOIN mz_catalog.mz_schemas AS s ON s.id = o.schema_id
+         WHERE o.type NOT IN ('type', 'function')
+             AND o.name = (parse_ident($1))[array_length(parse_ident($1), 1)]
+             AND CASE WHEN array_length(parse_ident($1), 1) > 1
+                 THEN s.name = (parse_ident($1))[array_length(parse_ident($1), 1) - 1]
+                 ELSE pg_catalog.pg_table_is_visible(o.oid) END
+         LIMIT 1),
+        CASE WHEN mz_internal.mz_raise_if(
+            $1 IS NOT NULL, 'relation "' || array_to_string(parse_ident($1), '.') || '" does not exist') THEN NULL::oid END
+    ) END::regclass"""
+
+
 def registered_cast(
     ctx: ExprContext, node: exp.Expr, value: Typed, target: SqlType
 ) -> Typed | None:
@@ -66,6 +83,8 @@ def registered_cast(
         return planned(ctx, _TO_TEXT[value.typ.kind], [node.this], [t.OID])
     if target.kind not in REGISTERED or value.typ.kind not in _STRINGS:
         return None
+    if not isinstance(value.expr, Literal) and target.kind == "regclass":
+        return planned(ctx, _CLASS_NAMED, [node.this], [t.TEXT])
     if not isinstance(value.expr, Literal):
         raise Unsupported(
             f"casting a text that is not a constant to {target.kind} is not supported",
