@@ -130,6 +130,8 @@ def _inwards(node: sc.If, columns: Sequence[ColumnType]) -> sc.Scalar | None:
         case _:
             return None
     operator = len(first) == 2 and functions.scalar(func).name in _OPERATORS
+    if len(first) != len(second):  # a function of any number of arguments
+        return None
     if not (len(first) == 1 or operator) or node.then.typ != node.otherwise.typ:
         return None
     differing = [

@@ -113,6 +113,15 @@ def test_texts_of_several_values(con: mzsql.Connection, postgres: psycopg.Connec
     assert rows_of(con, f"SELECT {own}") == [('{"a b",NULL}{k=>1}{{t}}',)]
 
 
+def test_a_case_of_calls_with_more_and_with_fewer_arguments(
+    con: mzsql.Connection, postgres: psycopg.Connection[Any]
+) -> None:
+    calls = "CASE WHEN a > 1 THEN concat(b) ELSE concat(b, 'x') END, CASE WHEN a > 1 THEN greatest(a) ELSE greatest(a, 7) END"
+    check_same(
+        con, postgres, f"SELECT {calls} FROM (VALUES (1, 'p'), (2, 'q')) AS v (a, b) ORDER BY a"
+    )
+
+
 def test_floats_of_some_bits(con: mzsql.Connection, postgres: psycopg.Connection[Any]) -> None:
     casts = [f"pg_typeof(1::float({bits}))::text" for bits in (1, 24, 25, 53)]
     check_same(con, postgres, f"SELECT {', '.join(casts)}, 0.1::float(24), 0.1::float(53)")
