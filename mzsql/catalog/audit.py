@@ -15,6 +15,7 @@ import msgspec
 from mzsql.catalog.change import Change
 from mzsql.catalog.objects import AuditEvent, Cluster, Database, Object, Replica, Role, Schema
 from mzsql.catalog.state import CatalogState, applied
+from mzsql.repr.ids import sort_key
 
 #: So many events are kept.
 MOST_EVENTS = 1000
@@ -52,8 +53,8 @@ def audited(state: CatalogState, change: Change, user: str, now_ms: int) -> Chan
 
 def _events(state: CatalogState, change: Change) -> Iterator[_Event]:
     after = applied(state, change)
-    for one, item in change.items.items():
-        yield from _entry(state, after, state.items.get(one), item)
+    for one in sorted(change.items, key=sort_key):
+        yield from _entry(state, after, state.items.get(one), change.items[one])
     for field in _FIELDS:
         before: Mapping[str, Any] = getattr(state, field)
         for key, new in getattr(change, field).items():

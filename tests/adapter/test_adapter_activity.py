@@ -60,7 +60,7 @@ def test_what_statements_do_is_in_the_audit_log_of_every_process(
         *(("create", "role"), ("grant", "table"), ("revoke", "table")),
         *(("create", "cluster"), ("create", "cluster-replica")),
         *(("drop", "cluster"), ("drop", "cluster-replica"), ("create", "schema")),
-        *(("drop", "materialized-view"), ("drop", "table")),
+        *(("drop", "table"), ("drop", "materialized-view")),
     ]
     named = {"database": "materialize", "schema": "public"}
     assert found[0][2] == {"name": "step_engine", "value": "duckdb"}
