@@ -8,9 +8,19 @@
 -- column_default: its default; NULL where it has none
 -- is_nullable: `YES` or `NO`
 -- data_type: its type, without modifiers
--- character_maximum_length: NULL
+-- character_maximum_length: of a `varchar(n)` or `char(n)` its n; NULL otherwise
 -- numeric_precision: NULL
 -- numeric_scale: NULL
+-- udt_catalog: the session's database
+-- udt_schema: the schema that the type is in
+-- udt_name: the type's name, as in `mz_types`
+-- collation_name: NULL
+-- domain_name: NULL
+-- is_identity: `NO`
+-- identity_generation: NULL
+-- is_generated: `NEVER`
+-- generation_expression: NULL
+-- is_updatable: `YES` of a table's, else `NO`
 CREATE VIEW information_schema.columns AS
 SELECT
     coalesce(d.name, current_database()) AS table_catalog,
