@@ -346,6 +346,8 @@ def _hydration_watch(_: Place) -> Iterator[Case]:
     seen, written = threading.Event(), threading.Event()
 
     class Report:
+        tells_nodes = True
+
         def node_done(self, lir_ids: object, workers: object) -> None:
             assert (lir_ids, workers) == ((1,), [0])
             seen.set()
