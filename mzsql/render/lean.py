@@ -23,6 +23,7 @@ from mzsql.render.facts import widened as wider
 from mzsql.render.idle import without
 from mzsql.render.renames import rename
 from mzsql.render.simplify import SETTLED, Ast, Simplifier
+from mzsql.render.simplify.pieces import bare, closed, conjuncts
 
 #: No query ever looks at more rows than this, which takes an engine weeks: what a join may multiply to is cut here.
 _MANY = 10**15
@@ -120,6 +121,8 @@ class _Reader:
 
     def __init__(self, relations: Mapping[str, Relation]) -> None:
         self._relations = dict(relations)
+        #: of a query that is read by another: what its columns are, before its own conditions
+        self._columns: dict[int, Simplifier] = {}
 
     def statement(self, body: exp.Expression) -> Relation:
         with_ = body.args.get("with_")
@@ -163,7 +166,11 @@ class _Reader:
             condition = one.args.get("on")
             if condition is not None:
                 one.set("on", simplifier.condition(condition)[0])
+        if not joins and group is None:
+            plain = Simplifier(columns, rows=rows, grouped=False, same=same)
+            self._columns[id(query)] = plain
         self._where(query, simplifier)
+        self._sink(query)
         if group is not None:
             _regroup(group, simplifier)
             _having(query, simplifier)
@@ -191,6 +198,31 @@ class _Reader:
             where.set("this", condition)
             simplifier.refine(condition)
 
+    def _sink(self, query: exp.Select) -> None:
+        """Have conditions asked where their columns are made, in place: a status that only says which rows stay is never made then, and
+        the files' own statistics are asked.
+        """
+        where, from_ = query.args.get("where"), query.args.get("from_")
+        inner = None if from_ is None else from_.this.this
+        if where is None or not isinstance(inner, exp.Select) or query.args.get("joins"):
+            return
+        simplifier = self._columns.get(id(inner))
+        if simplifier is None or not _is_row_wise(inner):
+            return
+        items = {item.alias_or_name: item for item in inner.expressions}
+        kept: list[Ast] = []
+        for one in reversed(conjuncts(where.this)):
+            column = bare(one.this) if isinstance(one, exp.Is) else None
+            item = items.get(column.name) if isinstance(column, exp.Column) else None
+            if isinstance(one, exp.Is) and isinstance(item, exp.Alias):
+                asked = exp.Is(this=closed(item.this.copy()), expression=one.expression.copy())
+                made, fact = simplifier.condition(asked)
+                if not fact.fails and not isinstance(bare(made), exp.Is):
+                    inner.where(made, copy=False)
+                    continue
+            kept.append(one)
+        query.set("where", exp.Where(this=s.and_(*kept)) if kept else None)
+
     @staticmethod
     def _projected(query: exp.Select, simplifier: Simplifier, rows: int) -> Relation:
         outputs: dict[str, Fact] = {}
@@ -213,6 +245,18 @@ class _Reader:
                 if str(node.this).upper() == "UNNEST":
                     rows = min(_MANY, rows * (_elements(node) or _MANY))
         return Relation(outputs, rows, same)
+
+
+def _is_row_wise(query: exp.Select) -> bool:
+    """Whether a query makes a row of each that it reads, whatever others there are."""
+    if any(query.args.get(part) for part in ("distinct", "having", "limit", "offset", "order")):
+        return False
+    items = (node for item in query.expressions for node in item.walk())
+    return not any(
+        isinstance(node, exp.AggFunc | exp.Window)
+        or (isinstance(node, exp.Anonymous) and str(node.this).upper() == "UNNEST")
+        for node in items
+    )
 
 
 def _elements(unnest: exp.Anonymous) -> int:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import TypeAlias
 
 from sqlglot import expressions as exp
 
@@ -20,17 +23,72 @@ from mzsql.render.facts import (
     truth,
 )
 from mzsql.render.simplify.context import Context, Rules
-from mzsql.render.simplify.pieces import Ast, Known, closed, with_parts
+from mzsql.render.simplify.pieces import Ast, Known, bare, closed, typed, with_parts
 
 
 def _compared(ctx: Context, ast: Ast) -> Known:
     (left, a), (right, b) = ctx.of(ast.this), ctx.of(ast.expression)
+    if a.kind == b.kind == "TIMESTAMP" and not (a.fails or b.fails):
+        days = _of_days(ctx, type(ast), left, right)
+        if days is not None:
+            return _compared(ctx, days)
     made = with_parts(ast, this=closed(left), expression=closed(right))
     fails = a.fails or b.fails or not _comparable(a, b)
     if not a.values or not b.values:
         return made, replace(null(BOOLEAN), fails=fails)
     may_hold, may_not = _outcomes(type(ast), a, b)
     return made, truth(may_hold=may_hold, may_not=may_not, nulls=a.nulls or b.nulls, fails=fails)
+
+
+Operator: TypeAlias = type[exp.Expression]
+#: The comparison of the two sides the other way round.
+_TURNED: Mapping[Operator, Operator] = {
+    exp.EQ: exp.EQ,
+    exp.NEQ: exp.NEQ,
+    exp.LT: exp.GT,
+    exp.LTE: exp.GTE,
+    exp.GT: exp.LT,
+    exp.GTE: exp.LTE,
+}
+#: The comparison of a day with that of a time that is later than its midnight.
+_LATER: Mapping[Operator, Operator] = {
+    exp.LT: exp.LTE,
+    exp.LTE: exp.LTE,
+    exp.GT: exp.GT,
+    exp.GTE: exp.GT,
+}
+
+
+def _of_days(ctx: Context, operator: Operator, left: Ast, right: Ast) -> exp.Expression | None:
+    """A comparison of timestamps as one of days, which statistics of files are told; None where that is another one."""
+    day, other = _day(ctx, left), _day(ctx, right)
+    if day is not None and other is not None:
+        return operator(this=day, expression=other)
+    if day is None:
+        if other is None:
+            return None
+        return _of_days(ctx, _TURNED[operator], right, left)
+    written = bare(right)
+    if not (isinstance(written, exp.Cast) and isinstance(written.this, exp.Literal)):
+        return None
+    at = datetime.datetime.fromisoformat(written.this.name)
+    if at.tzinfo is not None:
+        return None
+    if at.time() != datetime.time():
+        if operator not in _LATER:
+            return None
+        operator = _LATER[operator]
+    literal = typed(exp.Literal.string(at.date().isoformat()), DATE)
+    return operator(this=day, expression=literal)
+
+
+def _day(ctx: Context, ast: Ast) -> Ast | None:
+    """The date that is cast to a timestamp."""
+    node = bare(ast)
+    if not isinstance(node, exp.Cast) or isinstance(node, exp.TryCast):
+        return None
+    inner, fact = ctx.of(node.this.copy())
+    return inner if fact.kind == DATE else None
 
 
 def _same(ctx: Context, ast: Ast) -> Known:
@@ -64,10 +122,10 @@ def _comparable(a: Fact, b: Fact) -> bool:
         return True
     if a.kind in INTEGERS and b.kind in INTEGERS:
         return True
-    for typed, other in ((a, b), (b, a)):
-        if other.kind == NUMBER and is_number(typed.kind):
-            assert typed.kind is not None
-            return fits(other, typed.kind)
+    for one, other in ((a, b), (b, a)):
+        if other.kind == NUMBER and is_number(one.kind):
+            assert one.kind is not None
+            return fits(other, one.kind)
     return False
 
 

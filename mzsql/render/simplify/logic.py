@@ -1,7 +1,8 @@
-"""Rules for what has three truth values, and for what chooses between values: CASE and COALESCE."""
+"""Rules for what has three truth values, LIKE among them, and for what chooses between values: CASE and COALESCE."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -9,14 +10,16 @@ from fractions import Fraction
 from sqlglot import expressions as exp
 
 from mzsql.expr.functions import sql as s
-from mzsql.render.facts import BOOLEAN, Fact, null, one_of, truth
+from mzsql.render.facts import BOOLEAN, STRING, Fact, null, one_of, truth
 from mzsql.render.simplify.context import Calls, Context, Rules
 from mzsql.render.simplify.pieces import (
     Ast,
     Known,
     as_kind,
+    bare,
     closed,
     common_kind,
+    needed,
     result_kind,
     with_parts,
 )
@@ -27,7 +30,63 @@ def _is(ctx: Context, ast: Ast) -> Known:
         return with_parts(ast, this=ctx.of(ast.this)[0]), Fact()
     inner, fact = ctx.of(ast.this)
     may = truth(may_hold=fact.nulls, may_not=fact.values, nulls=False, fails=fact.fails)
+    asked = None if fact.fails else _where_null(ctx, inner)
+    if asked:
+        return closed(functools.reduce(_both, asked)), may
     return with_parts(ast, this=closed(inner)), may
+
+
+def _where_null(ctx: Context, ast: Ast) -> list[Ast] | None:
+    """Conditions, never NULL, that hold together exactly where a chosen text is NULL; None where it does not depend on conditions alone."""
+    node = bare(ast)
+    if isinstance(node, exp.Anonymous) and str(node.this).upper() == "COALESCE":
+        found = [_where_null(ctx, one) for one in node.expressions]
+        return None if None in found else [one for some in found for one in some or ()]
+    if not isinstance(node, exp.Case) or node.args.get("this") is not None:
+        return None
+    default = node.args.get("default")
+    if default is not None and ctx.of(default.copy())[1].values:
+        return None
+    conditions: list[Ast] = []
+    for one in node.args["ifs"]:
+        held, condition = ctx.of(one.this.copy())
+        _, fact = ctx.of(one.args["true"].copy())
+        if condition.kind != BOOLEAN or condition.nulls or condition.fails:
+            return None
+        if fact.nulls or fact.fails:
+            return None
+        inner = bare(held)
+        conditions.append(bare(inner.this) if isinstance(inner, exp.Not) else s.not_(held))
+    return conditions
+
+
+def _both(left: Ast, right: Ast) -> Ast:
+    return exp.And(this=closed(left), expression=closed(right))
+
+
+def without_default(condition: Ast) -> Ast | None:
+    """The condition of one that is FALSE where that is NULL; None of others."""
+    node = bare(condition)
+    if not isinstance(node, exp.Anonymous) or str(node.this).upper() != "COALESCE":
+        return None
+    if len(node.expressions) != 2 or node.expressions[1] != s.boolean(False):
+        return None
+    asked: Ast = node.expressions[0]
+    return asked
+
+
+def _like(ctx: Context, ast: Ast) -> Known:
+    """LIKE, and the ESCAPE around it: a pattern that is written ends in no half of an escape, so it fails for no text."""
+    inner, fact = ctx.of(ast.this)
+    made = with_parts(ast, this=inner)
+    if isinstance(ast, exp.Escape):
+        return made, fact
+    pattern = ast.expression
+    if not isinstance(pattern, exp.Literal) or fact.kind not in ("TEXT", STRING):
+        return made, Fact()
+    return made, truth(
+        may_hold=fact.values, may_not=fact.values, nulls=fact.nulls, fails=fact.fails
+    )
 
 
 def _not(ctx: Context, ast: Ast) -> Known:
@@ -115,13 +174,30 @@ def _case(ctx: Context, ast: Ast) -> Known:
     out = replace(merged, kind=kind, fails=fails)
     if not branches:
         return as_kind(last, kind), out
+    if not merged.values and not merged.fails:
+        # Whatever is asked, it is NULL: also within a TRY, where an answer is missing.
+        return as_kind(last, kind), replace(out, fails=False)
     if not fails and all(value == last[0] for _, _, value, _ in branches):
         return as_kind(last, kind), out
+    if len(branches) == 1 and not (last[1].values or last[1].fails):
+        held, _, value, fact = branches[0]
+        if fact.kind == kind and _only_null(ctx, held, value):
+            return value, out
     typed = any(fact.kind == kind for fact in facts)
     ifs = [exp.If(this=held, true=value) for held, _, value, _ in branches]
     last_value = last[0] if typed else as_kind(last, kind)
     made = exp.Case(ifs=ifs, default=None if isinstance(last_value, exp.Null) else last_value)
     return made, out
+
+
+def _only_null(ctx: Context, condition: Ast, value: Ast) -> bool:
+    """Whether a condition holds wherever a value is not NULL."""
+    known = [one for one in needed(value) if isinstance(one, exp.Column)]
+    if not known:
+        return False
+    with ctx.given(s.and_(*(s.is_not_null(one) for one in known))):
+        _, fact = ctx.condition(condition.copy())
+    return fact.always and not fact.fails
 
 
 def _coalesce(ctx: Context, ast: Ast) -> Known:
@@ -160,5 +236,7 @@ RULES: Rules = {
     exp.And: _and,
     exp.Or: _or,
     exp.Case: _case,
+    exp.Like: _like,
+    exp.Escape: _like,
 }
 CALLS: Calls = {"COALESCE": _coalesce}

@@ -84,7 +84,8 @@ class Simplifier:
             made, fact = self.of(ast)
             if self._held and not fact.always and bare(made) in self._held:
                 return s.boolean(True), TRUE
-            return made, fact
+            asked = logic.without_default(made)
+            return (made, fact) if asked is None else (asked, replace(fact, nulls=True))
         self._depth += 1
         try:
             first = self.condition(node.this)
