@@ -93,3 +93,26 @@ def test_names_of_relations_that_rows_have_are_found(con: mzsql.Connection) -> N
         "SELECT has_any_column_privilege(current_user, n, 'select') FROM (VALUES ('t')) AS v (n)"
     )
     assert _ask(con, asked) == [(True,)]
+
+
+def test_a_kept_plan_is_of_the_session_that_asks(con: mzsql.Connection) -> None:
+    asked = (
+        "SELECT current_database(), current_schema(), table_name FROM information_schema.tables"
+        " WHERE table_schema = 'public' ORDER BY table_name LIMIT 1"
+    )
+    moment = "SELECT now(), current_database() FROM mz_databases LIMIT 1"
+    for _ in range(2):
+        assert _ask(con, asked) == [("materialize", "public", "t")]
+    ((before, _),) = _ask(con, moment)
+    con.execute("CREATE DATABASE other; CREATE TABLE other.public.a (x int); SET database = other")
+    try:
+        for _ in range(2):
+            assert _ask(con, asked) == [("other", "public", "a")]
+        con.execute("CREATE SCHEMA s; SET search_path = s, public")
+        assert _ask(con, asked) == [("other", "s", "a")]
+        ((after, database),) = _ask(con, moment)
+        assert after > before
+        assert database == "other"
+    finally:
+        con.execute("RESET database; RESET search_path; DROP DATABASE other")
+    assert _ask(con, asked) == [("materialize", "public", "t")]

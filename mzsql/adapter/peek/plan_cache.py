@@ -1,8 +1,8 @@
 """One-shot queries that were planned before: their plans and their statements' texts, kept while the catalog stays as it is.
 
 Promise: what is found was planned for an equal query under the same catalog, cluster and optimizer features, so it is what planning
-again would give. The key is the query's relation, literals included; what calls functions of the session or the moment is not kept, nor
-what spells out much: it is unlikely to be asked again, and would stay in memory as a key.
+again would give. The key is the query's relation, literals included, and what it reads of its session; what calls functions of the moment
+is not kept, nor what spells out much: it is unlikely to be asked again, and would stay in memory as a key.
 """
 
 from __future__ import annotations
@@ -22,6 +22,14 @@ from mzsql.repr.types import ColumnType
 from mzsql.transform import OptimizerFeatures
 
 CAPACITY = 512
+#: The functions whose values are a session's and not the moment's.
+LASTING = frozenset(
+    {
+        *("current_user", "session_user", "user", "current_role", "current_database"),
+        *("current_schema", "current_catalog", "mz_schemas_of_session", "mz_schemas_of_path"),
+        *("version", "mz_version", "mz_environment_id"),
+    }
+)
 #: A query whose literals are larger than this together, in bytes, is not kept.
 LITERAL_BYTES = 16 * 1024
 #: What a literal takes at least.
@@ -29,7 +37,7 @@ _DATUM_BYTES = 16
 
 
 class QueryKey(msgspec.Struct, frozen=True, cache_hash=True):
-    """What a plan depends on."""
+    """What a plan depends on; `session`: the values, as texts, of the functions of the session that it calls."""
 
     relation: Relation
     finishing: RowSetFinishing
@@ -37,6 +45,7 @@ class QueryKey(msgspec.Struct, frozen=True, cache_hash=True):
     step: int
     cluster: str | None
     features: OptimizerFeatures
+    session: tuple[tuple[str, str], ...] = ()
 
 
 class PlanCache:

@@ -17,7 +17,7 @@ import msgspec
 import pyarrow as pa
 
 from mzsql.adapter.environment.environment import Environment
-from mzsql.adapter.peek.plan_cache import PlanCache, QueryKey
+from mzsql.adapter.peek.plan_cache import LASTING, PlanCache, QueryKey
 from mzsql.adapter.planning.explain_timestamp import explained
 from mzsql.adapter.planning.named_times import named_time
 from mzsql.adapter.planning.planner import Planner
@@ -47,7 +47,7 @@ from mzsql.repr.datum import Datum, Row
 from mzsql.repr.errors import InvalidParameter, Unsupported
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
-from mzsql.repr.types import ColumnType, RelationDesc, RelationType, SqlType
+from mzsql.repr.types import TEXT, ColumnType, RelationDesc, RelationType, SqlType
 from mzsql.transform.fast_path import (
     ConstantPlan,
     PeekIndexPlan,
@@ -280,11 +280,15 @@ class Queries:
                 return self._over_index(peek, finishing, columns)
             return PlannedQuery(peek, lambda: planned, finishing, columns)
 
-        if value is not None:
+        calls = frozenset[str]() if value is None else self.calls(relation)
+        if not calls <= LASTING:
             return make()
+        # Spelled, as some are lists.
+        read = () if value is None else tuple((c, repr(value(c, TEXT))) for c in sorted(calls))
         step = self._env.catalog.definitions
         features = self._planner.features()
-        key = QueryKey(relation, query.finishing, query.input_types, step, cluster, features)
+        typ = query.input_types
+        key = QueryKey(relation, query.finishing, typ, step, cluster, features, read)
         return self.plans.get(key, make)
 
     def _over_index(
