@@ -18,6 +18,8 @@ import mzsql
 from mzsql.adapter.dataflows import dataflows
 from mzsql.adapter.peek import plan_cache
 from mzsql.adapter.planning import planner
+from mzsql.adapter.system import statement_log
+from mzsql.catalog import audit
 from mzsql.compute.replica import deltas, retiring
 from mzsql.expr import evaluate
 from mzsql.persist import ages
@@ -149,6 +151,13 @@ def _grown(rounds: int) -> dict[str, list[int]]:
         for name, held in grows.items()
         if name not in ENDS and held[-1] > BOUNDED.get(name, 0)
     }
+
+
+@pytest.fixture(autouse=True)
+def _soon_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What keeps the latest of something is full within the first rounds."""
+    monkeypatch.setattr(audit, "MOST_EVENTS", 2)
+    monkeypatch.setattr(statement_log, "MOST_STATEMENTS", 2)
 
 
 def test_nothing_grows_with_how_long_a_process_works(monkeypatch: pytest.MonkeyPatch) -> None:
