@@ -172,6 +172,22 @@ Advertise = Annotated[
 ]
 
 
+Master = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        help="Where Spark's tasks run, as spark-submit has it: local[*], local-cluster[2,1,1024], spark://HOST:7077, yarn, k8s://...",
+    ),
+]
+Conf = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="KEY=VALUE",
+        help="A setting of Spark, as spark-submit has it; may be repeated. No credentials: others see it.",
+    ),
+]
+
+
 @app.command()
 def replica(
     *,
@@ -181,6 +197,8 @@ def replica(
     name: Annotated[str, typer.Option(help="The replica's name in it.")],
     listen: Listen = "127.0.0.1:0",
     advertise: Advertise = None,
+    master: Master = None,
+    conf: Conf = None,
     with_stdin: Annotated[
         bool,
         typer.Option(
@@ -193,7 +211,17 @@ def replica(
     from mzsql.cli.replica import place_of, run_replica  # noqa: PLC0415  as above
 
     place = place_of(env, profile)
-    raise typer.Exit(run_replica(place, cluster, name, listen, advertise, with_input=with_stdin))
+    code = run_replica(
+        place,
+        cluster,
+        name,
+        listen,
+        advertise,
+        with_input=with_stdin,
+        master=master,
+        conf=conf or (),
+    )
+    raise typer.Exit(code)
 
 
 @app.command("serve-replicas")
@@ -209,12 +237,19 @@ def serve_replicas(
         str, typer.Option(metavar="HOST", help="Where each of them listens.")
     ] = "127.0.0.1",
     advertise: Advertise = None,
+    master: Master = None,
+    conf: Conf = None,
 ) -> None:
     """Keep a process running for every replica there is, on this machine, until SIGTERM or Ctrl-C."""
-    from mzsql.cli.replica import place_of  # noqa: PLC0415  as above
+    from mzsql.cli.replica import place_of, settings_in  # noqa: PLC0415  as above
     from mzsql.cli.serve_replicas import serve  # noqa: PLC0415
 
-    raise typer.Exit(serve(place_of(env, profile), cluster, listen, advertise))
+    settings_in(conf or ())
+    passed = [
+        *(("--master", master) if master else ()),
+        *(w for c in conf or () for w in ("--conf", c)),
+    ]
+    raise typer.Exit(serve(place_of(env, profile), cluster, listen, advertise, passed))
 
 
 Directory = Annotated[

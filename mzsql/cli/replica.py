@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -50,14 +52,42 @@ def listening_at(listen: str, advertise: str | None) -> Listening:
     return Listening(host, int(port), advertise)
 
 
-def _spark() -> SparkSession:
+def settings_in(conf: Sequence[str]) -> dict[str, str]:
+    """What ``--conf`` says, each a ``spark.KEY=VALUE``.
+
+    Raises:
+        InvalidParameter: no setting of Spark's.
+    """
+    found = {}
+    for one in conf:
+        key, equals, value = one.partition("=")
+        if not equals or not key.startswith("spark."):
+            raise InvalidParameter(
+                f'invalid setting for --conf: "{one}"',
+                hint="spark.KEY=VALUE, as spark-submit has it",
+            )
+        if key == "spark.master":
+            raise InvalidParameter("give Spark's master as --master, not among --conf")
+        found[key] = value
+    return found
+
+
+def _spark(master: str | None, conf: dict[str, str]) -> SparkSession:
     from mzsql.compute.engines.spark_session import local_session  # noqa: PLC0415  PySpark takes long to load
 
-    return local_session(app_name="mzsql replica")
+    return local_session(app_name="mzsql replica", master=master, conf=conf)
 
 
 def run_replica(
-    place: str, cluster: str, name: str, listen: str, advertise: str | None, *, with_input: bool
+    place: str,
+    cluster: str,
+    name: str,
+    listen: str,
+    advertise: str | None,
+    *,
+    with_input: bool,
+    master: str | None = None,
+    conf: Sequence[str] = (),
 ) -> int:
     """Be the replica until it ends; the exit code.
 
@@ -68,11 +98,14 @@ def run_replica(
         listen: where it listens.
         advertise: and how others call that.
         with_input: whether to end when standard input does.
+        master: of Spark; where one is named Spark is started at once, so that one that cannot be had ends this before anything else.
+        conf: settings of Spark, as ``--conf`` has them.
 
     Raises:
         SqlError: it cannot be, or can be no longer.
     """
     listening = listening_at(listen, advertise)
+    spark = partial(_spark, master, settings_in(conf))
     wakeup = Wakeup()
     with stopping(wakeup.wake) as stop:
         if with_input:
@@ -84,7 +117,9 @@ def run_replica(
             ending_with_input(input_ended)
         env = open_for_replica(locate(place, create=False), cluster, name)
         try:
-            one = ReplicaOf(env, cluster, name, listening=listening, spark=_spark, wakeup=wakeup)
+            if master is not None:
+                spark()
+            one = ReplicaOf(env, cluster, name, listening=listening, spark=spark, wakeup=wakeup)
             warning = one.too_large()
             if warning is not None:
                 sys.stderr.write(f"WARNING:  {warning}\n")

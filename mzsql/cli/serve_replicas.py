@@ -141,8 +141,14 @@ def _pass_on(name: str, said: IO[str]) -> None:
             _say(f"{name}: {line.rstrip()}")
 
 
-def serve(place: str, clusters: Sequence[str] | None, listen: str, advertise: str | None) -> int:
-    """Keep them running until this is asked to end; the exit code.
+def serve(
+    place: str,
+    clusters: Sequence[str] | None,
+    listen: str,
+    advertise: str | None,
+    passed: Sequence[str] = (),
+) -> int:
+    """Keep them running until this is asked to end, with what is ``passed`` on to each; the exit code.
 
     Raises:
         UndefinedObject: a cluster that was named is not there.
@@ -168,7 +174,7 @@ def serve(place: str, clusters: Sequence[str] | None, listen: str, advertise: st
                     for gid, (cluster, name) in wanted.items():
                         if gid not in kept:
                             command = _command(place, cluster, name, listen, advertise)
-                            kept[gid] = _Kept(f"{cluster}.{name}", command)
+                            kept[gid] = _Kept(f"{cluster}.{name}", [*command, *passed])
                 for one in kept.values():
                     one.look()
                 leaving = [one for one in leaving if not one.has_left()]

@@ -1,4 +1,4 @@
-"""Spark sessions: the local one made when none is given, and the kinds a replica works in.
+"""Spark sessions: the one made when none is given, local or on any master, and the kinds a replica works in.
 
 Promise: a missing or too old Java is one typed, one-line error before Spark is touched. A step runs in a session of its dataflow with
 the settings measured to cost least for small inputs; a hydration runs in one that cuts its work into short tasks, so that steps of
@@ -17,9 +17,11 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 
 from pyspark import SparkConf, SparkContext
+from pyspark.find_spark_home import _find_spark_home
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
@@ -55,6 +57,10 @@ appender.console.target = SYSTEM_ERR
 appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 """
+
+_MASTER = "spark.master"
+#: Of an application whose executors are on this machine: nobody else is to reach it.
+_ON_THIS_MACHINE = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 
 #: What every session of ours has, for right answers.
 CORRECTNESS_SETTINGS = {
@@ -137,15 +143,24 @@ def driver_memory_mib() -> int:
     return min(max(total // 4, 1024), 4096)
 
 
-def local_session(*, cores: int | None = None, app_name: str = "mzsql") -> SparkSession:
+def local_session(
+    *,
+    cores: int | None = None,
+    app_name: str = "mzsql",
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+) -> SparkSession:
     """A Spark session in this process: the one there is, untouched, or a new one. Who comes while another thread starts it waits.
 
     Args:
         cores: task slots; all cores of the machine (at least 2) by default.
         app_name: what Spark calls the application.
+        master: where its tasks run, as `spark-submit --master` has it; by default what `spark-submit` has started this process with, else
+            this process.
+        conf: further settings of Spark, which come before ours.
 
     Raises:
-        EnvironmentRefused: no Java, or one older than `MINIMUM_JAVA`.
+        EnvironmentRefused: no Java, or one older than `MINIMUM_JAVA`; or Spark does not start so.
     """
     with _starting:
         active = SparkSession.getActiveSession()
@@ -154,44 +169,72 @@ def local_session(*, cores: int | None = None, app_name: str = "mzsql") -> Spark
         if SparkContext._active_spark_context is not None:
             # started by another thread; without settings of ours, which would change it
             return SparkSession.builder.getOrCreate()
-        return _start(cores, app_name)
+        slots = cores if cores is not None else max(2, os.cpu_count() or 2)
+        submitted = _submitted()
+        wanted = master or submitted.get(_MASTER) or f"local[{slots}]"
+        return _start({**submitted, **(conf or {}), _MASTER: wanted}, app_name)
 
 
-def _start(cores: int | None, app_name: str) -> SparkSession:
+def _submitted() -> dict[str, str]:
+    """The settings that `spark-submit` has started this process's JVM with; none where it has not."""
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return {}
+    SparkContext._ensure_initialized()
+    return dict(SparkConf(_jvm=SparkContext._jvm).getAll())
+
+
+def is_here(master: str) -> bool:
+    """Whether all that runs an application is on this machine."""
+    return master == "local" or master.startswith(("local[", "local-cluster["))
+
+
+def _start(given: Mapping[str, str], app_name: str) -> SparkSession:
     require_java()
-    # Workers that Spark starts must be this interpreter, or they miss the packages installed here.
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    master = given[_MASTER]
+    here = is_here(master)
+    if here:
+        # Workers that Spark starts must be this interpreter, or they miss the packages installed here.
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    else:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     scratch = Path(tempfile.mkdtemp(prefix="mzsql-spark-"))
     pools, log4j = scratch / "pools.xml", scratch / "log4j2.properties"
     pools.write_text(_POOLS)
     log4j.write_text(_LOG4J)
-    slots = cores if cores is not None else max(2, os.cpu_count() or 2)
     settings = {
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j.as_uri()}",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": f"{driver_memory_mib()}m",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
         "spark.scheduler.mode": "FAIR",
         "spark.scheduler.allocation.file": pools.as_uri(),
         "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri(),
-        "spark.local.dir": str(scratch / "local"),
         # What it writes into a store in directories is its owner's alone, as what the store writes.
         "spark.hadoop.fs.permissions.umask-mode": "077",
         "spark.sql.codegen.cache.maxEntries": "5000",
         **CORRECTNESS_SETTINGS,
+        **(_ON_THIS_MACHINE | {"spark.local.dir": str(scratch / "local")} if here else {}),
     }
-    conf = SparkConf().setMaster(f"local[{slots}]").setAppName(app_name)
-    conf.setAll(list(settings.items()))
+    conf = SparkConf().setAppName(app_name).setAll([*settings.items(), *given.items()])
     logging.getLogger("py4j").setLevel(logging.ERROR)
     # PySpark logs every failed analysis as JSON with the JVM's stack besides raising it; the caller has the exception.
     PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
     launch = Launch(scratch)
     atexit.register(launch.end)
-    return launch.run(conf)
+    session = launch.run(conf)
+    if master.startswith("local-cluster["):
+        atexit.register(_remove_work, session)
+    return session
+
+
+def _remove_work(session: SparkSession) -> None:
+    """Remove what the executors of a cluster within this machine leave in Spark's directory."""
+    context = session.sparkContext
+    folder = Path(_find_spark_home()) / "work" / str(context.applicationId)
+    context.stop()
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _configured(spark: SparkSession, settings: dict[str, str]) -> SparkSession:
