@@ -92,21 +92,16 @@ class Flow:
     #: what was told of whether it is hydrated
     shown: bool | None = None
 
-    @property
-    def gid(self) -> GlobalId:
-        return self.command.id
+    # Asked at every act of a schedule.
+    gid: GlobalId = field(init=False)
+    is_index: bool = field(init=False)
+    sources: list[GlobalId] = field(init=False)
+    indexes: list[GlobalId] = field(init=False)
 
-    @property
-    def is_index(self) -> bool:
-        return self.command.dataflow.exports_index
-
-    @property
-    def sources(self) -> list[GlobalId]:
-        return list(self.command.dataflow.sources)
-
-    @property
-    def indexes(self) -> list[GlobalId]:
-        return list(self.command.dataflow.indexes)
+    def __post_init__(self) -> None:
+        dataflow = self.command.dataflow
+        self.gid, self.is_index = self.command.id, dataflow.exports_index
+        self.sources, self.indexes = list(dataflow.sources), list(dataflow.indexes)
 
 
 class ModelReplica:
@@ -183,10 +178,10 @@ class ModelReplica:
             found = [self.flows.get(index) for index in flow.indexes]
             ready = all(one is not None and one.state == "running" for one in found)
             return self._open if ready else None
-        uppers = self._uppers(flow)
+        upper = min(self._uppers(flow))
         if flow.state == "hydrating":
-            return self._hydrate if min(uppers) > flow.as_of else None
-        if min(uppers) > flow.upper:
+            return self._hydrate if upper > flow.as_of else None
+        if upper > flow.upper:
             return self._step
         durable = self._durable.arrangements.get(flow.key, 0)
         if durable < flow.upper or self._holds_more(flow):
@@ -194,8 +189,11 @@ class ModelReplica:
         return None
 
     def _uppers(self, flow: Flow) -> list[int]:
-        indexes = [self.flows[one].upper if one in self.flows else 0 for one in flow.indexes]
-        return [self._durable.uppers[one] for one in flow.sources] + indexes
+        uppers, flows = self._durable.uppers, self.flows
+        found = [uppers[one] for one in flow.sources]
+        for one in flow.indexes:
+            found.append(flows[one].upper if one in flows else 0)
+        return found
 
     # --- commands -----------------------------------------------------------------------------
 
@@ -255,9 +253,11 @@ class ModelReplica:
 
     def _unread(self) -> Flow | None:
         """What was dropped, and can be closed: nobody reads it."""
+        gone = [flow for flow in self.flows.values() if flow.dropped]
+        if not gone:
+            return None
         read = {index for flow in self.flows.values() for index in flow.indexes}
-        gone = (f for f in self.flows.values() if f.dropped and f.gid not in read)
-        return next(gone, None)
+        return next((flow for flow in gone if flow.gid not in read), None)
 
     def _close(self) -> None:
         flow = self._unread()
@@ -356,10 +356,12 @@ class ModelReplica:
         if lower == 0:
             return False
         until, durable = lower - 1, self._durable
-        held = [one.since for one in flow.holds]
-        held += [self._index_held(flow, one) for one in flow.indexes]
-        if any(since < until for since in held):
-            return True
+        for one in flow.holds:
+            if one.since < until:
+                return True
+        for index in flow.indexes:
+            if self._index_held(flow, index) < until:
+                return True
         if not flow.is_index:
             return False
         since = durable.index_sinces[self.id, flow.gid]
