@@ -123,7 +123,11 @@ def _close_first_at_exit() -> None:
 
 def _spark_of(given: SparkSession | None) -> Callable[[], SparkSession]:
     """What makes the Spark session. It refers to no connection: a thread that starts Spark may be the last one of its process."""
-    return _start_spark if given is None else lambda: given
+    if given is None:
+        return _start_spark
+    from mzsql.compute.engines.spark_session import kept_session  # noqa: PLC0415  PySpark is loaded where it is needed
+
+    return kept_session(given)
 
 
 def _check_spark(given: object) -> None:
@@ -451,7 +455,8 @@ def connect(
         consensus: its shards' states,
         oracle: its timestamps (beside the consensus by default).
         profile: or the name of a profile, in ``mzsql.toml`` or the environment's variables, that has them (`mzsql.location.profiles`).
-        spark: the Spark session to run dataflows on; the active one, or a local one started when needed, by default.
+        spark: the Spark session to run dataflows on; the active one, or a local one started when needed, by default. Where it is stopped
+            while dataflows need it, one like it is started.
         autocommit: whether each statement is a transaction (see the module's text).
         read_only: whether to refuse writes and DDL, and never to lead.
         deploy_generation: the generation of the deployment that this process belongs to; by default the one in charge. A higher one

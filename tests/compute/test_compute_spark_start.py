@@ -102,7 +102,9 @@ def test_a_process_that_ends_while_spark_starts_leaves_nothing(
 STOPPED = """
 import sys, mzsql
 from pyspark import SparkContext
-with mzsql.connect(sys.argv[1]) as con:
+from mzsql.compute.engines.spark_session import local_session
+given = local_session(app_name="given", conf={"spark.mzsql.test": "kept"}) if sys.argv[2] == "given" else None
+with mzsql.connect(sys.argv[1], spark=given) as con:
     con.execute("SET statement_timeout = '10 min'")
     con.execute("ALTER SYSTEM SET step_engine = 'spark'")
     con.execute("CREATE TABLE t (k bigint)")
@@ -117,19 +119,30 @@ with mzsql.connect(sys.argv[1]) as con:
     SparkContext.getOrCreate().stop()
     con.execute("CREATE MATERIALIZED VIEW w AS SELECT max(k) AS m FROM t")
     print(con.execute("SELECT m FROM w").fetchall())
+    settings = SparkContext.getOrCreate().getConf()
+    print(settings.get("spark.app.name"), settings.get("spark.mzsql.test", ""))
 """
 
 
 @pytest.mark.spark
-@pytest.mark.long
-def test_a_session_that_is_stopped_under_a_view_is_started_anew(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("whose", "application"),
+    [
+        pytest.param("given", "given kept", marks=pytest.mark.long),
+        pytest.param("own", "mzsql ", marks=pytest.mark.soak),
+    ],
+)
+def test_a_session_that_is_stopped_under_a_view_is_started_anew(
+    tmp_path: Path, whose: str, application: str
+) -> None:
     """Before a step, and before a hydration; a process of its own, as that ends the session of all."""
     done = subprocess.run(
-        [sys.executable, "-c", STOPPED, str(tmp_path / "env")],
+        [sys.executable, "-c", STOPPED, str(tmp_path / "env"), whose],
         capture_output=True,
         text=True,
         timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == ["[(3,)]", "[(13,)]", "[(113,)]", "[(100,)]"]
+    sums = ["[(3,)]", "[(13,)]", "[(113,)]", "[(100,)]"]
+    assert done.stdout.splitlines() == [*sums, application]

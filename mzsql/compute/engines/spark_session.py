@@ -17,15 +17,16 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from mzsql.compute.engines.spark_start import Launch
+from mzsql.compute.engines.spark_start import Launch, is_stopped
 from mzsql.expr.engines import SPARK_STEP_SETTINGS
 from mzsql.repr.errors import EnvironmentRefused
 
@@ -59,6 +60,18 @@ appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 """
 
 _MASTER = "spark.master"
+#: What Spark itself adds to an application's settings.
+_OF_ONE_LIFE = frozenset(
+    {
+        "spark.app.id",
+        "spark.app.startTime",
+        "spark.app.submitTime",
+        "spark.driver.port",
+        "spark.executor.id",
+        "spark.submit.pyFiles",
+        "spark.submit.deployMode",
+    }
+)
 #: Of an application whose executors are on this machine: nobody else is to reach it.
 _ON_THIS_MACHINE = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 
@@ -173,6 +186,28 @@ def local_session(
         submitted = _submitted()
         wanted = master or submitted.get(_MASTER) or f"local[{slots}]"
         return _start({**submitted, **(conf or {}), _MASTER: wanted}, app_name)
+
+
+def kept_session(given: SparkSession) -> Callable[[], SparkSession]:
+    """Gives a session that somebody else has made; where its application has ended, the one that there is now, or a new one on the same
+    master with the same settings, as what is maintained on it is to go on.
+    """
+    try:
+        conf = given.sparkContext.getConf().getAll()
+    except (PySparkException, AttributeError):
+        return lambda: given  # of Spark Connect
+    settings = {key: value for key, value in conf if key not in _OF_ONE_LIFE}
+
+    def session() -> SparkSession:
+        if not is_stopped(given):
+            return given
+        return local_session(
+            app_name=settings.get("spark.app.name", "mzsql"),
+            master=settings.get(_MASTER),
+            conf=settings,
+        )
+
+    return session
 
 
 def _submitted() -> dict[str, str]:

@@ -79,10 +79,13 @@ def _is_over(attempt: Future[SparkSession]) -> bool:
     """Whether an attempt has failed, or the session that it made was stopped."""
     if not attempt.done():
         return False
-    if attempt.exception() is not None:
-        return True
+    return attempt.exception() is not None or is_stopped(attempt.result())
+
+
+def is_stopped(session: SparkSession) -> bool:
+    """Whether the application of a session has ended; not known of Spark Connect's."""
     try:
-        context = attempt.result().sparkContext
+        context = session.sparkContext
     except (PySparkException, AttributeError):
         return False  # a session of Spark Connect has none
     return context._jsc is None or bool(context._jsc.sc().isStopped())
