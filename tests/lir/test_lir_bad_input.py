@@ -276,6 +276,22 @@ def test_values_that_nest_too_deeply_are_refused(
             "SELECT length(replace(repeat('x', 100000), 'x', repeat('y', 100000)))",
             "requested length too large",
         ),
+        (
+            "SELECT length(regexp_replace(repeat('x', 100000), 'x', repeat('y', 100000), 'g'))",
+            "requested length too large",
+        ),
+        (
+            "SELECT length(regexp_replace(repeat('x', 100000), 'x', repeat('y', 100000), 1, 0))",
+            "requested length too large",
+        ),
+        (
+            "SELECT length(array_to_string(array_fill(1, ARRAY[100000]), repeat('y', 100000)))",
+            "requested length too large",
+        ),
+        (
+            "SELECT length(array_to_string(array_fill(NULL::int, ARRAY[100000]), ',', repeat('y', 100000)))",
+            "requested length too large",
+        ),
         ("SELECT * FROM generate_series(1, 1000000000000)", "more than 10000000 rows"),
         ("SELECT 'a'::varchar(1000000000)", "must be between 1 and 10485760"),
     ],
@@ -286,6 +302,20 @@ def test_values_beyond_all_bounds_are_refused(
     with pytest.raises(mzsql.Error) as raised:
         con.execute(query).fetchall()
     assert message in str(raised.value)
+
+
+def test_what_is_written_often_is_there_where_it_fits(con: mzsql.Connection) -> None:
+    rule = "-" * 40
+    found = con.execute(
+        f"SELECT regexp_replace('aXbX', 'X', '{rule}', 'g'), regexp_replace('aXbX', '(X)', '$1{rule}', 1, 0),"
+        f" array_to_string(ARRAY[1, NULL, 3], '{rule}'), array_to_string(ARRAY[1, NULL], ',', '{rule}')"
+    ).fetchone()
+    assert found == (
+        f"a{rule}b{rule}",
+        f"aX{rule}bX{rule}",
+        f"1{rule}3",
+        f"1,{rule}",
+    )
 
 
 def test_a_long_text_is_left_to_the_engine(con: mzsql.Connection) -> None:

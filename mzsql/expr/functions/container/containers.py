@@ -197,6 +197,7 @@ def _of_arrays() -> list[ScalarFunc]:
             TEXT,
             q.to_string,
             introduces_nulls=True,
+            errors=(q.WRITTEN,),
         ),
         ScalarFunc(
             "array_to_string_null",
@@ -206,6 +207,7 @@ def _of_arrays() -> list[ScalarFunc]:
             q.to_string,
             strict=False,
             introduces_nulls=True,
+            errors=(q.WRITTEN,),
         ),
     ]
 

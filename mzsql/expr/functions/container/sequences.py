@@ -12,7 +12,8 @@ from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.declare import Ast, duckdb_only
 from mzsql.expr.functions.output.containers import inner_text
 from mzsql.expr.functions.output.to_text import to_text
-from mzsql.expr.functions.table import Engine, Sql
+from mzsql.expr.functions.table import Engine, ErrorRule, Sql
+from mzsql.expr.functions.text import sizes
 from mzsql.repr.types import TEXT, SqlType
 
 # --- subscripts ----------------------------------------------------------------------------------
@@ -201,12 +202,13 @@ def position(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
     return s.case((s.is_not_null(args[0].ast), s.integer(s.call("LIST_EXTRACT", found, s.num(1)))))
 
 
-def to_string(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+def to_string(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
     """The texts of the elements with a separator in between."""
     spark = engine is Engine.SPARK
-    array, element = args[0].ast, args[0].typ.element or TEXT
-    while element.kind == "array" and element.element is not None:
-        array, element = s.call("FLATTEN", array), element.element
+    array, element = _leaves(args[0])
+    if not all(map(sizes.is_short, args[1:])):
+        # NULL, not a giant text, where the result would be too large: that is an error of its own.
+        array = s.case((s.not_(sizes.too_large(_written_size(engine, args, typ))), array))
     item = s.variable("ts0")
     shown = inner_text(item, element, engine, to_text)
     if len(args) > 2:
@@ -218,6 +220,38 @@ def to_string(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
     joined = _joined(present, args[1].ast, engine)
     known = s.and_(s.is_not_null(array), s.is_not_null(args[1].ast))
     return s.case((known, s.coalesce(joined, s.text(""))))
+
+
+def _leaves(arg: Sql) -> tuple[Ast, SqlType]:
+    """The elements of an array through all its dimensions, or of a list, and their type."""
+    array, element = arg.ast, arg.typ.element or TEXT
+    while element.kind == "array" and element.element is not None:
+        array, element = s.call("FLATTEN", array), element.element
+    return array, element
+
+
+def _written_size(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+    """The bytes of what `to_string` writes besides the elements: separators, and texts for NULL."""
+    array, _ = _leaves(args[0])
+    spark = engine is Engine.SPARK
+    length, filtered = ("SIZE", "FILTER") if spark else ("LEN", "LIST_FILTER")
+    size = s.mul(s.big(s.call(length, array)), sizes.octets(args[1].ast, engine))
+    if len(args) > 2:
+        missing = s.lambda_(("ts3",), s.is_null(s.variable("ts3")))
+        count = s.big(s.call(length, s.call(filtered, array, missing)))
+        nulls = s.coalesce(sizes.octets(args[2].ast, engine), s.big(s.num(0)))
+        size = s.add(size, s.mul(count, nulls))
+    return size
+
+
+def _is_written_too_often(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+    if all(map(sizes.is_short, args[1:])):
+        return s.boolean(False)
+    return sizes.too_large(_written_size(engine, args, typ))
+
+
+#: The rule of `to_string`: the elements have bounds of their own, what is written between them may be long and written often.
+WRITTEN = ErrorRule(_is_written_too_often, sizes.TOO_LARGE)
 
 
 def _joined(texts: Ast, separator: Ast, engine: Engine) -> Ast:

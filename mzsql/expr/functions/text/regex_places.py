@@ -21,6 +21,7 @@ from mzsql.expr.functions.text.patterns import (
     matches_nothing_somewhere,
     spelled,
 )
+from mzsql.expr.functions.text.sizes import TOO_LARGE
 from mzsql.repr.errors import Unsupported
 from mzsql.repr.types import INTEGER, TEXT, SqlType
 
@@ -127,7 +128,10 @@ def _place(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
     return s.cast(s.case((s.is_not_null(found), at), otherwise=none), typ, engine)
 
 
-def _replaced(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+def _replacing(
+    engine: Engine, args: Sequence[Sql]
+) -> tuple[_Search, int, Ast, tuple[Sql, Sql, Sql, Sql]]:
+    """The search, which match is replaced (0: all of them), what stands before it, and what `regexes.replaced` is to do behind."""
     search = _Search(engine, args, 3, 5)
     number = 1 if len(args) < 5 else s.known_integer(args[4].ast)
     if number is None:
@@ -148,7 +152,11 @@ def _replaced(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
         reach = search.before(s.num(number))
         head = s.concat(head, s.call("LEFT", tail, reach))
         tail = s.call("SUBSTR", tail, s.add(reach, s.num(1)))
-    given = (Sql(tail, TEXT), args[1], args[2], Sql(s.text(flags), TEXT))
+    return search, number, head, (Sql(tail, TEXT), args[1], args[2], Sql(s.text(flags), TEXT))
+
+
+def _replaced(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+    search, number, head, given = _replacing(engine, args)
     whole = s.concat(head, regexes.replaced(engine, given, typ))
     if number <= 1 and not search.hollow:
         return whole
@@ -156,6 +164,11 @@ def _replaced(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
     there = s.is_not_null(s.call("LIST_EXTRACT", search.matches(), s.num(max(number, 1))))
     kept = s.and_(*s.presence(args), s.not_(there))
     return s.case((kept, args[0].ast), otherwise=whole)
+
+
+def _writes_too_much(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+    *_, given = _replacing(engine, args)
+    return regexes.writes_too_much(engine, given, typ)
 
 
 def _positive(place: int, what: str) -> ErrorRule:
@@ -177,11 +190,13 @@ def _family(
     flags: int,
     start: int,
     allowed: frozenset[str] = _ALL,
+    *further: ErrorRule,
 ) -> list[ScalarFunc]:
     errors: Callable[[int], tuple[ErrorRule, ...]] = lambda size: (  # noqa: E731 - one line of rules
         regexes.invalid(1),
         _positive(start, "start"),
         *((regexes.bad_flag(flags, allowed),) if size > flags else ()),
+        *further,
     )
     return [
         ScalarFunc(
@@ -224,5 +239,6 @@ FUNCTIONS: tuple[ScalarFunc, ...] = (
         5,
         3,
         FLAGS,
+        ErrorRule(_writes_too_much, TOO_LARGE),
     ),
 )

@@ -22,6 +22,7 @@ from mzsql.expr.functions.text.patterns import (
     problem,
     spelled,
 )
+from mzsql.expr.functions.text.sizes import MAX_RESULT, TOO_LARGE, is_short, octets, too_large
 from mzsql.repr.errors import Unsupported
 from mzsql.repr.types import BOOLEAN, CHAR, TEXT, SqlType
 
@@ -180,12 +181,46 @@ def _match(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
 # --- replacing ---------------------------------------------------------------------------------------
 
 
-def replaced(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+def replaced(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
     """The first match replaced, or with the flag g all of them."""
+    if not _may_write_much(args):
+        return _with_replacement(engine, args)
+    # NULL, not a giant text, where the result would be too large: that is an error of its own.
+    fits = s.not_(too_large(_written_size(engine, args, typ)))
+    return _with_replacement(engine, args, lambda new: s.case((fits, new)))
+
+
+def _may_write_much(args: Sequence[Sql]) -> bool:
+    return "g" in known_flags(args, 3) and not is_short(args[2])
+
+
+def _written_size(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+    """The bytes of a text with every match replaced, its groups left out: matches are counted only where one at each byte is too many."""
+    size, of_new = octets(args[0].ast, engine), octets(args[2].ast, engine)
+    without, marked = (
+        octets(replaced(engine, [*args[:2], Sql(s.text(one), TEXT), *args[3:]], TEXT), engine)
+        for one in ("", "x")
+    )
+    grown = s.add(without, s.mul(s.sub(marked, without), of_new))
+    small = s.lte(s.mul(s.add(size, s.num(1)), of_new), s.num(MAX_RESULT))
+    return s.case((small, s.big(s.num(0))), otherwise=grown)
+
+
+def writes_too_much(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+    """Whether `replaced` would make too large a text."""
+    if not _may_write_much(args):
+        return s.boolean(False)
+    return too_large(_written_size(engine, args, typ))
+
+
+def _with_replacement(
+    engine: Engine, args: Sequence[Sql], guarded: Callable[[Ast], Ast] = lambda new: new
+) -> Ast:
+    """Matches replaced by what `guarded` makes of the replacement in the engine's form."""
     flags = known_flags(args, 3)
     every = [s.text("g")] if "g" in flags else []
     if not (is_known(args[1]) and is_known(args[2])):
-        shown = _by_duckdb(args[2].ast)
+        shown = guarded(_by_duckdb(args[2].ast))
         return _by_row(
             engine,
             args[1],
@@ -204,7 +239,7 @@ def replaced(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
             "REGEXP_REPLACE",
             args[0].ast,
             s.text(whole),
-            s.text(shown_text),
+            guarded(s.text(shown_text)),
             *(every if engine is Engine.DUCKDB else []),
         )
     # Spark replaces every match: one that takes the whole text, from its beginning, is the only one.
@@ -259,10 +294,10 @@ def split(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
 
 def _functions() -> list[ScalarFunc]:
     found = []
-    for name, plain, result, value, allowed in (
-        ("regexp_replace", 3, TEXT, replaced, FLAGS),
-        ("regexp_match", 2, TEXTS, _match, FLAGS - {"g"}),
-        ("regexp_split_to_array", 2, TEXTS, split, FLAGS - {"g"}),
+    for name, plain, result, value, allowed, further in (
+        ("regexp_replace", 3, TEXT, replaced, FLAGS, (ErrorRule(writes_too_much, TOO_LARGE),)),
+        ("regexp_match", 2, TEXTS, _match, FLAGS - {"g"}, ()),
+        ("regexp_split_to_array", 2, TEXTS, split, FLAGS - {"g"}, ()),
     ):
         for flagged in (False, True):
             found.append(
@@ -273,7 +308,9 @@ def _functions() -> list[ScalarFunc]:
                     result=result,
                     value=value,
                     introduces_nulls=name == "regexp_match",
-                    errors=(invalid(1), bad_flag(plain, allowed)) if flagged else (invalid(1),),
+                    errors=(invalid(1), bad_flag(plain, allowed), *further)
+                    if flagged
+                    else (invalid(1),),
                 )
             )
     return found
