@@ -293,7 +293,10 @@ class Connection:
     # --- shortcuts ----------------------------------------------------------------------------
 
     def execute(self, sql: str, params: Parameters = None) -> Cursor:
-        """Run SQL on a new cursor and return it: ``con.execute("SELECT 1").fetchall()``, ``.df()``, ``.arrow()``, ``.pandas()``."""
+        """Run SQL on a new cursor and return it: ``con.execute("SELECT 1").fetchall()``, ``.df()``, ``.arrow()``, ``.pandas()``.
+
+        Arguments and errors are those of `Cursor.execute`.
+        """
         cursor = self.cursor()
         cursor.execute(sql, params)
         return cursor
@@ -302,6 +305,10 @@ class Connection:
         """Run a SUBSCRIBE on a new cursor: iterate it, ``fetchmany``, or ``arrow_batches()``; closing the cursor ends it.
 
         ``for row in con.subscribe("SUBSCRIBE orders"): …``. The connection takes other statements meanwhile.
+
+        Raises:
+            ProgrammingError: it is another statement, which has run by then.
+            Error: as `Cursor.execute`.
         """
         cursor = self.execute(sql, params)
         if cursor._stream is None:

@@ -74,7 +74,12 @@ class Copy:
             yield data
 
     def read(self) -> bytes:
-        """The next bytes: some whole rows; none at the end. Waits for those of a SUBSCRIBE."""
+        """The next bytes: some whole rows; none at the end. Waits for those of a SUBSCRIBE.
+
+        Raises:
+            ProgrammingError: it is a COPY … FROM STDIN.
+            Error: the query fails, or is cancelled.
+        """
         if self._out is None:
             raise ProgrammingError("this COPY takes data: write() it", sqlstate="0A000")
         with user_errors():
@@ -83,7 +88,12 @@ class Copy:
     # --- in -------------------------------------------------------------------------------------------
 
     def write(self, data: bytes | str) -> None:
-        """Add bytes (or text, as UTF-8) in the format that COPY names."""
+        """Add bytes (or text, as UTF-8) in the format that COPY names.
+
+        Raises:
+            ProgrammingError: it is a COPY … TO STDOUT, or ``data`` is neither bytes nor a str.
+            DataError: ``data`` is a str with a lone surrogate.
+        """
         if self._data is None:
             raise ProgrammingError("this COPY gives data: iterate it", sqlstate="0A000")
         if isinstance(data, str):
@@ -94,7 +104,11 @@ class Copy:
             self._data.write(data)
 
     def write_row(self, row: Sequence[Any]) -> None:
-        """Add one row of values, in COPY's text format with its defaults: for COPY … FROM STDIN without options."""
+        """Add one row of values, in COPY's text format with its defaults: for COPY … FROM STDIN without options.
+
+        Raises:
+            ProgrammingError: as `write`; or ``row`` is no sequence.
+        """
         if not isinstance(row, Sequence) or isinstance(row, str | bytes | bytearray | memoryview):
             arguments.refuse("a row", "a sequence of values", row)
         self.write("\t".join(_field(value) for value in row) + "\n")

@@ -132,6 +132,16 @@ class Cursor:
         Args:
             operation: SQL, with ``%s`` or ``%(name)s`` where parameters are given (and ``%%`` for a percent sign).
             parameters: a sequence or a mapping.
+
+        Raises:
+            ProgrammingError: it cannot be read or planned, names what there is not, is a COPY from or to the client (see `copy`), or an
+                argument is of the wrong kind.
+            DataError: a value fails it, such as a division by zero.
+            IntegrityError: a constraint refuses what it writes.
+            NotSupportedError: mzsql does not have what it asks for.
+            OperationalError: a backend fails, its time is over, it was cancelled, or its result is larger than the session takes.
+            InterfaceError: the cursor or its connection is closed.
+            InternalError: a bug of mzsql's.
         """
         self._check_open()
         operation = arguments.statement(operation)
@@ -250,7 +260,11 @@ class Cursor:
         return self
 
     def callproc(self, procname: str, parameters: Sequence[object] = ()) -> None:
-        """There are no stored procedures."""
+        """There are no stored procedures.
+
+        Raises:
+            NotSupportedError: always.
+        """
         arguments.text(procname, "procname")
         arguments.parameters(parameters)
         raise NotSupportedError(f"there are no stored procedures: {procname}", sqlstate="0A000")

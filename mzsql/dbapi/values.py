@@ -65,7 +65,11 @@ class Interval:
         return datum_text(f"{self.months} {self.days} {self.microseconds}", INTERVAL)
 
     def as_timedelta(self) -> dt.timedelta:
-        """The same as a timedelta; a DataError (and ValueError) where it has months, whose length varies, or is too long for one."""
+        """The same as a timedelta.
+
+        Raises:
+            NoTimedelta: a DataError and a ValueError: it has months, whose length varies, or is too long for one.
+        """
         if self.months:
             raise NoTimedelta(f"an interval with months has no fixed length: {self}")
         try:
