@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -53,7 +54,10 @@ def start() -> Iterator[Callable[[Sequence[str]], subprocess.Popen[str]]]:
 
     yield begin
     for one in begun:
-        one.terminate()
+        # What spark-submit has started does not end with it.
+        for pid in (*below(one.pid), one.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
         one.communicate(timeout=WAIT)
 
 
@@ -66,19 +70,21 @@ def said(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline()
 
 
-def executors(of: int) -> list[int]:
-    """The executors' processes below a process."""
-    found, waiting = [], [of]
+def below(pid: int) -> list[int]:
+    """The processes that a process has started, and those that they have."""
+    found, waiting = list[int](), [pid]
     while waiting:
         tasks = Path(f"/proc/{waiting.pop()}/task").glob("*/children")
-        below = [int(child) for task in tasks for child in task.read_text().split()]
-        waiting += below
-        found += [
-            child
-            for child in below
-            if b"CoarseGrainedExecutorBackend" in Path(f"/proc/{child}/cmdline").read_bytes()
-        ]
+        children = [int(child) for task in tasks for child in task.read_text().split()]
+        waiting += children
+        found += children
     return found
+
+
+def executors(of: int) -> list[int]:
+    """The executors' processes below a process."""
+    command = b"CoarseGrainedExecutorBackend"
+    return [one for one in below(of) if command in Path(f"/proc/{one}/cmdline").read_bytes()]
 
 
 def sums(con: mzsql.Connection) -> list[tuple[object, ...]]:
