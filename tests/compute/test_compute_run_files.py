@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,9 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from mzsql.compute.replica import hot as hot_traces
 from mzsql.compute.replica import run_files
 from mzsql.compute.replica import trace as traces
-from mzsql.compute.replica.run_files import HotDirectory, RunFiles
+from mzsql.compute.replica.hot import Hot
+from mzsql.compute.replica.run_files import HotDirectory, RunFiles, remove_old, remove_others
 from mzsql.compute.replica.runs import Run, key_hashes
 from mzsql.compute.replica.trace import Trace
 from mzsql.persist.consolidate import consolidate
@@ -108,15 +113,79 @@ def test_what_was_merged_goes_when_the_rest_is_kept(
     merged = _trace(files)
     merged.take([one])
     files.keep(merged.runs, 0, 4)
-    assert len(list(there.glob("*.rows"))) == 1
     # Whoever still reads the ones before does so undisturbed, and can have them kept again.
     before = _trace(files)
     before.take(held)
     assert _rows(before, 3) == rows
     files.keep(held, 0, 4)
+    files.keep(merged.runs, 0, 4)
+    assert len(list(there.glob("*.rows"))) == 1 + len(held)
+    del held, before, made
+    gc.collect()
+    assert len(list(there.glob("*.rows"))) == 1
     found = _opened(there).load()
     assert found is not None
-    assert len(found.runs) == len(held)
+    assert len(found.runs) == 1
+
+
+def test_files_of_what_is_not_kept_go_with_their_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However often the runs of few, wide updates are made anew."""
+    there = tmp_path / "shard"
+    hot = Hot(9, lambda: 0.0, files=_opened(there))
+    for _ in range(4):
+        made = _filled(hot.files, monkeypatch)
+        hot.cool()
+        hot.give(made, 9)
+        hot.keep(0)
+        del made
+        gc.collect()
+        assert len(list(there.glob("*.rows"))) == 2
+    assert hot.files.span is None
+    hot.cool()
+    gc.collect()
+    assert not list(there.glob("*.rows"))
+
+
+def test_a_merge_that_ends_after_its_arrangement_was_closed_harms_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = tmp_path / "shard"
+    files = _opened(there)
+    made = _filled(files, monkeypatch)
+    files.close()
+    again = _opened(there)
+    theirs = _filled(again, monkeypatch)
+    rows = _rows(theirs, 3)
+    late = made.merged(made.runs, 0)
+    assert late is not None
+    assert late.mapped
+    del late, made
+    gc.collect()
+    assert _rows(theirs, 3) == rows
+    again.keep(theirs.runs, 0, 4)
+    assert _opened(there).load() is not None
+
+
+def test_what_a_flush_keeps_is_what_its_shard_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step that comes while the shard is written is in the trace, and not in what is kept."""
+    monkeypatch.setattr(hot_traces, "KEPT_ROWS", 1)
+    hot = Hot(1, lambda: 0.0, files=_opened(tmp_path / "shard"))
+    hot.trace(1, 0, lambda _: _trace(hot.files))
+    hot.add(_updates(0, 9, 1), 1, 2)
+
+    def append(_: list[pa.Table], _lower: int, upper: int | None) -> int | None:
+        hot.add(_updates(0, 5, 2), 2, 3)
+        return upper
+
+    hot.flush(append, 0.0)
+    found = _opened(tmp_path / "shard").load()
+    assert found is not None
+    assert found.upper == 2
+    assert sum(run.rows.num_rows for run in found.runs) == 9
 
 
 def _flip(path: Path) -> None:
@@ -163,9 +232,7 @@ def test_runs_of_another_kind_are_not_used(tmp_path: Path, monkeypatch: pytest.M
     assert _opened(tmp_path / "shard", "another").load() is None
 
 
-def test_a_full_disk_leaves_what_was_kept_before(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_on_a_full_disk_nothing_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     there = tmp_path / "shard"
     files = _opened(there)
     made = _filled(files, monkeypatch)
@@ -180,10 +247,15 @@ def test_a_full_disk_leaves_what_was_kept_before(
         failing.setattr(run_files, "_written", full)
         with pytest.raises(OSError, match="No space"):
             files.keep(made.runs, 0, 6)
+    assert files.span is None
+    runs = made.runs
+    del made
+    gc.collect()
+    assert len(list(there.glob("*.rows"))) == len(runs) - 1, "half a file is left"
+    files.keep(runs, 0, 6)
     found = _opened(there).load()
     assert found is not None
-    assert found.upper == 4
-    assert sum(run.rows.num_rows for run in found.runs) == 703
+    assert sum(run.rows.num_rows for run in found.runs) == 707
 
 
 def test_one_process_at_a_time_keeps_what_a_replica_has(
@@ -206,6 +278,8 @@ def test_one_process_at_a_time_keeps_what_a_replica_has(
     assert third.of("shard", "s").span == (0, 4)
     third.retain(set())
     assert third.of("shard", "s").span is None
+    shutil.rmtree(tmp_path / "r1")
+    third.retain(set())
     third.close()
 
 
@@ -217,3 +291,30 @@ def test_where_no_directory_can_be_made_nothing_is_kept(
     assert not files.keeps
     files.keep(_filled(files, monkeypatch).runs, 0, 4)
     assert files.load() is None
+
+
+def test_what_others_have_left_goes_unless_it_is_in_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caches = tmp_path / "mzsql"
+    roots = {name: caches / name / "hot" / "r1" for name in ("old", "new", "used")}
+    opened = {name: HotDirectory(root, lambda: tmp_path) for name, root in roots.items()}
+    for one in opened.values():
+        files = one.of("shard", "s")
+        files.keep(_filled(files, monkeypatch).runs, 0, 4)
+    opened["old"].close()
+    opened["new"].close()
+    for name in ("old", "used"):
+        os.utime(roots[name] / "lock", (0, 0))
+    now = (roots["new"] / "lock").stat().st_mtime + 1
+    remove_old(caches, 3600.0, now)
+    assert [name for name, root in roots.items() if root.exists()] == ["new", "used"]
+    # Of one environment, those of replicas that there are no more.
+    gone = HotDirectory(caches / "new" / "hot" / "r2", lambda: tmp_path)
+    gone.of("shard", "s").keep([], 0, 4)
+    remove_others(caches / "new" / "hot", {"r1"})
+    assert (caches / "new" / "hot" / "r2").exists()
+    gone.close()
+    remove_others(caches / "new" / "hot", {"r1"})
+    assert [path.name for path in (caches / "new" / "hot").iterdir()] == ["r1"]
+    remove_others(caches / "nowhere", set())

@@ -38,7 +38,6 @@ from mzsql.compute.protocol import CreateInstance, ReplicaLink, Respond
 from mzsql.compute.protocols import ArrangementRegistry, ExportLog
 from mzsql.compute.replica.dataflow import Renderings
 from mzsql.compute.replica.replica import Replica
-from mzsql.compute.replica.run_files import remove_others
 from mzsql.compute.transport.frames import Address
 from mzsql.compute.transport.link import RemoteLink
 from mzsql.render.naming import fingerprint_in, index_in
@@ -410,8 +409,7 @@ class Dataflows:
             return
         if CatalogArrangements(self._env.catalog).retire(self._env.persist):
             self._retired = gone
-        if self._env.hot is not None:
-            remove_others(self._env.hot, self._env.catalog.state.replicas)
+        self._env.clear_hot()
         # What somebody still reads ends by itself; what is left of it then is looked for now and then.
         self._retire_at = now + _RETIRE_SECONDS
 

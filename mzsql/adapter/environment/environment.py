@@ -37,6 +37,7 @@ from mzsql.catalog.commands.deployments import promote
 from mzsql.catalog.durable import DurableCatalog
 from mzsql.catalog.objects import DEFAULT_ROLE, Item, MaterializedView, Meta, Stored, Table
 from mzsql.catalog.state import CatalogState
+from mzsql.compute.replica.run_files import remove_old, remove_others
 from mzsql.frontend import check_sqlglot
 from mzsql.oracle.switching import DISTRIBUTED
 from mzsql.persist import PersistClient, Settings, SystemClock
@@ -75,6 +76,8 @@ _LOOK_SECONDS, _BEGUN_SECONDS = 0.2, 10.0
 _NAMED = 5
 #: When nobody has written for so long, in milliseconds, what depends on the time moves it on.
 _IDLE_MS = 1000
+#: What replicas of other environments keep among the user's caches is given up after so many seconds.
+_KEPT_SECONDS = 30 * 24 * 3600.0
 
 _log = logging.getLogger(__name__)
 
@@ -166,6 +169,13 @@ class Environment:
     def hot(self) -> Path | None:
         """The directory of this machine where replicas keep what is close of their arrangements; None: nowhere."""
         return hot_directory(self.locations, self.id)
+
+    def clear_hot(self) -> None:
+        """Give up what replicas that are gone have kept there, and replicas of environments that this user has not run here for long."""
+        if self.hot is not None:
+            remove_others(self.hot, self.catalog.state.replicas)
+            if self.locations.directory is None:
+                remove_old(self.hot.parents[1], _KEPT_SECONDS, self.clock.now_ms() / 1000)
 
     def kept(self, replica_id: str) -> Path | None:
         """The directory of this machine where a replica keeps what is close of its arrangements over a restart; None: nowhere."""

@@ -225,10 +225,12 @@ class Arrangement(Target):
         self.hot.settled(reached)
         return reached, rows
 
-    def flush(self) -> None:
-        """Make what steps have added durable."""
+    def flush(self, keep_after: float | None = None) -> None:
+        """Make what steps have added durable; and keep the trace over a restart, where it was not for so many seconds."""
         if self.log is not None:
             super().flush()
+            if keep_after is not None:
+                self.hot.keep(keep_after)
             return
 
         def append(updates: list[pa.Table], lower: Timestamp, upper: Frontier) -> Frontier:
@@ -237,7 +239,7 @@ class Arrangement(Target):
             rows = at_or_after(rows, lower)
             return self.append_from(rows, lower, upper, at=lower)
 
-        self.hot.flush(append)
+        self.hot.flush(append, keep_after)
 
     def passed(self, as_of: Timestamp) -> None:
         """No time before this is asked for any more."""

@@ -200,17 +200,18 @@ class Dataflow:
         """Whether some arrangement's updates have waited for so long, or are so many bytes, that they should be flushed."""
         return any(one.hot.due(seconds, size) for one in self.arrangements.values())
 
-    def flush(self) -> None:
-        """Make durable what steps have added to the arrangements, and the export's progress. Steps may go on meanwhile."""
-        for arrangement in self.arrangements.values():
-            arrangement.flush()
-        self.flush_output()
+    def flush(self, keep_after: float) -> None:
+        """Make durable what steps have added to the arrangements, and the export's progress. Steps may go on meanwhile.
 
-    def keep(self, after: float) -> None:
-        """Have the traces of what it writes kept over a restart, those that were not for so many seconds. Steps may go on meanwhile."""
-        for target in self.targets():
-            if isinstance(target, Arrangement):
-                target.hot.keep(after)
+        Args:
+            keep_after: traces that were not kept over a restart for so many seconds are.
+        """
+        for arrangement in self.arrangements.values():
+            arrangement.flush(keep_after)
+        if isinstance(self.output, Arrangement):
+            self.output.flush(keep_after)
+        else:
+            self.flush_output()
 
     def flush_output(self) -> None:
         """Have the export's shard follow. Steps may go on meanwhile."""

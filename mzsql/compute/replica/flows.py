@@ -452,8 +452,7 @@ class Flow:
         dataflow = self.dataflow
         self.overfull = False
         if dataflow is not None:
-            dataflow.flush()
-            dataflow.keep(self.replica.settings.keep_seconds)
+            dataflow.flush(self.replica.settings.keep_seconds)
             self._hold(force=True)
 
     def follow(self) -> None:
@@ -478,9 +477,7 @@ class Flow:
             return
         if not retire:
             try:
-                dataflow.flush()
-                if dataflow.output is not None:
-                    dataflow.keep(0.0)
+                dataflow.flush(0.0)
             except (SqlError, OSError) as error:
                 # What is lost so is made again by the steps that a restart begins with.
                 _LOG.warning("flushing %s: %s", self.gid, error)

@@ -14,10 +14,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from typing import NamedTuple
 
 import pyarrow as pa
 
 from mzsql.compute.replica.run_files import RunFiles
+from mzsql.compute.replica.runs import Run
 from mzsql.compute.replica.target import at_or_after
 from mzsql.compute.replica.trace import Trace
 from mzsql.expr.engines import scratch_path
@@ -33,6 +35,14 @@ KEPT_BACK = 600_000
 
 #: Of each row group of a part how many rows it has and the statistics of columns.
 GroupStats = list[tuple[int, tuple[KeyStats, ...]]]
+
+
+class _Contents(NamedTuple):
+    """All updates of a trace before a time."""
+
+    runs: tuple[Run, ...]
+    since: Timestamp
+    upper: Timestamp
 
 
 class Hot:
@@ -240,22 +250,26 @@ class Hot:
     # --- over a restart ---
 
     def keep(self, after: float) -> None:
-        """Keep the trace in files, where it is large, its shard goes as far, and it was not for so many seconds.
-
-        Where that fails what was kept before stays.
-        """
+        """Keep the trace in files, where it is large, its shard goes as far, and it was not for so many seconds."""
         with self._lock:
-            trace, upper = self._trace, self._upper
-            if not self.files.keeps or trace is None or upper is None:
-                return
-            now = self._now()
-            if less_than(self._durable, upper) or now - self._kept_at < after:
-                return
-            self._kept_at = now
-            runs, since, large = trace.runs, trace.since, trace.updates >= KEPT_ROWS
+            kept = None if less_than(self._durable, self._upper) else self._to_keep(after)
+        self._keep(kept)
+
+    def _to_keep(self, after: float) -> _Contents | None:
+        """What the trace has now, where that is to be kept; the lock is held."""
+        trace, upper = self._trace, self._upper
+        now = self._now()
+        if not self.files.keeps or trace is None or upper is None or now - self._kept_at < after:
+            return None
+        self._kept_at = now
+        return _Contents(trace.runs, trace.since, upper)
+
+    def _keep(self, contents: _Contents | None) -> None:
+        if contents is None:
+            return
         try:
-            if large:
-                self.files.keep(runs, since, upper)
+            if sum(run.rows.num_rows for run in contents.runs) >= KEPT_ROWS:
+                self.files.keep(contents.runs, contents.since, contents.upper)
             else:
                 self.files.drop()
         except OSError as error:
@@ -294,19 +308,27 @@ class Hot:
         with self._lock:
             return less_than(self._durable, self._upper)
 
-    def flush(self, append: Callable[[list[pa.Table], Timestamp, Frontier], Frontier]) -> None:
+    def flush(
+        self,
+        append: Callable[[list[pa.Table], Timestamp, Frontier], Frontier],
+        keep_after: float | None = None,
+    ) -> None:
         """Make what waits durable.
 
         Args:
             append: brings updates of ``[lower, upper)`` to the shard, those that it lacks; the shard's upper then. Nothing is lost where
                 it raises.
+            keep_after: the trace is kept, too, as the shard then has it, where it was not for so many seconds; None: it is not.
         """
         with self._flushing:
             with self._lock:
                 lower, upper, pending = self._durable, self._upper, self._pending
                 rows = list(pending)
                 began = self._now()
+                # Now: steps that come meanwhile are in the trace before they are in the shard.
+                kept = None if keep_after is None else self._to_keep(keep_after)
             if not less_than(lower, upper):
+                self._keep(kept)
                 return
             assert lower is not None
             reached = append(rows, lower, upper)
@@ -315,3 +337,5 @@ class Hot:
                 self._pending_bytes = sum(one.nbytes for one in self._pending)
                 self.seen(reached)
                 self._waiting_from = began if less_than(self._durable, self._upper) else None
+            if not less_than(reached, upper):
+                self._keep(kept)

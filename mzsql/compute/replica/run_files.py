@@ -2,9 +2,9 @@
 
 Promise: what `RunFiles.load` gives is what `RunFiles.keep` was given last: all updates of an arrangement before a time, told apart from one
 on; or nothing, where a file is missing, damaged, of another format, of another release of what hashes keys, or of an arrangement that looks
-otherwise now. So the directory may be deleted, cut short or filled up at any time, and that costs time alone. A replica's directory is one
-process's at a time: another one that works for the same replica meanwhile keeps its large runs in files without names, as does one that has
-no directory.
+otherwise now. So the directory may be deleted at any time, and changed, cut short or filled up while no process has it, and that costs time
+alone. A replica's directory is one process's at a time: another one that works for the same replica meanwhile keeps its large runs in files
+without names, as does one that has no directory.
 
 What is kept is a list of files, written beside the one before and renamed; the files themselves are written once and never changed. Nothing
 is forced to the disk: what a machine's failure leaves does not match its checksums. Those are of all bytes and compared once, when files
@@ -26,6 +26,7 @@ import tempfile
 import threading
 import weakref
 import zlib
+from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ import pyarrow as pa
 
 from mzsql.compute.replica.runs import Hashes, Run
 from mzsql.location.directories import make_directory
-from mzsql.location.privacy import make_file
+from mzsql.location.privacy import PRIVATE_FILE, make_file
 from mzsql.repr.frontier import Timestamp
 
 _LOG = logging.getLogger(__name__)
@@ -47,6 +48,7 @@ _LIST = "kept.json"
 _LOCK = "lock"
 _ROWS, _HASHES = ".rows", ".hashes"
 _BLOCK = 1 << 20
+_NUMBERS = itertools.count()
 
 
 class _File(msgspec.Struct, frozen=True):
@@ -87,7 +89,7 @@ class Loaded(msgspec.Struct, frozen=True):
 
 
 class RunFiles:
-    """The files of one arrangement's runs. Thread-safe.
+    """The files of one arrangement's runs. Thread-safe. A file goes with the last of the run that is in it and the list that names it.
 
     Args:
         directory: where they have names and can be kept; made when there is something to put there. None: nowhere.
@@ -103,12 +105,14 @@ class RunFiles:
         self._signature = signature
         self._lock = threading.Lock()
         self._writing = threading.Lock()
-        self._names: set[str] = set()
+        #: the files of runs that are in use
+        self._used: dict[str, tuple[_File, _File]] = {}
         #: what the files of a run are called
         self._of: weakref.WeakKeyDictionary[Run, str] = weakref.WeakKeyDictionary()
-        self._numbers = itertools.count()
-        self._sums: dict[str, tuple[_File, _File]] = {}
         self._kept: _Kept | None = None
+        self._closed = False
+        #: files of runs that nobody has any more
+        self._left: deque[str] = deque()
         if directory is not None:
             self._look(directory)
 
@@ -122,10 +126,8 @@ class RunFiles:
             _LOG.warning("nothing is kept of an arrangement in %s: %s", directory, error)
             self._directory = None
             return
-        self._numbers = itertools.count(1 + max((_number(name) for name in found), default=-1))
         self._kept = _read_list(directory, self._signature)
-        self._names = set() if self._kept is None else {one.name for one in self._kept.runs}
-        self._remove(found - self._names)
+        self._unlink(found - _names(self._kept))
 
     @property
     def span(self) -> tuple[Timestamp, Timestamp] | None:
@@ -140,30 +142,45 @@ class RunFiles:
 
     def put(self, run: Run) -> Run:
         """See `runs.Files`."""
-        if self._directory is None:
+        directory = self._directory
+        if directory is None or self._closed:
             return _unnamed(run, self._scratch())
-        made, name = self._named(run, self._directory)
-        with self._lock:
-            self._of[made] = name
+        name, buffers, sums = _named(run, directory)
+        made = _mapped(run, *buffers)
+        self._use(made, name, sums)
         return made
 
-    def _named(self, run: Run, directory: Path) -> tuple[Run, str]:
-        """The run in files, and what they are called."""
+    def _use(self, run: Run, name: str, sums: tuple[_File, _File]) -> None:
+        """A run is in files, and in use until nobody has it any more."""
         with self._lock:
-            name = str(next(self._numbers))
-        make_directory(directory)
-        paths = directory / f"{name}{_ROWS}", directory / f"{name}{_HASHES}"
-        try:
-            rows, hashes = _written(run, *paths)
-            sums = _sum(rows), _sum(hashes)
-        except BaseException:
-            for path in paths:
-                path.unlink(missing_ok=True)
-            raise
-        with self._lock:
-            self._names.add(name)
-            self._sums[name] = sums
-        return _mapped(run, rows, hashes), name
+            self._sweep()
+            self._used[name], self._of[run] = sums, name
+        weakref.finalize(run, self._unused, name).atexit = False
+
+    def _unused(self, name: str) -> None:
+        """Nobody has a run any more. Comes at any moment, in any thread, so it waits for nobody: whoever is at work here sees to it."""
+        self._left.append(name)
+        if self._lock.acquire(blocking=False):
+            try:
+                self._sweep()
+            finally:
+                self._lock.release()
+
+    def _sweep(self) -> None:
+        """Give up the files of runs that nobody has and no list names; the lock is held."""
+        while self._left:
+            name = self._left.popleft()
+            self._used.pop(name, None)
+            if name not in _names(self._kept):
+                self._unlink({name})
+
+    def _unlink(self, names: Collection[str]) -> None:
+        """Give files up; who has them mapped goes on reading them."""
+        assert self._directory is not None
+        for name in names:
+            for suffix in (_ROWS, _HASHES):
+                with contextlib.suppress(OSError):
+                    (self._directory / f"{name}{suffix}").unlink()
 
     # --- keeping ---
 
@@ -176,49 +193,40 @@ class RunFiles:
             upper: the shard has them, too.
 
         Raises:
-            OSError: they cannot be written; what was kept before stays.
+            OSError: they cannot be written; nothing is kept then, as what was kept before may be what fills the disk.
         """
         directory = self._directory
-        if directory is None:
+        if directory is None or self._closed:
             return
         with self._writing:
-            with self._lock:
-                before, there = self._kept, set(self._names)
-            listed = tuple(self._listed(run, directory) for run in runs)
-            kept = _Kept(self._signature, since, upper, listed)
-            if kept == before:
-                return
-            make_directory(directory)
-            _write_list(directory, kept)
-            with self._lock:
-                self._kept = kept
-            # Those that came meanwhile are of runs that are being made.
-            self._remove(there - {one.name for one in listed})
+            try:
+                listed = tuple(self._listed(run, directory) for run in runs)
+                self._list(_Kept(self._signature, since, upper, listed), directory)
+            except OSError:
+                self.drop()
+                raise
+
+    def _list(self, kept: _Kept, directory: Path) -> None:
+        if kept == self._kept:
+            return
+        make_directory(directory)
+        path = directory / f".{_LIST}"
+        make_file(path)
+        path.write_bytes(msgspec.json.encode(kept))
+        with self._lock:
+            path.replace(directory / _LIST)
+            before, self._kept = self._kept, kept
+            self._sweep()
+            self._unlink(_names(before) - _names(kept) - set(self._used))
 
     def _listed(self, run: Run, directory: Path) -> _KeptRun:
         with self._lock:
             name = self._of.get(run)
-            known = None if name is None else self._sums.get(name)
-        if name is None or known is None:
-            # Of no file yet, or of one that was given up before the run was a part of anything that is kept.
-            _, name = self._named(run, directory)
-            with self._lock:
-                self._of[run] = name
-                known = self._sums[name]
-        rows, hashes = known
-        return _KeptRun(name, run.arity, run.first, run.last, run.mixed, rows, hashes)
-
-    def _remove(self, names: Collection[str]) -> None:
-        """Give files up; who has them mapped goes on reading them."""
-        assert self._directory is not None
-        with self._lock:
-            self._names.difference_update(names)
-            for name in names:
-                self._sums.pop(name, None)
-        for name in names:
-            for suffix in (_ROWS, _HASHES):
-                with contextlib.suppress(OSError):
-                    (self._directory / f"{name}{suffix}").unlink()
+            sums = None if name is None else self._used.get(name)
+        if name is None or sums is None:
+            name, _, sums = _named(run, directory)
+            self._use(run, name, sums)
+        return _KeptRun(name, run.arity, run.first, run.last, run.mixed, *sums)
 
     def load(self) -> Loaded | None:
         """What is kept, its files mapped and their checksums compared; None where that is nothing, or damaged."""
@@ -233,30 +241,31 @@ class RunFiles:
                 "what was kept of an arrangement in %s is of no use: %s", self._directory, error
             )
             self.drop()
-            self._remove({one.name for one in kept.runs})
             return None
-        with self._lock:
-            for one, run in zip(kept.runs, runs, strict=True):
-                self._sums[one.name], self._of[run] = (one.rows, one.hashes), one.name
+        for one, run in zip(kept.runs, runs, strict=True):
+            self._use(run, one.name, (one.rows, one.hashes))
         return Loaded(runs, kept.since, kept.upper)
 
     def drop(self) -> None:
-        """Keep nothing; the files of runs that are in use stay until something is kept again."""
+        """Keep nothing; the files of runs that are in use stay as long as these are."""
         with self._lock:
-            self._kept = None
-        if self._directory is not None:
-            with contextlib.suppress(OSError):
-                (self._directory / _LIST).unlink()
+            before, self._kept = self._kept, None
+            if self._directory is not None:
+                with contextlib.suppress(OSError):
+                    (self._directory / _LIST).unlink()
+                self._sweep()
+                self._unlink(_names(before) - set(self._used))
 
     def close(self) -> None:
-        """Give up the files that are not kept."""
+        """Make no more files with names; those that are not kept go."""
         with self._lock:
-            kept = set() if self._kept is None else {one.name for one in self._kept.runs}
-            left = self._names - kept
-        if self._directory is not None:
-            self._remove(left)
-            if not kept:
-                shutil.rmtree(self._directory, ignore_errors=True)
+            self._closed = True
+            if self._directory is not None:
+                self._sweep()
+                self._unlink(set(self._used) - _names(self._kept))
+                if self._kept is None:
+                    with contextlib.suppress(OSError):
+                        self._directory.rmdir()
 
 
 class HotDirectory:
@@ -282,6 +291,8 @@ class HotDirectory:
             try:
                 make_directory(root)
                 self._held = _locked(root / _LOCK)
+                if self._held is not None:
+                    os.utime(self._held)
             except OSError as error:
                 _LOG.warning("nothing is kept of arrangements in %s: %s", root, error)
             if self._held is None:
@@ -301,9 +312,10 @@ class HotDirectory:
     def retain(self, shards: Collection[str]) -> None:
         """Give up what is kept of any other shard."""
         if self._held is not None and self._root is not None:
-            for path in self._root.iterdir():
-                if path.name not in shards and path.is_dir():
-                    shutil.rmtree(path, ignore_errors=True)
+            with contextlib.suppress(OSError):  # somebody has deleted it
+                for path in self._root.iterdir():
+                    if path.name not in shards and path.is_dir():
+                        shutil.rmtree(path, ignore_errors=True)
 
     def close(self) -> None:
         """Leave the directory to others. Idempotent."""
@@ -314,18 +326,30 @@ class HotDirectory:
 
 def remove_others(root: Path, replicas: Collection[str]) -> None:
     """Give up what replicas have kept below a directory that are not among those there are, but for one that still runs here."""
-    with contextlib.suppress(FileNotFoundError):
+    with contextlib.suppress(OSError):
         for path in root.iterdir():
-            if path.name in replicas or not path.is_dir():
-                continue
-            try:
-                held = _locked(path / _LOCK)
-            except OSError as error:
-                _LOG.warning("what was kept in %s stays: %s", path, error)
-                continue
-            if held is not None:
-                shutil.rmtree(path, ignore_errors=True)
-                os.close(held)
+            if path.name not in replicas and path.is_dir():
+                _remove_unlocked(path)
+
+
+def remove_old(caches: Path, seconds: float, now: float) -> None:
+    """Give up what other environments' replicas have kept below a directory of caches and nobody has used for so long, at ``now``."""
+    with contextlib.suppress(OSError):
+        for lock in caches.glob(f"*/hot/*/{_LOCK}"):
+            if now - lock.stat().st_mtime > seconds:
+                _remove_unlocked(lock.parent)
+
+
+def _remove_unlocked(directory: Path) -> None:
+    """Give up a replica's directory that no process has."""
+    try:
+        held = _locked(directory / _LOCK)
+    except OSError as error:
+        _LOG.warning("what was kept in %s stays: %s", directory, error)
+        return
+    if held is not None:
+        shutil.rmtree(directory, ignore_errors=True)
+        os.close(held)
 
 
 def _locked(path: Path) -> int | None:
@@ -342,8 +366,8 @@ def _locked(path: Path) -> int | None:
     return descriptor
 
 
-def _number(name: str) -> int:
-    return int(name) if name.isdigit() else -1
+def _names(kept: _Kept | None) -> set[str]:
+    return set() if kept is None else {one.name for one in kept.runs}
 
 
 def _read_list(directory: Path, signature: str) -> _Kept | None:
@@ -357,11 +381,28 @@ def _read_list(directory: Path, signature: str) -> _Kept | None:
     return kept if (kept.format, kept.signature) == (FORMAT, signature) else None
 
 
-def _write_list(directory: Path, kept: _Kept) -> None:
-    path = directory / f".{_LIST}"
-    make_file(path)
-    path.write_bytes(msgspec.json.encode(kept))
-    path.replace(directory / _LIST)
+def _named(
+    run: Run, directory: Path
+) -> tuple[str, tuple[pa.Buffer, pa.Buffer], tuple[_File, _File]]:
+    """A run in files of a new name: that, they as mapped, and their checksums."""
+    make_directory(directory)
+    while True:
+        # No two of this process are the same, whoever writes them; of another life's there may be one.
+        name = str(next(_NUMBERS))
+        rows, hashes = directory / f"{name}{_ROWS}", directory / f"{name}{_HASHES}"
+        try:
+            rows.touch(PRIVATE_FILE, exist_ok=False)
+            break
+        except FileExistsError:
+            continue
+    try:
+        buffers = _written(run, rows, hashes)
+        sums = _sum(buffers[0]), _sum(buffers[1])
+    except BaseException:
+        rows.unlink(missing_ok=True)
+        hashes.unlink(missing_ok=True)
+        raise
+    return name, buffers, sums
 
 
 def _written(run: Run, rows: Path, hashes: Path) -> tuple[pa.Buffer, pa.Buffer]:
