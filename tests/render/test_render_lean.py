@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import datetime as dt
 import random
+import re
 from collections import Counter
 from decimal import Decimal
 
+import duckdb
 import pyarrow as pa
 import pytest
+import sqlglot
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from render_runner import Runner, duck
@@ -219,6 +222,67 @@ def test_days_compared_with_times_are_compared_as_days(connection, nulls, time):
             # What decides which rows stay is asked of the file, and no status is made.
             assert "CASE" not in text
     connection.unregister("days")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "a + CAST(t AS BIGINT)",
+        "-(a * CAST(t AS BIGINT))",
+        "CAST(t AS BIGINT)",
+        "a + 1",
+        "CAST(a AS SMALLINT)",
+        "CASE WHEN NOT a IS NULL THEN a + CAST(t AS BIGINT) END",
+    ],
+)
+@pytest.mark.parametrize(
+    "around",
+    [
+        "CASE WHEN NOT a IS NULL THEN {} END",
+        "CASE WHEN a IS NULL THEN NULL ELSE {} END",
+        "CASE WHEN COALESCE(a > 0, FALSE) THEN {} END",
+        "CASE WHEN NOT a IS NULL AND NOT t IS NULL THEN {} END",
+        "CASE WHEN NOT a IS NULL OR a IS NULL AND t = 'x' THEN {} END",
+        "CASE WHEN NOT a IS NULL THEN {} END IS NULL",
+        "CASE WHEN a IS NULL THEN 'x' WHEN {} > 0 THEN 'y' END IS NULL",
+        "COALESCE(CASE WHEN NOT a IS NULL THEN {} END, 0)",
+    ],
+)
+def test_a_guard_stays_where_what_it_guards_may_fail(connection, value, around):
+    rows = pa.table({"a": pa.array([1, 7, None], pa.int64()), "t": ["5", "6", "xyz"]})
+    known = known_of(rows.schema, rows.num_rows, (), [rows])
+    guarded = around.format(value)
+    for name in ("a", "t"):
+        guarded = re.sub(rf"\b{name}\b", f'r."{name}"', guarded)
+    connection.register("r", rows)
+    try:
+        # What is asked stands beside a column, as the status of a row does.
+        for text in (
+            f'SELECT {guarded} AS "e" FROM r',
+            f'SELECT s."a" FROM (SELECT r."a" AS "a", {guarded} AS "e" FROM r) AS s WHERE s."e" IS NULL',
+        ):
+            made = lean(sqlglot.parse_one(text, dialect="duckdb"), {"r": known})
+            query = None if made is None else to_sql(made, Engine.DUCKDB)
+            leaner = [] if query is None else connection.sql(query).fetchall()
+            assert Counter(leaner) == Counter(connection.sql(text).fetchall())
+    finally:
+        connection.unregister("r")
+
+
+def test_a_condition_that_fails_is_asked_although_its_answer_may_be_known(connection):
+    rows = pa.table({"a": pa.array([1, 7, None], pa.int64()), "t": ["5", "6", "xyz"]})
+    known = known_of(rows.schema, rows.num_rows, (), [rows])
+    asked = 'NOT r."a" IS NULL OR CAST(r."t" AS BIGINT) = 1'
+    text = f'SELECT CASE WHEN {asked} THEN r."a" END AS "e" FROM r'
+    made = lean(sqlglot.parse_one(text, dialect="duckdb"), {"r": known})
+    assert made is not None
+    connection.register("r", rows)
+    try:
+        for query in (text, to_sql(made, Engine.DUCKDB)):
+            with pytest.raises(duckdb.ConversionException):
+                connection.sql(query).fetchall()
+    finally:
+        connection.unregister("r")
 
 
 def test_what_is_coarse_is_not_below():

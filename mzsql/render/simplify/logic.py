@@ -179,7 +179,7 @@ def _case(ctx: Context, ast: Ast) -> Known:
         return as_kind(last, kind), replace(out, fails=False)
     if not fails and all(value == last[0] for _, _, value, _ in branches):
         return as_kind(last, kind), out
-    if len(branches) == 1 and not (last[1].values or last[1].fails):
+    if len(branches) == 1 and not fails and not last[1].values:
         held, _, value, fact = branches[0]
         if fact.kind == kind and _only_null(ctx, held, value):
             return value, out
@@ -191,13 +191,16 @@ def _case(ctx: Context, ast: Ast) -> Known:
 
 
 def _only_null(ctx: Context, condition: Ast, value: Ast) -> bool:
-    """Whether a condition holds wherever a value is not NULL."""
+    """Whether a value is NULL wherever a condition does not hold, so that nobody has to ask."""
     known = [one for one in needed(value) if isinstance(one, exp.Column)]
     if not known:
         return False
     with ctx.given(s.and_(*(s.is_not_null(one) for one in known))):
         _, fact = ctx.condition(condition.copy())
-    return fact.always and not fact.fails
+    if not fact.always or fact.fails:
+        return False
+    # It is computed of every row then: that it does not fail where the condition holds is not enough.
+    return not ctx.of(value.copy())[1].fails
 
 
 def _coalesce(ctx: Context, ast: Ast) -> Known:
