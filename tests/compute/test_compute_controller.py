@@ -68,13 +68,17 @@ class Link:
         self.apart, self.respond = apart, respond
         self.offline, self.gone = None, False
         self.refusing: tuple[type, ...] = ()
+        #: so many of such it takes before it refuses
+        self.takes = 0
         self.sent = []
         #: the frontiers of what runs there already
         self.runs = ()
 
     def send(self, command):
         if isinstance(command, self.refusing):
-            raise ObjectInUse("it takes no commands")
+            if not self.takes:
+                raise ObjectInUse("it takes no commands")
+            self.takes -= 1
         self.sent.append(command)
         for row in self.runs if isinstance(command, p.CreateIntrospection) else ():
             told = ((row, 1),) if command.relation == FRONTIERS else ()
@@ -204,6 +208,31 @@ def test_subscribes_that_a_replica_does_not_take_are_told_again():
     assert subscribes(link) == every
     tell(link, ("u3", 7))
     assert leader.sink.introspection[FRONTIERS] == {("r1", "u3", 7): 1}
+
+
+@pytest.mark.parametrize("takes", range(len(SUBSCRIBES) + 1))
+@pytest.mark.parametrize("refused", [p.CancelIntrospection, p.CreateIntrospection])
+def test_subscribes_look_as_often_as_is_wanted_whatever_a_replica_did_not_take(refused, takes):
+    leader = Leader(transient_ids=TransientIds())
+    leader.look()
+    link = leader.links["r1"]
+    every = subscribes(link)
+    link.refusing, link.takes = (refused,), takes
+    r1 = msgspec.structs.replace(leader.state.replicas["r1"], introspection_ms=9000)
+    replicas = {**leader.state.replicas, "r1": r1}
+    leader.state = msgspec.structs.replace(leader.state, replicas=replicas)
+    leader.look()
+    assert leader.controller.heard == (takes == len(SUBSCRIBES))
+    link.refusing = ()
+    leader.look()
+    told = {one.id: one for one in link.of(p.CreateIntrospection)}
+    for one in link.of(p.CancelIntrospection):
+        del told[one.id]
+    assert sorted(one.relation for one in told.values()) == every
+    assert {one.seconds for one in told.values()} == {9.0}
+    before = link.of(p.CreateIntrospection, p.CancelIntrospection)
+    leader.look()
+    assert link.of(p.CreateIntrospection, p.CancelIntrospection) == before
 
 
 def test_what_an_earlier_process_has_left_of_introspection_goes_where_it_is_switched_off():

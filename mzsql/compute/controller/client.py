@@ -213,12 +213,12 @@ class ReplicaClient:
         if seconds is not None:
             self._forgotten = False
             self._end(self._subscribed.outdated(seconds))
-            self._subscribe(self._subscribed)
+            self._subscribe(self._subscribed, seconds)
         else:
             self._unsubscribe(self._subscribed)
 
-    def _subscribe(self, subscribed: Subscribed) -> None:
-        for command in subscribed.create():
+    def _subscribe(self, subscribed: Subscribed, seconds: float) -> None:
+        for command in subscribed.create(seconds):
             with self._changed:
                 subscribed.created(command)
             try:

@@ -62,35 +62,35 @@ class Subscribed:
 
     def __init__(self, transient_ids: Callable[[], GlobalId]) -> None:
         self._transient_ids = transient_ids
-        self._seconds = 0.0
-        self._relations: dict[GlobalId, str] = {}
+        self._told: dict[GlobalId, CreateIntrospection] = {}
         self._met: set[GlobalId] = set()
 
     def outdated(self, seconds: float) -> list[CancelIntrospection]:
-        """It is to be looked so often whether there is a change from now on; what ends those that look at other times."""
-        before, self._seconds = self._seconds, seconds
-        return self.cancel() if seconds != before else []
-
-    def create(self) -> list[CreateIntrospection]:
-        """What installs those that the replica was not told of."""
-        told = frozenset(self._relations.values())
+        """What ends those that look at other times whether there is a change."""
         return [
-            CreateIntrospection(self._transient_ids(), one.relation, one.dataflow, self._seconds)
+            CancelIntrospection(one.id) for one in self._told.values() if one.seconds != seconds
+        ]
+
+    def create(self, seconds: float) -> list[CreateIntrospection]:
+        """What installs those that the replica was not told of; it is to be looked so often whether there is a change."""
+        told = frozenset(one.relation for one in self._told.values())
+        return [
+            CreateIntrospection(self._transient_ids(), one.relation, one.dataflow, seconds)
             for one in SUBSCRIBES
             if one.relation not in told
         ]
 
     def cancel(self) -> list[CancelIntrospection]:
         """What ends those that the replica was told of."""
-        return [CancelIntrospection(gid) for gid in self._relations]
+        return [CancelIntrospection(gid) for gid in self._told]
 
     def created(self, command: CreateIntrospection) -> None:
         """The replica is about to be told of one: what it answers is known."""
-        self._relations[command.id] = command.relation
+        self._told[command.id] = command
 
     def cancelled(self, gid: GlobalId) -> None:
         """The replica was told of the end of one, or could not be told of its begin."""
-        self._relations.pop(gid, None)
+        self._told.pop(gid, None)
         self._met.discard(gid)
 
     def parted(self) -> None:
@@ -99,7 +99,8 @@ class Subscribed:
 
     def takes(self, batch: IntrospectionUpdates) -> bool:
         """Whether a batch is one of theirs, in its place."""
-        if self._relations.get(batch.id) != batch.relation:
+        told = self._told.get(batch.id)
+        if told is None or told.relation != batch.relation:
             return False
         if batch.snapshot or batch.error is not None:
             self._met.add(batch.id)
