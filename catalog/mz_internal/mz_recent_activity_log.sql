@@ -1,5 +1,6 @@
 -- The statements that sessions of this process have run lately, those that are under way too: the latest thousand, or fewer where their
--- texts are long.
+-- texts are long. A text, an error, or a setting of the session's, that is longer than ten thousand characters is cut, and says how much
+-- is left out.
 --
 -- execution_id: tells it from others
 -- sample_rate: 1, as every statement is recorded
@@ -23,7 +24,7 @@
 -- statement_type: what kind of statement it is, in lower case: `select`, `create_table`
 -- connected_at: when the session began
 -- authenticated_user: the session's role
--- sql: its text; of one that is longer than ten thousand characters the first of them
+-- sql: its text
 CREATE SOURCE mz_internal.mz_recent_activity_log (
     execution_id uuid NOT NULL,
     sample_rate double precision NOT NULL,

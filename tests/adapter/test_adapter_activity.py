@@ -165,6 +165,61 @@ def test_the_statements_that_are_kept_are_bounded(
     assert len(rows(con, "SELECT sql FROM mz_internal.mz_recent_activity_log")) < 4
 
 
+LOG = "SELECT sql, error_message, application_name, search_path::text FROM mz_internal.mz_recent_activity_log"
+
+
+def test_errors_and_settings_of_statements_are_cut_as_their_texts_are(
+    con: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(statement_log, "MOST_OF_ONE", 60)
+    long = "x" * 1000
+    con.execute(f"SET application_name = '{long}'; SET search_path = public, {'y' * 200}")
+    con.execute("CREATE TABLE t (a text)")
+    con.execute("INSERT INTO t SELECT repeat('z', 1000)")
+    with pytest.raises(mzsql.Error, match="z" * 900):
+        rows(con, "SELECT a::int FROM t")
+    ((_, error, name, path),) = rows(con, f"{LOG} WHERE sql = 'SELECT a::int FROM t'")
+    assert error.startswith("invalid input syntax for type integer")
+    for cut in (error, name, path):
+        assert len(cut) < 110
+        assert "more characters)" in cut
+    assert name == f"{'x' * 60} … (940 more characters)"
+
+
+def test_errors_and_settings_of_statements_count(
+    con: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def of_log() -> int:
+        found = rows(con, f"{LOG} WHERE sql NOT LIKE '%recent_activity%'")
+        return sum(len(text or "") for row in found for text in row[:3])
+
+    monkeypatch.setattr(statement_log, "MOST_CHARACTERS", 6000)
+    con.execute("CREATE TABLE t (a text)")
+    con.execute("INSERT INTO t SELECT repeat('z', 1000)")
+    for _ in range(20):
+        with pytest.raises(mzsql.Error):
+            rows(con, "SELECT a::int FROM t")
+    assert 2000 < of_log() <= 6000
+    con.execute(f"SET application_name = '{'x' * 1500}'")
+    for number in range(20):
+        rows(con, f"SELECT {number}")
+    assert 2000 < of_log() <= 6000
+
+
+def test_the_first_and_the_latest_events_of_a_statement_are_kept(
+    con: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(statement_log, "MOST_EVENTS", 2)
+    con.execute("CREATE TABLE t (a int)")
+    rows(con, "SELECT * FROM t")
+    found = rows(
+        con,
+        "SELECT event_type FROM mz_internal.mz_statement_lifecycle_history AS h JOIN mz_internal.mz_recent_activity_log AS l"
+        " ON l.execution_id = h.statement_id WHERE l.sql = 'SELECT * FROM t' ORDER BY h.occurred_at",
+    )
+    assert found == [("execution-began",), ("execution-finished",)]
+
+
 def test_how_far_views_were_behind_is_kept_minute_by_minute(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
