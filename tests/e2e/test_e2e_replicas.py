@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 
 import duckdb
 import msgspec
@@ -212,7 +214,7 @@ def test_what_replicas_tell_stays_while_one_hangs_and_goes_when_it_is_killed(
 
     with mzsql.connect(env, read_only=True) as beside:
         come_to(["r1", "r2"], con, beside)
-        second.signal(signal.SIGSTOP)
+        stop(second.process.pid, con)
         until(con, offline("r2", "no sign of life"))
         con.execute("INSERT INTO t VALUES (1, 7)")
         assert rows(con, "SELECT * FROM w") == [(1, 8, 2), (2, 2, 1)]
@@ -336,6 +338,25 @@ def test_replicas_that_are_killed_every_few_seconds_leave_the_views_right(
     assert (code, errors) == (0, "")
 
 
+def stop(pid: int, con: mzsql.Connection) -> None:
+    """Stop a process, at a moment at which it has not locked a SQLite database that is everybody's."""
+    directory = con.coordinator.env.locations.directory
+    while True:
+        os.kill(pid, signal.SIGSTOP)
+        if directory is None:
+            return
+        try:
+            for name in ("consensus.db", "oracle.db"):
+                with closing(sqlite3.connect(f"{directory}/{name}", timeout=5)) as database:
+                    database.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as locked:
+            assert "locked" in str(locked)  # noqa: PT017
+            os.kill(pid, signal.SIGCONT)
+            time.sleep(0.01)
+        else:
+            return
+
+
 def _signal_one(con: mzsql.Connection, rng: random.Random) -> bool:
     """Kill the process of one replica, or stop and wake it; whether it was there and the other one is, too."""
     state = con.coordinator.env.sync()
@@ -350,7 +371,7 @@ def _signal_one(con: mzsql.Connection, rng: random.Random) -> bool:
     if rng.random() < 0.7:
         os.kill(pid, signal.SIGKILL)
     else:
-        os.kill(pid, signal.SIGSTOP)
+        stop(pid, con)
         con.execute("INSERT INTO t VALUES (99, 1)")
         con.execute("SELECT * FROM w").fetchall()
         con.execute("DELETE FROM t WHERE a = 99")
