@@ -142,8 +142,15 @@ def test_what_a_function_does_wrong_fails_its_query_alone(install, tmp_path, row
         assert connection.execute("SELECT * FROM fine").fetchall() == [(5, "five")]
 
 
-def test_a_function_that_hangs_fails_its_query_in_time_and_no_other(install, tmp_path):
-    go_on = threading.Event()
+@pytest.fixture
+def go_on():
+    """Lets a function that hangs go on; at the test's end in any case, or it would be the next one's to wait for."""
+    made = threading.Event()
+    yield made
+    made.set()
+
+
+def test_a_function_that_hangs_fails_its_query_in_time_and_no_other(install, tmp_path, go_on):
 
     def hang(_):
         assert go_on.wait(60)
@@ -157,11 +164,11 @@ def test_a_function_that_hangs_fails_its_query_in_time_and_no_other(install, tmp
         # It is not called again while that has not ended, on threads without number.
         with pytest.raises(mzsql.Error, match="an earlier read of it has not ended"):
             connection.execute("SELECT * FROM mz_internal.shop")
+        connection.execute("RESET statement_timeout")
         threads = "SELECT object_id, status FROM mz_internal.mz_threads WHERE name = 'plugin-rows'"
         assert ("mz_internal.shop", "running") in connection.execute(threads).fetchall()
         assert connection.execute("SELECT * FROM fine").fetchall() == [(5, "five")]
         go_on.set()
-        connection.execute("RESET statement_timeout")
         until = time.monotonic() + 60
         while True:
             try:
@@ -173,8 +180,8 @@ def test_a_function_that_hangs_fails_its_query_in_time_and_no_other(install, tmp
         assert found == [(1, "one")]
 
 
-def test_who_reads_a_relation_that_is_being_read_waits_as_long_as_it_may(install, tmp_path):
-    begun, go_on = threading.Semaphore(0), threading.Event()
+def test_who_reads_a_relation_that_is_being_read_waits_as_long_as_it_may(install, tmp_path, go_on):
+    begun = threading.Semaphore(0)
     calls = []
 
     def slow(_):

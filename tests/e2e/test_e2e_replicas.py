@@ -274,9 +274,10 @@ def eventually(found: Callable[[], object]) -> None:
 
 
 def pids_of(con: mzsql.Connection) -> list[int]:
+    """The processes of replicas, in the order of these' names: the catalog's is that of its changes."""
     state = con.coordinator.env.sync()
-    found = [one.process for one in state.replicas.values()]
-    return [int(one.who.split()[1]) for one in found if one is not None]
+    found = sorted(state.replicas.values(), key=lambda one: one.name)
+    return [int(one.process.who.split()[1]) for one in found if one.process is not None]
 
 
 def test_the_processes_of_replicas_end_with_what_keeps_them_running(
