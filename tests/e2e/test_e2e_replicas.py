@@ -351,7 +351,8 @@ def stop(pid: int, con: mzsql.Connection) -> None:
                 with closing(sqlite3.connect(f"{directory}/{name}", timeout=5)) as database:
                     database.execute("BEGIN IMMEDIATE")
         except sqlite3.OperationalError as locked:
-            assert "locked" in str(locked)  # noqa: PT017
+            if locked.sqlite_errorcode != sqlite3.SQLITE_BUSY:
+                raise
             os.kill(pid, signal.SIGCONT)
             time.sleep(0.01)
         else:

@@ -79,6 +79,13 @@ def test_what_no_null_passes_is_not_made(con: mzsql.Connection, query: str, plan
     assert _plan(con, query) == dedent(plan).strip()
 
 
+def _check_answer(con: mzsql.Connection, query: str) -> None:
+    with duckdb.connect() as other:
+        other.execute(_TABLES)
+        expected = Counter(other.execute(query).fetchall())
+    assert Counter(con.execute(query).fetchall()) == expected
+
+
 @pytest.mark.parametrize(
     "query",
     [
@@ -97,10 +104,7 @@ def test_what_no_null_passes_is_not_made(con: mzsql.Connection, query: str, plan
     ],
 )
 def test_its_answer_is_the_same(con: mzsql.Connection, query: str) -> None:
-    with duckdb.connect() as other:
-        other.execute(_TABLES)
-        expected = Counter(other.execute(query).fetchall())
-    assert Counter(con.execute(query).fetchall()) == expected
+    _check_answer(con, query)
 
 
 def test_what_can_fail_is_shown_by_its_cost_and_asked_of_what_others_let_pass(
@@ -133,10 +137,7 @@ def test_what_can_fail_is_shown_by_its_cost_and_asked_of_what_others_let_pass(
     ],
 )
 def test_rows_stay_where_plans_are_others(con: mzsql.Connection, query: str) -> None:
-    with duckdb.connect() as other:
-        other.execute(_TABLES)
-        expected = Counter(other.execute(query).fetchall())
-    assert Counter(con.execute(query).fetchall()) == expected
+    _check_answer(con, query)
 
 
 def test_what_is_told_of_a_joins_source_is_told_after_the_first_lookup(

@@ -14,12 +14,10 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from typing import NamedTuple
 
 import pyarrow as pa
 
-from mzsql.compute.replica.run_files import RunFiles
-from mzsql.compute.replica.runs import Run
+from mzsql.compute.replica.run_files import Contents, RunFiles
 from mzsql.compute.replica.target import at_or_after
 from mzsql.compute.replica.trace import Trace
 from mzsql.expr.engines import scratch_path
@@ -35,14 +33,6 @@ KEPT_BACK = 600_000
 
 #: Of each row group of a part how many rows it has and the statistics of columns.
 GroupStats = list[tuple[int, tuple[KeyStats, ...]]]
-
-
-class _Contents(NamedTuple):
-    """All updates of a trace before a time."""
-
-    runs: tuple[Run, ...]
-    since: Timestamp
-    upper: Timestamp
 
 
 class Hot:
@@ -255,16 +245,16 @@ class Hot:
             kept = None if less_than(self._durable, self._upper) else self._to_keep(after)
         self._keep(kept)
 
-    def _to_keep(self, after: float) -> _Contents | None:
+    def _to_keep(self, after: float) -> Contents | None:
         """What the trace has now, where that is to be kept; the lock is held."""
         trace, upper = self._trace, self._upper
         now = self._now()
         if not self.files.keeps or trace is None or upper is None or now - self._kept_at < after:
             return None
         self._kept_at = now
-        return _Contents(trace.runs, trace.since, upper)
+        return Contents(trace.runs, trace.since, upper)
 
-    def _keep(self, contents: _Contents | None) -> None:
+    def _keep(self, contents: Contents | None) -> None:
         if contents is None:
             return
         try:

@@ -8,7 +8,7 @@ without names, as does one that has no directory.
 
 What is kept is a list of files, written beside the one before and renamed; the files themselves are written once and never changed. Nothing
 is forced to the disk: what a machine's failure leaves does not match its checksums. Those are of all bytes and compared once, when files
-are mapped: about a second for each GB, a tenth of what it takes to load as much from a shard.
+are mapped, which takes about a second for each GB.
 
 Trade-off: nothing here knows of a shard that was put back to an earlier state by who restores it from a copy. What an environment in a
 directory keeps is in that directory and so of the same copy; who restores other stores deletes what was kept beside them.
@@ -80,8 +80,8 @@ class _Kept(msgspec.Struct, frozen=True):
     format: int = FORMAT
 
 
-class Loaded(msgspec.Struct, frozen=True):
-    """What was kept: runs of all updates before `upper`, told apart from `since` on."""
+class Contents(msgspec.Struct, frozen=True):
+    """Runs of all updates before `upper`, told apart from `since` on."""
 
     runs: tuple[Run, ...]
     since: Timestamp
@@ -228,7 +228,7 @@ class RunFiles:
             self._use(run, name, sums)
         return _KeptRun(name, run.arity, run.first, run.last, run.mixed, *sums)
 
-    def load(self) -> Loaded | None:
+    def load(self) -> Contents | None:
         """What is kept, its files mapped and their checksums compared; None where that is nothing, or damaged."""
         with self._lock:
             kept = self._kept
@@ -244,7 +244,7 @@ class RunFiles:
             return None
         for one, run in zip(kept.runs, runs, strict=True):
             self._use(run, one.name, (one.rows, one.hashes))
-        return Loaded(runs, kept.since, kept.upper)
+        return Contents(runs, kept.since, kept.upper)
 
     def drop(self) -> None:
         """Keep nothing; the files of runs that are in use stay as long as these are."""
@@ -421,19 +421,13 @@ def _map(path: Path) -> pa.Buffer:
         return source.read_buffer()
 
 
-def _mapped(run: Run, rows: pa.Buffer, hashes: pa.Buffer) -> Run:
+def _mapped(run: Run | _KeptRun, rows: pa.Buffer, hashes: pa.Buffer) -> Run:
     """A run as it is in files."""
-    made = Run(_batch(rows), run.arity, _numbers(hashes), (run.first, run.last))
+    batch = pa.ipc.open_file(pa.BufferReader(rows)).get_batch(0)
+    numbers: Hashes = np.frombuffer(hashes, np.uint64)
+    made = Run(batch, run.arity, numbers, (run.first, run.last))
     made.mixed, made.mapped = run.mixed, True
     return made
-
-
-def _batch(rows: pa.Buffer) -> pa.RecordBatch:
-    return pa.ipc.open_file(pa.BufferReader(rows)).get_batch(0)
-
-
-def _numbers(hashes: pa.Buffer) -> Hashes:
-    return np.frombuffer(hashes, np.uint64)
 
 
 def _sum(data: pa.Buffer) -> _File:
@@ -454,9 +448,7 @@ def _checked(path: Path, wanted: _File) -> pa.Buffer:
 def _loaded(kept: _KeptRun, directory: Path) -> Run:
     rows = _checked(directory / f"{kept.name}{_ROWS}", kept.rows)
     hashes = _checked(directory / f"{kept.name}{_HASHES}", kept.hashes)
-    made = Run(_batch(rows), kept.arity, _numbers(hashes), (kept.first, kept.last))
-    made.mixed, made.mapped = kept.mixed, True
-    return made
+    return _mapped(kept, rows, hashes)
 
 
 def _unnamed(run: Run, scratch: Path) -> Run:

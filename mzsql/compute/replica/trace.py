@@ -161,7 +161,7 @@ class Trace:
 
     @property
     def runs(self) -> tuple[Run, ...]:
-        """All updates, the large runs first."""
+        """All updates, those that came first in the first."""
         return tuple(self._runs)
 
     @property
