@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import count
 from typing import Any
 
 from sqlglot import expressions as exp
@@ -25,7 +24,6 @@ from mzsql.render import windows as w
 from mzsql.render.collection import Arranged, Collection
 from mzsql.render.contents_join import delta_join, linear_join
 from mzsql.render.contents_state import ContentsState
-from mzsql.render.naming import Shape
 from mzsql.render.recursion import (
     Binding,
     Loop,
@@ -51,29 +49,11 @@ from mzsql.render.statement import (
 )
 from mzsql.render.topk import places, refusals
 from mzsql.render.updates import consolidated
-from mzsql.repr.frontier import Timestamp
 from mzsql.repr.types import ColumnType
 
 
 class ContentsRenderer(ContentsState):
-    """Renders contents at one time.
-
-    `filled` names the arrangements that are there (None: a one-shot query, nothing is kept); `emitted` the streams whose errors earlier
-    stages have put out; `as_of` the time, which a one-shot query's plan has in it already.
-    """
-
-    def __init__(
-        self,
-        shape: Shape,
-        engine: Engine,
-        filled: frozenset[str] | None = None,
-        emitted: frozenset[str] = frozenset(),
-        as_of: Timestamp | None = None,
-    ) -> None:
-        super().__init__(shape, engine, filled, emitted, as_of)
-        self.loops: list[Loop] = []
-        self._numbers = count()
-        self._recursive: dict[int, Collection] = {}
+    """Renders contents at one time."""
 
     # --- recursion ---
 

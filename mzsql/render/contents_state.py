@@ -7,6 +7,7 @@ never does, as it keeps nothing. An error is put out by one stage only.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import count
 
 from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.table import Engine
@@ -16,6 +17,7 @@ from mzsql.lir import plan as lir
 from mzsql.render import temporal as events
 from mzsql.render.collection import Arranged, Collection
 from mzsql.render.naming import Shape, arranged_row, index_form
+from mzsql.render.recursion import Loop
 from mzsql.render.renderer import Renderer
 from mzsql.render.statement import ERROR, big, col, select
 from mzsql.repr.errors import Unsupported
@@ -62,6 +64,9 @@ class ContentsState(Renderer):
         self.filled = filled
         self.emitted = emitted
         self.as_of = as_of
+        self.loops: list[Loop] = []
+        self._numbers = count()
+        self._recursive: dict[int, Collection] = {}
 
     @property
     def hydrating(self) -> bool:
