@@ -5,7 +5,8 @@ from __future__ import annotations
 from mzsql.compute.engines.driver import Driver
 from mzsql.compute.engines.relations import rows_at
 from mzsql.compute.protocols import ComputeSettings
-from mzsql.compute.replica.arrangements import Arrangement, Arrangements
+from mzsql.compute.replica.arrangement import Arrangement
+from mzsql.compute.replica.arrangements import Arrangements
 from mzsql.compute.replica.dataflow import Dataflow, DataflowSpec, fill_plan
 from mzsql.compute.replica.deltas import Deltas
 from mzsql.compute.replica.inputs import CollectionInput

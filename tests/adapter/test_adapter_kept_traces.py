@@ -10,7 +10,7 @@ import pytest
 
 import mzsql
 from mzsql.compute.replica import hot, trace
-from mzsql.compute.replica.arrangements import Arrangement
+from mzsql.compute.replica.arrangement import Arrangement
 
 _ROWS = 6_000
 _VIEWS = {

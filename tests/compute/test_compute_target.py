@@ -11,11 +11,10 @@ from mzsql.compute.engines.executors import place_for_executors
 from mzsql.compute.engines.relations import arrow_frame
 from mzsql.compute.engines.spark_session import hydration_session
 from mzsql.compute.replica import target as target_module
-from mzsql.compute.replica.arrangements import WORKER_COLUMN
 from mzsql.compute.replica.target import Target, by_worker_and_key, is_local, with_time
 from mzsql.location import UsageError, open_blob
 from mzsql.location.mem import MemBlob, MemConsensus
-from mzsql.persist import KeySpec, PersistClient, Settings
+from mzsql.persist import WORKER_COLUMN, KeySpec, PersistClient, Settings
 from mzsql.repr.errors import InternalError
 
 pytestmark = pytest.mark.spark

@@ -13,7 +13,8 @@ from mzsql.compute.engines.driver import Driver
 from mzsql.compute.protocol import CreateDataflow
 from mzsql.compute.protocols import ComputeSettings
 from mzsql.compute.replica import flows
-from mzsql.compute.replica.arrangements import Arrangement, Arrangements
+from mzsql.compute.replica.arrangement import Arrangement
+from mzsql.compute.replica.arrangements import Arrangements
 from mzsql.compute.replica.dataflow import arrangement_desc
 from mzsql.compute.replica.flows import State
 from mzsql.compute.replica.hot import Hot

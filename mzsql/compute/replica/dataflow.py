@@ -16,7 +16,8 @@ import msgspec
 import pyarrow as pa
 
 from mzsql.compute.protocols import ComputeSettings, ExportLog, KnowsErrors, StorageReader
-from mzsql.compute.replica.arrangements import Arrangement, ArrangementDesc, Arrangements
+from mzsql.compute.replica.arrangement import Arrangement, ArrangementDesc
+from mzsql.compute.replica.arrangements import Arrangements
 from mzsql.compute.replica.endings import each_by_itself
 from mzsql.compute.replica.fixpoints import Fixpoints
 from mzsql.compute.replica.followed import Followed

@@ -17,7 +17,7 @@ from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
-from mzsql.compute.replica.arrangements import Arrangement
+from mzsql.compute.replica.arrangement import Arrangement
 from mzsql.compute.replica.runs import Run
 from mzsql.repr.frontier import Timestamp
 

@@ -26,7 +26,8 @@ from mzsql.compute.engines.spark_session import (
 from mzsql.compute.engines.spark_start import SparkStart
 from mzsql.compute.protocol import ReadFrontier, RefreshStats, Respond, Status
 from mzsql.compute.protocols import ComputeSettings, ExportLog, StorageReader
-from mzsql.compute.replica.arrangements import Arrangement, Arrangements
+from mzsql.compute.replica.arrangement import Arrangement
+from mzsql.compute.replica.arrangements import Arrangements
 from mzsql.compute.replica.choice import Refusals, for_hydration
 from mzsql.compute.replica.dataflow import Dataflow, DataflowSpec, fill_plan
 from mzsql.compute.replica.deltas import Deltas

@@ -42,7 +42,8 @@ from mzsql.compute.protocol import (
     StatusRow,
 )
 from mzsql.compute.protocols import ComputeSettings
-from mzsql.compute.replica.arrangements import Arrangement, ArrangementDesc, Arrangements
+from mzsql.compute.replica.arrangement import Arrangement, ArrangementDesc
+from mzsql.compute.replica.arrangements import Arrangements
 from mzsql.compute.replica.dataflow import Dataflow, arrangement_desc
 from mzsql.compute.replica.elapsed import Elapsed
 from mzsql.compute.replica.endings import each_by_itself

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from mzsql.compute.engines.jobs import JobCount, cancelled_when
 from mzsql.compute.engines.recursion import LoopText, texts
 from mzsql.compute.protocol import RefreshStats
-from mzsql.compute.replica.arrangements import Arrangement
+from mzsql.compute.replica.arrangement import Arrangement
 from mzsql.compute.replica.filling import Filling
 from mzsql.compute.replica.fixpoints import fill
 from mzsql.compute.replica.hydration import Hydration

@@ -8,7 +8,8 @@ from __future__ import annotations
 import pyarrow as pa
 
 from mzsql.compute.protocol import Peek
-from mzsql.compute.replica.arrangements import Arrangement, Arrangements
+from mzsql.compute.replica.arrangement import Arrangement
+from mzsql.compute.replica.arrangements import Arrangements
 from mzsql.compute.replica.dataflow import index_desc
 from mzsql.compute.replica.installed import Installed
 from mzsql.repr.errors import ObjectInUse, ResultTooLarge

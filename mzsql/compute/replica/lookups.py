@@ -22,7 +22,7 @@ from sqlglot import expressions as exp
 from mzsql.compute.engines.driver import Driver
 from mzsql.compute.engines.relations import PUSHED_RANGES, KeyRange
 from mzsql.compute.protocols import ComputeSettings
-from mzsql.compute.replica.arrangements import Arrangement
+from mzsql.compute.replica.arrangement import Arrangement
 from mzsql.compute.replica.cold import COLD_KEYS, first_from_shard, reads_cold
 from mzsql.compute.replica.ranges import merge_ranges, rangeable
 from mzsql.compute.replica.runs import Hashes, together, without

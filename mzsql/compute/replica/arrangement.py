@@ -1,0 +1,489 @@
+"""One arrangement, as a dataflow has it open: what it holds, its handles, and the trace that lookups find keys in.
+
+Promise: each dataflow opens handles of its own, so each holds `since` back for itself and appends what the others have not appended yet;
+whoever loses a compare_and_append drops what lies below the winner's upper (the updates are definite, so they are the same).
+
+The rows of an additive arrangement (partial sums) all have ``mz_diff = 1`` in statements. In the shard their diff is 0, so that persist,
+which adds up diffs as it adds up accumulators, drops a key whose sums are all zero, and never multiplies.
+
+A lookup reads on the driver the row groups of the keys a step can touch, in each worker's parts only those of its own keys where the
+whole key is known, then keeps exactly the keys asked for; bytes read follow the change, not the state.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from sqlglot import expressions as exp
+
+from mzsql.compute.engines.driver import Driver
+from mzsql.compute.engines.relations import KeyRange, collectable_rows, parts_frame
+from mzsql.compute.protocols import ComputeSettings, ExportLog
+from mzsql.compute.replica.endings import each_by_itself
+from mzsql.compute.replica.hot import Hot
+from mzsql.compute.replica.ordering import Ordering
+from mzsql.compute.replica.runs import Hashes, distinct, key_hashes
+from mzsql.compute.replica.target import (
+    Target,
+    at_or_after,
+    by_worker_and_key,
+    no_updates,
+    with_time,
+)
+from mzsql.compute.replica.trace import Trace
+from mzsql.expr.engines import to_sql
+from mzsql.expr.functions.table import Engine, Sql
+from mzsql.expr.scalar import ColumnOrder
+from mzsql.persist import (
+    DIFF_COLUMN,
+    WORKER_COLUMN,
+    Batch,
+    KeySpec,
+    PartRef,
+    PersistClient,
+    ReadHandle,
+    ReadStats,
+    WriteHandle,
+)
+from mzsql.persist.consolidate import consolidate
+from mzsql.persist.pushdown import Filters
+from mzsql.render.worker import worker_of
+from mzsql.repr.errors import InternalError
+from mzsql.repr.frontier import Frontier, Timestamp, less_than
+from mzsql.repr.types import ColumnType, arrow_schema
+
+#: What has more stored bytes than this is not loaded into a trace: lookups read its shard.
+_LOADED_BYTES = 2 << 30
+
+#: So many stored updates at most are added up when they are loaded into a trace.
+_ADDED_UP_ROWS = 100_000
+
+#: A stored row group, the least that a lookup reads, has at most so many rows.
+_GROUP_ROWS = 16 * 1024
+
+
+class ArrangementDesc(msgspec.Struct, frozen=True):
+    """What an arrangement holds.
+
+    Attributes:
+        name: the relation's name in its dataflow's statements.
+        columns: key columns first.
+        key_arity: how many are the key.
+        additive: positions of columns that add up.
+        errors: whether rows carry `mz_error` (those of an index do).
+        fingerprint: what it is found again by.
+        order: the order in which the rows of a key are read.
+    """
+
+    name: str
+    columns: tuple[ColumnType, ...]
+    key_arity: int
+    additive: tuple[int, ...]
+    errors: bool
+    fingerprint: str
+    order: tuple[ColumnOrder, ...] = ()
+
+    def schema(self) -> pa.Schema:
+        """The shard's columns."""
+        schema = arrow_schema(self.columns)
+        return schema.append(pa.field("mz_error", pa.string())) if self.errors else schema
+
+    def workers(self, settings: ComputeSettings) -> int:
+        """How many workers share it; without key columns (a global aggregate's state) there is nothing to cut it by."""
+        return settings.workers if self.key_arity else 1
+
+    def key_spec(self, settings: ComputeSettings) -> KeySpec:
+        """The shard's layout."""
+        # What comes first of a key lies together, too.
+        first = (one.column for one in self.order[:1])
+        return KeySpec(
+            columns=tuple(f"c{i}" for i in (*range(self.key_arity), *first)),
+            workers=self.workers(settings),
+            additive=tuple(f"c{i}" for i in self.additive),
+        )
+
+
+class Arrangement(Target):
+    """One dataflow's handles of one arrangement. Not for two threads at once."""
+
+    workers: int
+
+    def __init__(
+        self,
+        desc: ArrangementDesc,
+        persist: PersistClient,
+        shard_id: str,
+        handles: tuple[WriteHandle, ReadHandle],
+        *,
+        hot: Hot,
+        driver: Driver,
+        settings: ComputeSettings,
+        log: ExportLog | None = None,
+    ) -> None:
+        # Only an index is an export.
+        log = log if desc.errors else None
+        super().__init__(persist, shard_id, desc.schema(), handles[0], settings.timeout, log)
+        self.desc = desc
+        self.reader = handles[1]
+        self.hot = hot
+        self._loaded = 0
+        self._driver = driver
+        self._settings = settings
+        self.workers = desc.workers(settings)
+
+    def most_rows(self, settings: ComputeSettings | None = None) -> int:
+        """So many of its rows may be looked at in process, by other settings than its own where some are given."""
+        return collectable_rows(with_time(self.schema), settings or self._settings)
+
+    # --- what is shared ---
+
+    def upper(self) -> Frontier:
+        """How far it is known on this replica; its shard may be behind."""
+        if self.log is not None and less_than(self.hot.upper, reached := super().upper()):
+            # Another process has made what this one has not.
+            self.hot.settled(reached)
+        return self.hot.upper
+
+    @property
+    def known_upper(self) -> Frontier:
+        """The same; asks nobody."""
+        return self.hot.upper
+
+    @property
+    def durable_upper(self) -> Frontier:
+        """How far its shard goes."""
+        return self.hot.durable if self.log is None else self.writer.upper
+
+    def append(
+        self, updates: pa.Table, lower: Timestamp, upper: Frontier, *, exact: bool = False
+    ) -> Frontier:
+        """Add updates of ``[lower, upper)`` that nobody has added yet; the upper then. Those of a step are durable with the next `flush`.
+
+        An index is read by others from its shard, and a hydration ends with a shard that is filled: those are durable at once.
+        """
+        if exact:
+            reached = super().append(updates, lower, upper, exact=True)
+            self.hot.settled(reached)
+            return reached
+        if self.desc.errors or upper is None:
+            if not self.desc.errors:
+                self.flush()
+            reached = super().append(updates, lower, upper)
+            self.hot.written(updates, lower, reached)
+            return reached
+        return self.hot.add(self.as_stored(updates), lower, upper)
+
+    def pass_over(self, lower: Timestamp, upper: Timestamp) -> None:
+        """See `Target.pass_over`."""
+        if self.log is not None:
+            super().pass_over(lower, upper)
+            self.hot.written(no_updates(self.schema), lower, upper)
+            return
+        self.hot.add(no_updates(self.schema), lower, upper)
+        if self.desc.errors:
+            self.writer.pass_quietly(lower, upper)
+
+    def late(self) -> float | None:
+        """See `Target.late`."""
+        return self.hot.late() if self.log is None else super().late()
+
+    def adopt(
+        self, frame: DataFrame, lower: Timestamp, upper: Timestamp, **how: Any
+    ) -> tuple[Frontier, int]:
+        """See `Target.adopt`."""
+        self.flush()
+        return super().adopt(frame, lower, upper, **how)
+
+    def adopt_batch(
+        self, batch: Batch, upper: Timestamp, *, exact: bool = False
+    ) -> tuple[Frontier, int]:
+        """See `Target.adopt_batch`."""
+        reached, rows = super().adopt_batch(batch, upper, exact=exact)
+        self.hot.settled(reached)
+        return reached, rows
+
+    def flush(self, keep_after: float | None = None) -> None:
+        """Make what steps have added durable; and keep the trace over a restart, where it was not for so many seconds."""
+        if self.log is not None:
+            super().flush()
+            if keep_after is not None:
+                self.hot.keep(keep_after)
+            return
+
+        def append(updates: list[pa.Table], lower: Timestamp, upper: Frontier) -> Frontier:
+            rows = pa.concat_tables([no_updates(self.schema), *updates])
+            # The shard may have got on without us since they came.
+            rows = at_or_after(rows, lower)
+            return self.append_from(rows, lower, upper, at=lower)
+
+        self.hot.flush(append, keep_after)
+
+    def passed(self, as_of: Timestamp) -> None:
+        """No time before this is asked for any more."""
+        self.hot.passed(id(self), as_of)
+
+    def trace(self, as_of: Timestamp) -> Trace | None:
+        """What can be looked into at a time by keys; None where it is too large for that, or not kept for so long."""
+        return self.hot.trace(id(self), as_of, partial(self._load, as_of))
+
+    def _load(self, as_of: Timestamp, durable: Frontier) -> Trace | None:
+        """The trace of the shard's updates, to be read from a time on."""
+        kept = self._load_kept(as_of, durable)
+        return self._load_stored(as_of, durable) if kept is None else kept
+
+    def _load_kept(self, as_of: Timestamp, durable: Frontier) -> Trace | None:
+        """As `_load`, out of what was kept and the updates since then; None where that cannot be."""
+        files = self.hot.files
+        span = files.span
+        if span is None or durable is None or span[0] > as_of:
+            return None
+        since, upper = span
+        if durable < upper or (upper < durable and not less_than(self.reader.since, upper)):
+            files.drop()
+            return None
+        loaded = files.load()
+        if loaded is None or (loaded.since, loaded.upper) != span:
+            return None
+        if sum(run.rows.num_rows for run in loaded.runs) > self._settings.hot_rows:
+            return None
+        made = self.empty_trace(since)
+        made.take(loaded.runs)
+        if upper < durable:
+            stats = ReadStats()
+            made.add(self.reader.updates(upper, durable, stats=stats, timeout=self.timeout), since)
+            self._loaded += stats.bytes
+        return made
+
+    def _load_stored(self, as_of: Timestamp, durable: Frontier) -> Trace | None:
+        """As `_load`, out of the shard alone."""
+        base = as_of if durable is None else min(as_of, durable - 1)
+        parts = self.reader.parts(base, timeout=self.timeout)
+        rows = sum(part.rows for part in parts)
+        if rows > self._settings.hot_rows or sum(part.bytes for part in parts) > _LOADED_BYTES:
+            return None
+        made = self.empty_trace(base)
+        stats = ReadStats()
+        # A trace adds up as it merges; of many rows that, and their order by key, would be half of what loading costs.
+        few = rows <= _ADDED_UP_ROWS
+        contents = self.reader.snapshot_arrow(
+            base, consolidate=few, stats=stats, timeout=self.timeout
+        )
+        made.add(contents, base)
+        if durable is not None and base + 1 < durable:
+            updates = self.reader.updates(base + 1, durable, stats=stats, timeout=self.timeout)
+            made.add(updates, base)
+        self._loaded += stats.bytes
+        return made
+
+    def empty_trace(self, since: Timestamp) -> Trace:
+        """A trace of no updates, to be read from a time on."""
+        return Trace(
+            with_time(self.schema),
+            self.desc.key_arity,
+            since,
+            hasher=self._hashes,
+            consolidated=partial(consolidate, key=self.desc.key_spec(self._settings)),
+            files=self.hot.files,
+            order=Ordering(self.desc.order) if self.desc.order else None,
+            sums=bool(self.desc.key_spec(self._settings).additive),
+        )
+
+    def take_loaded(self) -> int:
+        """The stored bytes that this handle has read to have a trace, since it was asked last."""
+        loaded, self._loaded = self._loaded, 0
+        return loaded
+
+    def _hashes(self, table: pa.Table) -> Hashes:
+        places = pa.array(np.arange(table.num_rows))
+        found = self._driver.simple(
+            'SELECT mz_place, hash("c0") AS mz_hash FROM hashed',
+            {"hashed": table.append_column("mz_place", places)},
+        )
+        made = np.empty(table.num_rows, np.uint64)
+        made[found["mz_place"].to_numpy()] = found["mz_hash"].to_numpy()
+        return made
+
+    def hashes(self, keys: pa.Table) -> Hashes:
+        """What the trace finds keys by, each once, in order."""
+        return distinct(key_hashes(keys, self._hashes))
+
+    def hashes_in_order(self, keys: pa.Table) -> Hashes:
+        """The hash of each of some whole keys."""
+        return key_hashes(keys, self._hashes)
+
+    def hashes_of(self, rows: pa.Table) -> Hashes:
+        """The hash of the key of each of the arrangement's rows; 0 where it has no key."""
+        arity = self.desc.key_arity
+        if not arity:
+            return np.zeros(rows.num_rows, np.uint64)
+        return key_hashes(rows.select(list(range(arity))), self._hashes)
+
+    # --- the shard ---
+
+    @property
+    def since(self) -> Frontier:
+        """What this handle holds."""
+        return self.reader.since
+
+    def worker_ast(self, engine: Engine, prefix: str = "c") -> exp.Expression:
+        """The worker of a row, over its key columns c0, c1, … (or as `prefix` calls them)."""
+        keys = [
+            Sql(exp.column(f"{prefix}{i}", quoted=True), self.desc.columns[i].type)
+            for i in range(self.desc.key_arity)
+        ]
+        worker: exp.Expression = worker_of(keys, self.workers, engine)
+        return worker
+
+    def split(self, updates: pa.Table) -> Mapping[int, pa.Table] | None:
+        """Consolidate updates and cut them by worker; None for none."""
+        updates = self._consolidated(updates)
+        if updates.num_rows == 0:
+            return None
+        if self.workers == 1:
+            return {0: updates}
+        keys = updates.select(list(range(self.desc.key_arity)))
+        places = pa.array(np.arange(updates.num_rows))
+        found = self._driver.simple(
+            self._workers_of, {"batch": keys.append_column("mz_place", places)}
+        )
+        workers = found.column(WORKER_COLUMN).to_numpy()
+        order = np.argsort(workers, kind="stable")
+        rows = updates.take(pa.array(found.column("mz_place").to_numpy()[order]))
+        ends = np.searchsorted(workers[order], np.arange(self.workers), "right").tolist()
+        bounds = zip(range(self.workers), [0, *ends], ends, strict=False)
+        return {
+            number: rows.slice(begin, end - begin) for number, begin, end in bounds if end > begin
+        }
+
+    @functools.cached_property
+    def _workers_of(self) -> str:
+        """The worker of each row of a batch of keys, which are told by their places: DuckDB keeps no order."""
+        worker = exp.alias_(self.worker_ast(Engine.DUCKDB), WORKER_COLUMN, quoted=True)
+        place = exp.column("mz_place", quoted=True)
+        return to_sql(exp.select(place, worker).from_(exp.to_table("batch")), Engine.DUCKDB)
+
+    def as_stored(self, updates: pa.Table) -> pa.Table:
+        """A step's updates as the shard has them: partial sums with a diff of 0."""
+        if not self.desc.additive or not updates.num_rows:
+            return updates
+        bounds = pc.min_max(updates.column(DIFF_COLUMN)).as_py()
+        if bounds == {"min": 0, "max": 0}:
+            return updates
+        if bounds != {"min": 1, "max": 1}:
+            raise InternalError(f"partial sums of {self.desc.name} with diffs {bounds}")
+        return _with_diff(updates, 0)
+
+    def _consolidated(self, updates: pa.Table) -> pa.Table:
+        return consolidate(self.as_stored(updates), self.desc.key_spec(self._settings))
+
+    def arrange(self, frame: DataFrame) -> DataFrame:
+        """A partition and so a file for each worker, sorted by key."""
+        single = self.workers == 1
+        worker = "0" if single else to_sql(self.worker_ast(Engine.SPARK), Engine.SPARK)
+        if self.desc.additive:
+            frame = frame.withColumn(DIFF_COLUMN, F.lit(0).cast("bigint"))
+        keys = list(self.desc.key_spec(self._settings).columns)
+        return by_worker_and_key(frame, worker, self.workers, keys)
+
+    def rows(self, table: pa.Table) -> pa.Table:
+        """Rows of the shard as statements read them. An index's error rows are no state of anything above it."""
+        if self.desc.errors:
+            table = table.filter(pc.is_null(table.column("mz_error"))).drop_columns(["mz_error"])
+        return _with_diff(table, 1) if self.desc.additive else table
+
+    def frame(
+        self,
+        spark: SparkSession,
+        parts: Sequence[PartRef],
+        as_of: Timestamp,
+        ranges: Sequence[KeyRange] | None = None,
+    ) -> DataFrame:
+        """As `rows`, read by Spark out of parts."""
+        frame = parts_frame(spark, parts, self.schema, as_of=as_of, key_ranges=ranges)
+        if self.desc.errors:
+            frame = frame.where(F.col("mz_error").isNull()).drop("mz_error")
+        if self.desc.additive:
+            frame = frame.withColumn(DIFF_COLUMN, F.lit(1).cast("bigint"))
+        return frame
+
+    def parts(self, as_of: Timestamp) -> list[PartRef]:
+        """The parts of the contents at a time."""
+        self._durable_at(as_of)
+        return self.reader.parts(as_of, timeout=self.timeout)
+
+    def _durable_at(self, as_of: Timestamp) -> None:
+        """Have the shard complete at a time that is complete here. An index's has all updates, and its readers know what it passed over."""
+        if not self.desc.errors and not less_than(as_of, self.hot.durable):
+            self.flush()
+
+    def fits_driver(
+        self,
+        parts: Sequence[PartRef],
+        ranges: Sequence[KeyRange] | None,
+        settings: ComputeSettings | None = None,
+    ) -> bool:
+        """Whether the rows in the ranges may be read here: a bound from above, from the parts' sizes and the ranges' number."""
+        settings = settings or self._settings
+        rows = touched = sum(part.rows for part in parts)
+        if ranges is not None and all(lo == hi for lo, hi in ranges):
+            touched = sum(min(part.rows, len(ranges) * _GROUP_ROWS) for part in parts)
+        size = sum(part.bytes for part in parts) * touched // max(rows, 1)
+        return touched <= settings.rows_here and size <= settings.bytes_here
+
+    def read(
+        self,
+        as_of: Timestamp,
+        *,
+        key_ranges: Sequence[KeyRange] | None = None,
+        workers: Sequence[int] | None = None,
+        filters: Filters | None = None,
+        stats: ReadStats | None = None,
+    ) -> pa.Table:
+        """Contents at a time: columns, mz_time (all `as_of`), mz_diff; of the rows that `filters` let through, where they are given."""
+        self._durable_at(as_of)
+        return self.reader.snapshot_arrow(
+            as_of,
+            key_ranges=key_ranges,
+            filters=filters,
+            workers=workers,
+            stats=stats,
+            timeout=self.timeout,
+        )
+
+    def updates(
+        self, lower: Timestamp, upper: Timestamp, stats: ReadStats | None = None
+    ) -> pa.Table:
+        """The updates with ``lower <= mz_time < upper``."""
+        self._durable_at(upper - 1)
+        return self.reader.updates(lower, upper, stats=stats, timeout=self.timeout)
+
+    def parts_between(self, lower: Timestamp, upper: Timestamp) -> list[PartRef]:
+        """The parts that may hold updates of ``[lower, upper)``."""
+        self._durable_at(upper - 1)
+        return self.reader.parts_between(lower, upper, timeout=self.timeout)
+
+    def hold(self, since: Timestamp) -> None:
+        """Let go of times before `since`, but for those of updates that came after what is kept of the trace."""
+        since = self.hot.held(since)
+        if less_than(self.reader.since, since):
+            self.reader.downgrade_since(since, timeout=self.timeout)
+
+    def close(self) -> None:
+        """Give the handles up; the shard stays."""
+        self.hot.left(id(self))
+        each_by_itself((super().close, self.reader.expire))
+
+
+def _with_diff(table: pa.Table, diff: int) -> pa.Table:
+    position = table.schema.get_field_index(DIFF_COLUMN)
+    diffs = pa.repeat(pa.scalar(diff, pa.int64()), table.num_rows)
+    return table.set_column(position, table.schema.field(position), diffs)
