@@ -15,6 +15,8 @@ from urllib.parse import quote
 
 import msgspec
 
+from mzsql.location.directories import user_directory
+
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
     """One run of the kit on one kind of backend.
@@ -49,10 +51,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
 def state_directory(variables: Mapping[str, str] = os.environ) -> Path:
     """Where this user's state is kept."""
-    given = variables.get("XDG_STATE_HOME", "")
-    # As the XDG specification has it, a relative path is no path.
-    base = Path(given) if os.path.isabs(given) else Path.home() / ".local" / "state"  # noqa: PTH117
-    return base / "mzsql" / "kit"
+    return user_directory("XDG_STATE_HOME", ".local/state", variables) / "mzsql" / "kit"
 
 
 def _path(directory: Path, distribution: str, scheme: str, kind: str) -> Path:

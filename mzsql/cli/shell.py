@@ -7,7 +7,6 @@ terminal it reads statements from stdin, as psql does. The history is kept in th
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -30,6 +29,7 @@ from mzsql.cli.reporting import report, run_pieces
 from mzsql.cli.running import run_statement
 from mzsql.cli.script import decoded, expand, is_complete
 from mzsql.frontend.grammar.dialect import Dialect
+from mzsql.location.directories import user_directory
 from mzsql.location.privacy import close_to_others, make_file
 from mzsql.repr.errors import SqlError
 
@@ -98,8 +98,7 @@ class Names(Completer):
 
 def history_file() -> Path:
     """Where the history is kept: ``$XDG_STATE_HOME/mzsql/history``."""
-    home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    path = Path(home) / "mzsql" / "history"
+    path = user_directory("XDG_STATE_HOME", ".local/state") / "mzsql" / "history"
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with contextlib.suppress(OSError):
         # Statements say what is in tables.

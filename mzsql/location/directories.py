@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from mzsql.location.privacy import PRIVATE_DIRECTORY
@@ -48,6 +49,17 @@ def make_directory(directory: Path) -> None:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
         with contextlib.suppress(FileNotFoundError):
             fsync_directory(path.parent)
+
+
+def user_directory(variable: str, default: str, variables: Mapping[str, str] = os.environ) -> Path:
+    """Where this user's files of a kind are: as a variable of the XDG base directory specification says, or below the home.
+
+    Raises:
+        RuntimeError: the variable does not say, and there is no home.
+    """
+    given = variables.get(variable, "")
+    # As the specification has it, a relative path is no path.
+    return Path(given) if Path(given).is_absolute() else Path.home() / default
 
 
 class Durable:

@@ -17,7 +17,7 @@ import msgspec
 
 from mzsql.catalog import durable
 from mzsql.location import Blob, local_url, shown_url
-from mzsql.location.directories import make_directory
+from mzsql.location.directories import make_directory, user_directory
 from mzsql.location.privacy import close_to_others, make_file, warn_if_open
 from mzsql.location.profiles import SCHEME as PROFILE
 from mzsql.location.profiles import profile as read_profile
@@ -186,13 +186,10 @@ def hot_directory(locations: Locations, environment_id: str) -> Path | None:
     """
     if locations.directory is not None:
         return Path(locations.directory) / "hot"
-    given = os.environ.get("XDG_CACHE_HOME", "")
     try:
-        # As the XDG specification has it, a relative path is no path.
-        base = Path(given) if os.path.isabs(given) else Path.home() / ".cache"  # noqa: PTH117
+        return user_directory("XDG_CACHE_HOME", ".cache") / "mzsql" / environment_id / "hot"
     except RuntimeError:  # there is no home
         return None
-    return base / "mzsql" / environment_id / "hot"
 
 
 class BlobMarker(msgspec.Struct, frozen=True):
