@@ -37,6 +37,7 @@ DIFFERENT = {
     "make_timestamp": "Materialize counts years before Christ as astronomers do, from 0",
     "uuid_generate_v5": "PostgreSQL has it in an extension only",
     "convert_from": "PostgreSQL knows every encoding, we only UTF-8",
+    "convert_to": "as convert_from",
     "constant_time_eq_text": "PostgreSQL has no such function",
     "constant_time_eq_bytea": "PostgreSQL has no such function",
     "date_bin_unix_epoch_ts": "PostgreSQL asks for an origin",
