@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import compute_kit as kit
 import pytest
@@ -147,3 +148,33 @@ def test_what_cannot_be_given_up_keeps_nothing_else_held(world, controller, capl
     controller.drop("u7")
     controller.gone("u7")
     assert world.registry.entries("r1") == {}
+
+
+def held(world, gid):
+    """From when on each durable hold keeps a collection readable, the earliest first."""
+    holders = world.persist.holders(world.storage.shards[gid][0])
+    return sorted(one.since for one in holders if one.id.startswith("hold-"))
+
+
+def held_from(world, controller, gid, wanted):
+    """Bring what is behind up until a collection is held so."""
+    until = time.monotonic() + WAIT
+    while (found := held(world, gid)) != wanted:
+        assert time.monotonic() < until, f"{gid} is held from {found}, not {wanted}"
+        for flow in controller.replica._installed.all():
+            flow.flush()
+
+
+def test_what_an_index_is_made_of_is_held_for_a_view_that_is_behind_it(world, controller):
+    """Planned again without the index, it is to find what it lacks."""
+    install(world, controller)
+    world.storage.write("u1", [(1, 4, "z", 8, 1)], upper=10)
+    controller.wait_until("u7", 9, WAIT)
+    held_from(world, controller, "u1", [1, 9])
+    controller.drop("u7")
+    world.storage.write("u2", [], upper=10)
+    controller.wait_until("u8", 9, WAIT)
+    held_from(world, controller, "u1", [9, 9])
+    controller.drop("u8")
+    controller.gone("u7", "u8")
+    assert held(world, "u1") == held(world, "u2") == []

@@ -1,22 +1,25 @@
 """Faults planted in the protocol's two sides, each of which some schedule of `simulation_protocol_run` has to bring out.
 
-All 22 are found within 571 seeds, 17 of them within 20. A mutant is what a method does instead: made from the method, and put in its place
-while schedules are played.
+All 23 are found by the seeds in `FOUND_BY`, 17 of them within 20. A mutant is what a method does instead: made from it, and put in its
+place while schedules are played.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from simulation_protocol_run import play
 
 from mzsql.compute import protocol as p
+from mzsql.compute.controller import client
 from mzsql.compute.controller.client import ReplicaClient
+from mzsql.compute.controller.known import Dataflow
 from mzsql.compute.transport import reconciled
 from mzsql.compute.transport.conversation import Conversation
 from mzsql.compute.transport.history import CommandHistory
 from mzsql.compute.transport.reconciled import ReconciledReplica
+from mzsql.repr.ids import GlobalId
 
 Method: TypeAlias = Callable[..., Any]
 
@@ -145,8 +148,18 @@ def _may_lack_all(_: Method) -> Method:
     return lambda *_: True
 
 
+def _sources_alone(_: Method) -> Method:
+    def stored(
+        command: p.CreateDataflow, known: Mapping[GlobalId, Dataflow]
+    ) -> tuple[GlobalId, ...]:
+        del known
+        return command.dataflow.sources
+
+    return stored
+
+
 #: By name: where the method is, and what is made of it.
-MUTANTS: dict[str, tuple[type, str, Callable[[Method], Method]]] = {
+MUTANTS: dict[str, tuple[Any, str, Callable[[Method], Method]]] = {
     "a drop stays in the history": (CommandHistory, "add", _forgets_no_drop),
     "initialization is never complete": (CommandHistory, "commands", _never_initialized),
     "initialization is complete at once": (CommandHistory, "commands", _initialized_first),
@@ -169,6 +182,7 @@ MUTANTS: dict[str, tuple[type, str, Callable[[Method], Method]]] = {
     "views may lack what is not there": (ReplicaClient, "_may_lack", _may_lack_all),
     "what was given up holds on": (ReplicaClient, "release", _nothing),
     "rows of a replica that moves stay": (ReplicaClient, "dataflows", _none_left),
+    "what indexes are made of is not held": (client, "stored_below", _sources_alone),
 }
 
 #: The first seed that brings each out.
@@ -195,6 +209,7 @@ FOUND_BY: dict[str, int] = {
     "views may lack what is not there": 17,
     "what was given up holds on": 19,
     "rows of a replica that moves stay": 55,
+    "what indexes are made of is not held": 1061,
 }
 
 

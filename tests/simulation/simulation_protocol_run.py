@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from collections.abc import Mapping
 
 from simulation_protocol import Link, Process, World
 from simulation_replica import ModelReplica, Violation, installed
 
 from mzsql.catalog.objects import Index
+from mzsql.compute.controller.known import Dataflow
+from mzsql.repr.ids import GlobalId
 
 #: So many acts a schedule has, of everybody together.
 ACTS = 250
@@ -132,7 +135,7 @@ def _judge(world: World) -> None:
         for status in client.status():
             _judge_status(world, one.id, status.object_id, status.state, status.frontier)
         shown |= {(gid, one.id) for gid in runs}
-        _judge_holds(world, client._dataflows.values(), one.id, apart=client.apart)
+        _judge_holds(world, client._dataflows, one.id, apart=client.apart)
     rows = {(row.object_id, row.replica_id): row.hydrated for row, n in world.rows.items() if n}
     _same(set(rows), shown, "what is shown")
     if not all(rows.values()):
@@ -165,11 +168,14 @@ def _judge_status(world: World, replica: str, gid: str, state: str, frontier: in
         _same(world.durable.outputs[gid], upper, f"the upper of {gid}")
 
 
-def _judge_holds(world: World, dataflows: object, replica: str, *, apart: bool) -> None:
-    """Of a replica in another process the controller holds what it reads, and no more than it needs."""
-    for known in dataflows:  # type: ignore[attr-defined]
-        gid = known.command.id
-        sources = known.command.dataflow.sources
+def _judge_holds(
+    world: World, dataflows: Mapping[GlobalId, Dataflow], replica: str, *, apart: bool
+) -> None:
+    """Of a replica in another process the controller holds what it reads, and what its indexes do, and no more than it needs."""
+    for gid, known in dataflows.items():
+        sources = set(known.command.dataflow.sources)
+        for index in known.command.dataflow.indexes:
+            sources.update(dataflows[index].command.dataflow.sources)
         held = sorted(one.source for one in known.holds)
         refused = gid in world.durable.refused
         _same(

@@ -83,6 +83,7 @@ class Flow:
 
     command: p.CreateDataflow
     key: Key
+    #: of what it reads, and of what the indexes that it reads are made of
     holds: list[Hold]
     state: str = "waiting"
     as_of: int = 0
@@ -232,9 +233,10 @@ class ModelReplica:
             failed = p.Status(gid, self.id, "refused", 0, command.as_of, False, "cannot be", 1)
             self._respond(failed)
             return
-        holds = [
-            self._durable.hold(one, command.as_of, self._owner) for one in command.dataflow.sources
-        ]
+        read = command.dataflow
+        below = (hold.source for index in read.indexes for hold in self.flows[index].holds)
+        stored = dict.fromkeys((*read.sources, *below))
+        holds = [self._durable.hold(one, command.as_of, self._owner) for one in stored]
         key = (self.id, gid, f"{command.dataflow.digest}/{self.workers}")
         flow = self.flows[gid] = Flow(command, key, holds, allowed=command.as_of)
         if key not in self._durable.arrangements:
@@ -283,7 +285,11 @@ class ModelReplica:
 
     def _open(self, flow: Flow) -> None:
         durable, gid = self._durable, flow.gid
-        lows = [max(one.since, durable.sinces[one.source]) for one in flow.holds]
+        lows = [
+            max(one.since, durable.sinces[one.source])
+            for one in flow.holds
+            if one.source in flow.sources
+        ]
         for index in flow.indexes:
             since = durable.index_sinces[self.id, index]
             held = durable.index_holds.setdefault((self.id, index, gid), since)

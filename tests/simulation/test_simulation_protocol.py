@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from simulation_protocol_mutants import FOUND_BY, MUTANTS, is_found
-from simulation_protocol_run import run_all
+from simulation_protocol_run import play, run_all
 
 CHUNK = 50
 DAILY = 300
@@ -28,6 +28,12 @@ met: Counter[str] = Counter()
 @pytest.mark.parametrize("start", range(0, DAILY, CHUNK))
 def test_both_sides_of_the_protocol_hold_whatever_breaks(start: int) -> None:
     met.update(run_all(range(start, start + CHUNK)))
+
+
+@pytest.mark.parametrize("seed", [501, 1061, 1074, 1124])
+def test_a_view_goes_on_without_the_index_that_it_has_read(seed: int) -> None:
+    """It was behind its index, which is dropped; whoever leads next plans the view on what the index was made of."""
+    play(seed)
 
 
 def test_schedules_meet_what_they_are_for() -> None:

@@ -2,10 +2,10 @@
 
 Promise: nothing is known of the replica but what it told, and nothing is asked of it but by commands. Inputs of a dataflow are held at its
 `as_of` until the replica says how the dataflow stands, by when it holds them itself, or, where its holds would end with its process, from
-where it says on for as long as the dataflow is wanted; an index is kept readable for the dataflows that are to read it and have not opened
-it yet. An index that is dropped while dataflows read it is not told of any more, and the replica goes on with it until the last of these
-is dropped: only then it is told, so that a replica that begins anew is given all that its dataflows read. No call waits for the replica
-except `settle`, `wait_until` and `peek`, each for a stated time.
+where it says on for as long as the dataflow is wanted; so is what the indexes that it reads are made of. An index is kept readable for the
+dataflows that are to read it and have not opened it yet. An index that is dropped while dataflows read it is not told of any more, and the
+replica goes on with it until the last of these is dropped: only then it is told, so that a replica that begins anew is given all that its
+dataflows read. No call waits for the replica except `settle`, `wait_until` and `peek`, each for a stated time.
 Responses are recorded where they come; nothing is queued here, and nobody is woken but who waits.
 """
 
@@ -21,7 +21,7 @@ import msgspec
 import pyarrow as pa
 
 from mzsql.compute.controller.introspection import SUBSCRIBES, Subscribed
-from mzsql.compute.controller.known import Dataflow, Holder, StatusSink, release_all
+from mzsql.compute.controller.known import Dataflow, Holder, StatusSink, release_all, stored_below
 from mzsql.compute.protocol import (
     AllowCompaction,
     CancelIntrospection,
@@ -121,9 +121,10 @@ class ReplicaClient:
                 there = self._dataflows.get(index)
                 if there is None or there.dropped:
                     raise UndefinedObject(f"index {index}, which {gid} reads, is not installed")
-            made = self._dataflows[gid] = Dataflow(command, [])
+            stored = stored_below(command, self._dataflows)
+            made = self._dataflows[gid] = Dataflow(command, [], stored)
         try:
-            for source in command.dataflow.sources:
+            for source in stored:
                 made.holds.append(self._storage.hold(source, command.as_of))
             self._link.send(command)
         except BaseException:
@@ -316,7 +317,7 @@ class ReplicaClient:
         """Hold all that a dataflow reads, or nothing where that raises."""
         since, holds = max(known.command.as_of, known.needs), list[ReadHold]()
         try:
-            for source in known.command.dataflow.sources:
+            for source in known.stored:
                 holds.append(self._storage.hold(source, since))
             with self._changed:
                 there = self._dataflows.get(known.command.id) is known

@@ -5,7 +5,7 @@ Promise: values and protocols alone; whoever has them guards them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -63,6 +63,8 @@ class Dataflow:
 
     command: CreateDataflow
     holds: list[ReadHold]
+    #: what storage keeps of all that it reads, itself or through indexes
+    stored: tuple[GlobalId, ...] = ()
     status: Status | None = None
     frontier: Frontier = 0
     dropped: bool = False
@@ -95,6 +97,19 @@ class Dataflow:
             command = self.command
             return Status(command.id, replica_id, "waiting", 0, command.as_of, False)
         return msgspec.structs.replace(self.status, frontier=self.frontier)
+
+
+def stored_below(
+    command: CreateDataflow, known: Mapping[GlobalId, Dataflow]
+) -> tuple[GlobalId, ...]:
+    """What a dataflow reads of storage, itself or through indexes.
+
+    An index ends with its last reader, and may be further than that: whoever plans a view again without it is to find in storage what the
+    view lacks.
+    """
+    read = command.dataflow
+    below = (one for index in read.indexes for one in known[index].stored)
+    return tuple(dict.fromkeys((*read.sources, *below)))
 
 
 def release_all(holds: Sequence[ReadHold]) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -25,7 +25,7 @@ from mzsql.compute.engines.spark_session import (
 )
 from mzsql.compute.engines.spark_start import SparkStart
 from mzsql.compute.protocol import ReadFrontier, RefreshStats, Respond, Status
-from mzsql.compute.protocols import ComputeSettings, ExportLog, StorageReader
+from mzsql.compute.protocols import ComputeSettings, ExportLog, ReadHold, StorageReader
 from mzsql.compute.replica.arrangement import Arrangement
 from mzsql.compute.replica.arrangements import Arrangements
 from mzsql.compute.replica.choice import Refusals, for_hydration
@@ -100,6 +100,9 @@ class Flow:
     collections: Sequence[CollectionInput]
     #: an index need not be readable before this, as far as the controller has said
     allowed: Timestamp
+    #: what the indexes that it reads are made of in storage, held as it holds these: where it is planned again without them, it goes on
+    #: from there
+    below: Mapping[GlobalId, ReadHold]
     state: State = State.OPENING
     dataflow: Dataflow | None = None
     busy: bool = False
@@ -143,6 +146,11 @@ class Flow:
     def is_index(self) -> bool:
         """Whether it exports an index."""
         return self.spec.output_shard is None
+
+    @property
+    def stored(self) -> tuple[GlobalId, ...]:
+        """What it reads of storage, itself or through indexes."""
+        return (*(one.spec.id for one in self.collections), *self.below)
 
     @property
     def follows(self) -> bool:
@@ -414,6 +422,8 @@ class Flow:
                 self._held_at = now  # where it fails it is tried again after the same pause
                 dataflow.hold(allowed)
                 if lower is not None and lower > 0:
+                    for hold in self.below.values():
+                        hold.downgrade(lower - 1)
                     self.replica.respond(ReadFrontier(self.gid, lower - 1))
                 self._held_from, self._held_allowed = lower, allowed
 
@@ -468,13 +478,18 @@ class Flow:
         """The time that inputs must have completed before it can be hydrated."""
         return self.spec.as_of if self.dataflow is None else self.dataflow.as_of
 
+    def release_inputs(self) -> None:
+        """Let go of what it holds of storage. Idempotent."""
+        holds = [partial(one.close, retire=True) for one in self.collections]
+        each_by_itself((*holds, *(hold.release for hold in self.below.values())))
+
     def close(self, *, retire: bool) -> None:
         """Give up what it holds; with `retire`, its arrangements too unless others use them. No work may be running."""
         dataflow, self.dataflow = self.dataflow, None
         arrangements = self.replica.arrangements
         if dataflow is None:
             if retire:
-                each_by_itself(partial(one.close, retire=True) for one in self.collections)
+                self.release_inputs()
             return
         if not retire:
             try:
@@ -487,6 +502,7 @@ class Flow:
         used, output = [*dataflow.arrangements.values()], dataflow.output
         parts: list[Callable[[], None]]
         parts = [partial(source.close, retire=let_go) for source in dataflow.inputs]
+        parts += [hold.release for hold in self.below.values() if let_go]
         if isinstance(output, Arrangement):
             used.append(output)
         parts += [partial(arrangements.release, one, retire=retire) for one in used]

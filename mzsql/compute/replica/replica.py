@@ -36,7 +36,13 @@ from mzsql.compute.protocol import (
     Status,
     UpdateConfiguration,
 )
-from mzsql.compute.protocols import ArrangementRegistry, ComputeSettings, ExportLog, StorageReader
+from mzsql.compute.protocols import (
+    ArrangementRegistry,
+    ComputeSettings,
+    ExportLog,
+    ReadHold,
+    StorageReader,
+)
 from mzsql.compute.replica.arrangements import Arrangements
 from mzsql.compute.replica.commands import Commands
 from mzsql.compute.replica.dataflow import DataflowSpec, Renderings, arrangement_desc, index_desc
@@ -57,6 +63,7 @@ from mzsql.persist import Clock, PersistClient, SystemClock
 from mzsql.render.dataflow import RenderedDataflow
 from mzsql.repr.errors import InternalError, SqlError, ThreadFailed, UndefinedObject
 from mzsql.repr.frontier import Timestamp
+from mzsql.repr.ids import GlobalId
 
 _LOG = logging.getLogger(__name__)
 
@@ -295,7 +302,14 @@ class Replica:
         )
         self._installed.check_new(gid, spec.name, rendered.inputs)
         collections = self._hold_inputs(rendered, spec.as_of)
-        flow = Flow(spec, rendered, report, self._shared, collections, allowed=spec.as_of)
+        try:
+            below = self._hold_below(rendered, spec.as_of)
+        except BaseException:
+            each_by_itself(partial(one.close, retire=True) for one in collections)
+            raise
+        flow = Flow(
+            spec, rendered, report, self._shared, collections, allowed=spec.as_of, below=below
+        )
         if self._is_new(spec, rendered):
             report.show()
         self._installed.add(flow)
@@ -308,6 +322,20 @@ class Replica:
                     held.append(CollectionInput(one, self._storage, as_of))
         except BaseException:
             each_by_itself(partial(one.close, retire=True) for one in held)
+            raise
+        return held
+
+    def _hold_below(self, rendered: RenderedDataflow, as_of: Timestamp) -> dict[GlobalId, ReadHold]:
+        """Hold what the indexes that a dataflow reads are made of in storage, but what it reads there itself."""
+        held: dict[GlobalId, ReadHold] = {}
+        itself = {one.id for one in rendered.inputs if not one.index}
+        try:
+            for one in rendered.inputs:
+                for gid in self._installed.get(one.id).stored if one.index else ():
+                    if gid not in itself and gid not in held:
+                        held[gid] = self._storage.hold(gid, as_of)
+        except BaseException:
+            each_by_itself(hold.release for hold in held.values())
             raise
         return held
 
@@ -351,11 +379,7 @@ class Replica:
 
     def release(self) -> None:
         """As `ReplicaLink.release`."""
-        each_by_itself(
-            partial(source.close, retire=True)
-            for flow in self._installed.all()
-            for source in flow.collections
-        )
+        each_by_itself(flow.release_inputs for flow in self._installed.all())
 
     def _commit_exports(self) -> None:
         """Let other processes know of what was made at last, before its shards have it."""
