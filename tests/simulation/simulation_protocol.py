@@ -458,19 +458,23 @@ class World:
         if rng.random() < 0.4:
             item = Index(gid, gid, "s", "", sources[:1], on_id=sources[0], cluster="c", as_of=as_of)
         else:
-            shard = f"shard of {gid}"
-            item = MaterializedView(
-                gid, gid, "s", "", sources, desc=DESC, shard=shard, cluster="c", as_of=as_of
-            )
             useful = [
-                one.id
+                one
                 for one in self.catalog.items.values()
                 if isinstance(one, Index)
                 and one.on_id in sources
                 and one.id not in self.durable.refused
             ]
             if useful and rng.random() < 0.8:
-                self.indexes[gid] = rng.choice(useful)
+                index = rng.choice(useful)
+                self.indexes[gid] = index.id
+                # It begins now, when none has let go of; as soon as the index does at least.
+                at = [at for one, at in self.durable.index_sinces.items() if one[1] == index.id]
+                as_of = max(as_of, index.as_of, *at)
+            shard = f"shard of {gid}"
+            item = MaterializedView(
+                gid, gid, "s", "", sources, desc=DESC, shard=shard, cluster="c", as_of=as_of
+            )
         self.change(items={**self.catalog.items, gid: item})
 
     def drop(self) -> None:
