@@ -8,6 +8,7 @@ rows goes: a query that would put out a row of nothing, such as an aggregate wit
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 
 from sqlglot import expressions as exp
@@ -17,62 +18,96 @@ def without(statement: exp.Expression, empty: AbstractSet[str]) -> exp.Expressio
     """The statement, given that some relations are empty; None where nothing is left of it.
 
     Args:
-        statement: as rendered; it is not changed.
+        statement: as rendered; it is not changed. Only what is left of it is copied: copying costs as much as writing text does.
         empty: names of relations.
     """
-    body = statement.copy()
-    with_ = body.args.get("with_")
-    body.set("with_", None)
+    with_ = statement.args.get("with_")
     known = set(empty)
     kept: dict[str, exp.CTE] = {}
     for cte in with_.expressions if with_ is not None else ():
-        query = _left(cte.this, known)
-        if query is None:
-            known.add(cte.alias)
-        else:
-            cte.set("this", query)
+        if _has_rows(cte.this, known):
             kept[cte.alias] = cte
-    left = _left(body, known)
-    if left is None:
+        else:
+            known.add(cte.alias)
+    if not _has_rows(statement, known):
         return None
-    read = _reached(left, kept)
-    used = [cte for name, cte in kept.items() if name in read]
+    left = _left(statement, known)
+    read = _reached(left, kept, known)
+    used = [_with(cte, {"this": read[name]}) for name, cte in kept.items() if name in read]
     if used:
         left.set("with_", exp.With(expressions=used))
     return left
 
 
-def _left(query: exp.Expression, empty: AbstractSet[str]) -> exp.Expression | None:
-    """What is left of a query; None for no rows. Branches of unions are many and do not nest deeply."""
+def _has_rows(query: exp.Expression, empty: AbstractSet[str]) -> bool:
+    """Whether a query may have rows. Branches of unions are many and do not nest deeply."""
     if isinstance(query, exp.Union):
         if query.args.get("distinct"):
-            return query
-        sides = _left(query.this, empty), _left(query.expression, empty)
-        if sides[0] is None or sides[1] is None:
-            return sides[0] if sides[1] is None else sides[1]
-        query.set("this", sides[0])
-        query.set("expression", sides[1])
-        return query
-    if not isinstance(query, exp.Select) or _of_nothing(query):
-        return query
+            return True
+        return _has_rows(query.this, empty) or _has_rows(query.expression, empty)
+    return not isinstance(query, exp.Select) or _may_pass(query, empty) or _of_nothing(query)
+
+
+def _may_pass(query: exp.Select, empty: AbstractSet[str]) -> bool:
+    """Whether rows may come from where a query reads them."""
     where = query.args.get("where")
     if where is not None and isinstance(where.this, exp.Boolean) and not where.this.this:
-        return None
-    origins = [query.args.get("from_"), *(query.args.get("joins") or ())]
+        return False
+    origins = _origins(query)
     if any(isinstance(one, exp.Join) and one.side for one in origins):
-        return query
-    for origin in origins:
-        if origin is None:
-            continue
-        source = origin.this
-        if isinstance(source, exp.Table) and source.name in empty:
-            return None
-        if isinstance(source, exp.Subquery):
-            inner = _left(source.this, empty)
-            if inner is None:
-                return None
-            source.set("this", inner)
-    return query
+        return True
+    return all(_may_read(one.this, empty) for one in origins)
+
+
+def _may_read(source: exp.Expression, empty: AbstractSet[str]) -> bool:
+    if isinstance(source, exp.Table):
+        return source.name not in empty
+    return not isinstance(source, exp.Subquery) or _has_rows(source.this, empty)
+
+
+def _left(query: exp.Expression, empty: AbstractSet[str]) -> exp.Expression:
+    """A copy of what is left of a query that may have rows, without its WITH."""
+    if isinstance(query, exp.Union) and not query.args.get("distinct"):
+        sides = [one for one in (query.this, query.expression) if _has_rows(one, empty)]
+        made = [_left(one, empty) for one in sides]
+        if len(made) == 1:
+            return made[0]
+        return _with(query, {"this": made[0], "expression": made[1], "with_": None})
+    parts: dict[str, object] = {"with_": None}
+    origins = _origins(query) if isinstance(query, exp.Select) else []
+    if origins:
+        made = [_origin(one, empty) for one in origins]
+        parts |= {"from_": made[0], "joins": made[1:]}
+    return _with(query, parts)
+
+
+def _origins(query: exp.Select) -> list[exp.Expression]:
+    """What follows FROM, where anything does: that it reads, then its joins."""
+    from_ = query.args.get("from_")
+    return [] if from_ is None else [from_, *(query.args.get("joins") or ())]
+
+
+def _origin(origin: exp.Expression, empty: AbstractSet[str]) -> exp.Expression:
+    source = origin.this
+    if not isinstance(source, exp.Subquery) or not _has_rows(source.this, empty):
+        return origin.copy()
+    return _with(origin, {"this": _with(source, {"this": _left(source.this, empty)})})
+
+
+def _with(node: exp.Expression, parts: Mapping[str, object]) -> exp.Expression:
+    """A copy of a node with other parts, of which the old ones are not copied."""
+    args = {
+        name: parts[name] if name in parts else _copied(value) for name, value in node.args.items()
+    }
+    made = type(node)(**args)
+    made.comments = node.comments
+    return made
+
+
+def _copied(value: object) -> object:
+    if isinstance(value, list):
+        return [_copied(item) for item in value]
+    return value.copy() if isinstance(value, exp.Expression) else value
 
 
 def _of_nothing(query: exp.Select) -> bool:
@@ -95,13 +130,16 @@ def _windowed(node: exp.Expression, top: exp.Select) -> bool:
     return False
 
 
-def _reached(body: exp.Expression, ctes: dict[str, exp.CTE]) -> set[str]:
-    found: set[str] = set()
+def _reached(
+    body: exp.Expression, ctes: Mapping[str, exp.CTE], empty: AbstractSet[str]
+) -> dict[str, exp.Expression]:
+    """What is left of the relations of WITH that a body reads, itself or through others."""
+    found: dict[str, exp.Expression] = {}
     waiting = [body]
     while waiting:
         for table in waiting.pop().find_all(exp.Table):
             name = table.name
             if name in ctes and name not in found:
-                found.add(name)
-                waiting.append(ctes[name].this)
+                found[name] = _left(ctes[name].this, empty)
+                waiting.append(found[name])
     return found

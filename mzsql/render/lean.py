@@ -103,7 +103,6 @@ def lean(
     body = without(statement, empty)
     if body is None:
         return None
-    whole = body.copy()
     try:
         known = _Reader(relations).statement(body)
         left = without(body, frozenset())
@@ -112,7 +111,8 @@ def lean(
             _prune(left)
             rename(left)
     except _Beyond:
-        return finish(whole, None)
+        whole = without(statement, empty)
+        return None if whole is None else finish(whole, None)
     return left
 
 
