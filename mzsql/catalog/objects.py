@@ -17,6 +17,7 @@ from mzsql.expr.scalar import Scalar
 from mzsql.frontend.catalog import SYSTEM_CLUSTER
 from mzsql.frontend.plan.catalog_plans import INTROSPECTION_MS
 from mzsql.repr.ids import GlobalId
+from mzsql.repr.refresh import RefreshSchedule
 from mzsql.repr.types import RelationDesc, SqlType
 
 #: The database, the schema, the cluster and the role that every environment begins with.
@@ -201,6 +202,7 @@ class MaterializedView(
     Attributes:
         cluster: the name of the cluster that maintains it.
         desc, shard, as_of, retain_ms: as a table's.
+        refresh: when it is refreshed; None: with every commit.
     """
 
     kind: ClassVar[str] = "materialized-view"
@@ -209,6 +211,7 @@ class MaterializedView(
     cluster: str
     as_of: int = 0
     retain_ms: int | None = None
+    refresh: RefreshSchedule | None = None
 
 
 class Index(Object, frozen=True, omit_defaults=True, kw_only=True, tag="index"):

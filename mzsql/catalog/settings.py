@@ -300,6 +300,8 @@ def _switch(default: bool | int) -> Variable:
 
 TABLE_KEYS = ("enable_table_keys", "unsafe_enable_table_keys")
 """Whether CREATE TABLE may declare keys that the optimizer then relies on, though nothing enforces them; both its names."""
+REFRESH_EVERY = "enable_refresh_every_mvs"
+"""Whether materialized views may say when they are refreshed: REFRESH AT, REFRESH EVERY."""
 TIMESTAMP_ORACLE = "timestamp_oracle"
 """Which implementation serves timestamps."""
 WAY_BACK = "timestamp_oracle_way_back"
@@ -313,6 +315,7 @@ INTROSPECTION = "enable_introspection_subscribes"
 _OF_SYSTEM: Mapping[str, Variable] = {
     **{name: _switch(value) for name, value in msgspec.structs.asdict(OptimizerFeatures()).items()},
     **{name: _switch(False) for name in TABLE_KEYS},
+    REFRESH_EVERY: _switch(True),
     TIMESTAMP_ORACLE: Variable(IMPLEMENTATIONS[0], OneOf(IMPLEMENTATIONS), of_system=True),
     WAY_BACK: _switch(False),
     INTROSPECTION: _switch(True),

@@ -23,6 +23,7 @@ from mzsql.lir.sealed import SealedDataflow
 from mzsql.render.rendered import Outline
 from mzsql.repr.frontier import Frontier, Timestamp
 from mzsql.repr.ids import GlobalId
+from mzsql.repr.refresh import RefreshSchedule
 
 #: So many commands wait for a replica to take them; who sends more waits, and is told that the replica takes none at its timeout.
 MOST_COMMANDS = 4096
@@ -79,6 +80,7 @@ class CreateDataflow(msgspec.Struct, frozen=True, tag=True):
         output_shard: of a materialized view.
         as_of: when it begins.
         outline: what is known of it as rendered, so that it need not be rendered before a step needs it; None: nothing.
+        refresh: when a materialized view is refreshed; None: with every change of what it reads.
     """
 
     id: GlobalId
@@ -87,6 +89,7 @@ class CreateDataflow(msgspec.Struct, frozen=True, tag=True):
     output_shard: str | None
     as_of: Timestamp
     outline: Outline | None = None
+    refresh: RefreshSchedule | None = None
 
 
 class AllowCompaction(msgspec.Struct, frozen=True, tag=True):

@@ -293,9 +293,10 @@ class Controller(ReplicaClient):
 
         super().__init__(connect, replica_id, settings, world.storage, world.sink)
 
-    def install(self, gid, desc, *, output_shard, as_of, name):
+    def install(self, gid, desc, *, output_shard, as_of, name, refresh=None):
         sealed = SealedDataflow.of(desc)
-        self.create_dataflow(CreateDataflow(gid, name, sealed, output_shard, as_of))
+        made = CreateDataflow(gid, name, sealed, output_shard, as_of, refresh=refresh)
+        self.create_dataflow(made)
         assert self.settle(self.settings.timeout)
 
     def drop(self, gid):

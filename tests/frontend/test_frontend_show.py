@@ -7,7 +7,9 @@ from memory_catalog import MemoryCatalog
 
 from mzsql.frontend import hir, lower_query
 from mzsql.frontend.plan import plans
+from mzsql.frontend.plan.refresh import scheduled
 from mzsql.repr.errors import SqlError
+from mzsql.repr.refresh import RefreshEvery, RefreshSchedule
 
 
 def planned(text: str) -> hir.Query:
@@ -129,8 +131,8 @@ def test_what_is_asserted_not_null_fails_where_it_is(catalog: MemoryCatalog) -> 
         ("REFRESH EVERY '-3 minutes'", "REFRESH interval must be positive; got: -00:03:00"),
         ("REFRESH EVERY '2 months'", "must not involve units larger than days"),
         ("REFRESH EVERY '1 h' ALIGNED TO 'x'", "REFRESH EVERY ... ALIGNED TO argument must be"),
-        ("REFRESH EVERY '1 h' ALIGNED TO mz_now()", "is not available"),
-        ("REFRESH AT CREATION", "is not available"),
+        ("REFRESH EVERY '10 microseconds'", "must be at least one millisecond"),
+        ("REFRESH EVERY '213503982001' days", "Overflows maximum days"),
     ],
 )
 def test_options_that_cannot_be_are_refused(
@@ -139,6 +141,42 @@ def test_options_that_cannot_be_are_refused(
     with pytest.raises(SqlError) as raised:
         catalog.plan(f"CREATE MATERIALIZED VIEW m WITH ({options}) AS SELECT a, b FROM t")
     assert message in raised.value.message
+
+
+@pytest.mark.parametrize(
+    ("options", "shown", "everies", "ats"),
+    [
+        ("REFRESH AT CREATION", "REFRESH = AT {now}", (), (7000,)),
+        (
+            "REFRESH = AT mz_now()::text::int8 + 5, REFRESH AT greatest('1970-01-01', MZ_NOW ())",
+            "REFRESH = AT {now}::text::int8 + 5, REFRESH = AT greatest('1970-01-01', {now})",
+            (),
+            (7000, 7005),
+        ),
+        (
+            "REFRESH EVERY '1 minute', ASSERT NOT NULL a, REFRESH EVERY '2' HOURS ALIGNED TO (9)",
+            "ASSERT NOT NULL a, REFRESH = EVERY '1 minute' ALIGNED TO {now}, REFRESH = EVERY '2' HOUR ALIGNED TO (9)",
+            (RefreshEvery(60_000, 7000), RefreshEvery(7_200_000, 9)),
+            (),
+        ),
+    ],
+)
+def test_times_of_refreshes_are_known_once_the_time_is(
+    catalog: MemoryCatalog,
+    options: str,
+    shown: str,
+    everies: tuple[RefreshEvery, ...],
+    ats: tuple[int, ...],
+) -> None:
+    text = f"CREATE MATERIALIZED VIEW m WITH ({options}) AS SELECT a, b FROM t"
+    made, sql = scheduled(catalog.plan(text).refresh, 7000)
+    assert made == RefreshSchedule(everies, ats)
+    now = '7000::"mz_catalog"."mz_timestamp"'
+    plain = sql.replace('"a"', "a").lower().replace(" ", "")
+    assert f"with({shown.format(now=now)})".lower().replace(" ", "") in plain
+    # What is kept says the same whenever it is read.
+    again = catalog.plan(sql)
+    assert scheduled(again.refresh, 9999)[0] == made
 
 
 def test_every_view_is_refreshed_on_commit(catalog: MemoryCatalog) -> None:

@@ -30,6 +30,7 @@ from mzsql.compute.replica.dataflow import Renderings, index_desc
 from mzsql.render.naming import arrangement_name
 from mzsql.repr.frontier import Frontier, Timestamp, meet
 from mzsql.repr.ids import GlobalId
+from mzsql.repr.refresh import done
 
 _log = logging.getLogger(__name__)
 
@@ -295,7 +296,7 @@ class Beside:
         collections = self._env.collections
         there: Frontier
         if isinstance(item, MaterializedView):
-            there = collections.seen_upper(item.id)
+            there = done(item.refresh, collections.seen_upper(item.id))
         else:
             plan = self._plans[item.id].sealed
             below = [statuses[gid].frontier for gid in plan.indexes if gid in statuses]

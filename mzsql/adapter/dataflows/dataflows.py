@@ -2,7 +2,7 @@
 
 Promise: while this process leads, every materialized view and index in the catalog has a dataflow here, whoever created it; plans come
 from the expression cache, those that startup had to make are written there in one write. History that nothing needs is released.
-While a view filters by ``mz_now()``, time is moved on where nobody writes.
+While a view filters by ``mz_now()``, or is due to be refreshed, time is moved on where nobody writes.
 The thread that leads is this room's own and is joined on close; Spark starts when there is a dataflow to run.
 """
 
@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from mzsql.adapter.dataflows.beside import Beside, Unreported
 from mzsql.adapter.dataflows.lag import LagHistory
 from mzsql.adapter.dataflows.order import in_order
+from mzsql.adapter.dataflows.refreshing import Refreshing
 from mzsql.adapter.environment.cache_entries import GlobalExpressions
 from mzsql.adapter.environment.closing import close_all
 from mzsql.adapter.environment.environment import Environment
@@ -105,6 +106,7 @@ class Dataflows:
             transient_ids=env.transient_ids,
         )
         self._lag = LagHistory(env)
+        self._refreshing = Refreshing(env)
         self._deployed: dict[GlobalId, GlobalExpressions] = {}
         # What is yet to be taken up, as of this part of the catalog; and plans that are yet to be written to the cache.
         self._missing: dict[GlobalId, Maintained] = {}
@@ -223,7 +225,7 @@ class Dataflows:
             state = self._env.sync() if fetch else self._env.seen()
             try:
                 self._lead(state, first)
-                if self._leads and self._controller.temporal:
+                if self._leads and (self._controller.temporal or self._refreshing.due(state)):
                     self._env.pass_time()
                 if self._leads:
                     self._lag.look(self._controller.status())

@@ -41,6 +41,7 @@ from mzsql.catalog.objects import (
     Type,
     View,
 )
+from mzsql.catalog.settings import REFRESH_EVERY, system_value
 from mzsql.catalog.state import CatalogState, ItemT, applied, removed
 from mzsql.expr.functions import Engine
 from mzsql.expr.relation import Relation
@@ -48,6 +49,7 @@ from mzsql.expr.typing import relation_type
 from mzsql.frontend import lower_query
 from mzsql.frontend.catalog import SYSTEM_SCHEMAS, FullName
 from mzsql.frontend.plan import plans as p
+from mzsql.frontend.plan.refresh import scheduled
 from mzsql.persist import UpperMismatch
 from mzsql.repr.errors import InvalidParameter, Unsupported
 from mzsql.repr.frontier import MIN_TIMESTAMP, Timestamp, join
@@ -195,6 +197,8 @@ class Definitions:
         self, session: Session, plan: p.CreateMaterializedViewPlan
     ) -> None:
         """CREATE MATERIALIZED VIEW: planned, checked that it can be maintained, made, and handed to whoever leads."""
+        if plan.refresh is not None and not self._refreshes_at_times():
+            raise Unsupported("REFRESH EVERY and REFRESH AT materialized views is not available")
         replaced = self._replaced(plan.replaces)
         if not replaced and self._taken(session, plan.name, if_not_exists=plan.if_not_exists):
             return
@@ -210,7 +214,7 @@ class Definitions:
             cluster=plan.cluster,
             retain_ms=plan.retain_ms,
         )
-        self._deploy(item, view.mir, replaced)
+        self._deploy(item, view.mir, replaced, plan.refresh)
         if replaced:
             self.clean_up(replaced)
 
@@ -244,13 +248,26 @@ class Definitions:
             names = ", ".join(sorted(found))
             raise Unsupported(f"cannot materialize call to {names}")
 
-    def _deploy(self, item: Maintained, relation: Relation | None, replaced: list[Item]) -> None:
+    def _refreshes_at_times(self) -> bool:
+        return system_value(self._env.catalog.state.settings, REFRESH_EVERY) == "on"
+
+    def _deploy(
+        self,
+        item: Maintained,
+        relation: Relation | None,
+        replaced: list[Item],
+        refresh: p.RefreshOptions | None = None,
+    ) -> None:
         made = self._planner.deploy(item, relation, fresh=True)
         # What cannot be maintained is refused now, not in the background.
         rendered = self._dataflows.renderings.checked(made.sealed)
         rendered.template(Engine.SPARK)
         made = made.with_outline(rendered.outline)
         as_of = self._as_of(made)
+        if refresh is not None:
+            # Where nothing is read it is made now all the same.
+            begins = as_of or self._env.fresh_timestamp()
+            item, as_of = _scheduled(item, refresh, begins)
         item = msgspec.structs.replace(item, as_of=as_of)
         holds = [self._env.collections.hold(gid, as_of) for gid in made.sealed.sources]
         try:
@@ -339,6 +356,30 @@ class Definitions:
                 continue
             self._env.oracle.adopt(ts)
             return
+
+
+def _scheduled(
+    item: Maintained, options: p.RefreshOptions, begins: Timestamp
+) -> tuple[Maintained, Timestamp]:
+    """A view with its schedule, and its first refresh, where it can be computed from a time on.
+
+    Raises:
+        InvalidParameter: a refresh would be earlier, or there is none.
+    """
+    schedule, sql = scheduled(options, begins)
+    for at in schedule.ats:
+        if at < begins:
+            raise InvalidParameter(
+                "REFRESH AT requested for a time where not all the inputs are readable",
+                detail=f"The requested REFRESH AT time is {at}, but not all input collections are readable earlier than {begins}.",
+            )
+    first = schedule.round_up(begins)
+    if first is None:
+        raise InvalidParameter(
+            "all the specified refreshes of the materialized view would be too far in the past, and thus they would never happen",
+            detail=f"The earliest possible time to compute the materialized view is {begins}.",
+        )
+    return msgspec.structs.replace(item, refresh=schedule, create_sql=sql), first
 
 
 def _with_keys(optimized: Relation, query: RelationDesc) -> RelationDesc:

@@ -25,7 +25,9 @@ from mzsql.catalog.state import CatalogState
 from mzsql.explain.operators import operators
 from mzsql.location import LocationError
 from mzsql.repr.errors import SqlError
+from mzsql.repr.frontier import Frontier, Timestamp
 from mzsql.repr.ids import GlobalId, sort_key
+from mzsql.repr.refresh import done
 from mzsql.repr.types import RelationDesc
 from mzsql.repr.version import VERSION
 
@@ -217,6 +219,38 @@ def retention_rows(source: Source) -> Rows:
             yield item.id, "FOR", str(item.retain_ms)
 
 
+def refresh_strategy_rows(source: Source) -> Rows:
+    """When materialized views are refreshed."""
+    for item in source.env.catalog.state.of(MaterializedView):
+        if item.refresh is None:
+            yield item.id, "on-commit", None, None, None
+            continue
+        for at in item.refresh.ats:
+            yield item.id, "at", None, None, _time(at)
+        for one in item.refresh.everies:
+            yield item.id, "every", (0, 0, one.interval_ms * 1000), _time(one.aligned_to), None
+
+
+def refresh_rows(source: Source) -> Rows:
+    """The last and the next refresh of materialized views."""
+    for item in source.env.catalog.state.of(MaterializedView):
+        upper = source.env.collections.frontiers(item.id)[1]
+        yield item.id, _last_refresh(item, upper), _next_refresh(item, upper)
+
+
+def _last_refresh(item: MaterializedView, upper: Frontier) -> Timestamp | None:
+    if upper is None:
+        return None if item.refresh is None else item.refresh.last
+    taken_in = done(item.refresh, upper)
+    return taken_in - 1 if taken_in and taken_in > item.as_of else None
+
+
+def _next_refresh(item: MaterializedView, upper: Frontier) -> Frontier:
+    if upper is None or item.refresh is None:
+        return upper
+    return item.refresh.round_up(max(upper, item.as_of))
+
+
 def lifetime_rows(source: Source) -> Rows:
     """When each object was made, and those were dropped that the audit log has."""
     state = source.env.catalog.state
@@ -279,6 +313,14 @@ def lifecycle_rows(source: Source) -> Rows:
             yield str(one.id), event, _moment(at)
 
 
+def _time(milliseconds: Timestamp) -> datetime.datetime | None:
+    """A time as a date; None where no calendar has it."""
+    try:
+        return _EPOCH + datetime.timedelta(milliseconds=milliseconds)
+    except OverflowError:
+        return None
+
+
 def _moment(nanoseconds: int) -> datetime.datetime:
     """A time since the epoch."""
     return _EPOCH + datetime.timedelta(microseconds=nanoseconds // 1000)
@@ -289,6 +331,8 @@ INTROSPECTION: dict[str, Callable[[Source], Rows]] = {
     "mz_catalog.mz_recent_storage_usage": storage_rows,
     "mz_internal.mz_object_lifetimes": lifetime_rows,
     "mz_internal.mz_history_retention_strategies": retention_rows,
+    "mz_internal.mz_materialized_view_refresh_strategies": refresh_strategy_rows,
+    "mz_internal.mz_materialized_view_refreshes": refresh_rows,
     "mz_catalog.mz_audit_events": audit_rows,
     "mz_internal.mz_recent_activity_log": statement_rows,
     "mz_internal.mz_statement_lifecycle_history": lifecycle_rows,

@@ -267,6 +267,7 @@ class ComputeController:
                 item.shard if isinstance(item, MaterializedView) else None,
                 item.as_of,
                 (outlines or {}).get(item.id),
+                item.refresh if isinstance(item, MaterializedView) else None,
             )
             # Where it has none any more its replicas were dropped since: the next look at the catalog finds it so.
             failures = [

@@ -22,7 +22,7 @@ from mzsql.compute.replica.endings import each_by_itself
 from mzsql.compute.replica.fixpoints import Fixpoints
 from mzsql.compute.replica.followed import Followed
 from mzsql.compute.replica.inputs import Input
-from mzsql.compute.replica.target import Target
+from mzsql.compute.replica.target import Target, no_updates
 from mzsql.lir.sealed import SealedDataflow
 from mzsql.persist import PersistClient
 from mzsql.render.dataflow import RenderedDataflow, render
@@ -32,6 +32,7 @@ from mzsql.repr.errors import InternalError, NotReadable
 from mzsql.repr.frontier import Frontier, Timestamp, join, meet
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.interrupt import check_for_interrupts
+from mzsql.repr.refresh import RefreshSchedule, done
 from mzsql.repr.types import arrow_schema
 
 #: So many plans that were checked are remembered as rendered, until they run.
@@ -50,6 +51,8 @@ class DataflowSpec(msgspec.Struct, frozen=True):
     desc: SealedDataflow
     output_shard: str | None
     as_of: Timestamp
+    #: of a view that is refreshed at some times only
+    refresh: RefreshSchedule | None = None
 
 
 def rendered_over(
@@ -180,22 +183,24 @@ class Dataflow:
         return [*self.arrangements.values(), self.output]
 
     def lower(self) -> Timestamp | None:
-        """The lowest upper of what a step writes; None when all is complete for ever."""
+        """The lowest upper of what a step writes, of an export how far it has taken its inputs in; None when all is complete for ever."""
         assert self.output is not None
         if self.only_follows and self.arrangements:
             return meet(*(one.known_upper for one in self.arrangements.values()))
-        if self.output.known_upper is None:
+        taken_in = done(self.spec.refresh, self.output.known_upper)
+        if taken_in is None:
             return None
-        return meet(*(target.known_upper for target in self.targets()))
+        return meet(taken_in, *(one.known_upper for one in self.arrangements.values()))
 
     def durable_lower(self) -> Timestamp | None:
         """The lowest upper of the shards that a step writes: where another process would go on from."""
         assert self.output is not None
         if self.only_follows and self.arrangements:
             return meet(*(one.durable_upper for one in self.arrangements.values()))
-        if self.output.durable_upper is None:
+        taken_in = done(self.spec.refresh, self.output.durable_upper)
+        if taken_in is None:
             return None
-        return meet(*(target.durable_upper for target in self.targets()))
+        return meet(taken_in, *(one.durable_upper for one in self.arrangements.values()))
 
     def flush_due(self, seconds: float, size: int) -> bool:
         """Whether some arrangement's updates have waited for so long, or are so many bytes, that they should be flushed."""
@@ -218,6 +223,20 @@ class Dataflow:
         """Have the export's shard follow. Steps may go on meanwhile."""
         if self.output is not None:
             self.output.flush()
+
+    def pass_to_refresh(self) -> None:
+        """Take note that the export changes no more before its next refresh, or for ever."""
+        refresh, output = self.spec.refresh, self.output
+        if refresh is None or output is None or self.only_follows:
+            return
+        upper = output.known_upper
+        if upper is None:
+            return
+        following = refresh.round_up(upper)
+        if following is None:
+            output.append(no_updates(output.schema), upper, None)
+        else:
+            output.pass_over(upper, following)
 
     def follows_soon(self) -> bool:
         """Whether shards are behind: they are written before long, and what is held is let go of then, with fewer writes."""
@@ -321,7 +340,8 @@ def fill_plan(
         there = arrangements.find(desc)
         if there is not None:
             found[name] = there
-    wanted = output_upper - 1 if output_upper else spec.as_of
+    taken_in = done(spec.refresh, output_upper)
+    wanted = taken_in - 1 if taken_in else spec.as_of
     try:
         dataflow.as_of, usable = choose_as_of(wanted, [one.since for one in dataflow.inputs], found)
     except NotReadable:

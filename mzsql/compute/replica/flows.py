@@ -43,8 +43,9 @@ from mzsql.expr.functions.table import Engine
 from mzsql.persist import Clock, PersistClient
 from mzsql.render.dataflow import RenderedDataflow
 from mzsql.repr.errors import InternalError, SqlError
-from mzsql.repr.frontier import MAX_TIMESTAMP, Frontier, Timestamp, less_than
+from mzsql.repr.frontier import MAX_TIMESTAMP, Frontier, Timestamp, less_than, meet
 from mzsql.repr.ids import GlobalId
+from mzsql.repr.refresh import done
 
 _LOG = logging.getLogger(__name__)
 
@@ -209,8 +210,8 @@ class Flow:
             # below that, whoever writes it, also where nobody has begun to.
             written = self.replica.storage.seen_upper(self.gid)
             uppers.append(None if written is None else max(written, self.needs() + 1))
-        finite = [one for one in uppers if one is not None]
-        return min(finite) if finite else None
+        # A view that is refreshed at some times only is brought from one to the next.
+        return done(self.spec.refresh, meet(*uppers))
 
     # --- work, on one thread at a time ---
 
@@ -318,6 +319,7 @@ class Flow:
         assert self.dataflow is not None
         assert self.dataflow.output is not None
         self.dataflow.output.begin_to_tell()
+        self.dataflow.pass_to_refresh()
         self.frontier = self.dataflow.frontier()
         self.report.object_done()
         self.report.show()
@@ -365,6 +367,7 @@ class Flow:
             # all inputs are sealed: so is the export
             nothing = no_updates(dataflow.output.schema)
             dataflow.output.append(nothing, dataflow.output.known_upper, None)
+        dataflow.pass_to_refresh()
         self.frontier = dataflow.frontier()
         self.replica.storage.moved(self.gid)
         settings = self.replica.settings

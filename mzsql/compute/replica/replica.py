@@ -291,7 +291,9 @@ class Replica:
         if (command.output_shard is None) != desc.exports_index:
             raise InternalError(f"{gid}: an index has no output shard, a materialized view has one")
         rendered = self._renderings.of(desc, command.outline)
-        spec = DataflowSpec(gid, command.name, desc, command.output_shard, command.as_of)
+        spec = DataflowSpec(
+            gid, command.name, desc, command.output_shard, command.as_of, command.refresh
+        )
         report = HydrationReport(
             gid,
             rendered.lir_ids,

@@ -40,6 +40,7 @@ from mzsql.compute.replica.choice import Refusals, other_than
 from mzsql.compute.replica.dataflow import Dataflow
 from mzsql.compute.replica.deltas import Delta, Deltas
 from mzsql.compute.replica.lookups import Found, LookupRun
+from mzsql.compute.replica.refreshing import rounded, rounded_frame
 from mzsql.compute.replica.result import StepResult, result_names
 from mzsql.compute.replica.target import Target, with_time
 from mzsql.compute.replica.values import measured
@@ -50,6 +51,7 @@ from mzsql.render.straight import Straight
 from mzsql.render.templates import Joins, StepTemplate, Text, TextPiece
 from mzsql.repr.errors import InternalError
 from mzsql.repr.frontier import Frontier, Timestamp
+from mzsql.repr.refresh import RefreshSchedule
 from mzsql.repr.types import arrow_schema
 
 
@@ -318,7 +320,13 @@ class _Work:
 
     def _rows_of(self, result: StepResult, output: StepOutput) -> pa.Table:
         """What a step's result has for an output."""
-        return result.rows(output, with_time(self._target(output).schema))
+        rows = result.rows(output, with_time(self._target(output).schema))
+        refresh = self._refresh(output)
+        return rows if refresh is None else rounded(rows, refresh)
+
+    def _refresh(self, output: StepOutput) -> RefreshSchedule | None:
+        """When an output's changes take effect, where that is not at once."""
+        return self.dataflow.spec.refresh if output.arrangement is None else None
 
     def _run_on_spark(self, template: StepTemplate, step: Step) -> tuple[int, int]:
         tools = self.tools
@@ -472,6 +480,9 @@ class _Work:
                         )
                     )
                 )
+                refresh = self._refresh(output)
+                if refresh is not None:
+                    frame = rounded_frame(frame, refresh)
                 rest = frame.where(F.col("mz_time") >= F.lit(at))
                 _, rows = target.adopt(rest, at, self.upper)
                 if output.arrangement is None:

@@ -10,6 +10,7 @@ from mzsql.frontend.parse.catalog import CatalogParser
 from mzsql.frontend.parse.pieces import FOREIGN_KINDS, OBJECT_KINDS, Statements
 from mzsql.frontend.parse.retention import OPTION, retained_ms
 from mzsql.repr.errors import SqlSyntaxError, Unsupported
+from mzsql.repr.interval_text import FIELDS
 
 _UNSUPPORTED_CREATES = frozenset(
     """
@@ -166,8 +167,9 @@ class DefinitionParser(CatalogParser):
         if not self.at("EVERY"):
             self.p.expected("one of ON or AT or EVERY")
         every = self.string()
+        unit = self.one_of(tuple((word.upper(),) for one in FIELDS for word in (one, f"{one}s")))
         aligned = self.expression() if self.at("ALIGNED", "TO") else None
-        return st.Refresh("every", position, aligned, every)
+        return st.Refresh("every", position, aligned, every, (unit or "").removesuffix("s"))
 
     def _refuse_again(self, position: int) -> None:
         raise SqlSyntaxError(

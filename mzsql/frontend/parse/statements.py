@@ -106,12 +106,14 @@ class Refresh:
         position: where it stands.
         at: the time of AT, or of EVERY … ALIGNED TO.
         every: the interval of EVERY.
+        unit: what that is cut to: ``day``; empty: nothing.
     """
 
     kind: str
     position: int
     at: exp.Expr | None = None
     every: str = ""
+    unit: str = ""
 
 
 @dataclass(frozen=True)

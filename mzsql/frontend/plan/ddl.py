@@ -28,7 +28,7 @@ from mzsql.frontend.parse import statements as st
 from mzsql.frontend.parse.retention import OPTION, clause, option, retained_ms, shown
 from mzsql.frontend.plan import plans
 from mzsql.frontend.plan.planners import Planners
-from mzsql.frontend.plan.refresh import check_refresh
+from mzsql.frontend.plan.refresh import refresh_options, shown_unscheduled
 from mzsql.frontend.plan.types import References, plan_create_type, shown_type
 from mzsql.frontend.query.query import QueryPlanner
 from mzsql.frontend.query.shown import refuse_shows
@@ -207,17 +207,16 @@ def plan_create_view(
     cluster = cluster_name(catalog, statement.cluster)
     not_null = _asserted(statement, query)
     query = _asserting(query, not_null)
-    check_refresh(statement.refresh, catalog)
+    refresh = refresh_options(statement, catalog)
     retain = option(statement.options)
     wanted = [f"ASSERT NOT NULL {quoted(query.desc.names[c])}" for c in not_null]
-    wanted.append("REFRESH = ON COMMIT")
-    if retain is not None:
-        wanted.append(shown(retain))
-    options = f" WITH ({', '.join(wanted)})"
-    sql = (
+    kept = "" if retain is None else f", {shown(retain)}"
+    before = (
         f"CREATE MATERIALIZED VIEW {quoted_name(name)}{columns} IN CLUSTER {quoted(cluster)}"
-        f"{options} AS {body}"
+        f" WITH ({''.join(f'{one}, ' for one in wanted)}"
     )
+    after = f"{kept}) AS {body}"
+    sql = f"{before}{shown_unscheduled(refresh)}{after}"
     return plans.CreateMaterializedViewPlan(
         name=name,
         query=query,
@@ -227,6 +226,7 @@ def plan_create_view(
         replaces=replaces,
         not_null=not_null,
         retain_ms=None if retain is None else retained_ms(retain),
+        refresh=plans.RefreshOptions(refresh, before, after) if refresh else None,
         types=planner.types.used,
     )
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import msgspec
+
 from mzsql.expr.scalar import ColumnOrder, Scalar
 from mzsql.frontend.catalog import CatalogItem, FullName
 from mzsql.frontend.hir import Query
@@ -92,10 +94,41 @@ class CreateViewPlan(CreatingPlan, frozen=True, kw_only=True, tag="create_view")
         return self.query
 
 
+class RefreshOption(msgspec.Struct, frozen=True):
+    """An option REFRESH that is not ON COMMIT.
+
+    Attributes:
+        at: the time of AT, or what EVERY is aligned to; a constant but for ``mz_now()``.
+        text: it as it was written, names resolved but for ``mz_now()``.
+        every_ms: the interval of EVERY in milliseconds; None: it is AT.
+        every: that as it was written.
+    """
+
+    at: Scalar
+    text: str
+    every_ms: int | None = None
+    every: str = ""
+
+
+class RefreshOptions(msgspec.Struct, frozen=True):
+    """When a materialized view is refreshed, and how its definition says so once ``mz_now()`` is known (`plan.refresh.scheduled`).
+
+    Attributes:
+        options: all there are.
+        before, after: the definition around them.
+    """
+
+    options: tuple[RefreshOption, ...]
+    before: str
+    after: str
+
+
 class CreateMaterializedViewPlan(
     CreatingPlan, frozen=True, kw_only=True, tag="create_materialized_view"
 ):
-    """A materialized view in `cluster`; `not_null`: columns of WITH (ASSERT NOT NULL c), already NOT NULL in the query's desc."""
+    """A materialized view in `cluster`; `not_null`: columns of WITH (ASSERT NOT NULL c), already NOT NULL in the query's desc; `refresh`:
+    when it is refreshed, None: with every commit.
+    """
 
     command: ClassVar[str] = "CREATE MATERIALIZED VIEW"
 
@@ -104,6 +137,7 @@ class CreateMaterializedViewPlan(
     replaces: CatalogItem | None = None
     not_null: tuple[int, ...] = ()
     retain_ms: int | None = None
+    refresh: RefreshOptions | None = None
 
     @property
     def meaning(self) -> object:

@@ -1,11 +1,12 @@
 """REFRESH of materialized views: ON COMMIT, which every view does, and what Materialize has besides.
 
-Promise: what is said of REFRESH is understood and checked as Materialize checks it. A view is brought up to date with every commit; any
-other strategy is refused, after its own errors, rather than taken and not followed.
+Promise: what is said of REFRESH is understood and checked as Materialize checks it. A plan has it with ``mz_now()`` in it, as planning
+knows no time; whoever makes the view says which time that is, and has its schedule and its definition (`scheduled`).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from sqlglot import expressions as exp
@@ -13,24 +14,35 @@ from sqlglot import expressions as exp
 from mzsql.expr.evaluate import EvalError, Evaluator
 from mzsql.expr.scalar import Literal, Scalar, Unmaterializable, support, transform, walk
 from mzsql.frontend.catalog import CatalogView
+from mzsql.frontend.definitions.normalize import normalize_create_sql
 from mzsql.frontend.names.scope import Scope
 from mzsql.frontend.parse import statements as st
+from mzsql.frontend.plan import plans
 from mzsql.frontend.query.query import QueryPlanner
 from mzsql.frontend.scalar.coerce import cast
 from mzsql.frontend.scalar.context import ExprContext
 from mzsql.frontend.scalar.plain import plain_scalar
-from mzsql.repr.errors import InvalidParameter, SqlError, Unsupported
-from mzsql.repr.interval_text import parse_interval
+from mzsql.repr.errors import InvalidParameter, SqlError
+from mzsql.repr.frontier import MAX_TIMESTAMP, Timestamp
+from mzsql.repr.interval_text import Cut, parse_interval
+from mzsql.repr.refresh import RefreshEvery, RefreshSchedule
 from mzsql.repr.types import MZ_TIMESTAMP, type_name
 
+_NOW = Unmaterializable("mz_now", MZ_TIMESTAMP)
+_MZ_NOW = re.compile(r"(?:mz_catalog\s*\.\s*)?\bmz_now\s*\(\s*\)", re.IGNORECASE)
+#: Whether a time is a constant is seen at this one: an expression over it may go back in time.
+_SOME_TIME = 1_700_000_000_000
 
-def check_refresh(options: Sequence[st.Refresh], catalog: CatalogView) -> None:
-    """Check the options REFRESH of a materialized view.
+
+def refresh_options(
+    statement: st.CreateView, catalog: CatalogView
+) -> tuple[plans.RefreshOption, ...]:
+    """What a materialized view says of REFRESH; nothing where it is refreshed with every commit.
 
     Raises:
-        SqlError: they are wrong, by themselves or together.
-        Unsupported: they ask for another strategy than ON COMMIT.
+        SqlError: the options are wrong, by themselves or together.
     """
+    options = statement.refresh
     commits = sum(one.kind == "on commit" for one in options)
     if commits > 1:
         raise InvalidParameter(
@@ -41,33 +53,77 @@ def check_refresh(options: Sequence[st.Refresh], catalog: CatalogView) -> None:
             "REFRESH ON COMMIT is not compatible with any of the other REFRESH options",
             position=options[-1].position,
         )
-    for one in options:
-        if one.kind == "every":
-            _check_interval(one)
-        if one.at is not None:
-            clause = "REFRESH AT" if one.kind == "at" else "REFRESH EVERY ... ALIGNED TO"
-            _check_time(one.at, clause, one.position, catalog)
-    if options and not commits:
-        raise Unsupported(
-            "REFRESH EVERY and REFRESH AT materialized views is not available",
-            position=options[0].position,
-            hint="Every materialized view is brought up to date with each commit.",
-        )
+    if commits:
+        return ()
+    return tuple(_option(one, statement.source.text, catalog) for one in options)
 
 
-def _check_interval(option: st.Refresh) -> None:
-    interval = parse_interval(option.every)
+def _option(one: st.Refresh, text: str, catalog: CatalogView) -> plans.RefreshOption:
+    every_ms = _interval_ms(one) if one.kind == "every" else None
+    quoted = one.every.replace("'", "''")
+    every = f"'{quoted}' {one.unit.upper()}".strip()
+    if one.at is None:
+        return plans.RefreshOption(_NOW, "mz_now()", every_ms, every)
+    clause = "REFRESH AT" if one.kind == "at" else "REFRESH EVERY ... ALIGNED TO"
+    at = _time(one.at, clause, one.position, catalog)
+    written = normalize_create_sql(text, one.at.meta["span"], [one.at], ())
+    return plans.RefreshOption(at, written, every_ms, every)
+
+
+def shown_unscheduled(options: Sequence[plans.RefreshOption], now: str = "mz_now()") -> str:
+    """The options as a definition has them."""
+    return ", ".join(f"REFRESH = {_shown(one, now)}" for one in options) or "REFRESH = ON COMMIT"
+
+
+def _shown(option: plans.RefreshOption, now: str) -> str:
+    at = _MZ_NOW.sub(now, option.text)
+    if option.every_ms is None:
+        return f"AT {at}"
+    return f"EVERY {option.every} ALIGNED TO {at}"
+
+
+def scheduled(options: plans.RefreshOptions, now: Timestamp) -> tuple[RefreshSchedule, str]:
+    """When the view is refreshed that is made at a time, and its definition with that time for ``mz_now()``."""
+    literal = f'{now}::"mz_catalog"."mz_timestamp"'
+    evaluator = Evaluator()
+    try:
+        times = evaluator.evaluate([_with_now(one.at, now) for one in options.options])
+    finally:
+        evaluator.close()
+    everies, ats = list[RefreshEvery](), list[Timestamp]()
+    for option, at in zip(options.options, times, strict=True):
+        if not isinstance(at, int):
+            raise InvalidParameter(f"a time of REFRESH cannot be computed: {at}")
+        if option.every_ms is None:
+            ats.append(at)
+        else:
+            everies.append(RefreshEvery(option.every_ms, at))
+    sql = f"{options.before}{shown_unscheduled(options.options, literal)}{options.after}"
+    return RefreshSchedule(tuple(everies), tuple(sorted(set(ats)))), sql
+
+
+def _interval_ms(option: st.Refresh) -> int:
+    cut = Cut(option.unit, None, None) if option.unit else None
+    interval = parse_interval(option.every, cut)
     if interval.months:
         raise InvalidParameter(
             "REFRESH interval must not involve units larger than days", position=option.position
         )
-    if interval.days * 86_400_000_000 + interval.microseconds <= 0:
+    microseconds = interval.days * 86_400_000_000 + interval.microseconds
+    if microseconds <= 0:
         raise InvalidParameter(
             f"REFRESH interval must be positive; got: {interval}", position=option.position
         )
+    milliseconds = microseconds // 1000
+    if not 1 <= milliseconds <= MAX_TIMESTAMP:
+        raise InvalidParameter(
+            f"REFRESH interval must be at least one millisecond; got: {interval}",
+            position=option.position,
+        )
+    return milliseconds
 
 
-def _check_time(node: exp.Expr, clause: str, position: int, catalog: CatalogView) -> None:
+def _time(node: exp.Expr, clause: str, position: int, catalog: CatalogView) -> Scalar:
     """A time is a constant, or is one once ``mz_now()`` is."""
     if node.find(exp.Query) is not None:
         raise SqlError(f"{clause} does not allow subqueries", position=position, sqlstate="0A000")
@@ -79,20 +135,25 @@ def _check_time(node: exp.Expr, clause: str, position: int, catalog: CatalogView
             position=position,
             sqlstate="42846",
         )
-    scalar = transform(plain_scalar(done.expr, clause), _at_first)
-    if not _is_constant(scalar):
+    scalar = plain_scalar(done.expr, clause)
+    if not _is_constant(_with_now(scalar, _SOME_TIME)):
         raise InvalidParameter(
             f"{clause} argument must be an expression that can be simplified and/or cast to a constant"
             " whose type is mz_timestamp",
             position=position,
         )
+    return scalar
 
 
-def _at_first(part: Scalar) -> Scalar:
-    """``mz_now()`` is some time."""
-    if isinstance(part, Unmaterializable) and part.func == "mz_now":
-        return Literal(0, MZ_TIMESTAMP)
-    return part
+def _with_now(scalar: Scalar, now: Timestamp) -> Scalar:
+    """The expression where ``mz_now()`` is a time."""
+
+    def replaced(part: Scalar) -> Scalar:
+        if isinstance(part, Unmaterializable) and part.func == "mz_now":
+            return Literal(now, MZ_TIMESTAMP)
+        return part
+
+    return transform(scalar, replaced)
 
 
 def _is_constant(scalar: Scalar) -> bool:

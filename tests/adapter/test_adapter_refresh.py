@@ -1,0 +1,146 @@
+"""REFRESH AT and REFRESH EVERY through a connection: what is read between refreshes, over restarts, and what is said of them.
+
+Whatever the clock does meanwhile, a view holds at each time what its query was at its last refresh: so all times are compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import mzsql
+
+QUERY = "SELECT b, sum(a) AS total, count(*) AS n FROM t GROUP BY b"
+
+
+@pytest.fixture
+def con(tmp_path: Path) -> Iterator[mzsql.Connection]:
+    with mzsql.connect(str(tmp_path / "env")) as made:
+        made.execute("CREATE TABLE t (a int, b text); INSERT INTO t VALUES (1, 'x'), (2, 'y')")
+        yield made
+
+
+def rows(con: mzsql.Connection, text: str) -> list[tuple[object, ...]]:
+    return con.execute(text).fetchall()
+
+
+def refreshes(con: mzsql.Connection, name: str) -> tuple[int | None, int | None]:
+    """The last and the next refresh of a view."""
+    ((last, following),) = rows(
+        con,
+        "SELECT r.last_completed_refresh::text::bigint, r.next_refresh::text::bigint"
+        " FROM mz_internal.mz_materialized_view_refreshes AS r JOIN mz_objects AS o"
+        f" ON o.id = r.materialized_view_id WHERE o.name = '{name}'",
+    )
+    return last, following  # type: ignore[return-value]
+
+
+def at(con: mzsql.Connection, query: str, time: int) -> list[tuple[object, ...]]:
+    return sorted(rows(con, f"{query} AS OF {time}"))
+
+
+def test_a_view_holds_what_its_query_was_at_the_last_refresh(
+    con: mzsql.Connection, tmp_path: Path
+) -> None:
+    con.execute(f"CREATE MATERIALIZED VIEW v WITH (REFRESH EVERY '700 ms') AS {QUERY}")
+    con.execute("CREATE MATERIALIZED VIEW over AS SELECT sum(total) AS s FROM v")
+    rows(con, "SELECT * FROM v")
+    known, _ = refreshes(con, "v")
+    assert known is not None
+    first = known
+    for number in range(3):
+        con.execute(f"INSERT INTO t VALUES ({number}, 'x'), ({number}, 'z{number}')")
+        _, following = refreshes(con, "v")
+        # Waits for the next refresh, with nobody writing meanwhile.
+        rows(con, f"SELECT * FROM v AS OF {following}")
+    last, _ = refreshes(con, "v")
+    assert last is not None
+    assert last >= first + 3 * 700
+    con.close()
+    with mzsql.connect(str(tmp_path / "env")) as again:
+        again.execute("DELETE FROM t WHERE b = 'x'")
+        _, following = refreshes(again, "v")
+        assert following is not None
+        rows(again, f"SELECT * FROM v AS OF {following}")
+        refreshed = range(first, following + 1, 700)
+        some = {*refreshed[:4], *refreshed[-4:]}
+        for time in sorted(some | {one - 1 for one in some} - {first - 1}):
+            refreshed = time - (time - first) % 700
+            assert at(again, "SELECT * FROM v", time) == at(again, QUERY, refreshed), time
+        totals = at(again, "SELECT sum(total) AS s FROM v", following)
+        assert at(again, "SELECT * FROM over", following) == totals
+
+
+def test_a_view_stays_as_it_was_after_its_last_refresh(con: mzsql.Connection) -> None:
+    con.execute(f"CREATE MATERIALIZED VIEW v WITH (REFRESH AT CREATION) AS {QUERY}")
+    con.execute("CREATE DEFAULT INDEX ON v")
+    before = sorted(rows(con, "SELECT * FROM v"))
+    con.execute("INSERT INTO t VALUES (9, 'x')")
+    assert sorted(rows(con, "SELECT * FROM v")) == before
+    last, following = refreshes(con, "v")
+    assert following is None
+    assert last is not None
+    assert before == at(con, QUERY, last)
+    # A transaction reads both at one time.
+    mixed = rows(con, "SELECT count(*) FROM v UNION ALL SELECT count(*) FROM t")
+    assert sorted(mixed) == [(2,), (3,)]
+
+
+def test_a_read_waits_for_the_first_refresh(con: mzsql.Connection) -> None:
+    con.execute(
+        "CREATE MATERIALIZED VIEW v WITH (REFRESH AT mz_now()::text::int8 + 900) AS SELECT a FROM t"
+    )
+    con.execute("INSERT INTO t VALUES (3, 'z')")
+    found = sorted(rows(con, "SELECT * FROM v"))
+    last, _ = refreshes(con, "v")
+    assert last is not None
+    assert found == at(con, "SELECT a FROM t", last)
+    ((read,),) = rows(con, "SELECT mz_now()::text::bigint FROM v LIMIT 1")
+    assert int(str(read)) >= last
+
+
+def test_what_is_far_ahead_is_not_waited_for(con: mzsql.Connection) -> None:
+    con.execute("SET statement_timeout = '5s'")
+    con.execute("CREATE MATERIALIZED VIEW v WITH (REFRESH AT '3000-01-01') AS SELECT a FROM t")
+    with pytest.raises(mzsql.OperationalError, match="ahead of the clock"):
+        rows(con, "SELECT * FROM v")
+    con.execute("CREATE MATERIALIZED VIEW k WITH (REFRESH AT '3000-01-01') AS SELECT 2 AS two")
+    con.execute("SET transaction_isolation = 'serializable'")
+    assert rows(con, "SELECT * FROM k") == [(2,)]
+    assert rows(con, "EXPLAIN TIMESTAMP FOR SELECT * FROM v")
+
+
+def test_refreshes_that_cannot_be_are_refused(con: mzsql.Connection) -> None:
+    with pytest.raises(mzsql.ProgrammingError, match="where not all the inputs are readable"):
+        con.execute("CREATE MATERIALIZED VIEW v WITH (REFRESH AT '2000-01-01') AS SELECT a FROM t")
+    con.execute("ALTER SYSTEM SET enable_refresh_every_mvs = off")
+    with pytest.raises(mzsql.NotSupportedError, match=r"REFRESH EVERY and REFRESH AT .* available"):
+        con.execute("CREATE MATERIALIZED VIEW v WITH (REFRESH EVERY '1 h') AS SELECT a FROM t")
+    con.execute("CREATE MATERIALIZED VIEW v WITH (REFRESH ON COMMIT) AS SELECT a FROM t")
+
+
+def test_strategies_are_told_and_kept(con: mzsql.Connection, tmp_path: Path) -> None:
+    con.execute(
+        "CREATE MATERIALIZED VIEW v WITH (REFRESH EVERY '1 day' ALIGNED TO '2020-02-02 03:04:05',"
+        " REFRESH AT '3000-01-01') AS SELECT a FROM t"
+    )
+    con.execute("CREATE MATERIALIZED VIEW w AS SELECT a FROM t")
+    told = (
+        "SELECT o.name, s.type, s.interval::text, s.aligned_to::text, s.at::text"
+        " FROM mz_internal.mz_materialized_view_refresh_strategies AS s"
+        " JOIN mz_objects AS o ON o.id = s.materialized_view_id ORDER BY 1, 2"
+    )
+    expected = [
+        ("v", "at", None, None, "3000-01-01 00:00:00+00"),
+        ("v", "every", "24:00:00", "2020-02-02 03:04:05+00", None),
+        ("w", "on-commit", None, None, None),
+    ]
+    assert rows(con, told) == expected
+    con.execute("ALTER MATERIALIZED VIEW v SET (RETAIN HISTORY FOR '1 hour')")
+    ((_, shown),) = rows(con, "SHOW CREATE MATERIALIZED VIEW v")
+    assert "REFRESH = EVERY '1 day' ALIGNED TO '2020-02-02 03:04:05', REFRESH = AT" in str(shown)
+    con.close()
+    with mzsql.connect(str(tmp_path / "env")) as again:
+        assert rows(again, told) == expected
