@@ -44,6 +44,8 @@ from mzsql.threads import Supervised, ThreadStatus
 _log = logging.getLogger(__name__)
 
 MOST_WAITING = 10_000
+#: Times are given up so often at most, in milliseconds: it is a write of its own, and what goes with each append would double them.
+LET_GO_MS = 30_000
 _NO_LIMIT = 7 * 86_400.0
 """Seconds that are more than any backend waits by itself."""
 
@@ -151,6 +153,8 @@ class ManagedCollection:
         self._taken = 0
         self._doubtful: tuple[str, Timestamp] | None = None
         self._upper = 0
+        #: when times were given up last
+        self._let_go_at = 0
         # Of a history that is bounded: about how many rows it holds; None: not known yet.
         self._count: int | None = None
         self._reconcile = True
@@ -468,7 +472,9 @@ class ManagedCollection:
             new_upper=at + 1,
         )
         self._upper = at + 1
-        self._let_go(at)
+        if at - self._let_go_at >= LET_GO_MS:
+            self._let_go_at = at
+            self._let_go(at)
 
     def _let_go(self, before: int) -> None:
         """Give up the times before ``before``; what was written stands whether this succeeds or not."""

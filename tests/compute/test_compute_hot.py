@@ -213,8 +213,8 @@ def test_a_trace_keeps_the_times_of_the_slowest_reader(tmp_path) -> None:
     assert hot.trace(3, 5, load) is None
 
 
-def test_a_trace_with_many_runs_is_merged_when_it_suits(tmp_path) -> None:
-    """Told of once for all that is due, and again when there are many once more; what is added meanwhile stays."""
+def test_a_trace_is_sorted_and_its_runs_are_merged_when_it_suits(tmp_path) -> None:
+    """Told of once for all that is due, and again when something was added; whoever reads before has all of it."""
     jobs: list[Any] = []
     merges = Merges(jobs.append)
     hots = [Hot(1, Clock(), merges.put) for _ in range(2)]
@@ -237,14 +237,18 @@ def test_a_trace_with_many_runs_is_merged_when_it_suits(tmp_path) -> None:
 
     for hot in hots:
         hot.trace(0, 0, load)
-    for time in range(1, FAN):
-        add(time)
-    assert not jobs
-    for time in range(FAN, FAN + 3):
+    for time in range(1, FAN + 3):
         add(time)
     assert len(jobs) == 1
+    for time in range(FAN + 3, FAN + 5):
+        for hot in hots:
+            hot.add(rows((time, time)), time, time + 1)
+    traces = [hot.trace(reader, FAN + 2, load) for reader, hot in enumerate(hots)]
+    assert all(one.unsorted for one in traces)
     jobs.pop()()
-    for time in range(FAN + 3, MOST_RUNS * 3):
+    assert not any(one.unsorted for one in traces)
+    assert all(one.updates == FAN + 4 and len(one.runs) < FAN for one in traces)
+    for time in range(FAN + 5, MOST_RUNS * 3):
         add(time)
         if jobs and time % 5 == 0:
             jobs.pop()()

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mzsql.compute.engines.driver import Driver
+from mzsql.compute.replica import runs as hashed
 from mzsql.compute.replica import trace as traces
 from mzsql.compute.replica.run_files import RunFiles
 from mzsql.compute.replica.runs import key_hashes
@@ -115,6 +116,8 @@ def check(types: list[str], batches: list[list[tuple[Any, ...]]], rng: Any, fold
     for number, batch in enumerate(batches[taken:], taken):
         everything += batch
         made.add(table_of(types, batch), rng.randint(made.since, number + 1))
+        if rng.random() < 0.5:
+            made.sort()
         # Merges that others make, begun and taken at any time, in any order, some of them of runs that are gone.
         due = made.due()
         if due is not None and rng.random() < 0.7:
@@ -220,3 +223,30 @@ def test_runs_in_files_keep_none_of_them_open(
     assert [made.all(1).rows()["c0"].to_pylist().count(7) for made in kept].count(0) == 0
     assert sum(made.bytes for made in kept) == 0
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("rows_of_a_key", [1, 4, 700])
+def test_keys_are_found_in_long_runs_where_they_are(
+    monkeypatch: pytest.MonkeyPatch, rows_of_a_key: int
+) -> None:
+    """Wherever a key should be by its hash, and however far it is from there."""
+    monkeypatch.setattr(hashed, "_LONG_RUN", 1)
+    monkeypatch.setattr(hashed, "_MANY_KEYS", 1)
+    rng = np.random.default_rng(rows_of_a_key)
+    some = rng.integers(0, 2**64, 70_000 // rows_of_a_key, np.uint64)
+    hashes = np.sort(np.repeat(some, rows_of_a_key))
+    ends = np.array([0, 1, 2**63, 2**64 - 2, 2**64 - 1], np.uint64)
+    crowd = np.sort(np.concatenate([hashes, np.arange(5_000, dtype=np.uint64), ends]))
+    asked = np.concatenate([some[:500], some[:500] + np.uint64(1), ends, crowd[:200]])
+    keys = hashed.distinct(asked)
+    assert keys.tolist() == sorted(set(asked.tolist()))
+    for one in (hashes, crowd, crowd[:1], crowd[-70:]):
+        assert (hashed._begins(one, keys) == np.searchsorted(one, keys)).all()
+
+
+def test_what_comes_in_stretches_is_in_order_once() -> None:
+    rng = np.random.default_rng(7)
+    stretches = [np.sort(rng.integers(0, 300, 200, np.uint64)) for _ in range(5)]
+    for parts in (stretches, stretches[:1], [], [rng.integers(0, 2**64, 500, np.uint64)] * 2):
+        given = np.concatenate([np.empty(0, np.uint64), *parts])
+        assert hashed.distinct(given).tolist() == sorted(set(given.tolist()))

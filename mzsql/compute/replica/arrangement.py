@@ -238,7 +238,11 @@ class Arrangement(Target):
     def _load(self, as_of: Timestamp, durable: Frontier) -> Trace | None:
         """The trace of the shard's updates, to be read from a time on."""
         kept = self._load_kept(as_of, durable)
-        return self._load_stored(as_of, durable) if kept is None else kept
+        made = self._load_stored(as_of, durable) if kept is None else kept
+        if made is not None:
+            # Here, where others may look into other traces, and nobody has this one yet.
+            made.sort()
+        return made
 
     def _load_kept(self, as_of: Timestamp, durable: Frontier) -> Trace | None:
         """As `_load`, out of what was kept and the updates since then; None where that cannot be."""

@@ -146,13 +146,15 @@ class Hot:
                 # It may have some of them, and they come again: it is loaded anew, from the shard and what waits.
                 self._trace = None
                 raise
-            if self._many is not None and self._trace.due() is not None:
+            if self._many is not None and self._trace.unsorted:
                 self._many(self)
 
     def merge(self) -> None:
-        """Make fewer runs of the trace's, beside its readers."""
+        """Sort what was added to the trace, and make fewer runs of many, beside its readers."""
         with self._lock:
             trace = self._trace
+            if trace is not None:
+                trace.sort()
             merge = None if trace is None else trace.due()
         if trace is None or merge is None:
             return

@@ -56,10 +56,24 @@ def key_hashes(keys: pa.Table, hasher: Hasher) -> Hashes:
 
 def distinct(hashes: Hashes) -> Hashes:
     """Each once, in order. NumPy's own way looks each up in a table first, which costs several times the sorting."""
-    made = np.sort(hashes)
-    keep = np.ones(len(made), np.bool_)
-    keep[1:] = made[1:] != made[:-1]
-    return made[keep]
+    # Rows of one key come together, and what was found in a run comes in the order of hashes: most of the sorting was done then.
+    made = _changing(hashes)
+    turns = int(np.count_nonzero(made[1:] < made[:-1]))
+    if not turns:
+        return made
+    stretches = turns < len(made) // _A_STRETCH
+    return _changing(np.sort(made, kind="stable" if stretches else None))
+
+
+#: Stretches in order are merged where they have so many on the average; shorter ones cost more than to sort all.
+_A_STRETCH = 8
+
+
+def _changing(hashes: Hashes) -> Hashes:
+    """Without those that are the same as the one before."""
+    keep = np.ones(len(hashes), np.bool_)
+    keep[1:] = hashes[1:] != hashes[:-1]
+    return hashes[keep]
 
 
 #: Of so many bits of a hash it is counted how often they are there, in 8 bytes each.
@@ -165,6 +179,40 @@ def _text_bits(array: pa.Array) -> Hashes:
     return made
 
 
+#: In a run of so many rows, so many keys are looked for where they should be: its pages are in no cache, and halving it touches many.
+_LONG_RUN, _MANY_KEYS = 1_000_000, 1_000
+#: So far from there at most.
+_NEAR = 64
+
+
+def _begins(hashes: Hashes, keys: Hashes) -> Places:
+    """Where the first hash is that is not less than each key, as `numpy.searchsorted` says; both are in order.
+
+    Hashes are spread evenly, so a key's place is nearly known, and better with each look at what is there.
+    """
+    count = len(hashes)
+    if count < _LONG_RUN or len(keys) < _MANY_KEYS:
+        return np.searchsorted(hashes, keys)
+    density, wanted = count / 2.0**64, keys.astype(np.float64)
+    at = np.clip((wanted * density).astype(np.int64), 0, count - 1)
+    for _ in range(2):
+        off = (wanted - hashes[at].astype(np.float64)) * density
+        at = np.clip(at + off.astype(np.int64), 0, count - 1)
+    low, high = np.maximum(at - _NEAR, 0), np.minimum(at + _NEAR, count)
+    below = (low == 0) | (hashes[low - 1] < keys)
+    near = below & ((high == count) | (hashes[np.minimum(high, count - 1)] >= keys))
+    at, step = low, 2 * _NEAR
+    while step:
+        beyond = at + step
+        less = (beyond <= count) & (hashes[np.minimum(beyond, count) - 1] < keys)
+        at = np.where(less, beyond, at)
+        step //= 2
+    # Many rows of one key put all others off their places.
+    far = np.flatnonzero(~near)
+    at[far] = np.searchsorted(hashes, keys[far])
+    return at
+
+
 #: Of keys with more rows than this the end is searched for.
 _BESIDE = 8
 
@@ -213,7 +261,7 @@ class Run:
         hashes, order = self.hashes, None
         if arity != self.arity:
             hashes, order = self._by(arity, hasher)
-        begin = np.searchsorted(hashes, keys, "left")
+        begin = _begins(hashes, keys)
         return begin, _ends(hashes, keys, begin), order
 
     def _by(self, arity: int, hasher: Hasher) -> tuple[Hashes, npt.NDArray[np.int64]]:

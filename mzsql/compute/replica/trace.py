@@ -8,7 +8,8 @@ A run is a table in the order of a 64-bit hash of its key, with the hashes besid
 spreads keys evenly, so that one way serves keys of every type and any number of columns, and a large run, which is a file mapped into
 memory, is touched on a few pages a key. Runs are merged when there are many, small ones first (a log-structured merge: the field's
 "spine"), and what is merged is consolidated, with times up to the one that all readers have passed made one. Whoever has a trace may do
-that beside its readers, at a moment that suits (`Trace.due`, `Merge`); `add` does it itself only where nobody has for long.
+that beside its readers, at a moment that suits (`Trace.due`, `Merge`); `add` does it itself only where nobody has for long. So it is with
+the sorting of what was added (`Trace.sort`), which whoever reads does where nobody has.
 
 Where a trace has an `order`, a run is in that order within each hash, and `Trace.first` has the rows of a key that come first (or last) in
 it without reading the others: the first few of each run, and more of them only until those that are certain are enough. Certain are the
@@ -156,36 +157,61 @@ class Trace:
         self._consolidated = consolidated
         self._files = files
         self._runs: list[Run] = []
+        #: what was added and is not sorted yet
+        self._new: list[pa.Table] = []
         #: so many of the first runs were made beside, and are as large as what was read at once
         self._taken = 0
 
     @property
     def runs(self) -> tuple[Run, ...]:
         """All updates, those that came first in the first."""
-        return tuple(self._runs)
+        return tuple(self._sorted())
 
     @property
     def updates(self) -> int:
         """How many there are."""
-        return sum(run.rows.num_rows for run in self._runs)
+        return sum(run.rows.num_rows for run in self._runs) + sum(one.num_rows for one in self._new)
 
     @property
     def bytes(self) -> int:
         """What is in memory; what is mapped is not counted."""
-        return sum(run.bytes for run in self._runs if not run.mapped)
+        kept = sum(run.bytes for run in self._runs if not run.mapped)
+        return kept + sum(one.nbytes for one in self._new)
 
     def add(self, updates: pa.Table, passed: Timestamp) -> None:
         """Add updates; readers have passed a time and will not ask for earlier ones."""
         self.since = max(self.since, passed)
         if updates.num_rows:
-            self._runs.append(self._run(updates))
-        if len(self._runs) - self._taken >= MOST_RUNS:
+            self._new.append(updates)
+        if self._small >= MOST_RUNS:
+            self.sort()
             merge = self.due()
             assert merge is not None
             self.settle(merge, merge.made())
 
+    def sort(self) -> None:
+        """Make runs of what was added, so that no reader has to."""
+        self._sorted()
+
+    def _sorted(self) -> list[Run]:
+        """The runs, with all that was added."""
+        while self._new:
+            # Where this fails it is still there for the next one.
+            self._runs.append(self._run(self._new[0]))
+            del self._new[0]
+        return self._runs
+
+    @property
+    def _small(self) -> int:
+        return len(self._runs) + len(self._new) - self._taken
+
+    @property
+    def unsorted(self) -> bool:
+        """Whether there is something for `sort` to do."""
+        return bool(self._new)
+
     def due(self) -> Merge | None:
-        """What makes one of the runs at the end, where they are many."""
+        """What makes one of the runs at the end, where they are many; of those that are sorted."""
         tail = self._tail()
         return Merge(self, self._runs[-tail:], self.since) if tail else None
 
@@ -204,6 +230,7 @@ class Trace:
     def take(self, runs: Sequence[Run]) -> None:
         """Have runs that were made by `run_of`, none of which has updates that are here; before any other update is added."""
         assert not self._runs
+        assert not self._new
         self._runs = list(runs)
         self._taken = len(self._runs)
 
@@ -291,7 +318,7 @@ class Trace:
         """
         assert as_of >= self.since
         pieces = []
-        for run in self._runs:
+        for run in self._sorted():
             if run.first > as_of:
                 continue
             begin, end, order = run.places(wanted, arity, self._hasher)
@@ -314,7 +341,7 @@ class Trace:
             back: the last ones instead.
         """
         assert as_of >= self.since
-        runs = [run for run in self._runs if run.first <= as_of]
+        runs = [run for run in self._sorted() if run.first <= as_of]
         if not runs or any(run.mixed for run in runs):
             return self._whole(wanted, as_of)
         spans = [run.places(wanted, self._key_arity, self._hasher)[:2] for run in runs]
@@ -384,14 +411,14 @@ class Trace:
     def all(self, as_of: Timestamp) -> Found:
         """All updates at or before a time."""
         assert as_of >= self.since
-        pieces = [(run, None) for run in self._runs if run.first <= as_of]
+        pieces = [(run, None) for run in self._sorted() if run.first <= as_of]
         return Found(pieces, as_of, self._schema)
 
     def between(self, low: int, high: int, as_of: Timestamp) -> Found:
         """The updates at or before a time whose first column, an integer, is within bounds, both included."""
         assert as_of >= self.since
         pieces = []
-        for run in self._runs:
+        for run in self._sorted():
             if run.first <= as_of:
                 column = run.rows.column(0)
                 hit = pc.and_(pc.greater_equal(column, low), pc.less_equal(column, high))
