@@ -35,7 +35,8 @@ from mzsql.repr.garbage import undisturbed
 
 #: So many sets of changed inputs have their statement kept, for each dataflow.
 TEMPLATES = 32
-#: So many lean texts are kept of a template, each for where the same relations have rows. One for more relations does so often instead.
+#: So many lean texts are kept of a template, each for where the same relations have rows, beside one for all that ever had some: that one
+#: does where these do not, and instead of these until a set has come so often.
 LEANS = 6
 LEAN_USES = 3
 #: What is written longer than this is not looked through for a lean text: that would take seconds.
@@ -164,6 +165,11 @@ class LeanText:
     reads: tuple[str, ...]
     straight: tuple[Straight, ...] = ()
 
+    @functools.cached_property
+    def filled(self) -> frozenset[str]:
+        """The relations that may have rows."""
+        return _filled(self.relations)
+
 
 @dataclass
 class _Lean:
@@ -189,6 +195,8 @@ class StepTemplate:
         self.engine = engine
         self._lock = threading.Lock()
         self._leans: OrderedDict[frozenset[str], _Lean] = OrderedDict()
+        #: what was found whichever relations had rows
+        self._any: _Lean | None = None
         self._used = False
         self._pieces: dict[Joins, tuple[TextPiece, ...]] = {}
 
@@ -202,34 +210,52 @@ class StepTemplate:
     ) -> LeanText | None:
         """The statement for such relations; None while there is none, which is right for any.
 
-        A text is made for what is like all that was seen until then, and more; meanwhile one serves that was made where more relations
-        had rows.
+        A text is made for what is like all that was seen until then, whichever relations had rows, and more. Where the same ones have rows
+        again and again, one is made for these alone; meanwhile one serves that was made for more.
 
         Args:
             relations: what is known of each relation that the step reads.
             later: runs what makes a text, now or later.
         """
-        key = frozenset(name for name, one in relations.items() if one.rows)
+        key = _filled(relations)
         with self._lock:
-            known = self._leans.get(key)
-            if known is None:
-                known = self._leans[key] = _Lean(relations)
-                while len(self._leans) > LEANS:
-                    self._leans.popitem(last=False)
-            self._leans.move_to_end(key)
+            known = self._known(key, relations)
             if known.made is not None and _covers(known.made.relations, relations):
                 return known.made
+            every = self._seen(relations)
+            made = every.made
+            other = made if made is not None and _covers(made.relations, relations) else None
+            if other is None:
+                others = (one.made for one in self._leans.values() if one.made is not None)
+                other = next((one for one in others if _covers(one.relations, relations)), None)
+            elif other.filled == key:
+                return other
             seen = known.relations.items()
             known.relations = {name: one.with_(relations[name]) for name, one in seen}
             known.uses += 1
-            made = (one.made for one in self._leans.values() if one.made is not None)
-            other = next((one for one in made if _covers(one.relations, relations)), None)
-            wanted = other is None or known.uses >= LEAN_USES
-            due = wanted and not known.making and not self._is_long
-            known.making = known.making or due
-        if due:
-            later(functools.partial(self._make, known))
+            wanted = every if other is None else known if known.uses >= LEAN_USES else None
+            if wanted is None or wanted.making or self._is_long:
+                return other
+            wanted.making = True
+        later(functools.partial(self._make, wanted))
         return other
+
+    def _known(self, key: frozenset[str], relations: Mapping[str, Relation]) -> _Lean:
+        known = self._leans.get(key)
+        if known is None:
+            known = self._leans[key] = _Lean(relations)
+            while len(self._leans) > LEANS:
+                self._leans.popitem(last=False)
+        self._leans.move_to_end(key)
+        return known
+
+    def _seen(self, relations: Mapping[str, Relation]) -> _Lean:
+        """What was found until now, these relations with it."""
+        if self._any is None:
+            self._any = _Lean(relations)
+        seen = self._any.relations.items()
+        self._any.relations = {name: _either(one, relations[name]) for name, one in seen}
+        return self._any
 
     @functools.cached_property
     def _is_long(self) -> bool:
@@ -247,7 +273,8 @@ class StepTemplate:
         with self._lock:
             before = {} if known.made is None else known.made.relations
             relations = {
-                name: widened(one, before.get(name)) for name, one in known.relations.items()
+                name: widened(one, _unless_empty(before.get(name)))
+                for name, one in known.relations.items()
             }
         # Where this fails it is told once: `making` stays, and it is not tried in each step.
         statement = lean(self.step.statement, relations)
@@ -261,7 +288,14 @@ class StepTemplate:
         text = None if statement is None else Text(statement, self.engine, recurs=True)
         made = LeanText(relations, text, tuple(sorted(reads)), straight)
         with self._lock:
+            self._keep(known.made)
             known.made, known.uses, known.making = made, 0, False
+
+    def _keep(self, made: LeanText | None) -> None:
+        """Have a text that another takes the place of serve on where the relations have rows that it is for and has nothing to spare of."""
+        mine = None if made is None else self._leans.get(made.filled)
+        if mine is not None and mine.made is None:
+            mine.made = made
 
     @functools.cached_property
     def text(self) -> Text:
@@ -303,7 +337,8 @@ class StepTemplate:
     def kept(self) -> list[Kept]:
         """The statements that are kept for it."""
         with self._lock:
-            leans = [one.made for one in self._leans.values() if one.made is not None]
+            entries = [*self._leans.values(), *([] if self._any is None else [self._any])]
+            leans = [one.made for one in entries if one.made is not None]
             pieces = [piece for made in self._pieces.values() for piece in made]
         texts = [lean.text for lean in leans] + [piece.text for piece in pieces]
         own = [] if self.step is None else [self.step.kept]
@@ -321,6 +356,21 @@ def _told(statement: exp.Expression, joins: Joins) -> exp.Expression:
         else:
             hint.set("this", joins.value)
     return made
+
+
+def _filled(relations: Mapping[str, Relation]) -> frozenset[str]:
+    return frozenset(name for name, one in relations.items() if one.rows)
+
+
+def _either(one: Relation, other: Relation) -> Relation:
+    """What is known of what is either; what is empty has nothing of which anything would be true."""
+    if not one.rows or not other.rows:
+        return one if one.rows else other
+    return one.with_(other)
+
+
+def _unless_empty(relation: Relation | None) -> Relation | None:
+    return relation if relation is not None and relation.rows else None
 
 
 def _covers(known: Mapping[str, Relation], relations: Mapping[str, Relation]) -> bool:

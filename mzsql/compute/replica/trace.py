@@ -170,13 +170,14 @@ class Trace:
     @property
     def updates(self) -> int:
         """How many there are."""
-        return sum(run.rows.num_rows for run in self._runs) + sum(one.num_rows for one in self._new)
+        made = int(sum(run.rows.num_rows for run in self._runs))
+        return made + int(sum(one.num_rows for one in self._new))
 
     @property
     def bytes(self) -> int:
         """What is in memory; what is mapped is not counted."""
         kept = sum(run.bytes for run in self._runs if not run.mapped)
-        return kept + sum(one.nbytes for one in self._new)
+        return kept + int(sum(one.nbytes for one in self._new))
 
     def add(self, updates: pa.Table, passed: Timestamp) -> None:
         """Add updates; readers have passed a time and will not ask for earlier ones."""
