@@ -207,6 +207,13 @@ class RenderedDataflow:
         of_stages = (stage.kept for stages in self._hydrations.values() for stage in stages)
         return [*(step.kept for step in steps), *of_templates, *of_stages]
 
+    def prepare(self) -> None:
+        """Make what the first step in process, of updates of one time, has to have."""
+        with self._lock:
+            if not self.temporal:
+                self._step(Engine.DUCKDB, at_once=True)
+        _ = self.relevance
+
     def step(self, engine: Engine, lower: Timestamp, upper: Timestamp) -> Step:
         """The statement that processes the inputs' updates with times in ``[lower, upper)``."""
         assert lower < upper

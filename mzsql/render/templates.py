@@ -181,6 +181,10 @@ class _Lean:
     making: bool = False
 
 
+def _nothing(_: LeanText) -> None:
+    pass
+
+
 class StepTemplate:
     """The step of a dataflow for one engine and one set of inputs with updates.
 
@@ -206,7 +210,10 @@ class StepTemplate:
         return used
 
     def lean(
-        self, relations: Mapping[str, Relation], later: Callable[[Callable[[], None]], None]
+        self,
+        relations: Mapping[str, Relation],
+        later: Callable[[Callable[[], None]], None],
+        made: Callable[[LeanText], None] = _nothing,
     ) -> LeanText | None:
         """The statement for such relations; None while there is none, which is right for any.
 
@@ -216,6 +223,7 @@ class StepTemplate:
         Args:
             relations: what is known of each relation that the step reads.
             later: runs what makes a text, now or later.
+            made: is given the text when it was made, there.
         """
         key = _filled(relations)
         with self._lock:
@@ -223,8 +231,9 @@ class StepTemplate:
             if known.made is not None and _covers(known.made.relations, relations):
                 return known.made
             every = self._seen(relations)
-            made = every.made
-            other = made if made is not None and _covers(made.relations, relations) else None
+            other = every.made
+            if other is not None and not _covers(other.relations, relations):
+                other = None
             if other is None:
                 others = (one.made for one in self._leans.values() if one.made is not None)
                 other = next((one for one in others if _covers(one.relations, relations)), None)
@@ -237,7 +246,7 @@ class StepTemplate:
             if wanted is None or wanted.making or self._is_long:
                 return other
             wanted.making = True
-        later(functools.partial(self._make, wanted))
+        later(lambda: made(self._make(wanted)))
         return other
 
     def _known(self, key: frozenset[str], relations: Mapping[str, Relation]) -> _Lean:
@@ -268,7 +277,7 @@ class StepTemplate:
         return columns_read(self.step.statement, self.step.reads)
 
     @undisturbed()
-    def _make(self, known: _Lean) -> None:
+    def _make(self, known: _Lean) -> LeanText:
         assert self.step is not None
         with self._lock:
             before = {} if known.made is None else known.made.relations
@@ -290,6 +299,7 @@ class StepTemplate:
         with self._lock:
             self._keep(known.made)
             known.made, known.uses, known.making = made, 0, False
+        return made
 
     def _keep(self, made: LeanText | None) -> None:
         """Have a text that another takes the place of serve on where the relations have rows that it is for and has nothing to spare of."""

@@ -17,7 +17,7 @@ from mzsql.compute.engines.driver import PLAN_USES, PLANNED_ROWS, Driver
 from mzsql.compute.engines.plans import Plan, Plans
 from mzsql.expr.engines import locked_connection
 from mzsql.expr.functions.table import Engine
-from mzsql.render.templates import Text
+from mzsql.render.templates import LeanText, Text
 from mzsql.render.times import LOWER, UPPER
 
 _SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.decimal128(38, 2))])
@@ -287,4 +287,35 @@ def test_simple_texts_are_planned_for_each_schema() -> None:
         assert driver.simple("SELECT * FROM a", {"a": rows((turn, 1))})["k"].to_pylist() == [turn]
         assert driver.simple("SELECT * FROM a", {"a": other}).to_pylist() == [{"k": 5, "w": "x"}]
     assert len(driver._plans) == 2
+    driver.close()
+
+
+def test_a_step_whose_text_was_prepared_is_not_planned_again() -> None:
+    driver = Driver()
+    text = Text(_JOINED.statement, Engine.DUCKDB, recurs=True)
+    schemas = {"a": _SCHEMA, "b": _SCHEMA, "c": _SCHEMA}
+    driver.prepare(schemas, LeanText({}, None, ()))
+    assert len(driver._plans) == 0
+    driver.prepare(schemas, LeanText({}, text, ("a", "b")))
+    assert len(driver._plans) == 1
+    tried: list[Any] = []
+    for turn in range(3):
+        tables = {"a": rows((turn, 1), (2, 2)), "b": rows((2, turn))}
+        made = driver.step(text, turn, turn + 1, tables, tried.append)
+        assert as_rows(made) == answer(text, turn, turn + 1, tables)
+    assert not tried
+    driver.close()
+
+
+def test_a_text_that_cannot_be_prepared_is_run_as_it_is_written() -> None:
+    driver = Driver()
+    text = Text(_JOINED.statement, Engine.DUCKDB, recurs=True)
+    broken = pa.schema([("other", pa.int64())])
+    with pytest.raises(duckdb.Error):
+        driver.prepare({"a": broken, "b": broken}, LeanText({}, text, ("a", "b")))
+    tried: list[Any] = []
+    tables = {"a": rows((1, 1), (2, 2)), "b": rows((2, 5))}
+    made = driver.step(text, 3, 4, tables, tried.append)
+    assert as_rows(made) == answer(text, 3, 4, tables)
+    assert not tried
     driver.close()

@@ -32,7 +32,7 @@ from mzsql.expr.engines import (
     to_sql,
 )
 from mzsql.expr.functions.table import Engine
-from mzsql.render.templates import Text
+from mzsql.render.templates import LeanText, Text
 from mzsql.repr.frontier import Timestamp
 
 #: A step over at most so many rows is run as it was written,
@@ -126,6 +126,25 @@ class Driver:
         if rows <= SMALL_ROWS:
             kind = "small"
         return self._run(self._connection(kind), with_parameters, relations, parameters)
+
+    def prepare(self, schemas: Mapping[str, pa.Schema], lean: LeanText) -> None:
+        """Plan a step's text before it is run for the first time.
+
+        Args:
+            schemas: of each relation that the text may read.
+            lean: the text, which will be run again and again.
+
+        Raises:
+            duckdb.Error: it cannot be planned. It is run as it is written then.
+        """
+        text = lean.text
+        written = None if text is None else text.with_parameters
+        if text is None or written is None:
+            return
+        with self._lock:
+            self._uses[text] = None
+        read = {name: schemas[name] for name in lean.reads}
+        self._plan(text, written, read, text.parameters(0, 1))
 
     def _planned(
         self,

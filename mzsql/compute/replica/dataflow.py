@@ -145,6 +145,8 @@ class Dataflow:
         self.output_desc: ArrangementDesc | None = None
         self.fixpoints = Fixpoints(rendered.recursions, _FIXPOINT_ROWS, check_for_interrupts)
         self.as_of: Timestamp = spec.as_of
+        #: whether it was here before, and so has had steps like those to come
+        self.goes_on = False
 
     @property
     def gid(self) -> GlobalId:

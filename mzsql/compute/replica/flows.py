@@ -257,7 +257,7 @@ class Flow:
             each_by_itself(partial(self._release_index, one) for one in indexes.values())
             raise
         self.dataflow = dataflow
-        ready = not dataflow.to_hydrate()
+        ready = dataflow.goes_on = not dataflow.to_hydrate()
         if ready:
             self._hydrated()
         return ready
@@ -291,10 +291,13 @@ class Flow:
         return stats
 
     def warm(self) -> None:
-        """Load what its steps will look into and nobody has loaded; beside them."""
+        """Load what its steps will look into and nobody has loaded, and make what they are rendered from; beside them."""
         dataflow = self.dataflow
         if dataflow is not None and not self._unwanted():
             self._warm(dataflow, least=WARMED_ROWS)
+            # Of what is small plans are left packed: there may be thousands, which nothing changes.
+            if dataflow.rendered.is_rendered and not self._unwanted():
+                dataflow.rendered.prepare()
 
     def _warm(self, dataflow: Dataflow, *, least: int = 0) -> None:
         """Load what steps look into, where it has so many updates at least."""

@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -287,10 +288,12 @@ class _Work:
         text: Text | None = template.text
         reads, straight = step.reads, tuple[Straight, ...]()
         few = sum(table.num_rows for table in tables.values()) <= PLANNED_ROWS
-        if few and template.comes_again():
+        if few and (template.comes_again() or self.dataflow.goes_on):
             asked = template.asked
             relations = {name: measured(t, asked.get(name, ())) for name, t in tables.items()}
-            lean = template.lean(relations, self.tools.later)
+            schemas = {name: table.schema for name, table in tables.items()}
+            prepare = partial(self.tools.driver.prepare, schemas)
+            lean = template.lean(relations, self.tools.later, prepare)
             if lean is not None:
                 text, reads, straight = lean.text, lean.reads, lean.straight
         if text is None and not straight:

@@ -191,6 +191,8 @@ class Work:
     def _warm(self, flow: Flow) -> None:
         """Load what the first steps of a dataflow that was opened would wait for. It is not closed meanwhile."""
         installed = self._installed
+        # Those that are there go first.
+        self.steps.rest(LATER_SECONDS)
         with installed.changed:
             if flow.left or installed.closing or not installed.has(flow):
                 return
