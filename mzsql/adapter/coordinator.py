@@ -112,6 +112,7 @@ class Coordinator:
                 self._dataflows.running,
                 self._dataflows.arrangements,
                 self._dataflows.trouble,
+                self._dataflows.usage,
                 self._activity,
             )
         )

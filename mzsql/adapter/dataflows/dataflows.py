@@ -27,7 +27,7 @@ from mzsql.adapter.environment.leader import LEASE_MS, Leadership, seems_alive
 from mzsql.adapter.environment.seams import CatalogArrangements, StatusCollections, register_managed
 from mzsql.adapter.planning.planner import Planner
 from mzsql.adapter.planning.process import PlansAhead
-from mzsql.adapter.replicas.places import address_of, hello_of, trouble
+from mzsql.adapter.replicas.places import address_of, hello_of, trouble, usage_of
 from mzsql.catalog.commands.retention import retention
 from mzsql.catalog.objects import Maintained
 from mzsql.catalog.objects import Replica as CatalogReplica
@@ -41,6 +41,7 @@ from mzsql.compute.replica.dataflow import Renderings
 from mzsql.compute.replica.replica import Replica
 from mzsql.compute.transport.frames import Address
 from mzsql.compute.transport.link import RemoteLink
+from mzsql.compute.transport.usage import Usage, usage
 from mzsql.render.naming import fingerprint_in, index_in
 from mzsql.repr.errors import Fenced, SqlError
 from mzsql.repr.frontier import Timestamp
@@ -466,6 +467,16 @@ class Dataflows:
         if self._leads and replica.id in self._controller.commanded:
             return self._controller.offline(replica.id)
         return trouble(self._env, replica)
+
+    def usage(self, replica: CatalogReplica) -> Usage | None:
+        """What the process that does a replica's work takes of its machine, this one or another; None where that is not known here."""
+        if self.trouble(replica) is not None:
+            return None
+        if replica.process is not None:
+            return usage_of(self._env, replica)
+        if self._leads and replica.id in self._controller.commanded:
+            return usage(self._env.kept(replica.id))
+        return None
 
     def step_engine(self) -> str:
         """What is to run dataflows and large queries."""

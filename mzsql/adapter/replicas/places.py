@@ -10,7 +10,8 @@ from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.environment.leader import is_gone, is_here, seems_alive
 from mzsql.catalog.objects import Replica, ReplicaProcess
 from mzsql.compute.transport.frames import Address, Hello
-from mzsql.compute.transport.link import Found, answers, found_at
+from mzsql.compute.transport.link import Found, answers, found_at, usage_at
+from mzsql.compute.transport.usage import Usage
 from mzsql.persist import Clock
 
 #: A process of another machine that has a replica's name, and has not answered for so long, has it no more, in seconds.
@@ -66,3 +67,11 @@ def trouble(env: Environment, replica: Replica) -> str | None:
     if used and not seems_alive(state.lease, env.clock.now_ms()):
         return "no process leads"
     return None if replica.process is None else unreachable(env, replica)
+
+
+def usage_of(env: Environment, replica: Replica) -> Usage | None:
+    """What the process of a replica takes of its machine; None where it has none, or does not say."""
+    process = replica.process
+    if process is None or is_gone(process.who):
+        return None
+    return usage_at(address_of(process), hello_of(env, replica.id, None))

@@ -171,6 +171,7 @@ class ReplicaOf:
             self._connect,
             env.supervisor.start,
             self._failed,
+            env.kept(found.id),
         )
 
     # --- becoming it --------------------------------------------------------------------------

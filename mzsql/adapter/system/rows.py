@@ -419,6 +419,13 @@ def _replica_statuses(source: Source) -> Rows:
         yield one.id, 0, "online" if reason is None else "offline", reason
 
 
+def _replica_metrics(source: Source) -> Rows:
+    for one in source.env.catalog.state.replicas.values():
+        found = source.usage(one)
+        if found is not None:
+            yield one.id, 0, found.memory, found.memory_limit, found.disk, found.disk_limit
+
+
 def _sizes(_: Source) -> Rows:
     for name, size in SIZES.items():
         yield name, size.processes, size.workers
@@ -558,6 +565,7 @@ _DERIVED: dict[str, Callable[[Source], Rows]] = {
     "mz_catalog.mz_clusters": _clusters,
     "mz_catalog.mz_cluster_replicas": _cluster_replicas,
     "mz_internal.mz_cluster_replica_statuses": _replica_statuses,
+    "mz_internal.mz_cluster_replica_metrics": _replica_metrics,
     "mz_catalog.mz_cluster_replica_sizes": _sizes,
     "mz_internal.mz_object_dependencies": _dependencies,
     "mz_internal.mz_compute_dependencies": _compute_dependencies,

@@ -22,6 +22,8 @@ from typing import TypeVar
 
 import msgspec
 
+from mzsql.compute.transport.usage import Usage
+
 #: What two sides must agree on before anything else.
 PROTOCOL = 1
 #: So many bytes a frame may have; an answer that is larger is told as an error.
@@ -81,6 +83,7 @@ class Hello(msgspec.Struct, frozen=True, tag=True):
         epoch: grows with each leader; None: only whether the replica is there is asked.
         nonce: its own random number.
         proof: over both.
+        asks: whether it wants to know what the replica's process takes of its machine.
     """
 
     environment: str
@@ -89,6 +92,7 @@ class Hello(msgspec.Struct, frozen=True, tag=True):
     epoch: int | None
     nonce: bytes
     proof: bytes
+    asks: bool = False
 
 
 class Welcome(msgspec.Struct, frozen=True, tag=True):
@@ -96,6 +100,7 @@ class Welcome(msgspec.Struct, frozen=True, tag=True):
 
     build: str
     proof: bytes
+    usage: Usage | None = None
 
 
 class Refusal(msgspec.Struct, frozen=True, tag=True):
@@ -232,10 +237,16 @@ def greet(sock: socket.socket, secret: str, hello: Hello, until: float) -> Welco
 
 
 def welcome(
-    sock: socket.socket, secret: str, hello: Hello, nonce: bytes, build: str, until: float
+    sock: socket.socket,
+    secret: str,
+    hello: Hello,
+    nonce: bytes,
+    build: str,
+    until: float,
+    usage: Usage | None = None,
 ) -> None:
     """The replica's last frame of the greeting."""
-    _tell(sock, Welcome(build, proof_of(secret, "replica", hello.nonce, nonce)), until)
+    _tell(sock, Welcome(build, proof_of(secret, "replica", hello.nonce, nonce), usage), until)
 
 
 def refuse(sock: socket.socket, reason: str, until: float) -> None:

@@ -17,6 +17,8 @@ import socket
 import threading
 from collections.abc import Callable
 
+import msgspec
+
 from mzsql.compute.protocol import (
     Command,
     CreateInstance,
@@ -35,12 +37,14 @@ from mzsql.compute.transport.frames import (
     Hello,
     Refused,
     Stranger,
+    Welcome,
     by_when,
     greet,
     prepare,
     receive_frame,
     send_frame,
 )
+from mzsql.compute.transport.usage import Usage
 from mzsql.repr.errors import ObjectInUse
 from mzsql.threads import Backoff, Supervised
 
@@ -58,8 +62,10 @@ _LOOK_SECONDS = 1.0
 _JOIN_SECONDS = 5.0
 
 
-def connected(address: Address, hello: Hello) -> socket.socket:
-    """A connection to the replica at an address, which has said welcome.
+def connected(
+    address: Address, hello: Hello, welcomed: Callable[[Welcome], None] = lambda _: None
+) -> socket.socket:
+    """A connection to the replica at an address, which has said welcome; `welcomed` is told what it has said.
 
     Raises:
         Refused: it does not want us, or is not the replica.
@@ -68,7 +74,7 @@ def connected(address: Address, hello: Hello) -> socket.socket:
     sock = socket.create_connection((address.host, address.port), GREETING_SECONDS)
     try:
         prepare(sock)
-        greet(sock, address.secret, hello, by_when())
+        welcomed(greet(sock, address.secret, hello, by_when()))
     except BaseException:
         sock.close()
         raise
@@ -84,6 +90,16 @@ def answers(address: Address, hello: Hello) -> str | None:
     except OSError as error:
         return _told(address, error)
     return None
+
+
+def usage_at(address: Address, hello: Hello) -> Usage | None:
+    """What the process of the replica at an address takes of its machine; None where it does not say."""
+    said: list[Welcome] = []
+    try:
+        connected(address, msgspec.structs.replace(hello, asks=True), said.append).close()
+    except (Refused, OSError):
+        return None
+    return said[0].usage
 
 
 class Found(enum.Enum):

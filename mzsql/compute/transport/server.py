@@ -18,6 +18,7 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 
@@ -45,6 +46,7 @@ from mzsql.compute.transport.frames import (
     welcome,
 )
 from mzsql.compute.transport.reconciled import ReconciledReplica
+from mzsql.compute.transport.usage import usage
 from mzsql.repr.errors import ObjectInUse, ThreadFailed
 from mzsql.threads import Supervised
 
@@ -176,6 +178,7 @@ class ReplicaServer:
         connect: makes the replica.
         start: starts a supervised thread.
         failed: told once, of what ends the replica.
+        kept: the directory where it keeps what is close of its arrangements, if it does.
     """
 
     def __init__(
@@ -186,7 +189,9 @@ class ReplicaServer:
         connect: Connect,
         start: Callable[..., Supervised],
         failed: Callable[[ThreadFailed], None],
+        kept: Path | None = None,
     ) -> None:
+        self._kept = kept
         self._listening = listening
         self._secret = secret
         self._identity = identity
@@ -244,7 +249,8 @@ class ReplicaServer:
         if reason is not None:
             refuse(sock, reason, until)
             return False
-        welcome(sock, self._secret, hello, nonce, self._identity.build, until)
+        takes = usage(self._kept) if hello.asks else None
+        welcome(sock, self._secret, hello, nonce, self._identity.build, until, takes)
         if hello.epoch is None:
             return False
         self._epoch = hello.epoch

@@ -1,0 +1,17 @@
+-- What the process of each replica takes of its machine now, and what it may take, asked of the process when this is read. A replica that no
+-- process runs, or whose process does not answer, has no row; nor has one inside the process that leads, where another process is asked.
+--
+-- replica_id: the replica, a key of `mz_cluster_replicas`
+-- process_id: which of the replica's processes it is, counted from 0
+-- memory_bytes: resident memory of the process and of those that it has started, Spark's among them; NULL where the system does not say
+-- memory_limit: the least of what the machine has, what its control group allows and what the process may map (`ulimit -v`)
+-- disk_bytes: what it has spilled, and keeps close of its arrangements, on its machine's disks
+-- disk_limit: `disk_bytes` and what is free where that is, on the fullest of these disks
+CREATE SOURCE mz_internal.mz_cluster_replica_metrics (
+    replica_id text NOT NULL,
+    process_id uint8 NOT NULL,
+    memory_bytes uint8,
+    memory_limit uint8,
+    disk_bytes uint8 NOT NULL,
+    disk_limit uint8
+);
