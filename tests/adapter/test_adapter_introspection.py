@@ -155,6 +155,18 @@ def test_another_process_and_plain_reads_give_the_same_rows(env: Path) -> None:
         assert asked(alone) == here
         offline = rows(alone, "SELECT status FROM mz_internal.mz_cluster_replica_statuses")
         assert offline == [("offline",)]
+        assert rows(alone, "SELECT * FROM mz_internal.mz_cluster_replica_metrics") == []
+
+
+def test_what_the_process_of_a_replica_takes_is_within_its_limits(con: Connection) -> None:
+    within = "memory_bytes BETWEEN 1 AND memory_limit AND disk_bytes BETWEEN 0 AND disk_limit"
+    found = f"SELECT replica_id, process_id, {within} FROM mz_internal.mz_cluster_replica_metrics"
+    assert rows(con, found) == [("u1", 0, True)]
+    (percents,) = rows(
+        con,
+        "SELECT memory_percent, disk_percent FROM mz_internal.mz_cluster_replica_utilization",
+    )
+    assert all(0 <= percent <= 100 for percent in percents)
 
 
 def test_one_replica_is_named_or_it_is_refused(con: Connection) -> None:

@@ -162,8 +162,11 @@ def test_a_view_is_maintained_by_a_process_and_goes_on_with_another_when_it_is_k
 
     second = replica("r2")
     until(con, online("r1", "r2"))
+    taken = "SELECT memory_bytes < memory_limit FROM mz_internal.mz_cluster_replica_metrics"
+    assert rows(con, taken) == [(True,)] * 3
     first.signal(signal.SIGKILL)
     first.kill()
+    assert rows(con, taken) == [(True,)] * 2
     con.execute("INSERT INTO t VALUES (3, 3)")
     assert rows(con, "SELECT * FROM w") == [(1, 11, 2), (2, 2, 1), (3, 3, 1)]
     until(con, offline("r1", "nobody answers at 127.0.0.1:"))

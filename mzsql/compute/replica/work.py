@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from mzsql.compute.protocol import Frontiers, Refreshed, Respond
 from mzsql.compute.protocols import ComputeSettings
+from mzsql.compute.replica.failures import told_of
 from mzsql.compute.replica.flows import Flow, State
 from mzsql.compute.replica.installed import Installed
 from mzsql.compute.replica.lane import Lane
@@ -304,7 +305,7 @@ class Work:
         _LOG.info("dataflow %s failed", flow.gid, exc_info=error)
         with self._installed.changed:
             flow.failures += 1
-            flow.error = f"{type(error).__name__}: {error}"
+            flow.error = told_of(error)
             pause = self._settings.retry_seconds * 2 ** min(flow.failures - 1, 30)
             pause = min(pause, self._settings.retry_max_seconds)
             flow.retry_at = self._clock.monotonic() + pause
