@@ -97,7 +97,7 @@ def engines(con: mzsql.Connection) -> list[tuple[object, ...]]:
     ).fetchall()
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_a_replica_maintains_on_executors_and_goes_on_when_one_is_killed(
     env: str, con: mzsql.Connection, start: Callable[[Sequence[str]], subprocess.Popen[str]]
 ) -> None:

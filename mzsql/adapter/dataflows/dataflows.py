@@ -474,9 +474,7 @@ class Dataflows:
             return None
         if replica.process is not None:
             return usage_of(self._env, replica)
-        if self._leads and replica.id in self._controller.commanded:
-            return usage(self._env.kept(replica.id))
-        return None
+        return usage(self._env.kept(replica.id)) if self._leads else None
 
     def step_engine(self) -> str:
         """What is to run dataflows and large queries."""
