@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from mzsql.adapter.environment.locations import locate
 from mzsql.adapter.replicas.process import Listening, ReplicaOf, open_for_replica
 from mzsql.cli.stopping import ending_with_input, stopping
+from mzsql.compute.engines.spark_session import is_submitted
 from mzsql.repr.errors import InvalidParameter
 from mzsql.threads import Wakeup
 
@@ -97,7 +98,8 @@ def run_replica(
         name: its name there.
         listen: where it listens.
         advertise: and how others call that.
-        with_input: whether to end when standard input does.
+        with_input: whether to end when standard input does. Under `spark-submit` it does in any case: that is where it gets its input from,
+            and a signal that ends `spark-submit` reaches nobody else.
         master: of Spark; where one is named Spark is started at once, so that one that cannot be had ends this before anything else.
         conf: settings of Spark, as ``--conf`` has them.
 
@@ -108,7 +110,7 @@ def run_replica(
     spark = partial(_spark, master, settings_in(conf))
     wakeup = Wakeup()
     with stopping(wakeup.wake) as stop:
-        if with_input:
+        if with_input or is_submitted():
 
             def input_ended() -> None:
                 stop.ask()

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -54,7 +55,7 @@ def start() -> Iterator[Callable[[Sequence[str]], subprocess.Popen[str]]]:
 
     yield begin
     for one in begun:
-        # What spark-submit has started does not end with it.
+        # What spark-submit has started ends a moment later than it.
         for pid in (*below(one.pid), one.pid):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
@@ -142,6 +143,16 @@ def test_a_replica_takes_the_master_that_spark_submit_gives(
     files = [one for one in tmp_path.rglob("*local-*") if one.is_file()]
     log = b"".join(one.read_bytes() for one in files)
     assert b'"spark.master":"local[3]"' in log
+    # Whoever ends spark-submit ends the replica, which gives its entry back.
+    begun = below(replica.pid)
+    assert begun
+    replica.terminate()
+    replica.wait(WAIT)
+    until = time.monotonic() + WAIT
+    while any(Path(f"/proc/{pid}").exists() for pid in begun):
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    assert con.coordinator.env.sync().replicas["u2"].process is None
 
 
 @pytest.mark.long

@@ -210,9 +210,14 @@ def kept_session(given: SparkSession) -> Callable[[], SparkSession]:
     return session
 
 
+def is_submitted() -> bool:
+    """Whether `spark-submit` has started this process, whose JVM is then that one."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
 def _submitted() -> dict[str, str]:
     """The settings that `spark-submit` has started this process's JVM with; none where it has not."""
-    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+    if not is_submitted():
         return {}
     SparkContext._ensure_initialized()
     return dict(SparkConf(_jvm=SparkContext._jvm).getAll())
