@@ -55,6 +55,30 @@ class Privilege(msgspec.Struct, frozen=True):
     modes: str
 
 
+class DefaultPrivilege(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is granted on things when they are made.
+
+    Attributes:
+        role: the id of whoever makes them; ``p``: everybody.
+        object_type: what they are: ``table`` (any relation), ``type``, ``schema``, ``database``, ``cluster``.
+        grantee: the id of who is granted it; ``p``: PUBLIC.
+        modes: a letter for each privilege.
+        database, schema: the ids of where they are made; None: anywhere.
+    """
+
+    role: str
+    object_type: str
+    grantee: str
+    modes: str
+    database: str | None = None
+    schema: str | None = None
+
+    @property
+    def place(self) -> tuple[str, str, str, str | None, str | None]:
+        """All of it but the privileges."""
+        return self.role, self.object_type, self.grantee, self.database, self.schema
+
+
 class Database(msgspec.Struct, frozen=True, omit_defaults=True):
     """A database; `privileges` None: those that such a thing begins with."""
 
@@ -79,6 +103,7 @@ class Role(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         parameters: variables of sessions and their values, in the order of their names.
+        default_privileges: what is granted on what it makes, and with the first role's on what anybody makes; None: nobody has said.
     """
 
     id: str
@@ -86,6 +111,7 @@ class Role(msgspec.Struct, frozen=True, omit_defaults=True):
     member_of: tuple[str, ...] = ()
     system_privileges: tuple[Privilege, ...] = ()
     parameters: tuple[tuple[str, str], ...] = ()
+    default_privileges: tuple[DefaultPrivilege, ...] | None = None
 
 
 class ReplicaProcess(msgspec.Struct, frozen=True):

@@ -138,7 +138,6 @@ def test_memberships_are_shown(con: mzsql.Connection) -> None:
         ("GRANT SELECT t TO joe", "Expected ON"),
         ("GRANT SELECT ON t FROM joe", "Expected TO"),
         ("GRANT FLY ON t TO joe", "Expected TO"),
-        ("SHOW DEFAULT PRIVILEGES", "SHOW DEFAULT PRIVILEGES is not supported"),
     ],
 )
 def test_what_cannot_be_granted_is_refused(con: mzsql.Connection, sql: str, message: str) -> None:

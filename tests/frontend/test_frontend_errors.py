@@ -353,7 +353,6 @@ CASES = [
         "cannot EXPLAIN DECORRELATED PLAN FOR CREATE INDEX",
         None,
     ),
-    ("SHOW DEFAULT PRIVILEGES", "SHOW DEFAULT PRIVILEGES is not supported", "DEFAULT"),
     ("SELECT %s", "there is no parameter for this placeholder", None),
     ("SELECT 1 AS OF true", "AS OF must be a timestamp", None),
     ("SELECT b, 1a FROM t", 'trailing junk after numeric literal at or near "1a"', "1a"),

@@ -33,6 +33,7 @@ from mzsql.adapter.environment.startup import Startup
 from mzsql.catalog.audit import audited
 from mzsql.catalog.builtin import builtins_by_name
 from mzsql.catalog.change import Change
+from mzsql.catalog.commands.default_privileges import granted_ahead
 from mzsql.catalog.commands.deployments import promote
 from mzsql.catalog.durable import DurableCatalog
 from mzsql.catalog.objects import DEFAULT_ROLE, Item, MaterializedView, Meta, Stored, Table
@@ -416,6 +417,7 @@ class Environment:
 
         def told(state: CatalogState) -> tuple[Change, T]:
             change, answer = command(state)
+            change = granted_ahead(state, change)
             return audited(state, change, DEFAULT_ROLE, now), answer
 
         return self.catalog.transact(told)

@@ -16,11 +16,18 @@ from mzsql.adapter.session.catalog import SessionCatalog
 from mzsql.adapter.session.session import Session
 from mzsql.adapter.session.staging import Staged
 from mzsql.catalog.change import NOTHING, Change, Holder, Owned, entry
-from mzsql.catalog.commands import clusters, privileges, renames, roles, schemas
+from mzsql.catalog.commands import (
+    clusters,
+    default_privileges,
+    privileges,
+    renames,
+    roles,
+    schemas,
+)
 from mzsql.catalog.commands.comments import comment, item_comment_key
 from mzsql.catalog.commands.items import live, without_orphans
 from mzsql.catalog.commands.settings import alter_role
-from mzsql.catalog.objects import Item, Object, Schema, Table
+from mzsql.catalog.objects import DefaultPrivilege, Item, Object, Schema, Table
 from mzsql.catalog.state import CatalogState, applied, removed
 from mzsql.frontend import parse_statements, plan_statement
 from mzsql.frontend.catalog import SYSTEM_SCHEMAS, FullName
@@ -73,6 +80,8 @@ class CatalogStatements:
                 self._transact(lambda state: self._membership(state, plan))
             case cp.PrivilegesPlan():
                 self._transact(lambda state: self._granted(state, plan))
+            case cp.DefaultPrivilegesPlan():
+                self._transact(lambda state: _granted_ahead(state, plan))
             case cp.OwnedPlan(to=str() as to):
                 self._transact(lambda state: privileges.reassign(state, plan.roles, to))
             case cp.OwnedPlan():
@@ -164,6 +173,9 @@ class CatalogStatements:
     def _drop_owned(self, plan: cp.OwnedPlan) -> None:
         def command(state: CatalogState) -> tuple[Change, list[Item]]:
             change = privileges.drop_owned(state, plan.roles, cascade=plan.cascade)
+            then = applied(state, change)
+            ids = {roles.role_named(then, role).id for role in plan.roles}
+            change |= default_privileges.without_roles(then, ids)
             return without_orphans(state, change), removed(state, change)
 
         self._clean_up(self._env.define(command))
@@ -189,7 +201,14 @@ class CatalogStatements:
                 return clusters.drop_replicas(state, [(target.name[0], name)])
             case _:
                 role = state.role(name)
-                granted = () if role is None else privileges.granted_to(state, role)
+                granted = (
+                    ()
+                    if role is None
+                    else (
+                        *privileges.granted_to(state, role),
+                        *default_privileges.granted_ahead_to(state, role),
+                    )
+                )
                 return roles.drop_role(state, name, session.user, granted)
 
     # --- ALTER, COMMENT -----------------------------------------------------------------------
@@ -408,6 +427,37 @@ class CatalogStatements:
             "what the catalog keeps of an object is what creates it"
         )
         return plan.meaning
+
+
+def _granted_ahead(state: CatalogState, plan: cp.DefaultPrivilegesPlan) -> Change:
+    said = plan.privileges
+    modes = (
+        privileges.letters(plan.kind)
+        if said is None
+        else "".join(PRIVILEGES[word] for word in said)
+    )
+    makers = [privileges.PUBLIC]
+    if plan.makers is not None:
+        makers = [roles.role_named(state, name).id for name in plan.makers]
+    grantees = [privileges.grantee_id(state, name) for name in plan.roles]
+    altered = [
+        DefaultPrivilege(maker, plan.kind, grantee, modes, *place)
+        for maker in makers
+        for place in [_ids_of(state, place) for place in plan.places] or [(None, None)]
+        for grantee in grantees
+    ]
+    return default_privileges.alter_default(state, altered, revoke=plan.revoke)
+
+
+def _ids_of(state: CatalogState, place: tuple[str, ...]) -> tuple[str | None, str | None]:
+    """The ids of a database and a schema, of which the latter has both."""
+    database = schemas.database_named(state, place[0])
+    if len(place) == 1:
+        return database.id, None
+    found = state.schema(*place)
+    if found is None:
+        raise UndefinedObject(f"unknown schema '{place[1]}'", sqlstate="3F000")
+    return database.id, found[1].id
 
 
 def _reserved(kind: str, name: str) -> SqlError:

@@ -24,6 +24,7 @@ from mzsql.adapter.system.introspection import INTROSPECTION
 from mzsql.adapter.system.source import Rows, Source
 from mzsql.catalog.builtin import Builtin, builtins
 from mzsql.catalog.commands.clusters import factor_of, size_of
+from mzsql.catalog.commands.default_privileges import default_rows, named_default_privileges
 from mzsql.catalog.commands.privileges import (
     READABLE,
     USABLE,
@@ -561,6 +562,10 @@ _DERIVED: dict[str, Callable[[Source], Rows]] = {
         (acl_text(one),) for one in system_privileges(source.env.catalog.state)
     ),
     "mz_internal.mz_show_all_privileges": lambda source: shown(source.env.catalog.state),
+    "mz_catalog.mz_default_privileges": lambda source: default_rows(source.env.catalog.state),
+    "mz_internal.mz_show_default_privileges": lambda source: named_default_privileges(
+        source.env.catalog.state
+    ),
     "mz_internal.mz_comments": _comments,
     "mz_catalog.mz_clusters": _clusters,
     "mz_catalog.mz_cluster_replicas": _cluster_replicas,

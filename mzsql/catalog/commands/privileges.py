@@ -67,18 +67,31 @@ def grantee_id(state: CatalogState, name: str) -> str:
 def changed(one: Owned, grantee: str, modes: str | None, *, revoke: bool) -> Owned:
     """A thing after a grant, or a revocation; `modes` None: ALL."""
     modes = letters(kind_of(one)) if modes is None else modes
-    merged = _merged(privileges_of(one), Privilege(grantee, one.owner, modes), revoke=revoke)
+    merged = merged_with(privileges_of(one), Privilege(grantee, one.owner, modes), revoke=revoke)
     return msgspec.structs.replace(one, privileges=merged)
 
 
-def _merged(known: tuple[Privilege, ...], new: Privilege, *, revoke: bool) -> tuple[Privilege, ...]:
+def merged_with(
+    known: tuple[Privilege, ...], new: Privilege, *, revoke: bool
+) -> tuple[Privilege, ...]:
+    """Privileges after one more was granted, or revoked."""
     by_pair = {(p.grantee, p.grantor): p.modes for p in known}
     pair = (new.grantee, new.grantor)
     had = by_pair.get(pair, "")
-    wanted = set(had) - set(new.modes) if revoke else set(had) | set(new.modes)
-    by_pair[pair] = "".join(letter for letter in _LETTERS if letter in wanted)
+    by_pair[pair] = changed_modes(had, new.modes, revoke=revoke)
     order = sorted(by_pair, key=lambda one: (one[0] == PUBLIC, _number(one[0]), _number(one[1])))
     return tuple(Privilege(*one, by_pair[one]) for one in order if by_pair[one])
+
+
+def changed_modes(had: str, modes: str, *, revoke: bool) -> str:
+    """Letters of privileges after some more were granted, or revoked."""
+    wanted = set(had) - set(modes) if revoke else set(had) | set(modes)
+    return "".join(letter for letter in _LETTERS if letter in wanted)
+
+
+def word_of(letter: str) -> str:
+    """The privilege that a letter stands for."""
+    return _WORDS[letter]
 
 
 def _number(gid: str) -> int:
@@ -94,7 +107,7 @@ def owned_by(one: Owned, owner: str) -> Owned:
     for p in one.privileges:
         grantee = owner if p.grantee == before else p.grantee
         grantor = owner if p.grantor == before else p.grantor
-        merged = _merged(merged, Privilege(grantee, grantor, p.modes), revoke=False)
+        merged = merged_with(merged, Privilege(grantee, grantor, p.modes), revoke=False)
     return msgspec.structs.replace(one, owner=owner, privileges=merged)
 
 
@@ -106,7 +119,7 @@ def grant_on_system(
     holder = state.roles.get(FIRST_ID if grantee == PUBLIC else grantee)
     assert holder is not None
     new = Privilege(grantee, FIRST_ID, modes)
-    merged = _merged(holder.system_privileges, new, revoke=revoke)
+    merged = merged_with(holder.system_privileges, new, revoke=revoke)
     return entry(holder.id, msgspec.structs.replace(holder, system_privileges=merged))
 
 

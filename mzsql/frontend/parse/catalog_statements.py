@@ -179,6 +179,30 @@ class Privileges(Statement):
 
 
 @dataclass(frozen=True)
+class DefaultPrivileges(Statement):
+    """ALTER DEFAULT PRIVILEGES … GRANT, … REVOKE.
+
+    Attributes:
+        makers: whose things it is about; None: everybody's.
+        within: ``schema`` or ``database`` where it is about things in some; else None.
+        places: the names of these.
+        privileges: their words; None: ALL.
+        kind: what things: ``table``, ``type``, ``schema``, ``database``, ``cluster``.
+        roles: who gets or loses them.
+        position: where the privileges stand.
+    """
+
+    makers: tuple[Name, ...] | None
+    within: str | None
+    places: tuple[Name, ...]
+    privileges: tuple[str, ...] | None
+    kind: str
+    roles: tuple[Name, ...]
+    revoke: bool
+    position: int
+
+
+@dataclass(frozen=True)
 class Owned(Statement):
     """REASSIGN OWNED BY roles TO role; without `to` DROP OWNED BY roles."""
 

@@ -93,6 +93,44 @@ class PrivilegeParser(VariableParser):
             self.at("RESTRICT")
         return cs.Owned(self.source, roles, None, cascade)
 
+    def alter_default(self) -> cs.DefaultPrivileges:
+        """ALTER DEFAULT PRIVILEGES FOR … [IN …] GRANT | REVOKE …, its first three words taken."""
+        self.need("FOR")
+        makers: tuple[st.Name, ...] | None = None
+        if not self.at("ALL", "ROLES"):
+            if self.one_of((("ROLE",), ("USER",))) is None:
+                self.p.expected("one of ALL or ROLE or USER")
+            makers = self._plain_names()
+        within, places = None, tuple[st.Name, ...]()
+        if self.at("IN"):
+            within, places = self._within()
+        verb = self.one_of((("GRANT",), ("REVOKE",)))
+        if verb is None:
+            self.p.expected("one of GRANT or REVOKE")
+        position = self.position()
+        said = self._said()
+        self.need("ON")
+        at = self.position()
+        kinds = self.one_of(tuple((word,) for word in _ALL_OF))
+        if kinds is None:
+            self.p.expected(f"one of {' or '.join(_ALL_OF)}")
+        assert kinds is not None
+        kind = _ALL_OF[kinds.upper()].lower()
+        self._refuse_kind(kind, at)
+        self.need("TO" if verb == "grant" else "FROM")
+        self.at("GROUP")
+        return cs.DefaultPrivileges(
+            self.source,
+            makers,
+            within,
+            places,
+            said,
+            kind,
+            self._plain_names(),
+            verb == "revoke",
+            position,
+        )
+
     def _granted(self, preposition: str, *, revoke: bool) -> cs.Membership | cs.Privileges:
         if self._at_privilege():
             return self._privileges(preposition, revoke=revoke)
@@ -115,17 +153,20 @@ class PrivilegeParser(VariableParser):
 
     def _privileges(self, preposition: str, *, revoke: bool) -> cs.Privileges:
         position = self.position()
-        said: tuple[str, ...] | None = None
-        if self.at("ALL"):
-            self.at("PRIVILEGES")
-        else:
-            said = self._named_privileges()
+        said = self._said()
         self.need("ON")
         kind, names, every = self._what()
         self.need(preposition)
         self.at("GROUP")
         roles = self._plain_names()
         return cs.Privileges(self.source, said, kind, names, every, roles, revoke, position)
+
+    def _said(self) -> tuple[str, ...] | None:
+        """The privileges that are named; None: ALL."""
+        if self.at("ALL"):
+            self.at("PRIVILEGES")
+            return None
+        return self._named_privileges()
 
     def _named_privileges(self) -> tuple[str, ...]:
         found: list[str] = []
@@ -166,6 +207,11 @@ class PrivilegeParser(VariableParser):
         self._refuse_kind(kind, position)
         if not self.at("IN"):
             return kind, (), "everywhere"
+        within, names = self._within()
+        return kind, names, within
+
+    def _within(self) -> tuple[str, tuple[st.Name, ...]]:
+        """SCHEMA or DATABASE names, behind IN."""
         within = self.one_of((("SCHEMA",), ("DATABASE",)))
         if within is None:
             self.p.expected("one of DATABASE or SCHEMA")
@@ -173,19 +219,23 @@ class PrivilegeParser(VariableParser):
         names = [self.name_of(within)]
         while self.p._match(TokenType.COMMA):
             names.append(self.name_of(within))
-        return kind, tuple(names), within
+        return within, tuple(names)
 
     # --- SHOW ---------------------------------------------------------------------------------
 
     def shown_privileges(self) -> exp.Select | None:
-        """SHOW PRIVILEGES [ON kind] [FOR role] or SHOW ROLE MEMBERSHIP [FOR role], behind SHOW; None where it is neither."""
+        """SHOW [DEFAULT] PRIVILEGES [ON kind] [FOR role] or SHOW ROLE MEMBERSHIP [FOR role], behind SHOW; None where it is neither."""
         if self.at("ROLE", "MEMBERSHIP"):
             query = _select("mz_show_role_members", ("role", "member", "grantor"))
             return self._of_role(query, "member")
-        if not self.at("PRIVILEGES"):
+        if self.at("DEFAULT", "PRIVILEGES"):
+            own = ("object_owner", "database", "schema", "object_type", "grantee")
+            query = _select("mz_show_default_privileges", (*own, "privilege_type"))
+        elif self.at("PRIVILEGES"):
+            columns = ("grantor", "grantee", "database", "schema", "name", "object_type")
+            query = _select("mz_show_all_privileges", (*columns, "privilege_type"))
+        else:
             return None
-        columns = ("grantor", "grantee", "database", "schema", "name", "object_type")
-        query = _select("mz_show_all_privileges", (*columns, "privilege_type"))
         kind = None
         if self.at("ON"):
             kind = self.one_of(_SHOWN)
@@ -221,6 +271,7 @@ def _select(relation: str, columns: tuple[str, ...]) -> exp.Select:
 
 #: The statements of this family, by the words that they begin with.
 STATEMENTS: Statements = (
+    (("ALTER", "DEFAULT", "PRIVILEGES"), PrivilegeParser.alter_default),
     (("DROP", "OWNED"), PrivilegeParser.drop_owned),
     (("REASSIGN", "OWNED"), PrivilegeParser.reassign),
     (("GRANT",), PrivilegeParser.grant),

@@ -54,7 +54,7 @@ _SHOW_KINDS = (
     ("SUBSOURCES",),
 )
 #: What Materialize shows of access to things, of which there is none to show here.
-_UNKNOWN_KINDS = (("DEFAULT", "PRIVILEGES"), ("NETWORK", "POLICIES"))
+_UNKNOWN_KINDS = (("NETWORK", "POLICIES"),)
 _ISOLATION = (
     ("STRICT", "SERIALIZABLE"),
     ("STRONG", "SESSION", "SERIALIZABLE"),
@@ -260,7 +260,7 @@ class SessionParser(DefinitionParser):
             raise Unsupported(
                 f"SHOW {what.upper()} is not supported",
                 position=position,
-                hint="Every role may do everything. There are SHOW ROLES, SHOW ROLE MEMBERSHIP and SHOW PRIVILEGES.",
+                hint="Every role may do everything. There are SHOW ROLES, SHOW ROLE MEMBERSHIP, SHOW [DEFAULT] PRIVILEGES.",
             )
 
     def _at_where(self) -> bool:

@@ -229,6 +229,19 @@ class PrivilegesPlan(DefiningPlan, frozen=True, tag="privileges"):
         return "REVOKE" if self.revoke else "GRANT"
 
 
+class DefaultPrivilegesPlan(DefiningPlan, frozen=True, tag="default_privileges"):
+    """ALTER DEFAULT PRIVILEGES: `makers` None: everybody; `places`: schemas or databases by their names, none: anywhere."""
+
+    command: ClassVar[str] = "ALTER DEFAULT PRIVILEGES"
+
+    makers: tuple[str, ...] | None
+    places: tuple[tuple[str, ...], ...]
+    privileges: tuple[str, ...] | None
+    kind: str
+    roles: tuple[str, ...]
+    revoke: bool
+
+
 class OwnedPlan(DefiningPlan, frozen=True, tag="owned"):
     """REASSIGN OWNED; DROP OWNED where there is no `to`."""
 
@@ -269,6 +282,7 @@ CatalogPlan = (
     | AlterRoleVariablePlan
     | MembershipPlan
     | PrivilegesPlan
+    | DefaultPrivilegesPlan
     | OwnedPlan
     | CommentPlan
 )

@@ -6,9 +6,12 @@ plan is carried out.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mzsql.frontend.catalog import CatalogView
 from mzsql.frontend.names.items import check_database, item_named
 from mzsql.frontend.parse import catalog_statements as cs
+from mzsql.frontend.parse import statements as st
 from mzsql.frontend.plan import catalog_plans as cp
 from mzsql.frontend.plan.catalog import target_of
 from mzsql.frontend.plan.planners import Planners
@@ -38,17 +41,47 @@ def plan_privileges(statement: cs.Privileges, catalog: CatalogView) -> cp.Privil
         for target in targets or (cp.Target("system", ()),):
             _check(statement, target)
         return cp.PrivilegesPlan(statement.privileges, kind, targets, None, roles, statement.revoke)
-    if within == "schema":
-        places = tuple(
-            target_of("schema", name, catalog, if_exists=False, verb="comment on").name
-            for name in statement.names
-        )
-    else:
-        places = tuple((name.partial.item,) for name in statement.names)
-        for name in statement.names:
-            check_database(catalog, name.partial.item, name.position)
+    places = _places(within, statement.names, catalog)
     _check(statement, cp.Target(kind, ()))
     return cp.PrivilegesPlan(statement.privileges, kind, (), places, roles, statement.revoke)
+
+
+def plan_default_privileges(
+    statement: cs.DefaultPrivileges, catalog: CatalogView
+) -> cp.DefaultPrivilegesPlan:
+    """ALTER DEFAULT PRIVILEGES."""
+    within, kind = statement.within, statement.kind
+    nowhere = kind in ("database", "cluster") or (kind, within) == ("schema", "schema")
+    if within is not None and nowhere:
+        raise SqlError(
+            f"cannot use IN {within.upper()} clause when using GRANT/REVOKE ON {kind.upper()}S",
+            position=statement.position,
+            sqlstate="0LP01",
+        )
+    _check(statement, cp.Target(kind, ()))
+    makers = statement.makers
+    return cp.DefaultPrivilegesPlan(
+        None if makers is None else tuple(name.partial.item for name in makers),
+        _places(within, statement.places, catalog),
+        statement.privileges,
+        kind,
+        tuple(name.partial.item for name in statement.roles),
+        statement.revoke,
+    )
+
+
+def _places(
+    within: str | None, names: Sequence[st.Name], catalog: CatalogView
+) -> tuple[tuple[str, ...], ...]:
+    """The whole names of schemas or databases, which are there."""
+    if within == "schema":
+        return tuple(
+            target_of("schema", name, catalog, if_exists=False, verb="comment on").name
+            for name in names
+        )
+    for name in names if within == "database" else ():
+        check_database(catalog, name.partial.item, name.position)
+    return tuple((name.partial.item,) for name in names)
 
 
 def _target(statement: cs.Privileges, i: int, catalog: CatalogView) -> cp.Target:
@@ -66,7 +99,7 @@ def _target(statement: cs.Privileges, i: int, catalog: CatalogView) -> cp.Target
     return target_of(kind, name, catalog, if_exists=False, verb="grant on")
 
 
-def _check(statement: cs.Privileges, target: cp.Target) -> None:
+def _check(statement: cs.Privileges | cs.DefaultPrivileges, target: cp.Target) -> None:
     known = GRANTABLE.get(target.kind, ())
     unknown = [one for one in statement.privileges or () if one not in known]
     if unknown or not known:
@@ -79,4 +112,7 @@ def _check(statement: cs.Privileges, target: cp.Target) -> None:
 
 
 #: The planners of this family.
-PLANNERS: Planners = {cs.Privileges: plan_privileges}
+PLANNERS: Planners = {
+    cs.Privileges: plan_privileges,
+    cs.DefaultPrivileges: plan_default_privileges,
+}

@@ -1,0 +1,155 @@
+"""What is granted ahead on things that are made later: commands that record it, and what follows from it.
+
+Promise: pure functions. What is said of a role's things holds for those that it makes from then on, within a schema or a database where
+that is said; as with other privileges, nothing is refused for the lack of one. An environment begins with USAGE of all types for
+PUBLIC, which can be revoked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+import msgspec
+
+from mzsql.catalog.change import NOTHING, Change, Owned, entry
+from mzsql.catalog.commands.privileges import (
+    PUBLIC,
+    changed_modes,
+    kind_of,
+    letters,
+    merged_with,
+    word_of,
+)
+from mzsql.catalog.objects import (
+    FIRST_ID,
+    Database,
+    DefaultPrivilege,
+    Index,
+    Object,
+    Privilege,
+    Role,
+    Schema,
+    number,
+)
+from mzsql.catalog.state import CatalogState, applied
+
+_INITIAL = (DefaultPrivilege(PUBLIC, "type", PUBLIC, "U"),)
+
+
+def of_role(role: Role) -> tuple[DefaultPrivilege, ...]:
+    """What is kept with a role."""
+    if role.default_privileges is not None:
+        return role.default_privileges
+    return _INITIAL if role.id == FIRST_ID else ()
+
+
+def default_privileges(state: CatalogState) -> Iterator[DefaultPrivilege]:
+    """All there are, but for those of places that were dropped."""
+    schemas = {one.id for one in state.schemas.values()}
+    for role in sorted(state.roles.values(), key=lambda one: number(one.id)):
+        for one in of_role(role):
+            there = one.database is None or one.database in state.databases
+            if there and (one.schema is None or one.schema in schemas):
+                yield one
+
+
+def alter_default(
+    state: CatalogState, altered: Sequence[DefaultPrivilege], *, revoke: bool
+) -> Change:
+    """Grant ahead, or take back, each of these."""
+    change = NOTHING
+    for new in altered:
+        then = applied(state, change)
+        holder = then.roles[FIRST_ID if new.role == PUBLIC else new.role]
+        known = {one.place: one for one in of_role(holder)}
+        had = known[new.place].modes if new.place in known else ""
+        modes = changed_modes(had, new.modes, revoke=revoke)
+        known[new.place] = msgspec.structs.replace(new, modes=modes)
+        left = tuple(one for one in known.values() if one.modes)
+        change |= entry(holder.id, msgspec.structs.replace(holder, default_privileges=left))
+    return change
+
+
+def granted_ahead(state: CatalogState, change: Change) -> Change:
+    """A change with what was granted ahead on what it makes."""
+    then = applied(state, change)
+    defaults = tuple(default_privileges(state))
+    if defaults == _INITIAL:
+        return change
+    for field in ("items", "schemas", "databases", "clusters"):
+        there = getattr(state, field)
+        for key, new in getattr(change, field).items():
+            if new is None or key in there or isinstance(new, Index) or new.privileges is not None:
+                continue
+            change |= entry(key, _granted(then, new, defaults))
+    return change
+
+
+def _granted(state: CatalogState, made: Owned, defaults: Collection[DefaultPrivilege]) -> Owned:
+    kind = kind_of(made)
+    database, schema = _place(state, made)
+    found: tuple[Privilege, ...] = (Privilege(made.owner, made.owner, letters(kind)),)
+    alike = "table" if isinstance(made, Object) and kind != "type" else kind
+    for one in defaults:
+        here = one.database in (None, database) and one.schema in (None, schema)
+        if here and one.object_type == alike and one.role in (PUBLIC, made.owner):
+            modes = "".join(letter for letter in one.modes if letter in letters(kind))
+            new = Privilege(one.grantee, made.owner, modes)
+            found = merged_with(found, new, revoke=False)
+    return msgspec.structs.replace(made, privileges=found)
+
+
+def _place(state: CatalogState, made: Owned) -> tuple[str | None, str | None]:
+    """The ids of the database and the schema that something is in."""
+    if isinstance(made, Object):
+        found = state.schema(made.database, made.schema)
+        return (None, None) if found is None else (found[1].database, found[1].id)
+    return (made.database, None) if isinstance(made, Schema) else (None, None)
+
+
+def without_roles(state: CatalogState, ids: Collection[str]) -> Change:
+    """Take back what is granted ahead to roles, and on what they make."""
+    change = NOTHING
+    for role in state.roles.values():
+        known = of_role(role)
+        left = tuple(one for one in known if not {one.role, one.grantee} & set(ids))
+        if left != known:
+            change |= entry(role.id, msgspec.structs.replace(role, default_privileges=left))
+    return change
+
+
+def granted_ahead_to(state: CatalogState, role: Role) -> list[str]:
+    """What is granted ahead to a role, or on what it makes, for a person."""
+    found = []
+    for one in default_privileges(state):
+        what = f"default privileges on {one.object_type.upper()}S"
+        if one.role == role.id:
+            found.append(f"{what} created by {role.name}")
+        if one.grantee == role.id:
+            found.append(f"{what} granted to {role.name}")
+    return list(dict.fromkeys(found))
+
+
+def default_rows(state: CatalogState) -> Iterator[tuple[str | None, ...]]:
+    """All there are, by ids."""
+    for one in default_privileges(state):
+        yield one.role, one.database, one.schema, one.object_type, one.grantee, one.modes
+
+
+def named_default_privileges(state: CatalogState) -> Iterator[tuple[str | None, ...]]:
+    """Each by names: of whose things, their database and schema, what they are, who is granted it, the privilege."""
+    names = {role.id: role.name for role in state.roles.values()} | {PUBLIC: "PUBLIC"}
+    schemas = {one.id: one for one in state.schemas.values()}
+    databases: dict[str, Database] = dict(state.databases)
+    for one in default_privileges(state):
+        schema = None if one.schema is None else schemas[one.schema]
+        database = one.database if schema is None else schema.database
+        for letter in one.modes:
+            yield (
+                names.get(one.role),
+                None if database is None else databases[database].name,
+                None if schema is None else schema.name,
+                one.object_type,
+                names.get(one.grantee),
+                word_of(letter),
+            )
