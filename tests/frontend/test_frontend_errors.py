@@ -353,6 +353,36 @@ CASES = [
         "cannot EXPLAIN DECORRELATED PLAN FOR CREATE INDEX",
         None,
     ),
+    (
+        "CREATE CLUSTER c (SIZE '1', SCHEDULE = ON REFRESH)",
+        "`SCHEDULE = ON REFRESH` cluster option is not available",
+        "SCHEDULE",
+    ),
+    (
+        "CREATE CLUSTER c (SIZE '1', SCHEDULE = often)",
+        'Expected one of MANUAL or ON, found identifier "often"',
+        "often",
+    ),
+    (
+        "CREATE CLUSTER c (SIZE '1', SCHEDULE ON REFRESH, REPLICATION FACTOR 2)",
+        "REPLICATION FACTOR cannot be given together with any SCHEDULE other than MANUAL",
+        "SCHEDULE",
+    ),
+    (
+        "CREATE CLUSTER c (SCHEDULE ON REFRESH, REPLICAS (r (SIZE '1')))",
+        "cluster schedules other than MANUAL are not supported for unmanaged clusters",
+        "SCHEDULE",
+    ),
+    (
+        "CREATE CLUSTER c (SIZE '1', SCHEDULE ON REFRESH (HYDRATION TIME ESTIMATE = '-2 h'))",
+        "HYDRATION TIME ESTIMATE must be non-negative; got: -02:00:00",
+        "'-2 h'",
+    ),
+    (
+        "CREATE CLUSTER c (SIZE '1', SCHEDULE ON REFRESH (HYDRATION TIME ESTIMATE '1 month'))",
+        "HYDRATION TIME ESTIMATE must not involve units larger than days",
+        "'1 month'",
+    ),
     ("SELECT %s", "there is no parameter for this placeholder", None),
     ("SELECT 1 AS OF true", "AS OF must be a timestamp", None),
     ("SELECT b, 1a FROM t", 'trailing junk after numeric literal at or near "1a"', "1a"),

@@ -23,7 +23,7 @@ from mzsql.frontend.grammar.number_tokens import NumberTokens
 from mzsql.frontend.grammar.options import group_size_options
 from mzsql.frontend.grammar.queries import QueryGrammar
 from mzsql.frontend.grammar.recursion import recursion_limit
-from mzsql.frontend.grammar.scalars import ScalarGrammar, normalize, position
+from mzsql.frontend.grammar.scalars import ScalarGrammar, normalize, normalized, position, substring
 from mzsql.frontend.grammar.types import TypeGrammar
 from mzsql.frontend.grammar.words import KEYWORDS
 from mzsql.repr.errors import Unsupported
@@ -152,6 +152,7 @@ class Parser(QueryGrammar, ClauseGrammar, ContainerGrammar, ScalarGrammar, TypeG
     FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
         **{name: MaterializeParser.FUNCTION_PARSERS[name] for name in _GRAMMAR_FUNCTIONS},
         "NORMALIZE": normalize,
+        "SUBSTRING": substring,
         "POSITION": position,
     }
     NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
@@ -392,6 +393,9 @@ class Parser(QueryGrammar, ClauseGrammar, ContainerGrammar, ScalarGrammar, TypeG
                 node.update_positions(token)
                 return node
         return super()._parse_function_call(*args, **kwargs)
+
+    def _parse_is(self, this: exp.Expr | None) -> exp.Expr | None:
+        return normalized(self, this) or super()._parse_is(this)
 
     def _parse_interval(self, *_: Any, **__: Any) -> exp.Interval | None:
         index = self._index

@@ -74,6 +74,35 @@ def position(parser: Any) -> Any:
     return parser.expression(exp.StrPosition(this=whole, substr=part))
 
 
+def substring(parser: Any) -> Any:
+    """``substring(text FROM … FOR …)`` and ``substring(text SIMILAR pattern ESCAPE letter)``, behind its opening parenthesis."""
+    node = parser._parse_substring()
+    if parser._match_text_seq("SIMILAR"):
+        parts = [parser._parse_bitwise()]
+        if not parser._match_text_seq("ESCAPE"):
+            parser.expected("ESCAPE")
+        parts.append(parser._parse_bitwise())
+        if None in parts:
+            parser.expected("an expression")
+        node.set("start", parts[0])
+        node.set("length", parts[1])
+        node.meta["similar"] = True
+    return node
+
+
+def normalized(parser: Any, text: Any) -> Any:
+    """``IS [NOT] [form] NORMALIZED``, behind IS; None where something else stands there."""
+    index = parser._index
+    negated = bool(parser._match(TokenType.NOT))
+    form = next((one for one in FORMS if parser._match_text_seq(one)), FORMS[0])
+    if not parser._match_text_seq("NORMALIZED"):
+        parser._retreat(index)
+        return None
+    made = exp.Anonymous(this="normalize", expressions=[text.copy(), exp.Literal.string(form)])
+    same = parser.expression(exp.EQ(this=text, expression=made))
+    return parser.expression(exp.Not(this=exp.Paren(this=same))) if negated else same
+
+
 def normalize(parser: Any) -> Any:
     """``normalize(text [, form])``, behind its opening parenthesis: the form is a word."""
     text = parser._parse_disjunction()

@@ -9,7 +9,8 @@ from mzsql.frontend.parse import catalog_statements as cs
 from mzsql.frontend.parse import statements as st
 from mzsql.frontend.parse.pieces import Statements
 from mzsql.frontend.parse.privileges import PrivilegeParser
-from mzsql.repr.errors import SqlSyntaxError, Unsupported
+from mzsql.repr.errors import InvalidParameter, SqlSyntaxError, Unsupported
+from mzsql.repr.interval_text import parse_interval
 
 #: Options of clusters, and of their replicas; values of the latter three pieces are checked when they are planned.
 CLUSTER_OPTIONS = (
@@ -162,9 +163,26 @@ class CatalogParser(PrivilegeParser):
         self.p._match(TokenType.EQ)
         if name == "replicas":
             return cs.Option("REPLICAS", self._replicas(), position)
+        if name == "schedule":
+            return cs.Option("SCHEDULE", self._schedule(), position)
         at = self.p._curr
         quoted = bool(at) and at.token_type in (TokenType.STRING, TokenType.IDENTIFIER)
         return cs.Option(name.upper(), self._option_value(), position, quoted)
+
+    def _schedule(self) -> str:
+        """MANUAL or ON REFRESH [(HYDRATION TIME ESTIMATE = 'interval')]."""
+        if self.at("MANUAL"):
+            return "manual"
+        if not self.at("ON"):
+            self.p.expected("one of MANUAL or ON")
+        self.need("REFRESH")
+        if self.p._match(TokenType.L_PAREN):
+            self.need("HYDRATION", "TIME", "ESTIMATE")
+            self.p._match(TokenType.EQ)
+            position = self.position()
+            _check_estimate(self.string(), position)
+            self.p._match_r_paren()
+        return "on refresh"
 
     def _option_value(self) -> str | int | bool | tuple[str, ...] | None:
         """A value; True where none stands there."""
@@ -308,6 +326,15 @@ class CatalogParser(PrivilegeParser):
                 "need to specify an object and a column", position=position, sqlstate="42601"
             )
         return st.Name(PartialName(*reversed(parts[:-1])), position), parts[-1]
+
+
+def _check_estimate(text: str, position: int) -> None:
+    estimate = parse_interval(text)
+    what = "HYDRATION TIME ESTIMATE must"
+    if estimate.months:
+        raise InvalidParameter(f"{what} not involve units larger than days", position=position)
+    if estimate.days * 86_400_000_000 + estimate.microseconds < 0:
+        raise InvalidParameter(f"{what} be non-negative; got: {estimate}", position=position)
 
 
 #: The statements of this family, by the words that they begin with.

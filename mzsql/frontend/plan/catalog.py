@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from mzsql.frontend.catalog import SYSTEM_CLUSTER, SYSTEM_SCHEMAS, CatalogView, FullName
@@ -258,8 +258,8 @@ def _cluster_options(options: tuple[cs.Option, ...], cluster: str) -> cp.Cluster
             f"unknown cluster replica availability zone {first}", position=zones.position
         )
     schedule = given.get("SCHEDULE")
-    if schedule is not None and str(schedule.value).lower() != "manual":
-        raise Unsupported("SCHEDULE other than MANUAL is not supported", position=schedule.position)
+    if schedule is not None and schedule.value != "manual":
+        raise _scheduled(given, schedule.position)
     replicas: tuple[cp.ReplicaPlan, ...] | None = None
     ignored: tuple[str, ...] = ()
     if "REPLICAS" in given:
@@ -273,6 +273,26 @@ def _cluster_options(options: tuple[cs.Option, ...], cluster: str) -> cp.Cluster
         replicas=replicas,
         introspection_ms=_introspection_ms(given[_INTERVAL]) if _INTERVAL in given else None,
         ignored=tuple(dict.fromkeys((*(n for n in _IGNORED if n in given), *ignored))),
+    )
+
+
+def _scheduled(given: Mapping[str, cs.Option], position: int) -> SqlError:
+    """Why a cluster cannot be switched on by refreshes."""
+    managed = given.get("MANAGED")
+    if "REPLICATION FACTOR" in given:
+        return InvalidParameter(
+            "REPLICATION FACTOR cannot be given together with any SCHEDULE other than MANUAL",
+            position=position,
+        )
+    if "REPLICAS" in given or (managed is not None and not _flag(managed)):
+        return InvalidParameter(
+            "cluster schedules other than MANUAL are not supported for unmanaged clusters",
+            position=position,
+        )
+    return Unsupported(
+        "`SCHEDULE = ON REFRESH` cluster option is not available",
+        position=position,
+        hint="A cluster works as long as it has replicas: ALTER CLUSTER … SET (REPLICATION FACTOR = 0) takes them away.",
     )
 
 

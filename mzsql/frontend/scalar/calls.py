@@ -236,6 +236,8 @@ def _unit_function(ctx: ExprContext, node: exp.Expr) -> Typed:
 def _substring(ctx: ExprContext, node: exp.Expr) -> Typed:
     args = [ctx.plan(node.this)]
     start, length = node.args.get("start"), node.args.get("length")
+    if start is not None and length is not None and standard.is_similar(node):
+        return standard.substring_similar(args[0], start, length, position_of(node))
     if start is None and length is not None:
         start = exp.Literal.number(1)
     args += [ctx.plan(part) for part in (start, length) if part is not None]

@@ -121,6 +121,13 @@ def similar_pattern(pattern: str, escape: str = "\\") -> str:
     Raises:
         DataError: it ends with the escape character (22025).
     """
+    (whole,) = _pieces(pattern, escape, cut=False)
+    return f"^(?:{whole})$"
+
+
+def _pieces(pattern: str, escape: str, *, cut: bool) -> list[str]:
+    """A pattern of SIMILAR TO as regular expressions; `cut` where an escaped double quote stands."""
+    pieces: list[str] = []
     out: list[str] = []
     letters = iter(pattern)
     bracket = False
@@ -131,6 +138,10 @@ def similar_pattern(pattern: str, escape: str = "\\") -> str:
                 raise DataError(
                     "SIMILAR TO pattern must not end with escape character", sqlstate="22025"
                 )
+            if cut and following == '"':
+                pieces.append("".join(out))
+                out = []
+                continue
             plain = following.isalnum() or following == "_"
             # A letter behind PostgreSQL's own escape is one of its regular expressions' (`\m`).
             out.append(f"\\{following}" if escape == "\\" or not plain else following)
@@ -142,7 +153,58 @@ def similar_pattern(pattern: str, escape: str = "\\") -> str:
             out.append(letter)
         else:
             out.append(_MEANS.get(letter, letter))
-    return f"^(?:{''.join(out)})$"
+    return [*pieces, "".join(out)]
+
+
+def is_similar(node: exp.Expr) -> bool:
+    """Whether `substring` of three operands asks for a pattern of SIMILAR TO and its escape character rather than for places."""
+    start, length = node.args["start"], node.args["length"]
+    if node.meta.get("similar"):
+        return True
+    return all(one.is_string and _INTEGER.fullmatch(one.name) is None for one in (start, length))
+
+
+def substring_similar(
+    text: Typed, pattern: exp.Expr, escape: exp.Expr, position: int | None
+) -> Typed:
+    """`substring(text SIMILAR pattern ESCAPE escape)`: what stands between two escaped double quotes of the pattern.
+
+    Raises:
+        Unsupported: pattern or escape character are no constants.
+        DataError: there is one such quote or more than two (2200C), or the escape is no character (22019).
+    """
+    if not (pattern.is_string and escape.is_string):
+        raise Unsupported(
+            "substring SIMILAR with a pattern that is not a literal is not supported",
+            position=position,
+        )
+    if len(escape.name) > 1:
+        raise DataError(
+            "invalid escape string",
+            hint="Escape string must be empty or one character.",
+            sqlstate="22019",
+        )
+    pieces = _pieces(pattern.name, escape.name, cut=True)
+    if len(pieces) not in (1, 3):
+        raise DataError(
+            "SQL regular expression may not contain more than two escape-double-quote separators"
+            if len(pieces) > 3
+            else "SQL regular expression must contain two escape-double-quote separators",
+            sqlstate="2200C",
+        )
+    if len(pieces) == 1:
+        whole = f"^({pieces[0]})$"
+    else:
+        # What stands before is as short as it can be, so that what is asked for begins early, and is as long as it can be.
+        before = _QUANTIFIER.sub(
+            lambda found: found[0] if found[1] is None else f"{found[1]}?", pieces[0]
+        )
+        whole = f"^(?:{before})({pieces[1]})(?:{pieces[2]})$"
+    return substring_of_pattern(text, Typed(Literal(whole, t.TEXT), t.TEXT, False), position)
+
+
+#: A quantifier, in the group; or an escape or a bracket, in which no letter is one.
+_QUANTIFIER = re.compile(r"\\.|\[\^?\]?[^]]*\]|\(\?:|([*+?]|\{[0-9,]+\})")
 
 
 _MEANS = {"%": ".*", "_": ".", "(": "(?:", ".": "\\.", "^": "\\^", "$": "\\$", "\\": "\\\\"}
