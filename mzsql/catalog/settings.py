@@ -312,10 +312,26 @@ STEP_ENGINE = "step_engine"
 INTROSPECTION = "enable_introspection_subscribes"
 """Whether replicas tell of themselves: the frontiers of their dataflows, and where their time goes."""
 
+LIMITS: Mapping[str, str] = {
+    "max_tables": "table",
+    "max_materialized_views": "materialized view",
+    "max_databases": "database",
+    "max_schemas_per_database": "schema",
+    "max_objects_per_schema": "object",
+    "max_clusters": "cluster",
+    "max_replicas_per_cluster": "cluster replica",
+    "max_roles": "role",
+}
+"""How many there may be of what, at most; by default as many as anybody makes."""
+_ANY_NUMBER = 2**32 - 1
+
 _OF_SYSTEM: Mapping[str, Variable] = {
     **{name: _switch(value) for name, value in msgspec.structs.asdict(OptimizerFeatures()).items()},
     **{name: _switch(False) for name in TABLE_KEYS},
     REFRESH_EVERY: _switch(True),
+    **{
+        name: Variable(str(_ANY_NUMBER), Integer(0, _ANY_NUMBER), of_system=True) for name in LIMITS
+    },
     TIMESTAMP_ORACLE: Variable(IMPLEMENTATIONS[0], OneOf(IMPLEMENTATIONS), of_system=True),
     WAY_BACK: _switch(False),
     INTROSPECTION: _switch(True),

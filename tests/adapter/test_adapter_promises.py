@@ -249,9 +249,9 @@ def test_a_setting_that_nothing_asks_for_is_told(place: Place) -> None:
     assert _told(place, "SET extra_float_digits = 0") == ["extra_float_digits has no effect"]
     assert _told(place, "SET extra_float_digits = 3") == []
     assert _told(place, "SET sql_safe_updates = on") == ["sql_safe_updates has no effect"]
-    assert _told(place, "ALTER SYSTEM SET max_tables = 7") == ["max_tables has no effect"]
+    assert _told(place, "ALTER SYSTEM SET max_sinks = 7") == ["max_sinks has no effect"]
     assert _told(place, "ALTER SYSTEM SET enable_eager_delta_joins = on") == []
-    assert _told(place, "ALTER SYSTEM RESET max_tables") == []
+    assert _told(place, "ALTER SYSTEM RESET max_sinks") == []
 
 
 def test_client_min_messages_is_heeded(place: Place) -> None:

@@ -35,6 +35,7 @@ from mzsql.catalog.builtin import builtins_by_name
 from mzsql.catalog.change import Change
 from mzsql.catalog.commands.default_privileges import granted_ahead
 from mzsql.catalog.commands.deployments import promote
+from mzsql.catalog.commands.limits import check_limits
 from mzsql.catalog.durable import DurableCatalog
 from mzsql.catalog.objects import DEFAULT_ROLE, Item, MaterializedView, Meta, Stored, Table
 from mzsql.catalog.state import CatalogState
@@ -417,6 +418,7 @@ class Environment:
 
         def told(state: CatalogState) -> tuple[Change, T]:
             change, answer = command(state)
+            check_limits(state, change)
             change = granted_ahead(state, change)
             return audited(state, change, DEFAULT_ROLE, now), answer
 
