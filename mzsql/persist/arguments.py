@@ -42,6 +42,19 @@ def check_time(time: object, what: str) -> None:
         )
 
 
+def check_since(since: object) -> None:
+    """Check that what a shard is made with is a time.
+
+    Raises:
+        InvalidBounds: it is not.
+    """
+    if not is_timestamp(since):
+        raise InvalidBounds(
+            f"the since of a new shard: not a time: {given(since)}",
+            hint="A time is an int from 0 on, below 2**63 - 1.",
+        )
+
+
 def check_frontier(frontier: object, what: str) -> None:
     """Check that a frontier is a time or `None`.
 

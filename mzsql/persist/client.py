@@ -28,7 +28,7 @@ from mzsql.location import (
     shown_url,
 )
 from mzsql.persist.ages import Ages
-from mzsql.persist.arguments import check_shard_id, check_text
+from mzsql.persist.arguments import check_shard_id, check_since, check_text
 from mzsql.persist.batch import KeySpec
 from mzsql.persist.cache import DIRECTORY_BYTES, MEMORY_BYTES, BlobCache, CachedBlob
 from mzsql.persist.checked import checked
@@ -56,11 +56,12 @@ from mzsql.persist.metrics import Meter, metered, metrics_of, scheme_of
 from mzsql.persist.opened import Opened, OpenShards
 from mzsql.persist.read import ReadHandle
 from mzsql.persist.settings import Settings
-from mzsql.persist.state import ShardState
+from mzsql.persist.state import LeasedReader, ShardState
 from mzsql.persist.versions import newer, release
 from mzsql.persist.watch import Watch, lapsed
 from mzsql.persist.write import WriteHandle
 from mzsql.repr.errors import SqlError
+from mzsql.repr.frontier import Timestamp
 from mzsql.repr.version import VERSION
 from mzsql.threads import Supervisor
 
@@ -252,22 +253,26 @@ class PersistClient:
         *,
         key: KeySpec | None = None,
         purpose: str = "",
+        since: Timestamp = 0,
         timeout: float | None = None,
     ) -> tuple[WriteHandle, ReadHandle]:
-        """Both handles of a shard, which is made, with since and upper 0, if it is not there.
+        """Both handles of a shard, which is made, with upper 0, if it is not there.
 
         Args:
             shard_id: "s" and a UUID.
             schema: the row's columns, without time and diff.
             key: the layout of a keyed shard.
             purpose: what for, shown to whoever inspects the shard.
+            since: of a shard that is made: no time before it is ever read.
             timeout: seconds the call may take.
 
         Raises:
             SchemaMismatch: the shard has another schema or key, or the schema cannot be stored.
             NewerVersion: a newer version wrote the shard.
         """
-        reader = self.open_reader(shard_id, schema, key=key, purpose=purpose, timeout=timeout)
+        reader = self.open_reader(
+            shard_id, schema, key=key, purpose=purpose, since=since, timeout=timeout
+        )
         return self.open_writer(shard_id, schema, key=key, purpose=purpose), reader
 
     @metered("open_writer")
@@ -296,19 +301,26 @@ class PersistClient:
         *,
         key: KeySpec | None = None,
         purpose: str = "",
+        since: Timestamp = 0,
         timeout: float | None = None,
     ) -> ReadHandle:
         """A leased reader at the shard's since. Without ``schema`` the shard must be there; raises as `open_shard`.
 
+        A shard that is made for it is made with it: one write.
+
         Raises:
             ShardFinalized: there is nothing to read any more.
         """
-        opened = self._open(shard_id, schema, key, timeout)
         reader_id = "r" + self._context.new_id()
         check_text(purpose, "a purpose")
+        check_since(since)
         command = RegisterReader(reader_id, self._context.settings.reader_lease_ms, purpose)
         asked_at = self._context.clock.monotonic()
-        registered = opened.shard.apply(command, opened.deadline(timeout))
+        opened = self._open(shard_id, schema, key, timeout, command, since)
+        registered = opened.shard.state.readers.get(reader_id)
+        if registered is None:
+            asked_at = self._context.clock.monotonic()
+            registered = opened.shard.apply(command, opened.deadline(timeout))
         return ReadHandle(opened, reader_id, registered, asked_at)
 
     @metered("open_critical_reader")
@@ -347,8 +359,15 @@ class PersistClient:
         return CriticalReader(opened, reader_id, hold)
 
     def _open(
-        self, shard_id: str, schema: pa.Schema | None, key: KeySpec | None, timeout: float | None
+        self,
+        shard_id: str,
+        schema: pa.Schema | None,
+        key: KeySpec | None,
+        timeout: float | None,
+        reader: RegisterReader | None = None,
+        since: Timestamp = 0,
     ) -> Opened:
+        """The shard, made if it is not there, with the reader if one is given."""
         check_shard_id(shard_id)
         if schema is not None:
             schema = check_schema(schema, key)
@@ -356,7 +375,7 @@ class PersistClient:
             self._check_open()
         opened = self._shards.use(shard_id)
         if opened is None:
-            opened = self._make(shard_id, schema, key, timeout)
+            opened = self._make(shard_id, schema, key, timeout, reader, since)
         opened.check(schema, key)
         return opened
 
@@ -367,7 +386,13 @@ class PersistClient:
             )
 
     def _make(
-        self, shard_id: str, schema: pa.Schema | None, key: KeySpec | None, timeout: float | None
+        self,
+        shard_id: str,
+        schema: pa.Schema | None,
+        key: KeySpec | None,
+        timeout: float | None,
+        reader: RegisterReader | None,
+        since: Timestamp,
     ) -> Opened:
         context = self._context
         deadline = context.deadline(timeout)
@@ -377,17 +402,25 @@ class PersistClient:
                 raise MissingPart(f"shard {shard_id} does not exist in this Consensus store")
         else:
             encoded = encode_schema(schema)
-            shard.initialize(
-                lambda: ShardState(
+
+            def initial() -> ShardState:
+                now = context.clock.now_ms()
+                readers = {}
+                if reader is not None:
+                    leased = LeasedReader(since, 0, now, reader.lease_ms, reader.purpose)
+                    readers = {reader.reader_id: leased}
+                return ShardState(
                     shard_id=shard_id,
                     seqno=0,
-                    walltime_ms=context.clock.now_ms(),
+                    walltime_ms=now,
                     schema=encoded,
                     key=key,
+                    since=since,
+                    readers=readers,
                     applier_version=self._version_made(),
-                ),
-                deadline,
-            )
+                )
+
+            shard.initialize(initial, deadline)
         return self._shards.add(Opened(shard, context, self._housekeeping.changed))
 
     @metered("exists")

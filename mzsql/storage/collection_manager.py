@@ -73,6 +73,7 @@ class ManagedKind(msgspec.Struct, frozen=True):
             None: all.
         oldest_by: a column whose values grow with time.
         pause: so many seconds pass between two writes, unless somebody waits for them (`flush`) or it is closed.
+        longest_pause: while changes keep coming each pause is twice the one before it, up to so many seconds.
     """
 
     differential: bool
@@ -80,6 +81,7 @@ class ManagedKind(msgspec.Struct, frozen=True):
     most_rows: int | None = None
     oldest_by: int = 0
     pause: float = 0.0
+    longest_pause: float = 0.0
 
 
 #: A mirror whose rows go with the process, and a history of which all is kept.
@@ -155,6 +157,7 @@ class ManagedCollection:
         self._upper = 0
         #: when times were given up last
         self._let_go_at = 0
+        self._pause = kind.pause
         # Of a history that is bounded: about how many rows it holds; None: not known yet.
         self._count: int | None = None
         self._reconcile = True
@@ -322,8 +325,16 @@ class ManagedCollection:
                     self._changed.notify_all()
                     # What comes so soon after a write goes with what follows it.
                     self._pausing = True
-                    self._changed.wait_for(self._in_a_hurry, self._kind.pause)
+                    self._changed.wait_for(self._in_a_hurry, self._pause)
                     self._pausing = False
+                    self._pause = self._next_pause()
+
+    def _next_pause(self) -> float:
+        """How long to wait after the next write; the lock is held."""
+        kind = self._kind
+        if self._written == self._given:
+            return kind.pause
+        return max(kind.pause, min(2 * self._pause, kind.longest_pause))
 
     def _in_a_hurry(self) -> bool:
         return self._closing or self._hurried > self._written

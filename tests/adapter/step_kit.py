@@ -55,7 +55,7 @@ class Stepper:
             target = dataflow.output
             if stage.target is not None:
                 target = self.arrangements.begin(
-                    missing[stage.target], *self.arrangements.reserve(1)
+                    missing[stage.target], *self.arrangements.reserve(1), as_of
                 )
             full = with_time(target.schema)
             at = rows.append_column("mz_time", [[as_of] * rows.num_rows])

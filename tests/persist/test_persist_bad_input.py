@@ -69,6 +69,7 @@ class Surface:
             "keys": [],
             "workers": None,
             "past": 3,
+            "since": 0,
             "as_of": 0 if call == "listen" else 4,
             "num_splits": 1,
             "columns": None,

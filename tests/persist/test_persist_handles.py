@@ -55,6 +55,24 @@ def opened(client, rows=ROWS, upper=3):
     return write, read
 
 
+def test_a_shard_is_made_with_its_reader_and_since_in_one_write(client):
+    shard = client.new_shard_id()
+    write, read = client.open_shard(shard, SCHEMA, since=2, purpose="made for it")
+    assert len(client.consensus.scan(shard, 0, 100)) == 1
+    write.compare_and_append(updates(ROWS), expected_upper=0, new_upper=3)
+    assert read.since == client.inspect(shard).since == 2
+    assert client.inspect(shard).readers[read.reader_id].purpose == "made for it"
+    other = PersistClient(client.blob, client.consensus, background=False)
+    _, later = other.open_shard(shard, SCHEMA, since=1)
+    assert later.since == 2, "a shard that is there keeps its own"
+    assert counted(later.snapshot_arrow(2)) == expected_at(ROWS, 2)
+    with pytest.raises(SinceViolation):
+        read.snapshot_arrow(1)
+    with pytest.raises(InvalidBounds, match="the since of a new shard"):
+        client.open_shard(client.new_shard_id(), SCHEMA, since=-1)
+    other.close()
+
+
 def test_snapshots_at_each_time(client):
     write, read = opened(client)
     assert (write.upper, read.since) == (3, 0)

@@ -153,6 +153,39 @@ def test_a_deletion_reads_a_history_once(site: Site) -> None:
     manager.close()
 
 
+@pytest.mark.parametrize("differential", [True, False])
+def test_history_is_given_up_with_one_of_several_writes(site: Site, differential: bool) -> None:
+    manager = site.manager(differential=differential)
+    manager.append(STATUS, [(("r", True, None), 1)])
+    manager.flush(STATUS)
+    begun = site.consensus.head(site.shard)
+    for i in range(40):
+        manager.append(STATUS, [((f"r{i}", True, None), 1), ((f"r{i - 1}", True, None), -1)])
+        manager.flush(STATUS)
+    ended = site.consensus.head(site.shard)
+    assert begun is not None
+    assert ended is not None
+    assert 40 <= ended.seqno - begun.seqno <= 44
+    state = site.client().inspect(site.shard)
+    assert state is not None
+    assert state.since is not None
+    assert state.since > 0
+    manager.close()
+
+
+def test_what_comes_while_pauses_grow_is_written_by_who_waits_for_it(site: Site) -> None:
+    manager = CollectionManager(site.client())
+    kind = ManagedKind(True, pause=60.0, longest_pause=3600.0)
+    manager.register(STATUS, site.shard, COLUMNS, kind=kind, name="statuses")
+    for i in range(5):
+        manager.append(STATUS, [((f"r{i}", True, None), 1)])
+        manager.flush(STATUS)
+        assert len(site.contents()) == i + 1
+    manager.append(STATUS, [(("last", True, None), 1)])
+    manager.close()
+    assert len(site.contents()) == 6
+
+
 class _Failing(MemConsensus):
     """A store that fails while told to: before a write happens, or after it did, so that nobody can tell."""
 

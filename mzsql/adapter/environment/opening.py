@@ -31,13 +31,17 @@ DEFAULT_SIZE = "2"
 #: environment, and a tick costs a few writes: so they are written seldom, the first change after a pause at once.
 _INTROSPECTION = ManagedKind(True, lasting=(0,), pause=5.0)
 
+
+def _hydration(*lasting: int) -> ManagedKind:
+    """What is told of hydrations: at once while little happens, once a second while many go on, whose writes it would take turns with."""
+    return ManagedKind(True, lasting=lasting, pause=0.05, longest_pause=1.0)
+
+
 #: Builtin sources that are storage-managed collections, and of what kind each is.
 MANAGED: Mapping[tuple[str, str], ManagedKind] = {
-    ("mz_internal", "mz_compute_operator_hydration_statuses_per_worker"): ManagedKind(
-        True, lasting=(0, 2), pause=0.05
-    ),
-    ("mz_internal", "mz_compute_hydration_times"): ManagedKind(True, lasting=(1, 0), pause=0.05),
-    ("mz_internal", "mz_compute_dataflow_statuses"): ManagedKind(True, lasting=(0, 1), pause=0.05),
+    ("mz_internal", "mz_compute_operator_hydration_statuses_per_worker"): _hydration(0, 2),
+    ("mz_internal", "mz_compute_hydration_times"): _hydration(1, 0),
+    ("mz_internal", "mz_compute_dataflow_statuses"): _hydration(0, 1),
     ("mz_internal", "mz_compute_frontiers_unified"): _INTROSPECTION,
     ("mz_internal", "mz_compute_import_frontiers_unified"): _INTROSPECTION,
     ("mz_internal", "mz_compute_elapsed_unified"): _INTROSPECTION,

@@ -121,10 +121,10 @@ class Arrangements:
                 self._registry.update(self._replica, dict.fromkeys(FILLING + one for one in left))
                 self._reserved -= left
 
-    def begin(self, desc: ArrangementDesc, shard: str) -> Arrangement:
-        """Open a new shard, of an id that was reserved, to be filled and then published."""
+    def begin(self, desc: ArrangementDesc, shard: str, as_of: Timestamp) -> Arrangement:
+        """Open a new shard, of an id that was reserved, to be filled at `as_of` and then published."""
         with self._lock:
-            arrangement = self._open(desc, shard)
+            arrangement = self._open(desc, shard, as_of)
             self._reserved.discard(shard)
             return arrangement
 
@@ -216,12 +216,13 @@ class Arrangements:
                 found = True
         return found
 
-    def _open(self, desc: ArrangementDesc, shard: str) -> Arrangement:
+    def _open(self, desc: ArrangementDesc, shard: str, since: Timestamp = 0) -> Arrangement:
         handles = self._persist.open_shard(
             shard,
             desc.schema(),
             key=desc.key_spec(self._settings),
             purpose=f"arrangement {desc.name}",
+            since=since,
             timeout=self._settings.timeout,
         )
         self._users[shard] = self._users.get(shard, 0) + 1

@@ -348,7 +348,7 @@ class Hydration:
         if not self._reserved:
             export = self._dataflow.output_desc is not None and self._dataflow.export_to_hydrate()
             self._reserved = self._arrangements.reserve(len(self._dataflow.missing) + export)
-        return self._arrangements.begin(desc, self._reserved.pop())
+        return self._arrangements.begin(desc, self._reserved.pop(), self._dataflow.as_of)
 
     @contextlib.contextmanager
     def _publishing(self) -> Iterator[None]:
