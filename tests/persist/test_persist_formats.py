@@ -307,7 +307,9 @@ def test_damaged_parts_are_said_to_be():
 def test_entries_of_another_place_are_refused():
     client = mem_client()
     one, other = (client.open_shard(client.new_shard_id(), SCHEMA)[0] for _ in range(2))
-    other.compare_and_append(updates([(1, "a", 0, 1)]), expected_upper=0, new_upper=1)
+    for time in range(2):
+        rows = updates([(1, "a", time, 1)])
+        other.compare_and_append(rows, expected_upper=time, new_upper=time + 1)
     log = client.consensus._logs
     first = log[one.shard_id][:1]
     for foreign in (log[other.shard_id][0], log[other.shard_id][2]):

@@ -284,7 +284,7 @@ def test_a_failed_round_of_maintenance_is_counted(registry):
     made = _client(registry, blob, MemConsensus(), rollup_interval=4, timeout=0.5)
     write, _ = made.open_shard(made.new_shard_id(), SCHEMA)
     blob.full = True
-    for time in range(3):
+    for time in range(4):
         append(write, time)  # inline, so that only the rollup needs the Blob store
     assert value(registry, "maintenance_failures_total", kind="determinate") > 0
     assert value(registry, "rollups_total") == 0

@@ -165,7 +165,8 @@ def test_history_is_given_up_with_one_of_several_writes(site: Site, differential
     ended = site.consensus.head(site.shard)
     assert begun is not None
     assert ended is not None
-    assert 40 <= ended.seqno - begun.seqno <= 44
+    # Beside the writes themselves: one in sixteen that lets go of history, and merges, one for each few batches.
+    assert 40 <= ended.seqno - begun.seqno < 60
     state = site.client().inspect(site.shard)
     assert state is not None
     assert state.since is not None

@@ -1,8 +1,10 @@
 """Hydration without Spark: a dataflow's arrangements and export filled by DuckDB, in this process.
 
 Promise: the same stages as on Spark, in the same order, with the same statuses, errors and shards; what differs is who runs them. Inputs
-are read a part at a time, of each the columns that some stage names, into a database that goes to disk beyond its memory; what a stage
-makes goes from there to the shard in batches. No JVM is started. Trade-off: one machine's cores, so what is large is faster on a cluster.
+are read a part at a time, of each the columns that some stage names; what a stage makes goes to the shard in batches as it comes, and is
+kept for the stages that read it. What is kept is looked at where it is, as Arrow has it, up to `HELD_BYTES` of a hydration, and beyond
+that in a database that goes to disk (`compute.replica.held`). No JVM is started. Trade-off: one machine's cores, so what is large is
+faster on a cluster.
 """
 
 from __future__ import annotations
@@ -25,24 +27,30 @@ from mzsql.compute.protocol import RefreshStats
 from mzsql.compute.replica.arrangement import Arrangement
 from mzsql.compute.replica.filling import Filling
 from mzsql.compute.replica.fixpoints import fill
+from mzsql.compute.replica.held import Held
 from mzsql.compute.replica.hydration import Hydration
 from mzsql.compute.replica.inputs import Input
 from mzsql.compute.replica.target import Target, with_time
-from mzsql.compute.replica.transient import load
+from mzsql.compute.replica.transient import given, load
 from mzsql.expr.engines import WIDE_SETTINGS, is_wide, locked_connection, to_sql
 from mzsql.expr.functions.table import Engine
-from mzsql.persist import DIFF_COLUMN, TIME_COLUMN, WORKER_COLUMN, Batch
+from mzsql.persist import DIFF_COLUMN, TIME_COLUMN, WORKER_COLUMN
 from mzsql.render.recursion import Recursion
 from mzsql.render.rendered import HydrationStage
 from mzsql.render.statement import Ast, col
 from mzsql.render.updates import difference
 from mzsql.repr.errors import InternalError
-from mzsql.repr.frontier import Timestamp
+from mzsql.repr.frontier import Frontier, Timestamp
 
 _LOG = logging.getLogger(__name__)
 
 #: The words of a text, the columns that it reads (c0, c1, …) among them.
 _WORD = re.compile(r"\w+")
+
+#: So many bytes of what one hydration reads more than once are looked at in memory as Arrow has them.
+HELD_BYTES = 256 << 20
+
+_WORKER = pa.field(WORKER_COLUMN, pa.int32())
 
 #: Rows of a batch on the way from a stage to its shard.
 _BATCH_ROWS = 122_880
@@ -55,6 +63,7 @@ class HydrationHere(Hydration):
     _used: frozenset[str]
     _texts: Mapping[int, str]
     _last_use: Mapping[str, int]
+    _held: Held
 
     def run(self) -> RefreshStats:
         """Run the stages that are not there yet; ends early, with nothing lost, once it is not wanted any more."""
@@ -70,6 +79,7 @@ class HydrationHere(Hydration):
         with tempfile.TemporaryDirectory(prefix="mzsql-hydrate-") as scratch:
             settings = {**(WIDE_SETTINGS if wide else {}), "temp_directory": scratch}
             self._duck = locked_connection(settings=settings)
+            self._held = Held(self._duck, HELD_BYTES)
             with contextlib.closing(self._duck):
                 self._duck.execute("CREATE TABLE mz_errors (mz_error VARCHAR, mz_diff BIGINT)")
                 self._run_stages(stages, texts, missing, Path(scratch))
@@ -118,20 +128,15 @@ class HydrationHere(Hydration):
     def _only_errors(self, stage: HydrationStage, scratch: Path) -> None:
         del scratch
         self._load_all(stage)
-        self._with_errors_kept(stage)
+        self._duck.execute(
+            f"INSERT INTO mz_errors SELECT mz_error, mz_diff FROM ({self._texts[id(stage)]})"
+            " WHERE mz_error IS NOT NULL"
+        )
         self._forget(stage)
 
     def _load_all(self, stage: HydrationStage) -> None:
         for name in stage.reads:
             self._load(name)
-
-    def _with_errors_kept(self, stage: HydrationStage) -> None:
-        """Make the table "stage" of a stage's result, and remember its errors for the export."""
-        self._duck.execute(f"CREATE OR REPLACE TABLE stage AS {self._texts[id(stage)]}")
-        self._duck.execute(
-            "INSERT INTO mz_errors SELECT mz_error, CAST(sum(mz_diff) AS BIGINT) FROM stage"
-            " WHERE mz_error IS NOT NULL GROUP BY mz_error"
-        )
 
     def _write(
         self,
@@ -144,55 +149,113 @@ class HydrationHere(Hydration):
     ) -> None:
         del scratch
         self._load_all(stage)
-        rows = self._rows_of(stage, target)
-        if corrected is not None:
-            rows = self._corrected(rows, target, upper)
-        end = self._dataflow.as_of + 1
-        arrangement = None if stage.target is None else target
-        filling = None
-        if isinstance(arrangement, Arrangement):
-            filling = self._filling(arrangement)
-        batch = self._batch(rows, target, upper, end, filling)
-        _, written = target.adopt_batch(batch, end, exact=True)
-        if isinstance(arrangement, Arrangement):
-            self._written(arrangement, filling)
         if stage.target is None:
-            self._rows_out = written
+            rows = self._exported(stage, target)
+            if corrected is not None:
+                rows = self._corrected(rows, target, upper)
+            _, self._rows_out = self._appended(self._read(rows, target), target, upper)
+        else:
+            assert isinstance(target, Arrangement)
+            filling = self._filling(target)
+            with self._kept_for_others(stage, target) as keeping:
+                made = self._made(stage, target, keeping, filling)
+                self._appended(made, target, upper)
+            self._written(target, filling)
         self._forget(stage)
 
-    def _rows_of(self, stage: HydrationStage, target: Target) -> str:
-        """The query for what a stage makes; computed by it, or before it where others read it too."""
+    def _appended(
+        self, rows: pa.RecordBatchReader, target: Target, upper: Timestamp
+    ) -> tuple[Frontier, int]:
+        """Append the rows at as_of to the target's shard."""
+        end = self._dataflow.as_of + 1
+        if WORKER_COLUMN in rows.schema.names:
+            batch = target.writer.batch_with_workers(rows, lower=upper, upper=end)
+        else:
+            batch = target.writer.batch(rows, lower=upper, upper=end)
+        return target.adopt_batch(batch, end, exact=True)
+
+    def _exported(self, stage: HydrationStage, target: Target) -> str:
+        """The query for what the export holds, the errors of all stages among it."""
         text = self._texts[id(stage)]
-        listed = "".join(f'"{name}", ' for name in target.schema.names if name != "mz_error")
-        if stage.target is None:
-            if "mz_error" not in target.schema.names:
-                return f"SELECT {listed}mz_diff FROM ({text})"
-            nulls = "".join(
-                f'NULL AS "{name}", ' for name in target.schema.names if name != "mz_error"
-            )
-            return (
-                f"SELECT {listed}mz_error, mz_diff FROM ({text})"
-                f" UNION ALL SELECT {nulls}mz_error, mz_diff FROM mz_errors"
-            )
-        if stage.has_errors:
-            self._with_errors_kept(stage)
-            text = "SELECT * FROM stage WHERE mz_error IS NULL"
-        if stage.target not in self._last_use:
+        listed = _listed(target)
+        if "mz_error" not in target.schema.names:
             return f"SELECT {listed}mz_diff FROM ({text})"
-        self._duck.execute(
-            f'CREATE OR REPLACE TABLE "{stage.target}" AS'
-            f" SELECT {listed}CAST({self._dataflow.as_of} AS BIGINT) AS mz_time, mz_diff FROM ({text})"
+        nulls = "".join(f'NULL AS "{name}", ' for name in target.schema.names if name != "mz_error")
+        return (
+            f"SELECT {listed}mz_error, mz_diff FROM ({text})"
+            f" UNION ALL SELECT {nulls}mz_error, CAST(sum(mz_diff) AS BIGINT) AS mz_diff"
+            " FROM mz_errors GROUP BY mz_error HAVING sum(mz_diff) <> 0"
         )
-        self._registered.add(stage.target)
-        return f'SELECT {listed}mz_diff FROM "{stage.target}"'
+
+    @contextlib.contextmanager
+    def _kept_for_others(
+        self, stage: HydrationStage, target: Arrangement
+    ) -> Iterator[Callable[[pa.RecordBatch], None] | None]:
+        """Takes what a stage makes, for later ones; None where none reads it."""
+        name = stage.target
+        assert name is not None
+        if name not in self._last_use:
+            yield None
+            return
+        with self._held.keeping(name, with_time(target.schema)) as keep:
+            yield keep
+        self._registered.add(name)
+
+    def _made(
+        self,
+        stage: HydrationStage,
+        target: Arrangement,
+        keep: Callable[[pa.RecordBatch], None] | None,
+        filling: Filling | None,
+    ) -> pa.RecordBatchReader:
+        """A stage's good rows at as_of as its shard has them, with their workers where there are several; its errors are remembered."""
+        full = with_time(target.schema)
+        shard = full if target.workers == 1 else full.append(_WORKER)
+        items = [f'"{name}"' for name in target.schema.names]
+        items += [f"CAST({self._dataflow.as_of} AS BIGINT) AS {TIME_COLUMN}", DIFF_COLUMN]
+        if target.workers > 1:
+            worker = to_sql(target.worker_ast(Engine.DUCKDB), Engine.DUCKDB)
+            items.append(f"CAST({worker} AS INTEGER) AS {WORKER_COLUMN}")
+        if stage.has_errors:
+            items.append("mz_error")
+        query = f"SELECT {', '.join(items)} FROM ({self._texts[id(stage)]})"
+        errors: list[pa.RecordBatch] = []
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            for batch in self._duck.sql(query).to_arrow_reader(_BATCH_ROWS):
+                good = _without_errors(batch, errors) if stage.has_errors else batch
+                if not good.num_rows:
+                    continue
+                rows = good.select(full.names).cast(full)
+                if keep is not None:
+                    keep(rows)
+                if target.desc.additive:
+                    rows = _with_diff_0(rows)
+                if filling is not None:
+                    filling.add(rows)
+                if target.workers > 1:
+                    columns = [*rows.columns, good.column(WORKER_COLUMN)]
+                    rows = pa.RecordBatch.from_arrays(columns, schema=shard)
+                yield rows
+            self._remember(errors)
+
+        return pa.RecordBatchReader.from_batches(shard, batches())
+
+    def _remember(self, errors: list[pa.RecordBatch]) -> None:
+        """Keep a stage's error rows for the export."""
+        if errors:
+            with given(self._duck, "given", pa.Table.from_batches(errors)):
+                self._duck.execute(
+                    "INSERT INTO mz_errors SELECT mz_error, CAST(sum(mz_diff) AS BIGINT) FROM given"
+                    " GROUP BY mz_error"
+                )
 
     def _forget(self, stage: HydrationStage) -> None:
         """Drop what no later stage reads."""
-        if stage.has_errors:
-            self._duck.execute("DROP TABLE IF EXISTS stage")
         for name in stage.reads:
             if self._last_use[name] == id(stage):
-                self._duck.execute(f'DROP TABLE IF EXISTS "{name}"')
+                if not self._held.drop(name):
+                    self._duck.execute(f'DROP TABLE IF EXISTS "{name}"')
                 self._registered.discard(name)
 
     def _corrected(self, rows: str, target: Target, upper: Timestamp) -> str:
@@ -210,33 +273,17 @@ class HydrationHere(Hydration):
         row: list[Ast] = [col(name) for name in target.schema.names]
         return to_sql(difference("mz_after", "mz_before", row), Engine.DUCKDB)
 
-    def _batch(
-        self,
-        rows: str,
-        target: Target,
-        lower: Timestamp,
-        upper: Timestamp,
-        filling: Filling | None,
-    ) -> Batch:
-        """The rows at as_of as a batch for the target's shard, handed to its trace on the way."""
+    def _read(self, rows: str, target: Target) -> pa.RecordBatchReader:
+        """The rows of an export at as_of as they come; until they were read, nothing else runs on the connection."""
         full = with_time(target.schema)
-        diff = "CAST(0 AS BIGINT)" if _additive(target) else DIFF_COLUMN
         listed = "".join(f'"{name}", ' for name in target.schema.names)
-        items = f"{listed}CAST({self._dataflow.as_of} AS BIGINT) AS {TIME_COLUMN}, {diff} AS {DIFF_COLUMN}"
-        if not isinstance(target, Arrangement) or target.workers == 1:
-            made = self._read(f"SELECT {items} FROM ({rows})", full, filling)
-            return target.writer.batch(made, lower=lower, upper=upper)
-        worker = to_sql(target.worker_ast(Engine.DUCKDB), Engine.DUCKDB)
-        text = f"SELECT {items}, CAST({worker} AS INTEGER) AS {WORKER_COLUMN} FROM ({rows})"
-        made = self._read(text, full.append(pa.field(WORKER_COLUMN, pa.int32())), filling)
-        return target.writer.batch_with_workers(made, lower=lower, upper=upper)
-
-    def _read(self, query: str, schema: pa.Schema, filling: Filling | None) -> pa.RecordBatchReader:
-        """A query's result as it comes; until it was read, nothing else runs on the connection."""
-        made = _cast(self._duck.sql(query).to_arrow_reader(_BATCH_ROWS), schema)
-        if filling is not None:
-            made = _handed(made, filling)
-        return pa.RecordBatchReader.from_batches(schema, made)
+        items = f"{listed}CAST({self._dataflow.as_of} AS BIGINT) AS {TIME_COLUMN}, {DIFF_COLUMN}"
+        if isinstance(target, Arrangement) and target.workers > 1:
+            full = full.append(_WORKER)
+            worker = to_sql(target.worker_ast(Engine.DUCKDB), Engine.DUCKDB)
+            items += f", CAST({worker} AS INTEGER) AS {WORKER_COLUMN}"
+        made = self._duck.sql(f"SELECT {items} FROM ({rows})").to_arrow_reader(_BATCH_ROWS)
+        return pa.RecordBatchReader.from_batches(full, (batch.cast(full) for batch in made))
 
     # --- what is read ---
 
@@ -285,7 +332,9 @@ class HydrationHere(Hydration):
                 yield from arrangement.rows(table).select(full.names).to_batches()
 
         shown = full if source is None else full.remove(len(columns))
-        load(self._duck, name, pa.RecordBatchReader.from_batches(shown, batches()))
+        with self._held.keeping(name, shown) as keep:
+            for batch in batches():
+                keep(batch)
         self._registered.add(name)
 
 
@@ -303,18 +352,21 @@ def _texts(made: Recursion) -> list[str]:
     return [to_sql(made.statement, Engine.DUCKDB), *within(texts(made.loops))]
 
 
-def _additive(target: Target) -> bool:
-    return isinstance(target, Arrangement) and bool(target.desc.additive)
+def _listed(target: Target) -> str:
+    return "".join(f'"{name}", ' for name in target.schema.names if name != "mz_error")
 
 
-def _cast(reader: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    for batch in reader:
-        yield batch.cast(schema)
+def _without_errors(batch: pa.RecordBatch, errors: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """A batch's good rows; the others' errors are added to those known."""
+    found = batch.column("mz_error")
+    if found.null_count == len(found):
+        return batch
+    errors.append(batch.filter(pc.is_valid(found)).select(["mz_error", DIFF_COLUMN]))
+    return batch.filter(pc.is_null(found))
 
 
-def _handed(batches: Iterator[pa.RecordBatch], filling: Filling) -> Iterator[pa.RecordBatch]:
-    """The batches, handed on without their workers too."""
-    for batch in batches:
-        names = [name for name in batch.schema.names if name != WORKER_COLUMN]
-        filling.add(batch.select(names))
-        yield batch
+def _with_diff_0(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Partial sums as a shard has them."""
+    place = batch.schema.get_field_index(DIFF_COLUMN)
+    zeros = pa.repeat(pa.scalar(0, pa.int64()), batch.num_rows)
+    return batch.set_column(place, batch.schema.field(place), zeros)

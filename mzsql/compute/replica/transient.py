@@ -40,7 +40,7 @@ from mzsql.repr.ids import GlobalId
 #: Memory that one such dataflow may hold before DuckDB goes to disk.
 MEMORY_LIMIT = "256MiB"
 #: Rows are handed to DuckDB in pieces of about so many bytes.
-_PIECE_BYTES = 32 << 20
+PIECE_BYTES = 32 << 20
 #: Fewer updates than this in an arrangement are never consolidated.
 _CONSOLIDATE_ROWS = 50_000
 
@@ -81,7 +81,7 @@ def _pieces(rows: pa.RecordBatchReader | pa.Table) -> Iterator[pa.Table]:
     for batch in rows.to_batches() if isinstance(rows, pa.Table) else rows:
         waiting.append(batch)
         size += batch.nbytes
-        if size >= _PIECE_BYTES:
+        if size >= PIECE_BYTES:
             yield pa.Table.from_batches(waiting, schema)
             waiting, size, made = [], 0, True
     if waiting or not made:
