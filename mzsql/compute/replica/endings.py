@@ -1,12 +1,21 @@
-"""Several things that are to be done however the others of them end, such as giving up what a dataflow holds.
+"""How work ends: several things that are to be done however the others of them end, such as giving up what a dataflow holds, and work
+that nobody wants any more.
 
-Promise: each is tried, in order; the first failure is raised when all were, and the others are logged.
+Promise: of several each is tried, in order; the first failure is raised when all were, and the others are logged. What nobody wants
+any more goes on with a backend that does not answer for `UNWANTED_SECONDS`, long enough to keep what was made or to give it up.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+
+from mzsql.persist import Clock
+
+#: So long work goes on with a backend that fails, once nobody wants it.
+UNWANTED_SECONDS = 5.0
+_NO_LIMIT = 7 * 86_400.0
+"""Seconds that are more than any backend waits by itself."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -24,3 +33,18 @@ def each_by_itself(jobs: Iterable[Callable[[], object]]) -> None:
                 _LOG.warning("it has failed, too: %s", failure, exc_info=failure)
     if first is not None:
         raise first
+
+
+def patience(unwanted: Callable[[], bool], clock: Clock) -> Callable[[], float]:
+    """How many seconds work still waits for a backend, for `mzsql.location.waiting`: without a limit of its own while it is wanted."""
+    until: float | None = None
+
+    def left() -> float:
+        nonlocal until
+        if until is None:
+            if not unwanted():
+                return _NO_LIMIT
+            until = clock.monotonic() + UNWANTED_SECONDS
+        return max(0.0, until - clock.monotonic())
+
+    return left

@@ -32,7 +32,7 @@ from mzsql.compute.replica.choice import Refusals, for_hydration
 from mzsql.compute.replica.dataflow import Dataflow, DataflowSpec, fill_plan
 from mzsql.compute.replica.deltas import Deltas
 from mzsql.compute.replica.elapsed import Elapsed
-from mzsql.compute.replica.endings import each_by_itself
+from mzsql.compute.replica.endings import each_by_itself, patience
 from mzsql.compute.replica.filling import Beside
 from mzsql.compute.replica.hydration import Hydration, HydrationReport
 from mzsql.compute.replica.hydration_here import HydrationHere
@@ -40,6 +40,7 @@ from mzsql.compute.replica.inputs import CollectionInput, IndexInput, Input
 from mzsql.compute.replica.step import StepTools, run_step
 from mzsql.compute.replica.target import Overtaken, no_updates
 from mzsql.expr.functions.table import Engine
+from mzsql.location import waiting
 from mzsql.persist import Clock, PersistClient
 from mzsql.render.dataflow import RenderedDataflow
 from mzsql.repr.errors import InternalError, SqlError
@@ -275,7 +276,8 @@ class Flow:
             engine, reason = Engine.DUCKDB, "a recursion is computed in process"
         hydration = self._hydration(dataflow, engine, reason)
         try:
-            stats = hydration.run()
+            with waiting(patience(self._unwanted, self.replica.clock)):
+                stats = hydration.run()
         except Exception as error:
             self._refusals.note(error)
             raise
