@@ -154,7 +154,7 @@ def test_a_deletion_reads_a_history_once(site: Site) -> None:
 
 
 @pytest.mark.parametrize("differential", [True, False])
-def test_history_is_given_up_with_one_of_several_writes(site: Site, differential: bool) -> None:
+def test_history_is_given_up_now_and_then(site: Site, differential: bool) -> None:
     manager = site.manager(differential=differential)
     manager.append(STATUS, [(("r", True, None), 1)])
     manager.flush(STATUS)
@@ -165,7 +165,7 @@ def test_history_is_given_up_with_one_of_several_writes(site: Site, differential
     ended = site.consensus.head(site.shard)
     assert begun is not None
     assert ended is not None
-    # Beside the writes themselves: one in sixteen that lets go of history, and merges, one for each few batches.
+    # Beside the writes themselves: one now and then that lets go of history, and merges, one for each few batches.
     assert 40 <= ended.seqno - begun.seqno < 60
     state = site.client().inspect(site.shard)
     assert state is not None
