@@ -23,9 +23,9 @@
 -- is_updatable: `YES` of a table's, else `NO`
 CREATE VIEW information_schema.columns AS
 SELECT
-    coalesce(d.name, current_database()) AS table_catalog,
-    s.name AS table_schema,
-    r.name AS table_name,
+    coalesce(r.database_name, current_database()) AS table_catalog,
+    r.schema_name AS table_schema,
+    r.relname AS table_name,
     c.name AS column_name,
     c.position::integer AS ordinal_position,
     c."default" AS column_default,
@@ -37,8 +37,8 @@ SELECT
     NULL::integer AS numeric_precision,
     NULL::integer AS numeric_scale,
     current_database() AS udt_catalog,
-    coalesce(n.name, 'pg_catalog') AS udt_schema,
-    coalesce(t.name, c.type) AS udt_name,
+    coalesce(t.schema_name, 'pg_catalog') AS udt_schema,
+    coalesce(t.typname, c.type) AS udt_name,
     NULL::text AS collation_name,
     NULL::text AS domain_name,
     'NO' AS is_identity,
@@ -47,9 +47,6 @@ SELECT
     NULL::text AS generation_expression,
     CASE WHEN r.type = 'table' THEN 'YES' ELSE 'NO' END AS is_updatable
 FROM mz_catalog.mz_columns AS c
-JOIN mz_catalog.mz_relations AS r ON r.id = c.id
-JOIN mz_catalog.mz_schemas AS s ON s.id = r.schema_id
-LEFT JOIN mz_catalog.mz_databases AS d ON d.id = s.database_id
-LEFT JOIN mz_catalog.mz_types AS t ON t.oid = c.type_oid
-LEFT JOIN mz_catalog.mz_schemas AS n ON n.id = t.schema_id
-WHERE s.database_id IS NULL OR d.name = current_database();
+JOIN mz_internal.mz_pg_class AS r ON r.id = c.id
+LEFT JOIN mz_internal.mz_pg_type AS t ON t.oid = c.type_oid
+WHERE r.database_name IS NULL OR r.database_name = current_database();

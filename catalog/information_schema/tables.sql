@@ -6,11 +6,9 @@
 -- table_type: `BASE TABLE`, `SOURCE`, `VIEW` or `MATERIALIZED VIEW`
 CREATE VIEW information_schema.tables AS
 SELECT
-    coalesce(d.name, current_database()) AS table_catalog,
-    s.name AS table_schema,
-    r.name AS table_name,
-    CASE r.type WHEN 'table' THEN 'BASE TABLE' ELSE upper(replace(r.type, '-', ' ')) END AS table_type
-FROM mz_catalog.mz_relations AS r
-JOIN mz_catalog.mz_schemas AS s ON s.id = r.schema_id
-LEFT JOIN mz_catalog.mz_databases AS d ON d.id = s.database_id
-WHERE s.database_id IS NULL OR d.name = current_database();
+    coalesce(o.database_name, current_database()) AS table_catalog,
+    o.schema_name AS table_schema,
+    o.relname AS table_name,
+    CASE o.type WHEN 'table' THEN 'BASE TABLE' ELSE upper(replace(o.type, '-', ' ')) END AS table_type
+FROM mz_internal.mz_pg_class AS o
+WHERE o.relkind <> 'i' AND (o.database_name IS NULL OR o.database_name = current_database());

@@ -8,11 +8,13 @@
 -- owner_id: the role that owns it, a key of `mz_roles`
 -- cluster_id: the cluster that maintains it; NULL where none does
 -- privileges: who was granted what on it
-CREATE VIEW mz_catalog.mz_relations AS
-SELECT id, oid, schema_id, name, 'table' AS type, owner_id, NULL::text AS cluster_id, privileges FROM mz_catalog.mz_tables
-UNION ALL
-SELECT id, oid, schema_id, name, 'source' AS type, owner_id, NULL::text AS cluster_id, privileges FROM mz_catalog.mz_sources
-UNION ALL
-SELECT id, oid, schema_id, name, 'view' AS type, owner_id, NULL::text AS cluster_id, privileges FROM mz_catalog.mz_views
-UNION ALL
-SELECT id, oid, schema_id, name, 'materialized-view' AS type, owner_id, cluster_id, privileges FROM mz_catalog.mz_materialized_views;
+CREATE SOURCE mz_catalog.mz_relations (
+    id text NOT NULL,
+    oid oid NOT NULL,
+    schema_id text NOT NULL,
+    name text NOT NULL,
+    type text NOT NULL,
+    owner_id text NOT NULL,
+    cluster_id text,
+    privileges text[]
+);

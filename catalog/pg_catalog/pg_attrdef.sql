@@ -6,6 +6,6 @@
 -- adbin: the default
 -- adsrc: the default
 CREATE VIEW pg_catalog.pg_attrdef AS
-SELECT NULL::oid AS oid, o.oid AS adrelid, c.position::smallint AS adnum, c."default" AS adbin, c."default" AS adsrc
-FROM mz_catalog.mz_columns AS c JOIN mz_catalog.mz_objects AS o ON o.id = c.id
-WHERE c."default" IS NOT NULL;
+SELECT NULL::oid AS oid, o.attrelid AS adrelid, o.attnum AS adnum, o.column_default AS adbin, o.column_default AS adsrc
+FROM mz_internal.mz_pg_attribute AS o
+WHERE o.column_default IS NOT NULL;

@@ -15,26 +15,25 @@
 -- attcollation: 0: texts are compared by their bytes
 CREATE VIEW pg_catalog.pg_attribute AS
 SELECT
-    k.oid AS attrelid,
-    c.name AS attname,
-    c.type_oid AS atttypid,
+    o.attrelid,
+    o.attname,
+    o.atttypid,
     CASE
-        WHEN c.type_oid IN (16) THEN 1
-        WHEN c.type_oid IN (21, 16460) THEN 2
-        WHEN c.type_oid IN (23, 24, 26, 700, 1082, 2205, 2206, 2276, 2283, 16462) THEN 4
-        WHEN c.type_oid IN (20, 701, 1083, 1114, 1184, 16464, 16552) THEN 8
-        WHEN c.type_oid IN (1186, 2950) THEN 16
+        WHEN o.atttypid IN (16) THEN 1
+        WHEN o.atttypid IN (21, 16460) THEN 2
+        WHEN o.atttypid IN (23, 24, 26, 700, 1082, 2205, 2206, 2276, 2283, 16462) THEN 4
+        WHEN o.atttypid IN (20, 701, 1083, 1114, 1184, 16464, 16552) THEN 8
+        WHEN o.atttypid IN (1186, 2950) THEN 16
         ELSE -1
     END::smallint AS attlen,
-    c.position::smallint AS attnum,
-    c.type_mod AS atttypmod,
-    (c.type LIKE '%[]')::integer::smallint AS attndims,
-    NOT c.nullable AS attnotnull,
-    c."default" IS NOT NULL AS atthasdef,
+    o.attnum,
+    o.atttypmod,
+    o.attndims,
+    NOT o.nullable AS attnotnull,
+    o.column_default IS NOT NULL AS atthasdef,
     '' AS attidentity,
     '' AS attgenerated,
     false AS attisdropped,
     0::oid AS attcollation
-FROM mz_catalog.mz_columns AS c
-JOIN mz_catalog.mz_objects AS o ON o.id = c.id
-JOIN pg_catalog.pg_class AS k ON k.oid = o.oid;
+FROM mz_internal.mz_pg_attribute AS o
+WHERE o.database_name IS NULL OR o.database_name = current_database();

@@ -29,19 +29,19 @@
 CREATE VIEW pg_catalog.pg_class AS
 SELECT
     o.oid,
-    o.name AS relname,
-    s.oid AS relnamespace,
+    o.relname,
+    o.relnamespace,
     0::oid AS reltype,
     0::oid AS reloftype,
-    r.oid AS relowner,
+    o.relowner,
     0::oid AS relam,
     0::oid AS reltablespace,
     -1::real AS reltuples,
     0::oid AS reltoastrelid,
-    EXISTS (SELECT 1 FROM mz_catalog.mz_indexes AS i WHERE i.on_id = o.id) AS relhasindex,
+    o.relhasindex,
     'p' AS relpersistence,
-    CASE o.type WHEN 'index' THEN 'i' WHEN 'view' THEN 'v' WHEN 'materialized-view' THEN 'm' ELSE 'r' END AS relkind,
-    (SELECT count(*) FROM mz_catalog.mz_columns AS c WHERE c.id = o.id)::smallint AS relnatts,
+    o.relkind,
+    o.relnatts,
     0::smallint AS relchecks,
     false AS relhasrules,
     false AS relhastriggers,
@@ -54,8 +54,5 @@ SELECT
     NULL::text[] AS reloptions,
     NULL::text[] AS relacl,
     NULL::text AS relpartbound
-FROM mz_catalog.mz_objects AS o
-JOIN mz_catalog.mz_schemas AS s ON s.id = o.schema_id
-LEFT JOIN mz_catalog.mz_databases AS d ON d.id = s.database_id
-JOIN mz_catalog.mz_roles AS r ON r.id = o.owner_id
-WHERE o.type <> 'type' AND (s.database_id IS NULL OR d.name = current_database());
+FROM mz_internal.mz_pg_class AS o
+WHERE o.database_name IS NULL OR o.database_name = current_database();

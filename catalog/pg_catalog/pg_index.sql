@@ -18,8 +18,8 @@
 -- indnkeyatts: as many: it has no others
 CREATE VIEW pg_catalog.pg_index AS
 SELECT
-    i.oid AS indexrelid,
-    r.oid AS indrelid,
+    i.indexrelid,
+    i.indrelid,
     false AS indisunique,
     false AS indisprimary,
     false AS indimmediate,
@@ -28,16 +28,10 @@ SELECT
     true AS indislive,
     false AS indisclustered,
     false AS indisreplident,
-    (
-        SELECT array_agg(coalesce(k.on_position::bigint, 0)::smallint ORDER BY k.index_position)
-        FROM mz_catalog.mz_index_columns AS k WHERE k.index_id = i.id
-    ) AS indkey,
-    (
-        SELECT array_agg(0::smallint) FROM mz_catalog.mz_index_columns AS k WHERE k.index_id = i.id
-    ) AS indoption,
+    i.indkey,
+    i.indoption,
     NULL::text AS indexprs,
     NULL::text AS indpred,
-    (SELECT count(*) FROM mz_catalog.mz_index_columns AS k WHERE k.index_id = i.id)::smallint AS indnatts,
-    (SELECT count(*) FROM mz_catalog.mz_index_columns AS k WHERE k.index_id = i.id)::smallint AS indnkeyatts
-FROM mz_catalog.mz_indexes AS i
-JOIN mz_catalog.mz_relations AS r ON r.id = i.on_id;
+    i.indnatts,
+    i.indnatts AS indnkeyatts
+FROM mz_internal.mz_pg_index AS i;

@@ -27,9 +27,9 @@
 CREATE VIEW pg_catalog.pg_type AS
 SELECT
     t.oid,
-    t.name AS typname,
-    s.oid AS typnamespace,
-    r.oid AS typowner,
+    t.typname,
+    t.typnamespace,
+    t.typowner,
     CASE
         WHEN t.oid IN (16) THEN 1
         WHEN t.oid IN (21, 16460) THEN 2
@@ -45,8 +45,8 @@ SELECT
     END AS typcategory,
     ',' AS typdelim,
     0::oid AS typrelid,
-    coalesce(e.oid, 0) AS typelem,
-    coalesce(a.oid, 0) AS typarray,
+    t.typelem,
+    t.typarray,
     0::oid AS typbasetype,
     0::oid AS typcollation,
     false AS typnotnull,
@@ -60,10 +60,4 @@ SELECT
     0::oid AS typoutput,
     0::oid AS typreceive,
     0::oid AS typsend
-FROM mz_catalog.mz_types AS t
-JOIN mz_catalog.mz_schemas AS s ON s.id = t.schema_id
-JOIN mz_catalog.mz_roles AS r ON r.id = t.owner_id
-LEFT JOIN mz_catalog.mz_array_types AS of_elements ON of_elements.id = t.id
-LEFT JOIN mz_catalog.mz_types AS e ON e.id = of_elements.element_id
-LEFT JOIN mz_catalog.mz_array_types AS in_array ON in_array.element_id = t.id
-LEFT JOIN mz_catalog.mz_types AS a ON a.id = in_array.id;
+FROM mz_internal.mz_pg_type AS t;

@@ -17,10 +17,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from mzsql.adapter.system import time_zones
-from mzsql.adapter.system.described import column_type_name, key_texts
+from mzsql.adapter.system import objects, time_zones
+from mzsql.adapter.system.described import key_texts
 from mzsql.adapter.system.functions import aggregate_rows, function_rows, operator_rows, type_id
 from mzsql.adapter.system.introspection import INTROSPECTION
+from mzsql.adapter.system.objects import SchemaIds, system_schema_id
 from mzsql.adapter.system.source import Rows, Source
 from mzsql.catalog.builtin import Builtin, builtins
 from mzsql.catalog.commands.clusters import factor_of, size_of
@@ -52,7 +53,6 @@ from mzsql.expr.scalar import Column
 from mzsql.frontend.catalog import SYSTEM_SCHEMAS
 from mzsql.frontend.definitions.shown_sql import (
     redacted_sql,
-    shown_defaults,
     shown_query,
     shown_sql,
 )
@@ -68,7 +68,7 @@ from mzsql.repr.type_oids import (
     TYPE_OIDS,
     type_oid,
 )
-from mzsql.repr.types import RelationDesc, SqlType, arrow_schema
+from mzsql.repr.types import arrow_schema
 from mzsql.threads import PROCESS
 
 #: A value that takes long to make.
@@ -98,27 +98,6 @@ class _Pair:
         return self._made
 
 
-def _system_schema_id(schema: str) -> str:
-    return f"s{SYSTEM_SCHEMAS.index(schema) + 1}"
-
-
-class _SchemaIds:
-    """The ids of the schemas that objects are in, each looked up once."""
-
-    def __init__(self, source: Source) -> None:
-        self._state = source.env.catalog.state
-        self._known: dict[tuple[str, str], str] = {}
-
-    def __getitem__(self, item: Item) -> str:
-        place = item.database, item.schema
-        if place not in self._known:
-            found = self._state.schema(*place)
-            if found is None:
-                raise InternalError(f"{item.full_name} is in no schema")
-            self._known[place] = found[1].id
-        return self._known[place]
-
-
 def _cluster_ids(source: Source) -> Mapping[str, str]:
     """The ids of clusters by their names."""
     return {one.name: one.id for one in source.env.catalog.state.clusters.values()}
@@ -130,17 +109,17 @@ def _texts(item: Item) -> tuple[Later, Later]:
 
 
 def _tables(source: Source) -> Rows:
-    schemas = _SchemaIds(source)
+    schemas = SchemaIds(source.env.catalog.state)
     for i in source.env.catalog.state.of(Table):
         text, redacted = _texts(i)
         yield i.id, oid(i.id), schemas[i], i.name, i.owner, partial(acl, i), text, redacted
 
 
 def _views(source: Source) -> Rows:
-    schemas = _SchemaIds(source)
+    schemas = SchemaIds(source.env.catalog.state)
     for b in builtins().values():
         if b.kind == "view":
-            schema = _system_schema_id(b.schema)
+            schema = system_schema_id(b.schema)
             yield b.id, oid(b.id), schema, b.name, b.query, FIRST_ID, READABLE, b.sql, b.sql
     for i in source.env.catalog.state.of(View):
         definition = partial(shown_query, i.create_sql)
@@ -149,7 +128,7 @@ def _views(source: Source) -> Rows:
 
 
 def _materialized_views(source: Source) -> Rows:
-    schemas, clusters = _SchemaIds(source), _cluster_ids(source)
+    schemas, clusters = SchemaIds(source.env.catalog.state), _cluster_ids(source)
     for i in source.env.catalog.state.of(MaterializedView):
         yield (
             i.id,
@@ -167,7 +146,7 @@ def _materialized_views(source: Source) -> Rows:
 def _sources(_: Source) -> Rows:
     for b in builtins().values():
         if b.kind == "source":
-            schema = _system_schema_id(b.schema)
+            schema = system_schema_id(b.schema)
             yield b.id, oid(b.id), schema, b.name, "system", FIRST_ID, READABLE, b.sql, b.sql
 
 
@@ -202,39 +181,6 @@ def _index_columns(source: Source) -> Rows:
 
 def _nth(texts: Callable[[], Sequence[str]], place: int) -> str:
     return texts()[place]
-
-
-def _has_defaults(item: Item) -> bool:
-    return isinstance(item, Table) and any(item.defaults)
-
-
-def _columns(source: Source) -> Rows:
-    state = source.env.catalog.state
-    described: list[tuple[str, RelationDesc, tuple[str | None, ...]]] = [
-        (b.id, source.builtin_desc(b), ()) for b in builtins().values()
-    ]
-    described += [
-        (i.id, i.desc, shown_defaults(i.create_sql) if _has_defaults(i) else ())
-        for i in state.relations
-    ]
-    types: dict[SqlType, tuple[str, int, int]] = {}
-    for gid, desc, defaults in described:
-        for n, (name, column) in enumerate(zip(desc.names, desc.typ.columns, strict=True)):
-            found = types.get(column.type)
-            if found is None:
-                found = types[column.type] = _described(column.type)
-            default = defaults[n] if n < len(defaults) else None
-            yield gid, name, n + 1, column.nullable, found[0], default, found[1], found[2]
-
-
-def _described(typ: SqlType) -> tuple[str, int, int]:
-    """A type's name, number and modifier, as columns have them."""
-    modifier = -1
-    if typ.kind == "numeric" and typ.scale is not None:
-        modifier = (39 << 16 | typ.scale) + 4
-    elif typ.length is not None:
-        modifier = typ.length + 4
-    return column_type_name(typ), type_oid(typ), modifier
 
 
 _CATEGORIES = {
@@ -282,11 +228,11 @@ _PG_NAMES = {
 def _types(source: Source) -> Rows:
     categories = {kind: name for name, kinds in _CATEGORIES.items() for kind in kinds}
     for kind, number in sorted(TYPE_OIDS.items(), key=lambda one: one[1]):
-        schema = _system_schema_id("pg_catalog" if kind in _OF_POSTGRESQL else "mz_catalog")
+        schema = system_schema_id("pg_catalog" if kind in _OF_POSTGRESQL else "mz_catalog")
         category = categories.get(kind, "user-defined")
         yield type_id(number), number, schema, _PG_NAMES.get(kind, kind), category, FIRST_ID, USABLE
     for kind, number in ARRAY_OIDS.items():
-        schema = _system_schema_id("pg_catalog" if kind in _OF_POSTGRESQL else "mz_catalog")
+        schema = system_schema_id("pg_catalog" if kind in _OF_POSTGRESQL else "mz_catalog")
         yield (
             type_id(number),
             number,
@@ -296,7 +242,7 @@ def _types(source: Source) -> Rows:
             FIRST_ID,
             USABLE,
         )
-    schema = _system_schema_id("pg_catalog")
+    schema = system_schema_id("pg_catalog")
     for typ, (plain, of_array) in SHORT_TEXT_OIDS.items():
         name = str(typ).strip('"')
         yield type_id(plain), plain, schema, name, "string", FIRST_ID, USABLE
@@ -305,7 +251,7 @@ def _types(source: Source) -> Rows:
         yield type_id(number), number, schema, name, "range", FIRST_ID, USABLE
     for name, number in PSEUDO_OIDS.items():
         yield type_id(number), number, schema, name, "pseudo", FIRST_ID, USABLE
-    schemas = _SchemaIds(source)
+    schemas = SchemaIds(source.env.catalog.state)
     for i in source.env.catalog.state.of(Type):
         category = "composite" if i.typ.kind == "record" else i.typ.kind
         yield i.id, oid(i.id), schemas[i], i.name, category, i.owner, acl(i)
@@ -324,7 +270,7 @@ def _pseudo_types(_: Source) -> Rows:
 
 
 def _functions(_: Source) -> Rows:
-    return function_rows(_system_schema_id, FIRST_ID)
+    return function_rows(system_schema_id, FIRST_ID)
 
 
 def _base_types(_: Source) -> Rows:
@@ -540,7 +486,14 @@ _DERIVED: dict[str, Callable[[Source], Rows]] = {
     "mz_catalog.mz_sources": _sources,
     "mz_catalog.mz_indexes": _indexes,
     "mz_catalog.mz_index_columns": _index_columns,
-    "mz_catalog.mz_columns": _columns,
+    "mz_catalog.mz_columns": objects.column_rows,
+    "mz_catalog.mz_relations": objects.relation_rows,
+    "mz_catalog.mz_objects": objects.object_rows(_types),
+    "mz_internal.mz_pg_class": objects.class_rows,
+    "mz_internal.mz_pg_attribute": objects.attribute_rows,
+    "mz_internal.mz_pg_namespace": objects.namespace_rows,
+    "mz_internal.mz_pg_index": objects.index_rows,
+    "mz_internal.mz_pg_type": objects.type_rows(_types, _array_types),
     "mz_catalog.mz_types": _types,
     "mz_catalog.mz_array_types": _array_types,
     "mz_catalog.mz_base_types": _base_types,

@@ -25,6 +25,7 @@ from mzsql.lir.plan import FlatMap, IndexImport, walk
 from mzsql.render.dataflow import OneShot, finish, one_shot, summed
 from mzsql.render.lean import Relation as KnownRows
 from mzsql.render.lean import columns_read, lean
+from mzsql.render.renames import rename
 from mzsql.repr.garbage import undisturbed
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import ColumnType
@@ -152,6 +153,9 @@ class PlannedQuery:
             rendered = self.contents(errors_in)
             ast, loops = rendered.rendered(Engine.DUCKDB)
             ast = self.finish(ast, Engine.DUCKDB, ordered=ordered)
+            if not loops:
+                # Most of what a query over few rows takes is that DuckDB reads and plans its text.
+                rename(ast)
             inputs = tuple(one.id for one in rendered.inputs)
             text = to_sql(ast, Engine.DUCKDB)
             known = Statement(text, inputs, self.finished, texts(loops))

@@ -21,7 +21,7 @@ from mzsql.frontend.scalar.context import ExprContext
 from mzsql.frontend.scalar.function_catalog import function_numbers
 from mzsql.frontend.scalar.nodes import position_of
 from mzsql.frontend.scalar.qualified import schemas_of
-from mzsql.frontend.scalar.system_functions import planned
+from mzsql.frontend.scalar.system_functions import FOUND, planned
 from mzsql.repr import types as t
 from mzsql.repr.errors import (
     SqlError,
@@ -35,12 +35,14 @@ from mzsql.repr.type_oids import type_oid
 from mzsql.repr.types import REGISTERED, SqlType
 
 _STRINGS = frozenset({"unknown", "text", "varchar", "char"})
+_FOUND = FOUND.format(schema="o.schema_name", database="o.database_name")
 _TO_TEXT = {
-    "regclass": """
+    "regclass": f"""
         CASE WHEN $1 IS NOT NULL THEN coalesce(
-            (SELECT CASE WHEN pg_catalog.pg_table_is_visible($1) THEN '' ELSE quote_ident(s.name) || '.' END || quote_ident(o.name)
-             FROM mz_catalog.mz_objects AS o JOIN mz_catalog.mz_schemas AS s ON s.id = o.schema_id
-             WHERE o.oid = $1 AND o.type <> 'type' LIMIT 1),
+            (SELECT CASE WHEN {_FOUND} THEN '' ELSE quote_ident(o.schema_name) || '.' END
+                 || quote_ident(o.relname)
+             FROM mz_internal.mz_pg_class AS o
+             WHERE o.oid = $1 LIMIT 1),
             CASE WHEN $1 = 0 THEN '-' ELSE $1::text END) END""",
     "regtype": "coalesce(mz_internal.mz_type_name($1), CASE WHEN $1 = 0 THEN '-' ELSE $1::text END)",
     "regproc": """
@@ -54,15 +56,14 @@ _TO_TEXT = {
 
 
 #: The relation or index that a name is of which only the rows have, as the session finds it.
-_CLASS_NAMED = """
+_CLASS_NAMED = f"""
     CASE WHEN $1 IS NULL THEN NULL WHEN $1 = '-' THEN 0::oid WHEN $1 ~ '^[0-9]+$' THEN $1::oid ELSE coalesce(
         (SELECT o.oid
-         FROM mz_catalog.mz_objects AS o JOIN mz_catalog.mz_schemas AS s ON s.id = o.schema_id
-         WHERE o.type NOT IN ('type', 'function')
-             AND o.name = (parse_ident($1))[array_length(parse_ident($1), 1)]
+         FROM mz_internal.mz_pg_class AS o
+         WHERE o.relname = (parse_ident($1))[array_length(parse_ident($1), 1)]
              AND CASE WHEN array_length(parse_ident($1), 1) > 1
-                 THEN s.name = (parse_ident($1))[array_length(parse_ident($1), 1) - 1]
-                 ELSE pg_catalog.pg_table_is_visible(o.oid) END
+                 THEN o.schema_name = (parse_ident($1))[array_length(parse_ident($1), 1) - 1]
+                 ELSE {_FOUND} END
          LIMIT 1),
         CASE WHEN mz_internal.mz_raise_if(
             $1 IS NOT NULL, 'relation "' || array_to_string(parse_ident($1), '.') || '" does not exist') THEN NULL::oid END

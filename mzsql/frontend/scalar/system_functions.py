@@ -50,26 +50,22 @@ _FORMAT_TYPE = f"""
         WHEN {_NAME} LIKE '%[]' THEN left({_NAME}, -2) || {_MODIFIER} || '[]'
         ELSE {_NAME} || {_MODIFIER}
     END"""
-_VISIBLE = """(
-    SELECT s.name = ANY (pg_catalog.current_schemas(true)) AND (s.database_id IS NULL OR d.name = current_database())
-    FROM mz_catalog.{relation} AS o
-    JOIN mz_catalog.mz_schemas AS s ON s.id = o.schema_id
-    LEFT JOIN mz_catalog.mz_databases AS d ON d.id = s.database_id
+#: Whether something is found without its schema's name, given that and its database's.
+FOUND = "{schema} = ANY (pg_catalog.current_schemas(true)) AND coalesce({database} = current_database(), true)"
+_VISIBLE = f"""(
+    SELECT {FOUND.format(schema="o.schema_name", database="o.database_name")}
+    FROM mz_internal.{{relation}} AS o
     WHERE o.oid = $1 LIMIT 1)"""
-_INDEX_KEY = """
-    SELECT coalesce(k.on_expression, c.name)
-    FROM mz_catalog.mz_index_columns AS k
-    LEFT JOIN mz_catalog.mz_columns AS c ON c.id = i.on_id AND c.position = k.on_position::uint8
-    WHERE k.index_id = i.id"""
-_INDEX_KEYS = """
-    SELECT string_agg(coalesce(k.on_expression, c.name), ', ' ORDER BY k.index_position)
-    FROM mz_catalog.mz_index_columns AS k
-    LEFT JOIN mz_catalog.mz_columns AS c ON c.id = i.on_id AND c.position = k.on_position::uint8
-    WHERE k.index_id = i.id"""
-_INDEX = f"""(
-    SELECT 'CREATE INDEX ' || quote_ident(i.name) || ' ON ' || quote_ident(r.name) || ' USING arrangement (' || ({_INDEX_KEYS}) || ')'
-    FROM mz_catalog.mz_indexes AS i JOIN mz_catalog.mz_relations AS r ON r.id = i.on_id
-    WHERE i.oid = $1)"""
+_FUNCTION_VISIBLE = """(
+    SELECT s.name = ANY (pg_catalog.current_schemas(true))
+    FROM mz_catalog.mz_functions AS o
+    JOIN mz_catalog.mz_schemas AS s ON s.id = o.schema_id
+    WHERE o.oid = $1 LIMIT 1)"""
+_INDEX_TEXT = (
+    "'CREATE INDEX ' || quote_ident(index_name) || ' ON ' || quote_ident(relation_name)"
+    " || ' USING arrangement (' || array_to_string(keys, ', ') || ')'"
+)
+_INDEX = f"(SELECT {_INDEX_TEXT} FROM mz_internal.mz_pg_index WHERE indexrelid = $1)"
 _FUNCTION_ARGUMENTS = """(
     SELECT coalesce(string_agg(pg_catalog.format_type(t.oid, NULL), ', ' ORDER BY a.place), '')
     FROM (
@@ -98,18 +94,15 @@ def _held(relation: str) -> tuple[Defined, ...]:
 #: The relation that a name means: the first in the path of the session where no schema is named.
 _NAMED_RELATION = """(
     SELECT o.oid::regclass
-    FROM mz_catalog.mz_objects AS o
-    JOIN mz_catalog.mz_schemas AS s ON s.id = o.schema_id
-    LEFT JOIN mz_catalog.mz_databases AS d ON d.id = s.database_id
-    WHERE o.type IN ('table', 'view', 'materialized-view', 'source', 'sink', 'index')
-        AND o.name = (parse_ident($1))[cardinality(parse_ident($1))]
+    FROM mz_internal.mz_pg_class AS o
+    WHERE o.relname = (parse_ident($1))[cardinality(parse_ident($1))]
         AND CASE cardinality(parse_ident($1))
-            WHEN 1 THEN array_position(pg_catalog.current_schemas(true), s.name) IS NOT NULL
-                AND coalesce(d.name, current_database()) = current_database()
-            WHEN 2 THEN s.name = (parse_ident($1))[1] AND coalesce(d.name, current_database()) = current_database()
-            WHEN 3 THEN s.name = (parse_ident($1))[2] AND d.name = (parse_ident($1))[1]
+            WHEN 1 THEN array_position(pg_catalog.current_schemas(true), o.schema_name) IS NOT NULL
+                AND coalesce(o.database_name, current_database()) = current_database()
+            WHEN 2 THEN o.schema_name = (parse_ident($1))[1] AND coalesce(o.database_name, current_database()) = current_database()
+            WHEN 3 THEN o.schema_name = (parse_ident($1))[2] AND o.database_name = (parse_ident($1))[1]
             ELSE false END
-    ORDER BY array_position(pg_catalog.current_schemas(true), s.name) LIMIT 1)"""
+    ORDER BY array_position(pg_catalog.current_schemas(true), o.schema_name) LIMIT 1)"""
 _COMMENT = """(
     SELECT description FROM pg_catalog.pg_description
     WHERE objoid = $1 AND objsubid = {part} {which} LIMIT 1)"""
@@ -150,14 +143,14 @@ DEFINITIONS: Mapping[str, tuple[Defined, ...]] = {
     "pg_get_indexdef": (
         *_overloads(_INDEX, (_OID,)),
         *_overloads(
-            f"CASE WHEN $2 = 0 THEN {_INDEX} ELSE (SELECT ({_INDEX_KEY} AND k.index_position = $2::uint8)"
-            " FROM mz_catalog.mz_indexes AS i WHERE i.oid = $1) END",
+            f"(SELECT CASE WHEN $2 = 0 THEN {_INDEX_TEXT} ELSE keys[$2] END"
+            " FROM mz_internal.mz_pg_index WHERE indexrelid = $1)",
             (_OID, _INT, _BOOL),
         ),
     ),
-    "pg_table_is_visible": _asking(_VISIBLE.format(relation="mz_objects"), (_OID,)),
-    "pg_type_is_visible": _asking(_VISIBLE.format(relation="mz_types"), (_OID,)),
-    "pg_function_is_visible": _asking(_VISIBLE.format(relation="mz_functions"), (_OID,)),
+    "pg_table_is_visible": _asking(_VISIBLE.format(relation="mz_pg_class"), (_OID,)),
+    "pg_type_is_visible": _asking(_VISIBLE.format(relation="mz_pg_type"), (_OID,)),
+    "pg_function_is_visible": _asking(_FUNCTION_VISIBLE, (_OID,)),
     "pg_get_function_result": _overloads(
         "(SELECT CASE WHEN f.returns_set THEN 'SETOF ' ELSE '' END || pg_catalog.format_type(t.oid, NULL)"
         " FROM mz_catalog.mz_functions AS f JOIN mz_catalog.mz_types AS t ON t.id = f.return_type_id"

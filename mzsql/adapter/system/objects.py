@@ -1,0 +1,240 @@
+"""The rows of relations that have a row for each object, or for each of its columns: those that other relations are views over.
+
+Promise: one pass over the catalog each. `pg_catalog` and `information_schema` say the same things of the same objects under other names,
+and what tools ask joins them with each other: made of the catalog here they are one input of such a statement, where as views over the
+relations of single kinds they would be dozens.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from mzsql.adapter.system.described import column_type_name, key_texts
+from mzsql.adapter.system.source import Rows, Source
+from mzsql.catalog.builtin import Builtin, builtins
+from mzsql.catalog.commands.privileges import READABLE, acl
+from mzsql.catalog.objects import FIRST_ID, Index, Item, RelationItem, Table
+from mzsql.catalog.state import CatalogState
+from mzsql.expr.scalar import Column
+from mzsql.frontend.catalog import SYSTEM_SCHEMAS
+from mzsql.frontend.definitions.shown_sql import shown_defaults
+from mzsql.repr.errors import InternalError
+from mzsql.repr.ids import oid
+from mzsql.repr.type_oids import type_oid
+from mzsql.repr.types import RelationDesc, SqlType
+
+#: The letters of pg_class for kinds of objects; all others are tables to PostgreSQL.
+_RELKINDS = {"index": "i", "view": "v", "materialized-view": "m"}
+
+
+def system_schema_id(schema: str) -> str:
+    """The id of one of the system's schemas."""
+    return f"s{SYSTEM_SCHEMAS.index(schema) + 1}"
+
+
+class SchemaIds:
+    """The ids of the schemas that objects are in, each looked up once."""
+
+    def __init__(self, state: CatalogState) -> None:
+        self._state = state
+        self._known: dict[tuple[str, str], str] = {}
+
+    def __getitem__(self, item: Item) -> str:
+        place = item.database, item.schema
+        if place not in self._known:
+            found = self._state.schema(*place)
+            if found is None:
+                raise InternalError(f"{item.full_name} is in no schema")
+            self._known[place] = found[1].id
+        return self._known[place]
+
+
+# --- objects ----------------------------------------------------------------------------------
+
+
+def relation_rows(source: Source) -> Rows:
+    """Tables, sources, views and materialized views."""
+    state = source.env.catalog.state
+    schemas, clusters = SchemaIds(state), _cluster_ids(state)
+    for b in builtins().values():
+        schema = system_schema_id(b.schema)
+        yield b.id, oid(b.id), schema, b.name, b.kind, FIRST_ID, None, READABLE
+    for i in state.relations:
+        cluster = clusters.get(getattr(i, "cluster", ""))
+        yield i.id, oid(i.id), schemas[i], i.name, i.kind, i.owner, cluster, partial(acl, i)
+
+
+def object_rows(types: Callable[[Source], Rows]) -> Callable[[Source], Rows]:
+    """All objects; ``types`` gives the rows of mz_types."""
+
+    def made(source: Source) -> Rows:
+        state = source.env.catalog.state
+        schemas, clusters = SchemaIds(state), _cluster_ids(state)
+        yield from relation_rows(source)
+        for i, on in _indexes(state):
+            yield (
+                i.id,
+                oid(i.id),
+                schemas[on],
+                i.name,
+                i.kind,
+                i.owner,
+                clusters.get(i.cluster),
+                None,
+            )
+        for gid, number, schema, name, _, owner, privileges in types(source):
+            yield gid, number, schema, name, "type", owner, None, privileges
+
+    return made
+
+
+def _cluster_ids(state: CatalogState) -> dict[str, str]:
+    return {one.name: one.id for one in state.clusters.values()}
+
+
+def _indexes(state: CatalogState) -> Iterator[tuple[Index, RelationItem]]:
+    """The indexes, each with what it is on."""
+    for index in state.of(Index):
+        on = state.items.get(index.on_id)
+        if isinstance(on, RelationItem):
+            yield index, on
+
+
+# --- as PostgreSQL has them -------------------------------------------------------------------
+
+
+def class_rows(source: Source) -> Rows:
+    """What pg_class has, of all databases."""
+    state = source.env.catalog.state
+    schemas = SchemaIds(state)
+    indexed = Counter(index.on_id for index in state.of(Index))
+    for b in builtins().values():
+        arity = partial(_arity, source, b)
+        at = oid(system_schema_id(b.schema)), oid(FIRST_ID)
+        yield _class(b, at, indexed[b.id] > 0, arity, b.schema, None)
+    for i in state.relations:
+        at = oid(schemas[i]), oid(i.owner)
+        yield _class(i, at, indexed[i.id] > 0, i.desc.arity, i.schema, i.database)
+    for index, on in _indexes(state):
+        at = oid(schemas[on]), oid(index.owner)
+        yield _class(index, at, False, 0, on.schema, on.database)
+
+
+def _class(
+    one: Builtin | Item,
+    at: tuple[int, int],
+    has_index: bool,
+    arity: Any,
+    schema: str,
+    database: str | None,
+) -> tuple[Any, ...]:
+    kind = _RELKINDS.get(one.kind, "r")
+    own = one.id, oid(one.id), one.name, one.kind
+    return *own, *at, has_index, kind, arity, schema, database
+
+
+def _arity(source: Source, builtin: Builtin) -> int:
+    return source.builtin_desc(builtin).arity
+
+
+def column_rows(source: Source) -> Rows:
+    """The columns of all relations."""
+    for gid, _, desc, defaults in _described(source):
+        types: dict[SqlType, tuple[str, int, int]] = {}
+        for n, (name, column) in enumerate(zip(desc.names, desc.typ.columns, strict=True)):
+            found = types.get(column.type)
+            if found is None:
+                found = types[column.type] = _of_type(column.type)
+            default = defaults[n] if n < len(defaults) else None
+            yield gid, name, n + 1, column.nullable, found[0], default, found[1], found[2]
+
+
+def attribute_rows(source: Source) -> Rows:
+    """What pg_attribute has, of all databases."""
+    for gid, database, desc, defaults in _described(source):
+        number = oid(gid)
+        for n, (name, column) in enumerate(zip(desc.names, desc.typ.columns, strict=True)):
+            spelled, typ, modifier = _of_type(column.type)
+            default = defaults[n] if n < len(defaults) else None
+            array = int(spelled.endswith("[]"))
+            yield number, name, typ, n + 1, modifier, array, column.nullable, default, database
+
+
+def _described(
+    source: Source,
+) -> Iterator[tuple[str, str | None, RelationDesc, tuple[str | None, ...]]]:
+    """Of all relations the id, the database, the columns and their defaults."""
+    for b in builtins().values():
+        yield b.id, None, source.builtin_desc(b), ()
+    for i in source.env.catalog.state.relations:
+        with_defaults = isinstance(i, Table) and any(i.defaults)
+        yield i.id, i.database, i.desc, shown_defaults(i.create_sql) if with_defaults else ()
+
+
+def _of_type(typ: SqlType) -> tuple[str, int, int]:
+    """A type's name, number and modifier, as columns have them."""
+    modifier = -1
+    if typ.kind == "numeric" and typ.scale is not None:
+        modifier = (39 << 16 | typ.scale) + 4
+    elif typ.length is not None:
+        modifier = typ.length + 4
+    return column_type_name(typ), type_oid(typ), modifier
+
+
+def namespace_rows(source: Source) -> Rows:
+    """What pg_namespace has, of all databases."""
+    databases = {one.id: one.name for one in source.env.catalog.state.databases.values()}
+    for number, name in enumerate(SYSTEM_SCHEMAS, start=1):
+        yield oid(f"s{number}"), name, oid(FIRST_ID), None
+    for one in source.env.catalog.state.schemas.values():
+        yield oid(one.id), one.name, oid(one.owner), databases.get(one.database)
+
+
+def type_rows(
+    types: Callable[[Source], Rows], arrays: Callable[[Source], Rows]
+) -> Callable[[Source], Rows]:
+    """What pg_type has, of all databases; ``types`` and ``arrays`` give the rows of mz_types and mz_array_types."""
+
+    def made(source: Source) -> Rows:
+        places = _places(source.env.catalog.state)
+        numbers = {gid: number for gid, number, *_ in types(source)}
+        element: dict[str, str] = dict(arrays(source))
+        array = {held: gid for gid, held in element.items()}
+        for gid, number, schema, name, category, owner, _ in types(source):
+            related = numbers.get(element.get(gid), 0), numbers.get(array.get(gid), 0)
+            yield number, name, oid(schema), oid(owner), category, *related, *places[schema]
+
+    return made
+
+
+def _places(state: CatalogState) -> dict[str, tuple[str, str | None]]:
+    """Names of schemas and of their databases, by the schemas' ids."""
+    databases = {one.id: one.name for one in state.databases.values()}
+    found: dict[str, tuple[str, str | None]] = {
+        system_schema_id(name): (name, None) for name in SYSTEM_SCHEMAS
+    }
+    for one in state.schemas.values():
+        found[one.id] = one.name, databases.get(one.database)
+    return found
+
+
+def index_rows(source: Source) -> Rows:
+    """What pg_index has, of all databases."""
+    state = source.env.catalog.state
+    for index, on in _indexes(state):
+        keys = partial(_keys, state, index, on)
+        positions = [key.index + 1 if isinstance(key, Column) else 0 for key in index.key]
+        numbers = oid(index.id), oid(on.id)
+        # As array_agg has it: of no rows it is NULL.
+        shown = positions or None, [0] * len(positions) or None, len(positions)
+        yield *numbers, *shown, keys, index.name, on.name
+
+
+def _keys(state: CatalogState, index: Index, on: RelationItem) -> list[str]:
+    return [
+        on.desc.names[key.index] if isinstance(key, Column) else text
+        for key, text in zip(index.key, key_texts(index, state), strict=True)
+    ]

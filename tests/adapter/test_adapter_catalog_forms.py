@@ -1,0 +1,185 @@
+"""What pg_catalog and information_schema say is what mz_catalog says of the same objects."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import mzsql
+
+_RELKINDS = {"index": "i", "view": "v", "materialized-view": "m"}
+
+
+@pytest.fixture(scope="module")
+def con(tmp_path_factory: pytest.TempPathFactory) -> Iterator[mzsql.Connection]:
+    with mzsql.connect(tmp_path_factory.mktemp("forms")) as made:
+        made.execute("ALTER SYSTEM SET step_engine = 'duckdb'")
+        made.execute(
+            "CREATE TABLE t (a int NOT NULL, b varchar(7) DEFAULT 'x', c numeric(9, 2), d int[])"
+        )
+        made.execute('CREATE VIEW "V v" AS SELECT a, b FROM t; CREATE INDEX i ON t (a, upper(b))')
+        made.execute(
+            "CREATE MATERIALIZED VIEW m AS SELECT 1 AS x; CREATE SCHEMA s; CREATE TABLE s.t (y date)"
+        )
+        made.execute("CREATE DATABASE other; CREATE TABLE other.public.hidden (z int)")
+        made.execute("CREATE TYPE ints AS LIST (ELEMENT TYPE = int4)")
+        yield made
+
+
+def _rows(con: mzsql.Connection, text: str) -> list[dict[str, Any]]:
+    answer = con.execute(text)
+    assert answer.description is not None
+    names = [column[0] for column in answer.description]
+    return [dict(zip(names, row, strict=True)) for row in answer.fetchall()]
+
+
+def _by(con: mzsql.Connection, relation: str, key: str = "id") -> dict[Any, dict[str, Any]]:
+    rows = _rows(con, f"SELECT * FROM {relation}")
+    found = {row[key]: row for row in rows}
+    assert len(found) == len(rows), relation
+    return found
+
+
+def _shown(con: mzsql.Connection) -> dict[str, tuple[dict[str, Any], str]]:
+    """The objects of the session's database and of the system, each with its schema's name."""
+    schemas, databases = _by(con, "mz_schemas"), _by(con, "mz_databases")
+    found = {}
+    for gid, one in _by(con, "mz_objects").items():
+        schema = schemas[one["schema_id"]]
+        of = schema["database_id"]
+        if of is None or databases[of]["name"] == "materialize":
+            found[gid] = (one, schema["name"])
+    return found
+
+
+def test_objects_are_those_of_the_relations_of_their_kinds(con: mzsql.Connection) -> None:
+    one_kind = {
+        "table": "mz_tables",
+        "source": "mz_sources",
+        "view": "mz_views",
+        "materialized-view": "mz_materialized_views",
+        "type": "mz_types",
+    }
+    objects = _by(con, "mz_objects")
+    for kind, relation in one_kind.items():
+        same = ("id", "oid", "schema_id", "name", "owner_id", "privileges")
+        wanted = [tuple(map(str, (row[n] for n in same))) for row in _by(con, relation).values()]
+        got = [tuple(map(str, (r[n] for n in same))) for r in objects.values() if r["type"] == kind]
+        assert Counter(got) == Counter(wanted), kind
+    relations = _by(con, "mz_relations")
+    assert relations == {g: r for g, r in objects.items() if r["type"] not in ("index", "type")}
+    for gid, index in _by(con, "mz_indexes").items():
+        row = objects[gid]
+        assert row["schema_id"] == relations[index["on_id"]]["schema_id"]
+        assert row["cluster_id"] == index["cluster_id"]
+
+
+def test_classes_attributes_and_indexes(con: mzsql.Connection) -> None:
+    shown, schemas, roles = _shown(con), _by(con, "mz_schemas"), _by(con, "mz_roles")
+    columns = _rows(con, "SELECT * FROM mz_columns")
+    indexes = _by(con, "mz_indexes")
+    on = {index["on_id"] for index in indexes.values()}
+    arity = Counter(column["id"] for column in columns)
+    wanted = {
+        one["oid"]: (
+            one["name"],
+            schemas[one["schema_id"]]["oid"],
+            roles[one["owner_id"]]["oid"],
+            gid in on,
+            _RELKINDS.get(one["type"], "r"),
+            arity[gid],
+        )
+        for gid, (one, _) in shown.items()
+        if one["type"] != "type"
+    }
+    named = ("relname", "relnamespace", "relowner", "relhasindex", "relkind", "relnatts")
+    got = {oid: tuple(r[n] for n in named) for oid, r in _by(con, "pg_class", "oid").items()}
+    assert got == wanted
+    described = {
+        (shown[c["id"]][0]["oid"], c["position"]): (
+            c["name"],
+            c["type_oid"],
+            c["type_mod"],
+            not c["nullable"],
+            c["default"] is not None,
+            int(c["type"].endswith("[]")),
+        )
+        for c in columns
+        if c["id"] in shown
+    }
+    named = ("attname", "atttypid", "atttypmod", "attnotnull", "atthasdef", "attndims")
+    attributes = {
+        (r["attrelid"], r["attnum"]): tuple(r[n] for n in named)
+        for r in _rows(con, "SELECT * FROM pg_attribute")
+    }
+    assert attributes == described
+    keys = _rows(con, "SELECT * FROM mz_index_columns ORDER BY index_position")
+    kept = {
+        r["indexrelid"]: (r["indrelid"], r["indkey"], r["indoption"], r["indnatts"])
+        for r in _rows(con, "SELECT * FROM pg_index")
+    }
+    objects = _by(con, "mz_objects")
+    for gid, index in indexes.items():
+        positions = [int(k["on_position"] or 0) for k in keys if k["index_id"] == gid]
+        of = objects[index["on_id"]]["oid"]
+        assert kept[index["oid"]] == (of, positions, [0] * len(positions), len(positions))
+    assert len(kept) == len(indexes) == 1
+    texts = "SELECT pg_get_indexdef(oid), pg_get_indexdef(oid, 2, true) FROM pg_class WHERE relname = 'i'"
+    text = "CREATE INDEX i ON t USING arrangement (a, upper(b))"
+    assert con.execute(texts).fetchall() == [(text, "upper(b)")]
+
+
+def test_what_the_standard_shows(con: mzsql.Connection) -> None:
+    shown = _shown(con)
+    named = (
+        "SELECT table_catalog, table_schema, table_name, column_name, ordinal_position, data_type"
+    )
+    got = con.execute(f"{named} FROM information_schema.columns").fetchall()
+    wanted = [
+        (
+            "materialize",
+            shown[c["id"]][1],
+            shown[c["id"]][0]["name"],
+            c["name"],
+            c["position"],
+            c["type"],
+        )
+        for c in _rows(con, "SELECT * FROM mz_columns")
+        if c["id"] in shown
+    ]
+    assert Counter(got) == Counter(wanted)
+    got = con.execute("SELECT table_schema, table_name FROM information_schema.tables").fetchall()
+    tables = [(s, o["name"]) for o, s in shown.values() if o["type"] not in ("index", "type")]
+    assert Counter(got) == Counter(tables)
+    assert ("public", "hidden") not in tables
+
+
+def test_types_and_their_arrays(con: mzsql.Connection) -> None:
+    types, arrays = _by(con, "mz_types"), _rows(con, "SELECT * FROM mz_array_types")
+    element = {types[a["id"]]["oid"]: types[a["element_id"]]["oid"] for a in arrays}
+    array = {held: of for of, held in element.items()}
+    got = {r["oid"]: r for r in _rows(con, "SELECT * FROM pg_type")}
+    assert got.keys() == {one["oid"] for one in types.values()}
+    for one in types.values():
+        row = got[one["oid"]]
+        related = element.get(one["oid"], 0), array.get(one["oid"], 0)
+        assert (row["typname"], row["typelem"], row["typarray"]) == (one["name"], *related)
+
+
+def test_what_is_found_without_its_schema(con: mzsql.Connection) -> None:
+    asked = (
+        "SELECT n.nspname, c.relname, pg_table_is_visible(c.oid), c.oid::regclass::text FROM pg_class c"
+        " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relname IN ('t', 'V v') ORDER BY 1, 2"
+    )
+    assert con.execute(asked).fetchall() == [
+        ("public", "V v", True, '"V v"'),
+        ("public", "t", True, "t"),
+        ("s", "t", False, "s.t"),
+    ]
+    hidden = "SELECT pg_table_is_visible(oid) FROM mz_tables WHERE name = 'hidden'"
+    assert con.execute(hidden).fetchall() == [(False,)]
+    types = "SELECT pg_type_is_visible(oid) FROM mz_types WHERE name IN ('ints', 'int4')"
+    assert con.execute(types).fetchall() == [(True,), (True,)]
