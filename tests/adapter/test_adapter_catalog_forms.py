@@ -128,8 +128,9 @@ def test_classes_attributes_and_indexes(con: mzsql.Connection) -> None:
         assert kept[index["oid"]] == (of, positions, [0] * len(positions), len(positions))
     assert len(kept) == len(indexes) == 1
     texts = "SELECT pg_get_indexdef(oid), pg_get_indexdef(oid, 2, true) FROM pg_class WHERE relname = 'i'"
-    text = "CREATE INDEX i ON t USING arrangement (a, upper(b))"
-    assert con.execute(texts).fetchall() == [(text, "upper(b)")]
+    (second,) = [k["on_expression"] for k in keys if k["on_expression"] is not None]
+    text = f"CREATE INDEX i ON t USING arrangement (a, {second})"
+    assert con.execute(texts).fetchall() == [(text, second)]
 
 
 def test_what_the_standard_shows(con: mzsql.Connection) -> None:

@@ -1,0 +1,21 @@
+-- DBeaver, a statement a line: what it opens a connection with, then its navigator's tree
+SET extra_float_digits = 3;
+SET application_name = 'DBeaver 24.1.0 - Metadata';
+SELECT version();
+SELECT current_schema(), session_user;
+SHOW search_path;
+SELECT current_schemas(true);
+SELECT db.oid, db.* FROM pg_catalog.pg_database db WHERE 1 = 1 AND datallowconn AND NOT datistemplate OR db.datname = 'materialize' ORDER BY db.datname;
+SELECT * FROM pg_catalog.pg_settings WHERE name = 'standard_conforming_strings';
+SELECT * FROM pg_catalog.pg_enum WHERE 1 <> 1 LIMIT 1;
+SELECT reltype FROM pg_catalog.pg_class WHERE 1 <> 1 LIMIT 1;
+SELECT n.oid, n.*, d.description FROM pg_catalog.pg_namespace n LEFT OUTER JOIN pg_catalog.pg_description d ON d.objoid = n.oid AND d.objsubid = 0 AND d.classoid = 'pg_namespace'::regclass ORDER BY nspname;
+SELECT c.relname, a.*, pg_catalog.pg_get_expr(ad.adbin, ad.adrelid, true) AS def_value, dsc.description, dep.objid FROM pg_catalog.pg_attribute a INNER JOIN pg_catalog.pg_class c ON (a.attrelid = c.oid) LEFT OUTER JOIN pg_catalog.pg_attrdef ad ON (a.attrelid = ad.adrelid AND a.attnum = ad.adnum) LEFT OUTER JOIN pg_catalog.pg_description dsc ON (c.oid = dsc.objoid AND a.attnum = dsc.objsubid) LEFT OUTER JOIN pg_depend dep ON dep.refobjid = a.attrelid AND dep.deptype = 'i' AND dep.refobjsubid = a.attnum AND dep.classid = dep.refclassid WHERE NOT a.attisdropped AND c.relkind NOT IN ('i', 'I', 'c') AND c.oid = {oid} ORDER BY a.attnum;
+SELECT i.*, i.indkey AS keys, c.relname, c.relnamespace, c.relam, c.reltablespace, tc.relname AS tabrelname, dsc.description, pg_catalog.pg_get_expr(i.indpred, i.indrelid) AS pred_expr, pg_catalog.pg_get_expr(i.indexprs, i.indrelid, true) AS expr, pg_catalog.pg_relation_size(i.indexrelid) AS index_rel_size, pg_catalog.pg_stat_get_numscans(i.indexrelid) AS index_num_scans FROM pg_catalog.pg_index i INNER JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid INNER JOIN pg_catalog.pg_class tc ON tc.oid = i.indrelid LEFT OUTER JOIN pg_catalog.pg_description dsc ON i.indexrelid = dsc.objoid WHERE i.indrelid = {oid} ORDER BY tabrelname, c.relname;
+SELECT c.oid, c.*, t.relname AS tabrelname, rt.relnamespace AS refnamespace, d.description, CASE WHEN c.contype = 'c' THEN 1 ELSE 0 END AS is_check, pg_catalog.pg_get_constraintdef(c.oid) AS definition FROM pg_catalog.pg_constraint c INNER JOIN pg_catalog.pg_class t ON t.oid = c.conrelid LEFT OUTER JOIN pg_catalog.pg_class rt ON rt.oid = c.confrelid LEFT OUTER JOIN pg_catalog.pg_description d ON d.objoid = c.oid AND d.objsubid = 0 AND d.classoid = 'pg_constraint'::regclass WHERE c.conrelid = {oid} ORDER BY c.oid;
+SELECT pg_catalog.pg_get_viewdef({oid}, true);
+SELECT a.oid, a.*, pd.description FROM pg_catalog.pg_roles a LEFT JOIN pg_catalog.pg_shdescription pd ON a.oid = pd.objoid ORDER BY a.rolname;
+SELECT t.oid, t.*, ts.description FROM pg_catalog.pg_tablespace t LEFT JOIN pg_catalog.pg_shdescription ts ON ts.objoid = t.oid ORDER BY t.oid;
+SELECT p.oid AS poid, p.*, pg_catalog.pg_get_function_result(p.oid) AS arguments FROM pg_catalog.pg_proc p WHERE p.pronamespace = (SELECT n.oid FROM pg_catalog.pg_namespace n WHERE n.nspname = 'public') ORDER BY p.proname;
+SELECT sa.* FROM pg_catalog.pg_stat_activity sa;
+SELECT x.oid, x.* FROM pg_catalog.pg_trigger x WHERE x.tgrelid = {oid};
