@@ -7,6 +7,7 @@ dropped, the exit code is 0; whatever it is refused for, or fails by, is one err
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -98,8 +99,8 @@ def run_replica(
         name: its name there.
         listen: where it listens.
         advertise: and how others call that.
-        with_input: whether to end when standard input does. Under `spark-submit` it does in any case: that is where it gets its input from,
-            and a signal that ends `spark-submit` reaches nobody else.
+        with_input: whether to end when standard input does. Under `spark-submit`, which gives its application a pipe, it does in any case:
+            a signal that ends `spark-submit` reaches nobody else.
         master: of Spark; where one is named Spark is started at once, so that one that cannot be had ends this before anything else.
         conf: settings of Spark, as ``--conf`` has them.
 
@@ -110,7 +111,7 @@ def run_replica(
     spark = partial(_spark, master, settings_in(conf))
     wakeup = Wakeup()
     with stopping(wakeup.wake) as stop:
-        if with_input or is_submitted():
+        if with_input or (is_submitted() and _has_piped_input()):
 
             def input_ended() -> None:
                 stop.ask()
@@ -134,6 +135,14 @@ def run_replica(
         finally:
             env.close()
     return 0
+
+
+def _has_piped_input() -> bool:
+    """Whether standard input is a pipe, whose other end somebody has."""
+    try:
+        return stat.S_ISFIFO(os.fstat(0).st_mode)
+    except OSError:
+        return False  # there is none
 
 
 def _say(line: str) -> None:

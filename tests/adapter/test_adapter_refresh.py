@@ -144,3 +144,19 @@ def test_strategies_are_told_and_kept(con: mzsql.Connection, tmp_path: Path) -> 
     con.close()
     with mzsql.connect(str(tmp_path / "env")) as again:
         assert rows(again, told) == expected
+
+
+def test_between_refreshes_serializable_reads_are_at_times_that_have_come(
+    con: mzsql.Connection,
+) -> None:
+    con.execute("CREATE MATERIALIZED VIEW v WITH (REFRESH EVERY '1 hour') AS SELECT a FROM t")
+    con.execute("CREATE MATERIALIZED VIEW over AS SELECT max(a) AS most FROM v")
+    rows(con, "SELECT * FROM v")
+    con.execute("SET transaction_isolation = 'serializable'")
+    for name in ("v", "over"):
+        (here,) = {row[0] for row in rows(con, f"SELECT mz_now()::text::bigint FROM {name}")}
+        (now,) = rows(con, "SELECT (extract(epoch FROM now()) * 1000)::bigint")[0]
+        assert here <= now  # type: ignore[operator]
+    con.execute("SET transaction_isolation = 'strong session serializable'")
+    con.execute("SET statement_timeout = '30 s'")
+    assert len(rows(con, "SELECT mz_now()::text, a FROM t")) == 2

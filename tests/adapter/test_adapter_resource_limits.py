@@ -64,3 +64,14 @@ def test_what_is_there_stays_under_a_lower_limit(con: mzsql.Connection) -> None:
     con.execute("ROLLBACK")
     with pytest.raises(mzsql.Error, match="outside the valid range"):
         con.execute("ALTER SYSTEM SET max_tables = -1")
+
+
+def test_a_schema_with_more_than_may_be_is_renamed(con: mzsql.Connection) -> None:
+    con.execute("CREATE SCHEMA s")
+    for name in ("a", "b"):
+        con.execute(f"CREATE TABLE s.{name} (x int)")
+    con.execute("ALTER SYSTEM SET max_objects_per_schema = 1")
+    con.execute("ALTER SCHEMA s RENAME TO r")
+    assert con.execute("SELECT count(*) FROM r.a").fetchall() == [(0,)]
+    with pytest.raises(mzsql.OperationalError, match=r"desired: 3, limit: 1, current: 2"):
+        con.execute("CREATE TABLE r.c (x int)")

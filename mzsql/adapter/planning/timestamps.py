@@ -2,8 +2,9 @@
 
 Promise: `determine` is a pure function from what was asked and what was seen to a `Determination`, which says the time and why.
 `Timestamps` is the IO around it. A strictly serializable read is at a time asked of the oracle after the query came; a serializable one
-at the latest time that is complete already; a strong session serializable one at that time, though neither beyond the oracle's nor
-before what the session itself has seen or written. AS OF is the time asked for, or an error that says what can be read. Constants have
+at the latest time that is complete already, but where inputs are complete ahead of time (between refreshes), at the oracle's; a strong
+session serializable one at that time, though neither beyond the oracle's nor before what the session itself has seen or written. AS OF is
+the time asked for, or an error that says what can be read. Constants have
 no time. A time beyond the oracle's is waited for (`Timestamps.hold_back`): a result that reached a client before the oracle got there
 could be contradicted by a later read.
 """
@@ -54,6 +55,7 @@ class Question(msgspec.Struct, frozen=True):
         at_least: whether it was AS OF AT LEAST.
         session_ts: the latest time that the session has read at or written at.
         linear: whether every acknowledged write must be seen whatever the isolation (UPDATE and its like).
+        present: what time it is, as far as this process knows; None where nobody looked.
     """
 
     isolation: Isolation
@@ -64,6 +66,19 @@ class Question(msgspec.Struct, frozen=True):
     at_least: bool = False
     session_ts: Timestamp = 0
     linear: bool = False
+    present: Timestamp | None = None
+
+    @property
+    def complete(self) -> Timestamp | None:
+        """The latest time at which all inputs are complete; None: at every one."""
+        upper = meet(*(source.upper for source in self.sources))
+        return None if upper is None else max(0, upper - 1)
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether the inputs are complete at times that have not come yet, as between refreshes: no time to read at."""
+        complete = self.complete
+        return complete is None or (self.present is not None and complete > self.present)
 
 
 class Determination(msgspec.Struct, frozen=True):
@@ -107,9 +122,7 @@ def needs_oracle(question: Question) -> bool:
     """Whether the answer to a question depends on the oracle: not for constants and AS OF, nor where a complete time is enough."""
     if question.as_of is not None or not (question.sources or question.time_dependent):
         return False
-    uppers = [source.upper for source in question.sources]
-    complete = question.isolation == "serializable" and meet(*uppers) is not None
-    return question.linear or not complete
+    return question.linear or question.isolation != "serializable" or question.is_ahead
 
 
 def determine(question: Question) -> Determination:
@@ -125,7 +138,7 @@ def determine(question: Question) -> Determination:
     since = join(*(source.since for source in question.sources))
     upper = meet(*(source.upper for source in question.sources))
     timed = bool(question.sources) or question.time_dependent
-    timestamp = _chosen(question, since, upper) if timed else None
+    timestamp = _chosen(question, since) if timed else None
     oracle_ts = question.oracle_read_ts
     held_back = (
         timestamp is not None
@@ -145,7 +158,7 @@ def determine(question: Question) -> Determination:
     )
 
 
-def _chosen(question: Question, since: Frontier, upper: Frontier) -> Timestamp:
+def _chosen(question: Question, since: Frontier) -> Timestamp:
     if since is None:
         raise NotReadable("an input of the query was dropped and cannot be read at any time")
     if question.as_of is not None:
@@ -158,7 +171,12 @@ def _chosen(question: Question, since: Frontier, upper: Frontier) -> Timestamp:
             )
         return question.as_of
     oracle_ts = question.oracle_read_ts
-    complete = oracle_ts if upper is None else max(0, upper - 1)
+    complete = question.complete
+    if complete is None:
+        complete = oracle_ts
+    elif question.is_ahead:
+        assert oracle_ts is not None
+        complete = min(complete, oracle_ts)
     if question.isolation == "strict serializable" or question.linear or not question.sources:
         chosen = oracle_ts
     elif question.isolation == "serializable":
@@ -216,6 +234,7 @@ class Timestamps:
             at_least=at_least,
             session_ts=session.seen_ts,
             linear=linear,
+            present=self._env.oracle.present_ms(),
         )
         if needs_oracle(question) or (current_uppers and (sources or time_dependent)):
             question = msgspec.structs.replace(question, oracle_read_ts=self._env.fresh_timestamp())

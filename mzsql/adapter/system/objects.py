@@ -199,11 +199,15 @@ def type_rows(
     """What pg_type has, of all databases; ``types`` and ``arrays`` give the rows of mz_types and mz_array_types."""
 
     def made(source: Source) -> Rows:
-        places = _places(source.env.catalog.state)
-        numbers = {gid: number for gid, number, *_ in types(source)}
+        # First, so that each is in a schema that is found afterwards: others make both meanwhile.
+        known = list(types(source))
+        numbers = {gid: number for gid, number, *_ in known}
         element: dict[str, str] = dict(arrays(source))
         array = {held: gid for gid, held in element.items()}
-        for gid, number, schema, name, category, owner, _ in types(source):
+        places = _places(source.env.catalog.state)
+        for gid, number, schema, name, category, owner, _ in known:
+            if schema not in places:
+                continue  # dropped meanwhile, with its schema
             related = numbers.get(element.get(gid), 0), numbers.get(array.get(gid), 0)
             yield number, name, oid(schema), oid(owner), category, *related, *places[schema]
 

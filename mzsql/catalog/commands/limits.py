@@ -56,7 +56,13 @@ def _counts(state: CatalogState, name: str) -> Mapping[object, int]:
         case "max_schemas_per_database":
             return Counter(one.database for one in state.schemas.values())
         case "max_objects_per_schema":
-            return Counter((one.database, one.schema) for one in state.items.values())
+            # By their numbers: a schema or database that is renamed has what it had.
+            numbers = {
+                place: None if found is None else found[1].id
+                for place in {(one.database, one.schema) for one in state.items.values()}
+                for found in [state.schema(*place)]
+            }
+            return Counter(numbers[one.database, one.schema] for one in state.items.values())
         case "max_clusters":
             return {"": len(state.clusters)}
         case "max_replicas_per_cluster":

@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import cast
 
 import duckdb
 import pyarrow as pa
@@ -54,6 +55,8 @@ _WORKER = pa.field(WORKER_COLUMN, pa.int32())
 
 #: Rows of a batch on the way from a stage to its shard.
 _BATCH_ROWS = 122_880
+#: Rows with errors are made one a text where they are more than this.
+_ERROR_BYTES = 4 * 1024 * 1024
 
 
 class HydrationHere(Hydration):
@@ -362,7 +365,18 @@ def _without_errors(batch: pa.RecordBatch, errors: list[pa.RecordBatch]) -> pa.R
     if found.null_count == len(found):
         return batch
     errors.append(batch.filter(pc.is_valid(found)).select(["mz_error", DIFF_COLUMN]))
+    # What was folded is the first: folding again pays where as much has come since.
+    if sum(one.nbytes for one in errors[1:]) > max(_ERROR_BYTES, errors[0].nbytes):
+        errors[:] = _folded(errors)
     return batch.filter(pc.is_null(found))
+
+
+def _folded(errors: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """Errors with the same text as one: there may be as many as rows, and few texts of them."""
+    schema = errors[0].schema
+    made = pa.Table.from_batches(errors).group_by("mz_error").aggregate([(DIFF_COLUMN, "sum")])
+    rows = made.select(["mz_error", f"{DIFF_COLUMN}_sum"]).rename_columns(schema.names).cast(schema)
+    return cast("list[pa.RecordBatch]", rows.combine_chunks().to_batches())
 
 
 def _with_diff_0(batch: pa.RecordBatch) -> pa.RecordBatch:

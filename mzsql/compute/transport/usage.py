@@ -47,8 +47,14 @@ def usage(kept: Path | None = None) -> Usage:
     """
     folders = [one for one in (scratch_path(), kept) if one is not None and one.is_dir()]
     disk = sum(size for folder in folders for size in _sizes(folder))
-    free = min((shutil.disk_usage(one).free for one in folders), default=None)
+    free = min((one for folder in folders for one in _free(folder)), default=None)
     return Usage(_resident(), _memory_limit(), disk, None if free is None else disk + free)
+
+
+def _free(folder: Path) -> Iterator[int]:
+    """What is free on its file system, unless it has gone meanwhile."""
+    with contextlib.suppress(FileNotFoundError):
+        yield shutil.disk_usage(folder).free
 
 
 def _sizes(folder: Path) -> Iterator[int]:
