@@ -5,12 +5,16 @@ Whatever the clock does meanwhile, a view holds at each time what its query was 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import mzsql
+from mzsql.compute.controller import controller
+from mzsql.compute.protocols import ComputeSettings
 
 QUERY = "SELECT b, sum(a) AS total, count(*) AS n FROM t GROUP BY b"
 
@@ -39,6 +43,17 @@ def refreshes(con: mzsql.Connection, name: str) -> tuple[int | None, int | None]
 
 def at(con: mzsql.Connection, query: str, time: int) -> list[tuple[object, ...]]:
     return sorted(rows(con, f"{query} AS OF {time}"))
+
+
+def frontiers(con: mzsql.Connection, name: str) -> tuple[int, int]:
+    """From where on an object can be read, and where it is not complete any more."""
+    ((since, upper),) = rows(
+        con,
+        "SELECT f.read_frontier::text::bigint, f.write_frontier::text::bigint"
+        " FROM mz_internal.mz_frontiers AS f JOIN mz_objects AS o ON o.id = f.object_id"
+        f" WHERE o.name = '{name}'",
+    )
+    return since, upper  # type: ignore[return-value]
 
 
 def test_a_view_holds_what_its_query_was_at_the_last_refresh(
@@ -160,3 +175,37 @@ def test_between_refreshes_serializable_reads_are_at_times_that_have_come(
     con.execute("SET transaction_isolation = 'strong session serializable'")
     con.execute("SET statement_timeout = '30 s'")
     assert len(rows(con, "SELECT mz_now()::text, a FROM t")) == 2
+
+
+def test_views_over_an_index_are_made_between_refreshes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    soon = partial(ComputeSettings, apply_seconds=0.1, flush_seconds=0.1, since_seconds=0.1)
+    monkeypatch.setattr(controller, "ComputeSettings", soon)
+    with mzsql.connect(str(tmp_path / "env")) as con:
+        con.execute("CREATE TABLE t (a int, b text); INSERT INTO t VALUES (1, 'x'), (2, 'y')")
+        con.execute("CREATE MATERIALIZED VIEW v WITH (REFRESH EVERY '1 day') AS SELECT a, b FROM t")
+        # It is complete until the next refresh, too.
+        con.execute("CREATE MATERIALIZED VIEW w AS SELECT b, a FROM v")
+        con.execute("CREATE INDEX vi ON v (a); CREATE INDEX wi ON w (a)")
+        _, begun = frontiers(con, "t")
+        until = time.monotonic() + 60
+        for index in ("vi", "wi"):
+            while (known := frontiers(con, index))[0] < begun or not known[1]:
+                # What an index need not keep any more moves with what is written.
+                assert time.monotonic() < until, f"{index} keeps all"
+                con.execute("INSERT INTO t VALUES (3, 'z')")
+            since, upper = known
+            assert since < frontiers(con, "t")[1] < upper
+        joined = (
+            "CREATE MATERIALIZED VIEW {0}j AS SELECT r.a, t.b FROM {0} AS r JOIN t ON r.a = t.a"
+        )
+        con.execute(joined.format("v") + "; " + joined.format("w"))
+        con.execute("SET statement_timeout = '30s'")
+        for view in ("vj", "wj"):
+            assert sorted(rows(con, f"SELECT * FROM {view}")) == [(1, "x"), (2, "y")]
+    with mzsql.connect(str(tmp_path / "env")) as con:
+        con.execute("SET statement_timeout = '30s'")
+        con.execute("INSERT INTO t VALUES (1, 'again')")
+        for view in ("vj", "wj"):
+            assert sorted(rows(con, f"SELECT * FROM {view}")) == [(1, "again"), (1, "x"), (2, "y")]

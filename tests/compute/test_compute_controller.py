@@ -6,7 +6,7 @@ import compute_kit as kit
 import msgspec
 import pytest
 
-from mzsql.catalog.objects import Cluster, MaterializedView, Replica, ReplicaProcess
+from mzsql.catalog.objects import Cluster, Index, MaterializedView, Replica, ReplicaProcess
 from mzsql.catalog.state import CatalogState
 from mzsql.compute import protocol as p
 from mzsql.compute.controller.controller import ComputeController
@@ -118,8 +118,15 @@ class Leader:
             replicas=replicas,
             items={"u3": VIEW},
         )
+        #: where tables are complete
+        self.present = 0
         self.controller = ComputeController(
-            self._connect, self.storage, self.sink, history_seconds=-1.0, **settings
+            self._connect,
+            self.storage,
+            self.sink,
+            present=lambda: self.present,
+            history_seconds=-1.0,
+            **settings,
         )
 
     def _connect(self, first, respond):
@@ -248,3 +255,21 @@ def test_what_a_replica_ran_before_this_process_led_is_shown_although_it_tells_i
     leader = Leader(transient_ids=TransientIds(), runs=(("u3", 5),))
     leader.look()
     assert leader.sink.introspection[FRONTIERS] == {("r1", "u3", 5): 1, ("r2", "u3", 5): 1}
+
+
+def test_an_index_that_is_complete_beyond_the_present_stays_readable_at_it():
+    leader = Leader()
+    index = Index("u3", "i", "s", "", ("u1", "u2"), on_id="u1", cluster="c", as_of=1)
+    leader.state = msgspec.structs.replace(leader.state, items={"u3": index})
+    leader.present = 4
+    leader.look()
+    # As on a view whose next refresh is far ahead, and as on a table.
+    frontiers = {"r1": 3_600_000, "r2": 5}
+    allowed: dict[str, list[int]] = {one: [] for one in frontiers}
+    for leader.present in (4, 5, 5, 9):
+        for name, link in leader.links.items():
+            link.respond(p.Frontiers("u3", frontiers[name]))
+        leader.look()
+        for name, link in leader.links.items():
+            allowed[name] = [one.frontier for one in link.of(p.AllowCompaction)]
+    assert allowed == {"r1": [4, 5, 9], "r2": [4]}

@@ -253,6 +253,7 @@ class Leader:
             self._connect,
             self,
             self,
+            present=lambda: max(world.durable.uppers.values()) - 1,
             monotonic=lambda: world.now,
             history_seconds=HISTORY,
         )

@@ -103,6 +103,7 @@ class Dataflows:
             self._connect,
             env.collections,
             StatusCollections(env.manager, env.clock.monotonic, env.oracle.present_ms),
+            present=lambda: env.wal.state.upper - 1,
             monotonic=env.clock.monotonic,
             transient_ids=env.transient_ids,
         )
@@ -132,7 +133,11 @@ class Dataflows:
         self._beside: Beside | None = None
         if lead and env.awaits_promotion:
             controller = ComputeController(
-                self._connect_beside, env.collections, Unreported(), read_only=True
+                self._connect_beside,
+                env.collections,
+                Unreported(),
+                present=lambda: env.wal.state.upper - 1,
+                read_only=True,
             )
             self._beside = Beside(env, planner, self.renderings, self.outlined, controller)
         self._may_lead = lead and (env.awaits_promotion or not env.read_only)

@@ -339,17 +339,21 @@ class ReplicaClient:
             self._link.send(InitializationComplete())
             self._initialized = True
 
-    def allow_compaction(self) -> None:
-        """Let indexes go of the times that nobody reads any more: those before the last complete one, unless a dataflow is to open them."""
+    def allow_compaction(self, present: Timestamp) -> None:
+        """Let indexes go of the times that nobody reads any more: those before the last complete one, unless a dataflow is to open them.
+
+        None goes beyond the present, as new dataflows begin there; one on a view that is refreshed at times is complete beyond it.
+        """
         with self._changed:
-            commands = [c for one in self._dataflows.values() if (c := self._compaction(one))]
+            flows = self._dataflows.values()
+            commands = [c for one in flows if (c := self._compaction(one, present))]
         for command in commands:
             self._link.send(command)
             with self._changed:
                 if command.id in self._dataflows:
                     self._dataflows[command.id].allowed = command.frontier
 
-    def _compaction(self, one: Dataflow) -> AllowCompaction | None:
+    def _compaction(self, one: Dataflow, present: Timestamp) -> AllowCompaction | None:
         gid, frontier = one.command.id, one.frontier
         if one.command.output_shard is not None or frontier is None or frontier == 0:
             return None
@@ -358,7 +362,7 @@ class ReplicaClient:
             for other in self._dataflows.values()
             if not (other.opened or other.dropped) and gid in other.command.dataflow.indexes
         )
-        allowed = min([frontier - 1, *waiting])
+        allowed = min([frontier - 1, present, *waiting])
         return AllowCompaction(gid, allowed) if allowed > one.allowed else None
 
     def ping(self) -> int:

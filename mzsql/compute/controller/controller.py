@@ -29,6 +29,7 @@ from mzsql.compute.protocols import ComputeSettings
 from mzsql.lir.sealed import SealedDataflow
 from mzsql.render.rendered import Outline
 from mzsql.repr.errors import DuplicateObject, Fenced, ObjectInUse, SqlError
+from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
 
 _log = logging.getLogger(__name__)
@@ -74,6 +75,7 @@ class ComputeController:
         connect: the way to a replica.
         storage: holds inputs.
         sink: where statuses and refreshes go.
+        present: the latest time at which tables are complete; indexes stay readable there, be they complete beyond it.
         monotonic: seconds.
         history_seconds: see `HISTORY_SECONDS`.
         transient_ids: gives an id for an introspection subscribe; None: replicas tell nothing of themselves.
@@ -90,6 +92,7 @@ class ComputeController:
         storage: Holder,
         sink: StatusSink,
         *,
+        present: Callable[[], Timestamp],
         monotonic: Callable[[], float] = time.monotonic,
         history_seconds: float = HISTORY_SECONDS,
         transient_ids: Callable[[], GlobalId] | None = None,
@@ -98,6 +101,7 @@ class ComputeController:
         self._connect = connect
         self._storage = storage
         self._sink = sink
+        self._present = present
         self._monotonic, self._history_seconds = monotonic, history_seconds
         self._transient_ids = transient_ids
         # Since when replicas are away.
@@ -327,10 +331,11 @@ class ComputeController:
             given_up, self._given_up = self._given_up, []
             for client in given_up:
                 client.release()
+        present = self._present()
         for client in self._replicas.values():
             self._try(client.let_go)
             self._try(client.initialization_complete)
-            self._try(client.allow_compaction)
+            self._try(partial(client.allow_compaction, present))
             # Now at the earliest: a replica that another process has commanded before tells once of what runs there, and what is not wanted
             # of it, or not known to be yet, is not shown.
             self._try(partial(client.introspect, self._seconds.get(client.replica_id)))
