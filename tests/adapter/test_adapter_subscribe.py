@@ -90,7 +90,12 @@ def change(rng):
 
 
 @pytest.mark.parametrize(
-    "seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 6))]
+    "seed",
+    [
+        0,
+        pytest.param(1, marks=pytest.mark.long),
+        *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, 6)),
+    ],
 )
 def test_what_comes_out_adds_up_to_the_query_at_every_time(con, seed, monkeypatch):
     if seed:

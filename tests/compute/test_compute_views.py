@@ -108,8 +108,13 @@ def test_a_view_stays_right_over_random_steps_and_restarts(world, seed, engine, 
     controller.close()
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("blob", ["file", "mem"])
+@pytest.mark.parametrize(
+    "blob",
+    [
+        pytest.param("file", marks=pytest.mark.long),
+        pytest.param("mem", marks=pytest.mark.soak),
+    ],
+)
 def test_what_exceeds_the_driver_is_left_to_spark(spark, tmp_path, blob):
     """With bounds of next to nothing every delta, lookup and result goes through Parquet, and is as right."""
     with PersistClient.open(

@@ -114,8 +114,15 @@ def test_random_queries_are_maintained(evaluator, connection, seed, indexed, eag
 
 @pytest.mark.long
 @given(st.integers(0, 10**6), st.booleans(), st.booleans())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_many_random_queries_are_maintained(evaluator, connection, seed, indexed, eager):
+    maintain(evaluator, connection, seed, indexed=indexed, eager=eager)
+
+
+@pytest.mark.soak
+@given(st.integers(0, 10**6), st.booleans(), st.booleans())
+@settings(max_examples=1_500, deadline=None)
+def test_very_many_random_queries_are_maintained(evaluator, connection, seed, indexed, eager):
     maintain(evaluator, connection, seed, indexed=indexed, eager=eager)
 
 

@@ -120,10 +120,16 @@ def test_steps_and_hydration_compute_what_the_plan_means(name, connection):
     check(name, 0, duck(connection))
 
 
-@pytest.mark.long
+@pytest.mark.parametrize(
+    "seeds",
+    [
+        pytest.param(range(1, 11), marks=pytest.mark.long, id="1-10"),
+        pytest.param(range(11, 60), marks=pytest.mark.soak, id="11-59"),
+    ],
+)
 @pytest.mark.parametrize("name", PLANS)
-def test_many_seeds_compute_what_the_plan_means(name, connection):
-    for seed in range(1, 30):
+def test_many_seeds_compute_what_the_plan_means(name, seeds, connection):
+    for seed in seeds:
         check(name, seed, duck(connection))
 
 
