@@ -193,11 +193,11 @@ class ReadFrontier(msgspec.Struct, frozen=True, tag=True):
 
     Attributes:
         id: the exported object.
-        since: never earlier than told before in this life of the dataflow.
+        since: never earlier than told before in this life of the dataflow; None: it reads nothing any more.
     """
 
     id: GlobalId
-    since: Timestamp
+    since: Frontier
 
 
 class Status(msgspec.Struct, frozen=True, tag=True):

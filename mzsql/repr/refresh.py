@@ -2,7 +2,7 @@
 
 Promise: pure functions over a schedule. A view that has one holds at a time what its query was at the last refresh at or before it; so a
 change of its inputs takes effect at the next refresh (`round_up`), and its upper goes from refresh to refresh. After the last one it is
-complete for ever.
+complete for ever. A refresh whose time its inputs can no longer be read at is left out: it holds then what it did before, until the next.
 """
 
 from __future__ import annotations

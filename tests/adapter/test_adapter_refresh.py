@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import mzsql
+from mzsql.adapter.dataflows import dataflows
 from mzsql.compute.controller import controller
 from mzsql.compute.protocols import ComputeSettings
 
@@ -209,3 +210,41 @@ def test_views_over_an_index_are_made_between_refreshes(
         con.execute("INSERT INTO t VALUES (1, 'again')")
         for view in ("vj", "wj"):
             assert sorted(rows(con, f"SELECT * FROM {view}")) == [(1, "again"), (1, "x"), (2, "y")]
+
+
+def test_a_view_that_no_replica_has_refreshed_for_long_is_refreshed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where what its tables were at its last refresh cannot be read any more: it is right from the next one on."""
+    monkeypatch.setattr(dataflows, "RELEASE_SECONDS", 0.0)
+    monkeypatch.setattr(dataflows, "RELEASE_WRITES", 1_000_000)
+    monkeypatch.setattr(dataflows, "RETAIN_MS", 100)
+    env, plain = str(tmp_path / "env"), "SELECT a, b FROM t"
+    with mzsql.connect(env) as con:
+        con.execute("CREATE TABLE t (a int, b text); INSERT INTO t VALUES (1, 'x'), (2, 'y')")
+        con.execute("CREATE CLUSTER c SIZE = '1', REPLICATION FACTOR = 1")
+        for name, query in (("v", QUERY), ("w", plain)):
+            con.execute(
+                f"CREATE MATERIALIZED VIEW {name} IN CLUSTER c WITH (REFRESH EVERY '1 s') AS {query}"
+            )
+            rows(con, f"SELECT * FROM {name}")
+        con.execute("ALTER CLUSTER c SET (REPLICATION FACTOR = 0)")
+    with mzsql.connect(env) as con:
+        storage = con.coordinator.env
+        missed = storage.clock.now_ms()
+        table = storage.catalog.state.by_name("public", "t")
+        assert table is not None
+        until = time.monotonic() + 120
+        while (storage.collections.since(table.id) or 0) <= missed:
+            assert time.monotonic() < until
+            con.execute("INSERT INTO t VALUES (3, 'x')")
+            con.execute("SELECT count(*) FROM t")
+            con.coordinator.dataflows.tick()
+        monkeypatch.setattr(dataflows, "RETAIN_MS", 60_000)
+        con.execute("ALTER CLUSTER c SET (REPLICATION FACTOR = 1)")
+        for name, query in (("v", QUERY), ("w", plain)):
+            _, missed = refreshes(con, name)
+            assert missed is not None
+            # The first refresh that is still to come.
+            following = missed + -(-max(storage.clock.now_ms() - missed, 0) // 1000) * 1000
+            assert at(con, f"SELECT * FROM {name}", following) == at(con, query, following)

@@ -41,6 +41,7 @@ COMMANDS = [
 RESPONSES = [
     p.Frontiers("u3", None),
     p.ReadFrontier("u3", 6),
+    p.ReadFrontier("u3", None),
     p.Status("u3", "r1", "failed", 8, 7, True, "no", 2, True),
     p.HydrationStatus(
         (

@@ -48,7 +48,7 @@ from mzsql.compute.protocol import (
 )
 from mzsql.compute.protocols import ComputeSettings, ReadHold
 from mzsql.repr.errors import DuplicateObject, NotReadable, UndefinedObject
-from mzsql.repr.frontier import Frontier, Timestamp, less_than
+from mzsql.repr.frontier import Frontier, Timestamp, join, less_than
 from mzsql.repr.ids import GlobalId, sort_key
 
 #: Whoever waits for a replica looks so often whether it is away.
@@ -315,7 +315,9 @@ class ReplicaClient:
 
     def _hold(self, known: Dataflow) -> None:
         """Hold all that a dataflow reads, or nothing where that raises."""
-        since, holds = max(known.command.as_of, known.needs), list[ReadHold]()
+        since, holds = join(known.command.as_of, known.needs), list[ReadHold]()
+        if since is None:
+            return
         try:
             for source in known.stored:
                 holds.append(self._storage.hold(source, since))
@@ -513,13 +515,19 @@ class ReplicaClient:
             self._changed.notify_all()
         release_all(holds)
 
-    def _let_go(self, gid: GlobalId, since: Timestamp) -> None:
-        """A dataflow needs no earlier time of what it reads."""
+    def _let_go(self, gid: GlobalId, since: Frontier) -> None:
+        """A dataflow needs no earlier time of what it reads; None: no time at all."""
         with self._changed:
             known = self._dataflows.get(gid)
-            holds = [] if known is None or not self._link.apart else list(known.holds)
-            if known is not None:
-                known.needs = max(known.needs, since)
+            if known is None:
+                return
+            holds = list(known.holds) if since is None or self._link.apart else []
+            known.needs = join(known.needs, since)
+            if since is None:
+                known.holds = []
+        if since is None:
+            release_all(holds)
+            return
         for hold in holds:
             # Asking for its since has the collection opened: only what is open is let go of by whoever leads.
             if less_than(hold.since, since):

@@ -70,8 +70,8 @@ class Dataflow:
     dropped: bool = False
     #: dropped, and read by dataflows that are not: nothing is told of it any more
     unseen: bool = False
-    #: from where on it needs what it reads, as it was told last
-    needs: Timestamp = 0
+    #: from where on it needs what it reads, as it was told last; None: it reads nothing any more
+    needs: Frontier = 0
     #: to where its index was allowed to be compacted
     allowed: Timestamp = field(default=-1)
 

@@ -481,6 +481,11 @@ class Arrangement(Target):
         if less_than(self.reader.since, since):
             self.reader.downgrade_since(since, timeout=self.timeout)
 
+    def let_go(self) -> None:
+        """Let go of all times: nothing is read through these handles any more, and others that read the shard hold for themselves."""
+        if self.reader.since is not None:
+            self.reader.downgrade_since(None, timeout=self.timeout)
+
     def close(self) -> None:
         """Give the handles up; the shard stays."""
         self.hot.left(id(self))

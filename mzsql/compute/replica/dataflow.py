@@ -3,7 +3,7 @@
 Promise: `open_dataflow` finds what is there. A dataflow whose arrangements and export are all there and readable where they must be
 goes on from the lowest of their uppers; else `missing` says which arrangements must be filled, at `as_of`: the latest time that the
 inputs and the arrangements found can all be read at and that is not beyond what was asked for. An arrangement that cannot
-be read there is not used.
+be read there is not used. Of an export that is complete for ever nothing is filled, and nothing that it was made of is held.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from mzsql.render.dataflow import RenderedDataflow, render
 from mzsql.render.naming import index_fingerprint
 from mzsql.render.rendered import ArrangementSpec, Outline
 from mzsql.repr.errors import InternalError, NotReadable
-from mzsql.repr.frontier import Frontier, Timestamp, join, meet
+from mzsql.repr.frontier import Frontier, Timestamp, join, less_than, meet
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.interrupt import check_for_interrupts
 from mzsql.repr.refresh import RefreshSchedule, done
@@ -204,6 +204,11 @@ class Dataflow:
             return None
         return meet(taken_in, *(one.durable_upper for one in self.arrangements.values()))
 
+    @property
+    def ended(self) -> bool:
+        """Whether the export is complete for ever, in its shard too: no step reads anything any more."""
+        return not self.only_follows and self.durable_lower() is None
+
     def flush_due(self, seconds: float, size: int) -> bool:
         """Whether some arrangement's updates have waited for so long, or are so many bytes, that they should be flushed."""
         return any(one.hot.due(seconds, size) for one in self.arrangements.values())
@@ -274,6 +279,11 @@ class Dataflow:
         if isinstance(self.output, Arrangement):
             self.output.hold(min(lower - 1, allowed))
 
+    def let_go(self) -> None:
+        """Hold nothing any more of what the export is made of, where it is `ended`. Idempotent."""
+        inputs = [one.let_go for one in self.inputs]
+        each_by_itself((*inputs, *(one.let_go for one in self.arrangements.values())))
+
 
 def choose_as_of(
     wanted: Timestamp, sinces: Sequence[Frontier], found: Mapping[str, Arrangement]
@@ -303,6 +313,53 @@ def choose_as_of(
             low, high = new_low, new_high
             usable[name] = arrangement
     return high, usable
+
+
+def _is_over(refresh: RefreshSchedule | None, upper: Frontier) -> bool:
+    """Whether an export of this upper changes no more."""
+    if upper is None:
+        return True
+    return refresh is not None and upper > 0 and refresh.round_up(upper) is None
+
+
+def _at_refresh(
+    refresh: RefreshSchedule,
+    wanted: Timestamp,
+    sinces: Sequence[Frontier],
+    found: Mapping[str, Arrangement],
+) -> tuple[Timestamp, dict[str, Arrangement]]:
+    """As `choose_as_of`, of a view whose next contents are those of a refresh that is not before `wanted`: the first one that its inputs
+    can be read at; where none is left of these, the earliest time that they can.
+    """
+    low = join(*sinces)
+    if low is None:
+        raise NotReadable("an input was dropped and cannot be read at any time")
+    low = max(wanted, low)
+    following = refresh.round_up(low)
+    at = low if following is None else following
+    return at, {name: one for name, one in found.items() if _holds(one, at)}
+
+
+def _holds(arrangement: Arrangement, at: Timestamp) -> bool:
+    """Whether an arrangement is complete at a time, and can be read there."""
+    since = arrangement.since
+    return since is not None and since <= at and less_than(at, arrangement.upper())
+
+
+def _chosen(
+    spec: DataflowSpec,
+    taken_in: Timestamp,
+    sinces: Sequence[Frontier],
+    found: Mapping[str, Arrangement],
+) -> tuple[Timestamp, dict[str, Arrangement]]:
+    """When to hydrate an export that has taken in so much of its inputs, and which of the arrangements found can be read then.
+
+    An export that has passed over the times up to its next refresh, and lacks what its inputs were before, is corrected at a refresh.
+    """
+    wanted = taken_in - 1 if taken_in else spec.as_of
+    if spec.refresh is not None and (not taken_in or less_than(wanted, join(*sinces))):
+        return _at_refresh(spec.refresh, wanted, sinces, found)
+    return choose_as_of(wanted, sinces, found)
 
 
 def fill_plan(
@@ -338,14 +395,18 @@ def fill_plan(
         )
     if dataflow.output is not None:
         output_upper = dataflow.output.upper()
+    taken_in = done(spec.refresh, output_upper)
+    if not dataflow.only_follows and _is_over(spec.refresh, output_upper):
+        # No step will look into arrangements: those that are there are given up with what nobody uses.
+        dataflow.as_of = spec.as_of if taken_in is None else taken_in - 1
+        return
     for name, desc in descs.items():
         there = arrangements.find(desc)
         if there is not None:
             found[name] = there
-    taken_in = done(spec.refresh, output_upper)
-    wanted = taken_in - 1 if taken_in else spec.as_of
+    sinces = [one.since for one in dataflow.inputs]
     try:
-        dataflow.as_of, usable = choose_as_of(wanted, [one.since for one in dataflow.inputs], found)
+        dataflow.as_of, usable = _chosen(spec, taken_in or 0, sinces, found)
     except NotReadable:
         each_by_itself(partial(arrangements.release, one, retire=False) for one in found.values())
         raise

@@ -138,6 +138,8 @@ class Flow:
     #: from where it would have to go on when it last let go of what is before, and what it was allowed to let go of then
     _held_from: Frontier = 0
     _held_allowed: Timestamp = -1
+    #: whether it holds nothing any more, as its export is complete for ever
+    _let_go: bool = False
 
     @property
     def gid(self) -> GlobalId:
@@ -211,8 +213,12 @@ class Flow:
             # below that, whoever writes it, also where nobody has begun to.
             written = self.replica.storage.seen_upper(self.gid)
             uppers.append(None if written is None else max(written, self.needs() + 1))
+        refresh = self.spec.refresh
+        if refresh is not None and less_than(refresh.last, self.needs()):
+            # The last refresh is made late, as its time could not be read any more.
+            return meet(*uppers)
         # A view that is refreshed at some times only is brought from one to the next.
-        return done(self.spec.refresh, meet(*uppers))
+        return done(refresh, meet(*uppers))
 
     # --- work, on one thread at a time ---
 
@@ -377,7 +383,7 @@ class Flow:
         self.replica.storage.moved(self.gid)
         settings = self.replica.settings
         self.overfull = dataflow.output.overfull(settings.apply_batches, settings.apply_bytes)
-        if not dataflow.follows_soon():
+        if dataflow.ended or not dataflow.follows_soon():
             self._hold(force=False)
         return stats
 
@@ -419,10 +425,19 @@ class Flow:
         return self.dropped or self.replica.closing()
 
     def _hold(self, *, force: bool) -> None:
-        """Let go of what nobody needs any more; beside steps too. Nothing of that changes but by writes to its shards."""
+        """Let go of what nobody needs any more, of all of it once the export is complete for ever; beside steps too. Nothing of that
+        changes but by writes to its shards.
+        """
         dataflow = self.dataflow
         assert dataflow is not None
         with self._holding:
+            if self._let_go:
+                return
+            if dataflow.ended:
+                each_by_itself((dataflow.let_go, *(hold.release for hold in self.below.values())))
+                self.replica.respond(ReadFrontier(self.gid, None))
+                self._let_go = True
+                return
             now, lower = self.replica.clock.monotonic(), dataflow.durable_lower()
             allowed = self.allowed
             late = now - self._held_at >= self.replica.settings.since_seconds

@@ -58,6 +58,9 @@ class Input(Protocol):
     def hold(self, since: Timestamp) -> None:
         """Let go of times before `since`."""
 
+    def let_go(self) -> None:
+        """Hold nothing any more: it is not read again. Idempotent."""
+
     def close(self, *, retire: bool) -> None:
         """Close handles; with `retire` let go of the hold, which else outlives the process."""
 
@@ -100,6 +103,10 @@ class CollectionInput:
     def hold(self, since: Timestamp) -> None:
         """Move the hold forward."""
         self._hold.downgrade(since)
+
+    def let_go(self) -> None:
+        """Release the hold."""
+        self._hold.release()
 
     def close(self, *, retire: bool) -> None:
         """Release the hold, with `retire`."""
@@ -152,6 +159,10 @@ class IndexInput:
         self.arrangement.hold(since)
         if less_than(self._hold.since, since):
             self._hold.downgrade_since(since)
+
+    def let_go(self) -> None:
+        """Release the hold; the handles stay, and hold nothing."""
+        each_by_itself((self._hold.release, self.arrangement.let_go))
 
     def close(self, *, retire: bool) -> None:
         """Give the handles up; with `retire` the hold too."""

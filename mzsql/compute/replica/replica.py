@@ -343,6 +343,9 @@ class Replica:
 
     def _is_new(self, spec: DataflowSpec, rendered: RenderedDataflow) -> bool:
         """Whether it is known already that a dataflow is to be hydrated; opens nothing. Else its opening finds that out."""
+        if spec.refresh is not None and spec.refresh.last is not None:
+            # After its last refresh a view has no arrangements, and is hydrated all the same.
+            return False
         descs = [arrangement_desc(one) for one in rendered.arrangements]
         if spec.output_shard is None:
             descs.append(index_desc(spec.gid, spec.desc, rendered))
