@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(120)]
 #: cancelled between batches of rows, and within a join of such small tables there is no other batch.
 ENDLESS = (
     "CREATE TABLE numbers (v int)",
-    "INSERT INTO numbers SELECT * FROM generate_series(1, 2000)",
+    "INSERT INTO numbers SELECT * FROM generate_series(1, 1200)",
     "CREATE MATERIALIZED VIEW endless AS SELECT a.v % 7 AS v, max(a.v * b.v - c.v) FROM numbers a, numbers b, numbers c"
     " WHERE a.v + b.v <> c.v GROUP BY 1",
 )
@@ -53,7 +53,7 @@ def test_jobs_of_what_is_dropped_or_closed_end(
             con.execute("DROP MATERIALIZED VIEW endless")
             wait_for(lambda: not running())
             con.execute("CREATE MATERIALIZED VIEW soon AS SELECT count(*) FROM numbers")
-            assert con.execute("SELECT * FROM soon").fetchall() == [(2000,)]
+            assert con.execute("SELECT * FROM soon").fetchall() == [(1200,)]
     assert not running()
     # Those that come after have Spark to themselves.
     wait_for(lambda: not active_tasks(spark))

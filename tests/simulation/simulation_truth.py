@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import msgspec
@@ -139,6 +140,8 @@ class Truth:
             self.fail(f"the state {state.seqno} names objects that power loss would take away")
         if old is None:
             self.uppers.append((len(self.world.log), state.upper))
+            # Whoever makes a shard may read it from then on.
+            self._note_leases(frozenset(), state)
             return
         self._check_frontiers(old, state, doing)
         self._check_readers(old, state, doing)
@@ -187,19 +190,8 @@ class Truth:
                 self.fail(f"the shard was finalized although the reader {reader_id[:5]} holds it")
 
     def _check_readers(self, old: ShardState, state: ShardState, doing: Any) -> None:
-        leased = {**state.readers, **state.writers}
-        if self.world.current is not None:
-            for reader_id in state.readers.keys() - old.readers.keys():
-                self.registered_by[reader_id] = self.world.current.process
-        if back := self._lapsed.intersection(leased):
-            self.fail(f"{sorted(back)}, which had expired, came back in silence")
         beats = self._beats
-        self._beats = {
-            i: beats[i]
-            if i in beats and beats[i][0] == handle.heartbeat_ms
-            else (handle.heartbeat_ms, self.world.now)
-            for i, handle in leased.items()
-        }
+        self._note_leases(old.readers.keys(), state)
         if state.finalized:
             return
         given_up = isinstance(doing, Attempt) and doing.expires
@@ -217,6 +209,22 @@ class Truth:
                     self.fail(f"nothing says that the {kind} {handle_id[:5]} was expired")
                 self._lapsed.add(handle_id)
                 self.world.coverage[f"{kind} expired"] += 1
+
+    def _note_leases(self, known: AbstractSet[str], state: ShardState) -> None:
+        """Note who has registered beside the readers that were known, and who has renewed a lease."""
+        leased = {**state.readers, **state.writers}
+        if self.world.current is not None:
+            for reader_id in state.readers.keys() - known:
+                self.registered_by[reader_id] = self.world.current.process
+        if back := self._lapsed.intersection(leased):
+            self.fail(f"{sorted(back)}, which had expired, came back in silence")
+        beats = self._beats
+        self._beats = {
+            i: beats[i]
+            if i in beats and beats[i][0] == handle.heartbeat_ms
+            else (handle.heartbeat_ms, self.world.now)
+            for i, handle in leased.items()
+        }
 
     def _check_append(
         self, old: ShardState, state: ShardState, diff: StateDiff | None, doing: Any
