@@ -36,10 +36,7 @@ def check_time(time: object, what: str) -> None:
         InvalidBounds: it is not.
     """
     if not isinstance(time, int) or isinstance(time, bool) or not -_GREATEST <= time <= _GREATEST:
-        raise InvalidBounds(
-            f"{what}: not a time: {given(time)}",
-            hint="A time is an int from 0 on, below 2**63 - 1.",
-        )
+        raise _no_time(time, what)
 
 
 def check_since(since: object) -> None:
@@ -49,10 +46,13 @@ def check_since(since: object) -> None:
         InvalidBounds: it is not.
     """
     if not is_timestamp(since):
-        raise InvalidBounds(
-            f"the since of a new shard: not a time: {given(since)}",
-            hint="A time is an int from 0 on, below 2**63 - 1.",
-        )
+        raise _no_time(since, "the since of a new shard")
+
+
+def _no_time(value: object, what: str) -> InvalidBounds:
+    return InvalidBounds(
+        f"{what}: not a time: {given(value)}", hint="A time is an int from 0 on, below 2**63 - 1."
+    )
 
 
 def check_frontier(frontier: object, what: str) -> None:

@@ -37,6 +37,7 @@ from mzsql.persist import (
 from mzsql.repr.errors import NotReadable, UndefinedTable
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
+from mzsql.repr.interrupt import NO_LIMIT
 from mzsql.repr.types import ColumnType, arrow_schema
 from mzsql.storage.tables import empty_updates
 from mzsql.threads import Supervised, ThreadStatus
@@ -46,8 +47,6 @@ _log = logging.getLogger(__name__)
 MOST_WAITING = 10_000
 #: Times are given up so often at most, in milliseconds: it is a write of its own, and what goes with each append would double them.
 LET_GO_MS = 30_000
-_NO_LIMIT = 7 * 86_400.0
-"""Seconds that are more than any backend waits by itself."""
 
 _DROPPED = Count(
     "mzsql_storage_dropped_rows",
@@ -298,7 +297,7 @@ class ManagedCollection:
 
     def _left(self) -> float:
         """Seconds that a backend may take: no limit but its own until somebody who has one closes this."""
-        return _NO_LIMIT if self._closer is None else self._closer()
+        return NO_LIMIT if self._closer is None else self._closer()
 
     def _serve(self, thread: Supervised) -> None:
         """Write what is given, all of it that waits in one append; begun anew, it goes on where it failed."""

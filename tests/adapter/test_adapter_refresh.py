@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,7 @@ def con(tmp_path: Path) -> Iterator[mzsql.Connection]:
         yield made
 
 
-def rows(con: mzsql.Connection, text: str) -> list[tuple[object, ...]]:
+def rows(con: mzsql.Connection, text: str) -> list[tuple[Any, ...]]:
     return con.execute(text).fetchall()
 
 
@@ -39,7 +40,7 @@ def refreshes(con: mzsql.Connection, name: str) -> tuple[int | None, int | None]
         " FROM mz_internal.mz_materialized_view_refreshes AS r JOIN mz_objects AS o"
         f" ON o.id = r.materialized_view_id WHERE o.name = '{name}'",
     )
-    return last, following  # type: ignore[return-value]
+    return last, following
 
 
 def at(con: mzsql.Connection, query: str, time: int) -> list[tuple[object, ...]]:
@@ -54,7 +55,7 @@ def frontiers(con: mzsql.Connection, name: str) -> tuple[int, int]:
         " FROM mz_internal.mz_frontiers AS f JOIN mz_objects AS o ON o.id = f.object_id"
         f" WHERE o.name = '{name}'",
     )
-    return since, upper  # type: ignore[return-value]
+    return since, upper
 
 
 def test_a_view_holds_what_its_query_was_at_the_last_refresh(
@@ -172,7 +173,7 @@ def test_between_refreshes_serializable_reads_are_at_times_that_have_come(
     for name in ("v", "over"):
         (here,) = {row[0] for row in rows(con, f"SELECT mz_now()::text::bigint FROM {name}")}
         (now,) = rows(con, "SELECT (extract(epoch FROM now()) * 1000)::bigint")[0]
-        assert here <= now  # type: ignore[operator]
+        assert here <= now
     con.execute("SET transaction_isolation = 'strong session serializable'")
     con.execute("SET statement_timeout = '30 s'")
     assert len(rows(con, "SELECT mz_now()::text, a FROM t")) == 2

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import duckdb
 import pyarrow as pa
@@ -18,6 +19,7 @@ from mzsql.expr.mfp import MapFilterProject
 from mzsql.expr.scalar import AggregateExpr, Call, Column, ColumnOrder, Literal
 from mzsql.lir import plan as lir
 from mzsql.lir.sealed import SealedDataflow
+from mzsql.location import open_blob, open_consensus
 from mzsql.persist import PersistClient
 from mzsql.repr.frontier import less_equal
 from mzsql.repr.types import (
@@ -264,6 +266,12 @@ class World:
         self.registry = Registry()
         self.sink = Sink()
 
+    def with_inputs(self) -> World:
+        """With orders as `u1` and customers as `u2`."""
+        self.storage.add("u1", ORDERS)
+        self.storage.add("u2", CUSTOMERS)
+        return self
+
     def controller(self, *, replica="r1", persist=None, **settings) -> Controller:
         settings.setdefault("since_seconds", 0.0)
         settings.setdefault("retry_seconds", 0.05)
@@ -271,6 +279,27 @@ class World:
         # Hydrations are small here: on Spark all the same, unless a test says otherwise.
         settings.setdefault("hydrate_here_bytes", -1)
         return Controller(self, persist or self.persist, replica, ComputeSettings(**settings))
+
+
+def no_spark():
+    """Instead of a Spark session, where all is to run in process."""
+    raise AssertionError("all of this runs in process")
+
+
+@contextmanager
+def in_files(spark, folder) -> Iterator[World]:
+    """A world in a folder's files, with its inputs."""
+    with PersistClient.open(
+        blob=f"file:{folder}/blob", consensus=f"sqlite:{folder}/consensus.db"
+    ) as persist:
+        yield World(persist, spark).with_inputs()
+
+
+@contextmanager
+def in_memory(spark=no_spark) -> Iterator[World]:
+    """A world in this process's memory, with its inputs; persist does nothing by itself."""
+    with PersistClient(open_blob("mem:"), open_consensus("mem:"), background=False) as persist:
+        yield World(persist, spark).with_inputs()
 
 
 class Controller(ReplicaClient):

@@ -39,17 +39,12 @@ class Storage(kit.ShardStorage):
         return hold
 
 
-def no_spark():
-    raise AssertionError("all of this runs in process")
-
-
 @pytest.fixture
 def world():
     with PersistClient(open_blob("mem:"), open_consensus("mem:"), background=False) as persist:
-        made = kit.World(persist, no_spark)
+        made = kit.World(persist, kit.no_spark)
         made.storage = Storage(persist)
-        made.storage.add("u1", kit.ORDERS)
-        made.storage.add("u2", kit.CUSTOMERS)
+        made.with_inputs()
         made.storage.write("u1", [(1, 5, "x", 1, 1), (2, 7, "y", 1, 1)], upper=2)
         made.storage.write("u2", [(1, "north", 1, 1)], upper=2)
         yield made

@@ -44,8 +44,7 @@ def world(spark, tmp_path):
     ) as persist:
         made = kit.World(persist, spark)
         made.storage = Holding(persist)
-        made.storage.add("u1", kit.ORDERS)
-        made.storage.add("u2", kit.CUSTOMERS)
+        made.with_inputs()
         made.storage.write("u1", [(1, 10, "x", 1, 1)], upper=2)
         made.storage.write("u2", [(1, "north", 1, 1)], upper=2)
         yield made

@@ -10,8 +10,6 @@ from test_compute_views import Changes, install
 
 from mzsql.compute import Peeks
 from mzsql.compute.peek.spark import pieces_of
-from mzsql.location import open_blob, open_consensus
-from mzsql.persist import PersistClient
 from mzsql.repr.errors import UndefinedObject
 
 pytestmark = pytest.mark.spark
@@ -19,11 +17,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture
 def world(spark):
-    blob, consensus = open_blob("mem:"), open_consensus("mem:")
-    with PersistClient(blob, consensus, background=False) as persist:
-        made = kit.World(persist, spark)
-        made.storage.add("u1", kit.ORDERS)
-        made.storage.add("u2", kit.CUSTOMERS)
+    with kit.in_memory(spark) as made:
         yield made
 
 

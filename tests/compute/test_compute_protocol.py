@@ -18,8 +18,6 @@ from mzsql.compute.protocols import ComputeSettings
 from mzsql.compute.replica import commands
 from mzsql.compute.replica.replica import Replica
 from mzsql.lir.sealed import SealedDataflow
-from mzsql.location import open_blob, open_consensus
-from mzsql.persist import PersistClient
 from mzsql.repr.errors import ObjectInUse
 from mzsql.threads import Supervisor
 
@@ -90,10 +88,7 @@ class Told:
 
 @pytest.fixture
 def world():
-    with PersistClient(open_blob("mem:"), open_consensus("mem:"), background=False) as persist:
-        made = kit.World(persist, lambda: pytest.fail("Spark is not needed"))
-        made.storage.add("u1", kit.ORDERS)
-        made.storage.add("u2", kit.CUSTOMERS)
+    with kit.in_memory() as made:
         made.storage.write("u1", [(1, 10, "x", 1, 1), (2, 20, "y", 1, 1)], upper=2)
         made.storage.write("u2", [(1, "north", 1, 1)], upper=2)
         yield made

@@ -86,9 +86,7 @@ def backends():
 def world(spark, backends):
     blob, consensus = backends
     with PersistClient(blob, consensus, background=False) as persist:
-        made = kit.World(persist, spark)
-        made.storage.add("u1", kit.ORDERS)
-        made.storage.add("u2", kit.CUSTOMERS)
+        made = kit.World(persist, spark).with_inputs()
         yield made
 
 

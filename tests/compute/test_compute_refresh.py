@@ -6,11 +6,9 @@ import time
 
 import compute_kit as kit
 import pytest
-from test_compute_dropped import COLUMNS, index, no_spark, view
+from test_compute_dropped import COLUMNS, index, view
 from test_compute_views import TOTALS, Changes
 
-from mzsql.location import open_blob, open_consensus
-from mzsql.persist import PersistClient
 from mzsql.repr.refresh import RefreshEvery, RefreshSchedule
 
 pytestmark = pytest.mark.spark
@@ -21,12 +19,7 @@ ONCE = RefreshSchedule((), (7, 12))
 
 @pytest.fixture
 def world(spark, tmp_path):
-    with PersistClient.open(
-        blob=f"file:{tmp_path}/blob", consensus=f"sqlite:{tmp_path}/consensus.db"
-    ) as persist:
-        made = kit.World(persist, spark)
-        made.storage.add("u1", kit.ORDERS)
-        made.storage.add("u2", kit.CUSTOMERS)
+    with kit.in_files(spark, tmp_path) as made:
         yield made
 
 
@@ -115,10 +108,7 @@ PLAIN = "SELECT c0, c1, c2 FROM u1, range(mz_diff)"
 @pytest.fixture
 def here():
     """A world without Spark."""
-    with PersistClient(open_blob("mem:"), open_consensus("mem:"), background=False) as persist:
-        made = kit.World(persist, no_spark)
-        made.storage.add("u1", kit.ORDERS)
-        made.storage.add("u2", kit.CUSTOMERS)
+    with kit.in_memory() as made:
         yield made
 
 

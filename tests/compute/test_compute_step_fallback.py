@@ -21,10 +21,7 @@ def persist():
 
 
 def world_of(persist, spark):
-    made = kit.World(persist, spark)
-    made.storage.add("u1", kit.ORDERS)
-    made.storage.add("u2", kit.CUSTOMERS)
-    return made
+    return kit.World(persist, spark).with_inputs()
 
 
 def next_step(world, controller, changes, upper):

@@ -92,7 +92,11 @@ def test_memory_that_is_gone_is_told_of() -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no disk here that is full")
 def test_space_that_is_gone_is_told_of() -> None:
-    with pytest.raises(OSError) as met, Path("/dev/full").open("wb", buffering=0) as full:  # noqa: PT011
+    full_disk = os.strerror(errno.ENOSPC)
+    with (
+        pytest.raises(OSError, match=full_disk) as met,
+        Path("/dev/full").open("wb", buffering=0) as full,
+    ):
         full.write(b"x")
     for failure in (
         met.value,

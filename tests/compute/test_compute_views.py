@@ -19,12 +19,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture
 def world(spark, tmp_path):
-    with PersistClient.open(
-        blob=f"file:{tmp_path}/blob", consensus=f"sqlite:{tmp_path}/consensus.db"
-    ) as persist:
-        made = kit.World(persist, spark)
-        made.storage.add("u1", kit.ORDERS)
-        made.storage.add("u2", kit.CUSTOMERS)
+    with kit.in_files(spark, tmp_path) as made:
         yield made
 
 

@@ -19,8 +19,6 @@ from mzsql.compute.replica.dataflow import arrangement_desc
 from mzsql.compute.replica.flows import State
 from mzsql.compute.replica.hot import Hot
 from mzsql.lir.sealed import SealedDataflow
-from mzsql.location import open_blob, open_consensus
-from mzsql.persist import PersistClient
 from mzsql.render.dataflow import render
 
 WAIT = 20.0
@@ -28,16 +26,9 @@ WAIT = 20.0
 TOTALS = (kit.TXT, kit.BIG, kit.BIG)
 
 
-def no_spark():
-    raise AssertionError("all of this runs in process")
-
-
 @pytest.fixture
 def world():
-    with PersistClient(open_blob("mem:"), open_consensus("mem:"), background=False) as persist:
-        made = kit.World(persist, no_spark)
-        made.storage.add("u1", kit.ORDERS)
-        made.storage.add("u2", kit.CUSTOMERS)
+    with kit.in_memory() as made:
         yield made
 
 

@@ -103,7 +103,7 @@ class Dataflows:
             self._connect,
             env.collections,
             StatusCollections(env.manager, env.clock.monotonic, env.oracle.present_ms),
-            present=lambda: env.wal.state.upper - 1,
+            present=self._present,
             monotonic=env.clock.monotonic,
             transient_ids=env.transient_ids,
         )
@@ -136,7 +136,7 @@ class Dataflows:
                 self._connect_beside,
                 env.collections,
                 Unreported(),
-                present=lambda: env.wal.state.upper - 1,
+                present=self._present,
                 read_only=True,
             )
             self._beside = Beside(env, planner, self.renderings, self.outlined, controller)
@@ -472,6 +472,10 @@ class Dataflows:
         if self._leads and replica.id in self._controller.commanded:
             return self._controller.offline(replica.id)
         return trouble(self._env, replica)
+
+    def _present(self) -> Timestamp:
+        """The latest time at which tables are complete, as far as this process knows."""
+        return self._env.wal.state.upper - 1
 
     def usage(self, replica: CatalogReplica) -> Usage | None:
         """What the process that does a replica's work takes of its machine, this one or another; None where that is not known here."""

@@ -4,9 +4,8 @@ Promise: `determine` is a pure function from what was asked and what was seen to
 `Timestamps` is the IO around it. A strictly serializable read is at a time asked of the oracle after the query came; a serializable one
 at the latest time that is complete already, but where inputs are complete ahead of time (between refreshes), at the oracle's; a strong
 session serializable one at that time, though neither beyond the oracle's nor before what the session itself has seen or written. AS OF is
-the time asked for, or an error that says what can be read. Constants have
-no time. A time beyond the oracle's is waited for (`Timestamps.hold_back`): a result that reached a client before the oracle got there
-could be contradicted by a later read.
+the time asked for, or an error that says what can be read. Constants have no time. A time beyond the oracle's is waited for
+(`Timestamps.hold_back`): a result that reached a client before the oracle got there could be contradicted by a later read.
 """
 
 from __future__ import annotations
@@ -71,14 +70,17 @@ class Question(msgspec.Struct, frozen=True):
     @property
     def complete(self) -> Timestamp | None:
         """The latest time at which all inputs are complete; None: at every one."""
-        upper = meet(*(source.upper for source in self.sources))
-        return None if upper is None else max(0, upper - 1)
+        return _last_below(meet(*(source.upper for source in self.sources)))
 
     @property
     def is_ahead(self) -> bool:
-        """Whether the inputs are complete at times that have not come yet, as between refreshes: no time to read at."""
+        """Whether the inputs are complete at times that have not come yet, as between refreshes, or for ever: no time to read at."""
         complete = self.complete
         return complete is None or (self.present is not None and complete > self.present)
+
+
+def _last_below(upper: Frontier) -> Timestamp | None:
+    return None if upper is None else max(0, upper - 1)
 
 
 class Determination(msgspec.Struct, frozen=True):
@@ -107,7 +109,7 @@ class Determination(msgspec.Struct, frozen=True):
     @property
     def largest_not_in_advance_of_upper(self) -> Timestamp | None:
         """The latest time at which all inputs are complete; None: at every one."""
-        return None if self.upper is None else max(0, self.upper - 1)
+        return _last_below(self.upper)
 
     @property
     def can_respond_immediately(self) -> bool:
@@ -129,8 +131,8 @@ def determine(question: Question) -> Determination:
     """Choose the timestamp.
 
     From the minimum on, it is brought forward to each of: the time of AS OF; the inputs' since (unless AS OF names the time exactly); the
-    oracle's read timestamp, for strict serializable reads; the latest complete time, for serializable ones; the lesser of those two and
-    what the session has seen, for strong session serializable ones.
+    oracle's read timestamp, for strict serializable reads; the latest complete time, for serializable ones (the lesser of those two
+    where that has not come yet); the lesser of those two and what the session has seen, for strong session serializable ones.
 
     Raises:
         InvalidParameter: an input no longer has the time of AS OF.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from mzsql.adapter.system.described import column_type_name, key_texts
 from mzsql.adapter.system.source import Rows, Source
@@ -58,7 +58,7 @@ class SchemaIds:
 def relation_rows(source: Source) -> Rows:
     """Tables, sources, views and materialized views."""
     state = source.env.catalog.state
-    schemas, clusters = SchemaIds(state), _cluster_ids(state)
+    schemas, clusters = SchemaIds(state), cluster_ids(state)
     for b in builtins().values():
         schema = system_schema_id(b.schema)
         yield b.id, oid(b.id), schema, b.name, b.kind, FIRST_ID, None, READABLE
@@ -72,26 +72,19 @@ def object_rows(types: Callable[[Source], Rows]) -> Callable[[Source], Rows]:
 
     def made(source: Source) -> Rows:
         state = source.env.catalog.state
-        schemas, clusters = SchemaIds(state), _cluster_ids(state)
+        schemas, clusters = SchemaIds(state), cluster_ids(state)
         yield from relation_rows(source)
         for i, on in _indexes(state):
-            yield (
-                i.id,
-                oid(i.id),
-                schemas[on],
-                i.name,
-                i.kind,
-                i.owner,
-                clusters.get(i.cluster),
-                None,
-            )
+            cluster = clusters.get(i.cluster)
+            yield i.id, oid(i.id), schemas[on], i.name, i.kind, i.owner, cluster, None
         for gid, number, schema, name, _, owner, privileges in types(source):
             yield gid, number, schema, name, "type", owner, None, privileges
 
     return made
 
 
-def _cluster_ids(state: CatalogState) -> dict[str, str]:
+def cluster_ids(state: CatalogState) -> dict[str, str]:
+    """The ids of clusters by their names."""
     return {one.name: one.id for one in state.clusters.values()}
 
 
@@ -142,28 +135,45 @@ def _arity(source: Source, builtin: Builtin) -> int:
 
 def column_rows(source: Source) -> Rows:
     """The columns of all relations."""
-    for gid, _, desc, defaults in _described(source):
-        types: dict[SqlType, tuple[str, int, int]] = {}
-        for n, (name, column) in enumerate(zip(desc.names, desc.typ.columns, strict=True)):
-            found = types.get(column.type)
-            if found is None:
-                found = types[column.type] = _of_type(column.type)
-            default = defaults[n] if n < len(defaults) else None
-            yield gid, name, n + 1, column.nullable, found[0], default, found[1], found[2]
+    for one in _described(source):
+        spelled, typ, modifier = one.type
+        yield one.relation, one.name, one.place, one.nullable, spelled, one.default, typ, modifier
 
 
 def attribute_rows(source: Source) -> Rows:
     """What pg_attribute has, of all databases."""
-    for gid, database, desc, defaults in _described(source):
-        number = oid(gid)
-        for n, (name, column) in enumerate(zip(desc.names, desc.typ.columns, strict=True)):
-            spelled, typ, modifier = _of_type(column.type)
-            default = defaults[n] if n < len(defaults) else None
-            array = int(spelled.endswith("[]"))
-            yield number, name, typ, n + 1, modifier, array, column.nullable, default, database
+    for one in _described(source):
+        spelled, typ, modifier = one.type
+        of = oid(one.relation), one.name, typ, one.place, modifier, int(spelled.endswith("[]"))
+        yield *of, one.nullable, one.default, one.database
 
 
-def _described(
+class _Described(NamedTuple):
+    """A column: its relation's id and database, its place from 1 on, and what is said of it; the type as `_of_type` has it."""
+
+    relation: str
+    database: str | None
+    place: int
+    name: str
+    nullable: bool
+    default: str | None
+    type: tuple[str, int, int]
+
+
+def _described(source: Source) -> Iterator[_Described]:
+    """The columns of all relations."""
+    types: dict[SqlType, tuple[str, int, int]] = {}
+    for gid, database, desc, defaults in _relations(source):
+        columns = zip(desc.names, desc.typ.columns, strict=True)
+        for place, (name, column) in enumerate(columns, start=1):
+            found = types.get(column.type)
+            if found is None:
+                found = types[column.type] = _of_type(column.type)
+            default = defaults[place - 1] if place <= len(defaults) else None
+            yield _Described(gid, database, place, name, column.nullable, default, found)
+
+
+def _relations(
     source: Source,
 ) -> Iterator[tuple[str, str | None, RelationDesc, tuple[str | None, ...]]]:
     """Of all relations the id, the database, the columns and their defaults."""
@@ -187,8 +197,8 @@ def _of_type(typ: SqlType) -> tuple[str, int, int]:
 def namespace_rows(source: Source) -> Rows:
     """What pg_namespace has, of all databases."""
     databases = {one.id: one.name for one in source.env.catalog.state.databases.values()}
-    for number, name in enumerate(SYSTEM_SCHEMAS, start=1):
-        yield oid(f"s{number}"), name, oid(FIRST_ID), None
+    for name in SYSTEM_SCHEMAS:
+        yield oid(system_schema_id(name)), name, oid(FIRST_ID), None
     for one in source.env.catalog.state.schemas.values():
         yield oid(one.id), one.name, oid(one.owner), databases.get(one.database)
 

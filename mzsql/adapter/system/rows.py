@@ -11,7 +11,7 @@ from __future__ import annotations
 import datetime
 import functools
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from functools import partial
 from typing import Any
 
@@ -21,7 +21,7 @@ from mzsql.adapter.system import objects, time_zones
 from mzsql.adapter.system.described import key_texts
 from mzsql.adapter.system.functions import aggregate_rows, function_rows, operator_rows, type_id
 from mzsql.adapter.system.introspection import INTROSPECTION
-from mzsql.adapter.system.objects import SchemaIds, system_schema_id
+from mzsql.adapter.system.objects import SchemaIds, cluster_ids, system_schema_id
 from mzsql.adapter.system.source import Rows, Source
 from mzsql.catalog.builtin import Builtin, builtins
 from mzsql.catalog.commands.clusters import factor_of, size_of
@@ -98,11 +98,6 @@ class _Pair:
         return self._made
 
 
-def _cluster_ids(source: Source) -> Mapping[str, str]:
-    """The ids of clusters by their names."""
-    return {one.name: one.id for one in source.env.catalog.state.clusters.values()}
-
-
 def _texts(item: Item) -> tuple[Later, Later]:
     """An object's definition, and the same without the literals in it."""
     return partial(shown_sql, item.create_sql), partial(redacted_sql, item.create_sql)
@@ -128,7 +123,7 @@ def _views(source: Source) -> Rows:
 
 
 def _materialized_views(source: Source) -> Rows:
-    schemas, clusters = SchemaIds(source.env.catalog.state), _cluster_ids(source)
+    schemas, clusters = SchemaIds(source.env.catalog.state), cluster_ids(source.env.catalog.state)
     for i in source.env.catalog.state.of(MaterializedView):
         yield (
             i.id,
@@ -151,7 +146,7 @@ def _sources(_: Source) -> Rows:
 
 
 def _indexes(source: Source) -> Rows:
-    clusters = _cluster_ids(source)
+    clusters = cluster_ids(source.env.catalog.state)
     for i in source.env.catalog.state.of(Index):
         yield (
             i.id,

@@ -72,10 +72,10 @@ def alter_default(
 
 def granted_ahead(state: CatalogState, change: Change) -> Change:
     """A change with what was granted ahead on what it makes."""
-    then = applied(state, change)
     defaults = tuple(default_privileges(state))
     if defaults == _INITIAL:
         return change
+    then = applied(state, change)
     for field in ("items", "schemas", "databases", "clusters"):
         there = getattr(state, field)
         for key, new in getattr(change, field).items():

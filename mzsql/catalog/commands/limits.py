@@ -56,16 +56,17 @@ def _counts(state: CatalogState, name: str) -> Mapping[object, int]:
         case "max_schemas_per_database":
             return Counter(one.database for one in state.schemas.values())
         case "max_objects_per_schema":
-            # By their numbers: a schema or database that is renamed has what it had.
-            numbers = {
-                place: None if found is None else found[1].id
-                for place in {(one.database, one.schema) for one in state.items.values()}
-                for found in [state.schema(*place)]
-            }
-            return Counter(numbers[one.database, one.schema] for one in state.items.values())
+            # By the schemas themselves: one that is renamed, or whose database is, has what it had.
+            found = Counter((one.database, one.schema) for one in state.items.values())
+            return {_schema_id(state, *place): count for place, count in found.items()}
         case "max_clusters":
             return {"": len(state.clusters)}
         case "max_replicas_per_cluster":
             return Counter(one.cluster_id for one in state.replicas.values())
         case _:
             return {"": len(state.roles)}
+
+
+def _schema_id(state: CatalogState, database: str, name: str) -> str | None:
+    found = state.schema(database, name)
+    return None if found is None else found[1].id

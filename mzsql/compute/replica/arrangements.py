@@ -228,9 +228,9 @@ class Arrangements:
         self._users[shard] = self._users.get(shard, 0) + 1
         hot = self._hot.get(shard)
         if hot is None:
-            many = None if self._merges is None else self._merges.put
+            later = None if self._merges is None else self._merges.put
             files = self._kept.of(shard, self._signature(desc))
-            hot = Hot(handles[0].upper, time.monotonic, many, files)
+            hot = Hot(handles[0].upper, time.monotonic, later, files)
             with self._hot_lock:
                 self._hot[shard] = hot
         else:

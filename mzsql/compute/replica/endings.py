@@ -11,11 +11,10 @@ import logging
 from collections.abc import Callable, Iterable
 
 from mzsql.persist import Clock
+from mzsql.repr.interrupt import NO_LIMIT
 
 #: So long work goes on with a backend that fails, once nobody wants it.
 UNWANTED_SECONDS = 5.0
-_NO_LIMIT = 7 * 86_400.0
-"""Seconds that are more than any backend waits by itself."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -43,7 +42,7 @@ def patience(unwanted: Callable[[], bool], clock: Clock) -> Callable[[], float]:
         nonlocal until
         if until is None:
             if not unwanted():
-                return _NO_LIMIT
+                return NO_LIMIT
             until = clock.monotonic() + UNWANTED_SECONDS
         return max(0.0, until - clock.monotonic())
 

@@ -41,7 +41,7 @@ class Hot:
     Args:
         upper: the shard's, as it was opened.
         now: seconds that only grow.
-        many: is told when the trace has many runs, to have `merge` called at a moment that suits.
+        later: is told when the trace has got something, to have `merge` called at a moment that suits.
         files: where the trace's large runs are, and what is kept of it.
     """
 
@@ -49,13 +49,13 @@ class Hot:
         self,
         upper: Frontier,
         now: Callable[[], float],
-        many: Callable[[Hot], None] | None = None,
+        later: Callable[[Hot], None] | None = None,
         files: RunFiles | None = None,
     ) -> None:
         self._now = now
         self.files = files if files is not None else RunFiles(None, scratch_path)
         self._kept_at = float("-inf")
-        self._many = many
+        self._later = later
         self._lock = threading.RLock()
         self._flushing = threading.Lock()
         self._upper = upper
@@ -146,8 +146,8 @@ class Hot:
                 # It may have some of them, and they come again: it is loaded anew, from the shard and what waits.
                 self._trace = None
                 raise
-            if self._many is not None and self._trace.unsorted:
-                self._many(self)
+            if self._later is not None and self._trace.unsorted:
+                self._later(self)
 
     def merge(self) -> None:
         """Sort what was added to the trace, and make fewer runs of many, beside its readers."""

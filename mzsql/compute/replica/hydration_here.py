@@ -212,16 +212,9 @@ class HydrationHere(Hydration):
         filling: Filling | None,
     ) -> pa.RecordBatchReader:
         """A stage's good rows at as_of as its shard has them, with their workers where there are several; its errors are remembered."""
-        full = with_time(target.schema)
-        shard = full if target.workers == 1 else full.append(_WORKER)
-        items = [f'"{name}"' for name in target.schema.names]
-        items += [f"CAST({self._dataflow.as_of} AS BIGINT) AS {TIME_COLUMN}", DIFF_COLUMN]
-        if target.workers > 1:
-            worker = to_sql(target.worker_ast(Engine.DUCKDB), Engine.DUCKDB)
-            items.append(f"CAST({worker} AS INTEGER) AS {WORKER_COLUMN}")
-        if stage.has_errors:
-            items.append("mz_error")
-        query = f"SELECT {', '.join(items)} FROM ({self._texts[id(stage)]})"
+        full, (items, shard) = with_time(target.schema), self._items(target)
+        errors_too = ", mz_error" if stage.has_errors else ""
+        query = f"SELECT {items}{errors_too} FROM ({self._texts[id(stage)]})"
         errors: list[pa.RecordBatch] = []
 
         def batches() -> Iterator[pa.RecordBatch]:
@@ -278,15 +271,19 @@ class HydrationHere(Hydration):
 
     def _read(self, rows: str, target: Target) -> pa.RecordBatchReader:
         """The rows of an export at as_of as they come; until they were read, nothing else runs on the connection."""
-        full = with_time(target.schema)
+        items, schema = self._items(target)
+        made = self._duck.sql(f"SELECT {items} FROM ({rows})").to_arrow_reader(_BATCH_ROWS)
+        return pa.RecordBatchReader.from_batches(schema, (batch.cast(schema) for batch in made))
+
+    def _items(self, target: Target) -> tuple[str, pa.Schema]:
+        """What a query puts out for a target's rows at as_of, with their workers where there are several; the schema of that."""
         listed = "".join(f'"{name}", ' for name in target.schema.names)
         items = f"{listed}CAST({self._dataflow.as_of} AS BIGINT) AS {TIME_COLUMN}, {DIFF_COLUMN}"
-        if isinstance(target, Arrangement) and target.workers > 1:
-            full = full.append(_WORKER)
-            worker = to_sql(target.worker_ast(Engine.DUCKDB), Engine.DUCKDB)
-            items += f", CAST({worker} AS INTEGER) AS {WORKER_COLUMN}"
-        made = self._duck.sql(f"SELECT {items} FROM ({rows})").to_arrow_reader(_BATCH_ROWS)
-        return pa.RecordBatchReader.from_batches(full, (batch.cast(full) for batch in made))
+        schema = with_time(target.schema)
+        if not isinstance(target, Arrangement) or target.workers == 1:
+            return items, schema
+        worker = to_sql(target.worker_ast(Engine.DUCKDB), Engine.DUCKDB)
+        return f"{items}, CAST({worker} AS INTEGER) AS {WORKER_COLUMN}", schema.append(_WORKER)
 
     # --- what is read ---
 

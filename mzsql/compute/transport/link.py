@@ -62,10 +62,8 @@ _LOOK_SECONDS = 1.0
 _JOIN_SECONDS = 5.0
 
 
-def connected(
-    address: Address, hello: Hello, welcomed: Callable[[Welcome], None] = lambda _: None
-) -> socket.socket:
-    """A connection to the replica at an address, which has said welcome; `welcomed` is told what it has said.
+def connected(address: Address, hello: Hello) -> tuple[socket.socket, Welcome]:
+    """A connection to the replica at an address, and what it has said for welcome.
 
     Raises:
         Refused: it does not want us, or is not the replica.
@@ -74,17 +72,23 @@ def connected(
     sock = socket.create_connection((address.host, address.port), GREETING_SECONDS)
     try:
         prepare(sock)
-        welcomed(greet(sock, address.secret, hello, by_when()))
+        return sock, greet(sock, address.secret, hello, by_when())
     except BaseException:
         sock.close()
         raise
-    return sock
+
+
+def _asked(address: Address, hello: Hello) -> Welcome:
+    """What the replica at an address says for welcome, and no more; raises as `connected`."""
+    sock, said = connected(address, hello)
+    sock.close()
+    return said
 
 
 def answers(address: Address, hello: Hello) -> str | None:
     """Why nobody is at an address who could take commands; None where the replica is there."""
     try:
-        connected(address, hello).close()
+        _asked(address, hello)
     except Refused as refused:
         return str(refused)
     except OSError as error:
@@ -94,12 +98,10 @@ def answers(address: Address, hello: Hello) -> str | None:
 
 def usage_at(address: Address, hello: Hello) -> Usage | None:
     """What the process of the replica at an address takes of its machine; None where it does not say."""
-    said: list[Welcome] = []
     try:
-        connected(address, msgspec.structs.replace(hello, asks=True), said.append).close()
+        return _asked(address, msgspec.structs.replace(hello, asks=True)).usage
     except (Refused, OSError):
         return None
-    return said[0].usage
 
 
 class Found(enum.Enum):
@@ -113,7 +115,7 @@ class Found(enum.Enum):
 def found_at(address: Address, hello: Hello) -> Found:
     """Who is at an address; takes seconds where nobody answers."""
     try:
-        connected(address, hello).close()
+        _asked(address, hello)
     except (Stranger, ConnectionRefusedError):
         return Found.NOBODY
     except Refused:
@@ -254,7 +256,7 @@ class RemoteLink:
             why, somebody = "no process runs it", False
             if address is not None:
                 try:
-                    sock = connected(address, self._hello)
+                    sock, _ = connected(address, self._hello)
                 except Refused as refused:
                     why, somebody = str(refused), True
                 except OSError as error:
