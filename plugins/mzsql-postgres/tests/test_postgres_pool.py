@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import multiprocessing
 import os
 import random
 import signal
@@ -170,8 +171,8 @@ def test_fork_after_a_failed_opening(server: PostgresServer, url: str) -> None:
     assert len(failures) == 20
 
 
-def test_fork_while_lent(url: str) -> None:
-    """A connection that another thread has lent stays the parent's alone, whatever the child does with what it was born with."""
+def forks_while_lent(url: str) -> None:
+    """In a process of its own: a child of it does what it may with a connection that is lent."""
     with contextlib.closing(opened(f"{url}&application_name=lent")) as consensus:
         session = consensus._database.take(float("inf"))
         child = os.fork()
@@ -190,3 +191,16 @@ def test_fork_while_lent(url: str) -> None:
         assert os.waitpid(child, 0)[1] == 0
         assert session.script("SELECT 1").rows == [(b"1",)]
         consensus._database.give_back(session)
+
+
+def test_fork_while_lent(url: str) -> None:
+    """A connection that another thread has lent stays the parent's alone, whatever the child does with what it was born with.
+
+    The parent is a process made for it, whose garbage no thread of another library waits in.
+    """
+    process = multiprocessing.get_context("spawn").Process(target=forks_while_lent, args=(url,))
+    process.start()
+    process.join(120.0)
+    if process.exitcode is None:
+        process.kill()
+    assert process.exitcode == 0
