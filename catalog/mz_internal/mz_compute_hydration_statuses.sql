@@ -8,24 +8,24 @@
 -- hydration_time: how long the hydration took from when it began to compute; NULL until it is done
 CREATE VIEW mz_internal.mz_compute_hydration_statuses AS
 SELECT
-    h.object_id,
-    h.replica_id,
-    h.hydrated,
-    CASE WHEN h.hydrated THEN (t.time_ns::double precision / 1000000000) * INTERVAL '1 second' END AS hydration_time
+    object_id,
+    replica_id,
+    hydrated = 1 AS hydrated,
+    CASE WHEN hydrated = 1 THEN (time_ns::double precision / 1000000000) * INTERVAL '1 second' END AS hydration_time
 FROM (
-    SELECT
-        coalesce(n.object_id, d.object_id) AS object_id,
-        coalesce(n.replica_id, d.replica_id) AS replica_id,
-        coalesce(n.hydrated, d.hydrated) AS hydrated
+    SELECT object_id, replica_id, coalesce(max(of_nodes), max(of_dataflow)) AS hydrated, max(time_ns) AS time_ns
     FROM (
-        SELECT object_id, replica_id, bool_and(hydrated) AS hydrated
+        SELECT object_id, replica_id, bool_and(hydrated)::integer AS of_nodes, NULL::integer AS of_dataflow, NULL::uint8 AS time_ns
         FROM mz_internal.mz_compute_operator_hydration_statuses_per_worker
         GROUP BY object_id, replica_id
-    ) AS n
-    FULL JOIN (
-        SELECT object_id, replica_id, hydrated
+        UNION ALL
+        SELECT object_id, replica_id, NULL, hydrated::integer, NULL
         FROM mz_internal.mz_compute_dataflow_statuses
         WHERE replica_id <> ''
-    ) AS d ON d.object_id = n.object_id AND d.replica_id = n.replica_id
-) AS h
-LEFT JOIN mz_internal.mz_compute_hydration_times AS t ON t.object_id = h.object_id AND t.replica_id = h.replica_id;
+        UNION ALL
+        SELECT object_id, replica_id, NULL, NULL, time_ns
+        FROM mz_internal.mz_compute_hydration_times
+    ) AS told
+    GROUP BY object_id, replica_id
+) AS known
+WHERE hydrated IS NOT NULL;

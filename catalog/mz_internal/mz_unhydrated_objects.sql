@@ -22,49 +22,71 @@ WITH
         FROM mz_internal.mz_compute_operator_hydration_statuses_per_worker
         GROUP BY object_id, replica_id, plan_node_id
     ),
-    objects (object_id, replica_id, hydrated, nodes_hydrated, nodes) AS (
-        SELECT object_id, replica_id, bool_and(hydrated), count(*) FILTER (WHERE hydrated), count(*)
+    -- What is told of a dataflow, each in a row of its own: they are put together by adding up, not by joins, which cost more.
+    told (
+        object_id, replica_id, nodes_hydrated, nodes, workers_hydrated,
+        hydrated, status, plan_node_id, reason, error, reported_at
+    ) AS (
+        SELECT
+            object_id, replica_id, count(*) FILTER (WHERE hydrated), count(*), NULL::bigint,
+            NULL::integer, NULL::text, NULL::uint8, NULL::text, NULL::text, NULL::timestamp with time zone
         FROM nodes
         GROUP BY object_id, replica_id
+        UNION ALL
+        SELECT
+            object_id, replica_id, NULL, NULL, NULL,
+            hydrated::integer, status, plan_node_id, reason, error, reported_at
+        FROM mz_internal.mz_compute_dataflow_statuses
+        UNION ALL
+        SELECT n.object_id, n.replica_id, NULL, NULL, n.workers_hydrated, NULL, NULL, NULL, NULL, NULL, NULL
+        FROM nodes AS n
+        JOIN mz_internal.mz_compute_dataflow_statuses AS d
+            ON d.object_id = n.object_id AND d.replica_id = n.replica_id AND d.plan_node_id = n.plan_node_id
     ),
-    known (object_id, replica_id) AS (
-        SELECT object_id, replica_id FROM objects
-        UNION
-        SELECT object_id, replica_id FROM mz_internal.mz_compute_dataflow_statuses
+    known (
+        object_id, replica_id, nodes_hydrated, nodes, workers_hydrated,
+        hydrated, status, plan_node_id, reason, error, reported_at
+    ) AS (
+        SELECT
+            object_id, replica_id, max(nodes_hydrated), max(nodes), max(workers_hydrated),
+            max(hydrated), max(status), max(plan_node_id), max(reason), max(error), max(reported_at)
+        FROM told
+        GROUP BY object_id, replica_id
+    ),
+    replicas (replica_id, cluster_id, status, reason) AS (
+        SELECT r.id, r.cluster_id, s.status, s.reason
+        FROM mz_catalog.mz_cluster_replicas AS r
+        JOIN mz_internal.mz_cluster_replica_statuses AS s ON s.replica_id = r.id AND s.process_id = 0
+    ),
+    clusters (cluster_id, replicas, online, reason) AS (
+        SELECT cluster_id, count(status), count(*) FILTER (WHERE status = 'online'), max(reason)
+        FROM (
+            SELECT cluster_id, status, reason FROM replicas
+            UNION ALL
+            SELECT id, NULL, NULL FROM mz_catalog.mz_clusters
+        ) AS each
+        GROUP BY cluster_id
     )
 SELECT
     w.id AS object_id,
     CASE WHEN k.replica_id <> '' THEN k.replica_id END AS replica_id,
     CASE
-        WHEN r.replicas IS NULL THEN 'its cluster has no replica'
-        WHEN coalesce(s.status = 'offline', r.online = 0)
-            THEN 'no process runs its replica: ' || coalesce(s.reason, r.reason, 'unknown')
-        WHEN d.status = 'refused' THEN 'it cannot be run: ' || coalesce(d.error, 'unknown')
-        WHEN d.status IS NULL AND o.nodes IS NULL THEN 'waits to be taken up by the process that leads'
-        WHEN d.status = 'failed' THEN 'it fails: ' || coalesce(d.error, 'unknown') || '; it ' || coalesce(d.reason, 'is tried again')
-        ELSE coalesce(d.reason, 'begins')
+        WHEN c.replicas = 0 THEN 'its cluster has no replica'
+        WHEN coalesce(r.status = 'offline', c.online = 0)
+            THEN 'no process runs its replica: ' || coalesce(r.reason, c.reason, 'unknown')
+        WHEN k.status = 'refused' THEN 'it cannot be run: ' || coalesce(k.error, 'unknown')
+        WHEN k.status IS NULL AND k.nodes IS NULL THEN 'waits to be taken up by the process that leads'
+        WHEN k.status = 'failed' THEN 'it fails: ' || coalesce(k.error, 'unknown') || '; it ' || coalesce(k.reason, 'is tried again')
+        ELSE coalesce(k.reason, 'begins')
     END AS reason,
-    d.plan_node_id,
-    o.nodes_hydrated,
-    o.nodes,
-    n.workers_hydrated,
-    d.error,
-    d.reported_at
+    k.plan_node_id,
+    k.nodes_hydrated,
+    k.nodes,
+    k.workers_hydrated,
+    k.error,
+    k.reported_at
 FROM wanted AS w
+JOIN clusters AS c ON c.cluster_id = w.cluster_id
 LEFT JOIN known AS k ON k.object_id = w.id
-LEFT JOIN objects AS o ON o.object_id = k.object_id AND o.replica_id = k.replica_id
-LEFT JOIN mz_internal.mz_compute_dataflow_statuses AS d ON d.object_id = k.object_id AND d.replica_id = k.replica_id
-LEFT JOIN nodes AS n
-    ON n.object_id = d.object_id AND n.replica_id = d.replica_id AND n.plan_node_id = d.plan_node_id
-LEFT JOIN mz_internal.mz_cluster_replica_statuses AS s ON s.replica_id = k.replica_id AND s.process_id = 0
-LEFT JOIN (
-    SELECT
-        c.cluster_id,
-        count(*) AS replicas,
-        count(*) FILTER (WHERE p.status = 'online') AS online,
-        max(p.reason) AS reason
-    FROM mz_catalog.mz_cluster_replicas AS c
-    LEFT JOIN mz_internal.mz_cluster_replica_statuses AS p ON p.replica_id = c.id AND p.process_id = 0
-    GROUP BY c.cluster_id
-) AS r ON r.cluster_id = w.cluster_id
-WHERE NOT coalesce(o.hydrated, d.hydrated, false);
+LEFT JOIN replicas AS r ON r.replica_id = k.replica_id
+WHERE NOT coalesce(k.nodes_hydrated = k.nodes, k.hydrated = 1, false);

@@ -75,8 +75,8 @@ _KINDS = {
 _FIELDS = {kind: field for field, kind in _KINDS.items()}
 _NAMES = {"meta": "environment", "lease": "leader", "deployment": "current"}
 """The name of the one entry of its kind."""
-_OF_LEADERS = ("lease", "standby")
-"""What says who leads, and nothing else."""
+_OF_NO_PLAN = ("lease", "standby", "arrangement", "managed", "counter", "audit")
+"""What no plan depends on: who leads, where contents are, what was given out and what was done."""
 _FIRST: Mapping[str, Mapping[str, object]] = {
     "databases": {FIRST_ID: FIRST_DATABASE},
     "roles": {FIRST_ID: FIRST_ROLE},
@@ -236,7 +236,7 @@ class DurableCatalog:
                 changed.add(key)
                 found = value, _decoded(key, value)
             entries[key] = found
-        if any(key.partition("/")[0] not in _OF_LEADERS for key in changed):
+        if any(key.partition("/")[0] not in _OF_NO_PLAN for key in changed):
             self._definitions = step
         self._entries = entries
         state = _state({key: decoded for key, (_, decoded) in entries.items()})
@@ -250,7 +250,7 @@ class DurableCatalog:
 
     @property
     def definitions(self) -> int:
-        """The step at which this process saw the latest change of anything but who leads: plans of an earlier one may be outdated."""
+        """The step at which this process saw the latest change of what plans depend on: those of an earlier one may be outdated."""
         with self._lock:
             assert self.state is not None
             return self._definitions

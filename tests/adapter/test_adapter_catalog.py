@@ -290,8 +290,8 @@ def test_a_map_whose_reader_has_expired_is_opened_anew() -> None:
     assert not mine.sync()
 
 
-def test_who_leads_is_no_change_of_definitions() -> None:
-    """So that plans outlive the renewals of a lease."""
+def test_what_no_plan_depends_on_is_no_change_of_definitions() -> None:
+    """So that plans outlive the renewals of a lease, and hydrations, which note their arrangements."""
     persist = PersistClient(open_blob("mem:"), open_consensus("mem:"), background=False)
     one, other = DurableCatalog(persist, SHARD), DurableCatalog(persist, SHARD)
 
@@ -304,13 +304,15 @@ def test_who_leads_is_no_change_of_definitions() -> None:
     for n in range(5):
         put(Change(lease=Lease("a", n, 0, "me")))
         put(Change(standbys={"b": Standby("other", n)}))
+        put(Change(arrangements={f"r/{n}": f"s{n}"}))
+        put(Change(managed={f"m{n}": f"s{n}"}, counters={"user": n + 1}))
         assert one.definitions == made
     assert one.state.lease == Lease("a", 4, 0, "me")
+    assert len(one.state.arrangements) == 5
     for change in (
         Change(items={u2: item(2, "s")}),
         Change(items={u2: item(2, "renamed")}),
         Change(settings={"x": "on"}),
-        Change(arrangements={"r/f": "s1"}),
     ):
         other.sync()
         mine, theirs = one.definitions, other.definitions

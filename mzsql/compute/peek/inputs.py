@@ -235,7 +235,8 @@ class Inputs:
             desc = builtins()[gid].desc
             schema = arrow_schema(() if desc is None else desc.typ.columns)
             return empty_updates(schema).drop_columns(["mz_time"])
-        return collections.snapshot(gid, at).drop_columns(["mz_time"])
+        kept = self.kept.read(StoredContents(collections, gid), at)
+        return collections.snapshot(gid, at).drop_columns(["mz_time"]) if kept is None else kept
 
     def _managed_at(self, gid: GlobalId) -> Timestamp | None:
         """The time of the present contents of what the system fills; None where there was never anything."""
