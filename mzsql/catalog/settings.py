@@ -223,6 +223,14 @@ class OneOf(Kind, frozen=True):
         return None, None, self.values
 
 
+class AlwaysOn(OneOf, frozen=True):
+    """A switch that cannot be switched off."""
+
+    def kept(self, name: str, text: str) -> str:
+        """As `Kind.kept`."""
+        return super().kept(name, "on" if boolean_of(text) else text)
+
+
 class Variable(msgspec.Struct, frozen=True):
     """A variable.
 
@@ -284,7 +292,7 @@ _OF_SESSIONS: Mapping[str, Variable] = {
     "server_version": Variable("9.5.0", read_only=True),
     "server_version_num": Variable("90500", read_only=True),
     "sql_safe_updates": Variable("off", Boolean(), heeded=False),
-    "standard_conforming_strings": Variable("on", OneOf(("on", "true", "1"), keeps="on")),
+    "standard_conforming_strings": Variable("on", AlwaysOn(("on",))),
     "statement_timeout": Variable("1 min", Duration()),
     "timezone": Variable("UTC", OneOf(("UTC", "+00:00", "GMT", "Etc/UTC"), keeps="UTC")),
     "transaction_isolation": Variable("strict serializable", OneOf(ISOLATIONS)),

@@ -14,6 +14,7 @@ from typing import TypeAlias
 from pyspark.sql.types import StructField, StructType
 
 from mzsql.location import shown_url
+from mzsql.repr.booleans import boolean_of
 from mzsql.repr.errors import InvalidParameter
 
 _TIME = re.compile("[0-9]{1,19}")
@@ -127,14 +128,16 @@ def target(options: Mapping[str, str]) -> Target:
             "the data source mzsql needs an environment",
             hint='Name its directory with option("env", "/path/to/env"), or a profile with option("profile", "prod").',
         )
-    changes = given.get("changes", "false").strip().lower()
-    if changes not in ("true", "false"):
-        raise InvalidParameter(f"option changes must be true or false, not {changes[:40]!r}")
+    changes = boolean_of(given.get("changes", "false"))
+    if changes is None:
+        raise InvalidParameter(
+            f"option changes must be true or false, not {given['changes'][:40]!r}"
+        )
     columns = given.get("columns")
     found = Target(
         tuple(sorted(locations.items())),
         relation,
-        *(_time(given, "as_of"), changes == "true", _time(given, "from"), _time(given, "to")),
+        *(_time(given, "as_of"), changes, _time(given, "from"), _time(given, "to")),
         None if columns is None else _names(columns),
     )
     if found.changes:

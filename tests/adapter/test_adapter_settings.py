@@ -218,3 +218,38 @@ def test_a_role_cannot_have_what_a_session_could_not(
         with pytest.raises(mzsql.Error, match=re.escape(error)):
             con.execute(statement)
         assert con.execute("SELECT * FROM mz_role_parameters").fetchall() == []
+
+
+def test_a_boolean_is_read_alike_wherever_one_stands(con: Connection) -> None:
+    con.execute("CREATE TABLE t (a int)")
+    con.execute("CREATE CLUSTER c (SIZE '1')")
+    words = {"yes": True, "'t'": True, "1": True, "no": False, "oFf": False, "maybe": None}
+    for word, value in words.items():
+        for statement, refusal in (
+            ("SET emit_timestamp_notice = {}", "requires a Boolean value"),
+            ("ALTER SYSTEM SET enable_eager_delta_joins = {}", "requires a Boolean value"),
+            ("EXPLAIN OPTIMIZED PLAN WITH (types = {}) FOR SELECT 1", "TRUE or FALSE"),
+            ("COPY (SELECT 1) TO STDOUT (FORMAT csv, HEADER = {})", "TRUE or FALSE"),
+            (
+                "BEGIN; DECLARE d CURSOR FOR SUBSCRIBE t WITH (SNAPSHOT = {}); COMMIT",
+                "TRUE or FALSE",
+            ),
+            ("ALTER CLUSTER c SET (MANAGED = {})", "cannot use value as boolean"),
+        ):
+            if value is None:
+                with pytest.raises(mzsql.Error, match=refusal):
+                    con.execute(statement.format(word))
+            elif "COPY" not in statement:
+                con.execute(statement.format(word))
+        if value is not None:
+            copied = f"COPY (SELECT 1 AS a) TO STDOUT (FORMAT csv, HEADER = {word})"
+            with con.cursor().copy(copied) as copy:
+                assert b"".join(copy).startswith(b"a\n") is value
+
+
+def test_strings_conform_to_the_standard_always(con: Connection) -> None:
+    for word in ("on", "true", "yes", "1"):
+        con.execute(f"SET standard_conforming_strings = {word}")
+        assert _shown(con, "standard_conforming_strings") == "on"
+    with pytest.raises(mzsql.Error, match="invalid value for parameter"):
+        con.execute("SET standard_conforming_strings = off")

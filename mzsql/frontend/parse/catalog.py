@@ -198,10 +198,8 @@ class CatalogParser(PrivilegeParser):
         if token.token_type == TokenType.NUMBER and str(token.text).isdigit():
             return int(token.text)
         word = str(token.text).lower()
-        if word in ("true", "on"):
-            return True
-        if word in ("false", "off"):
-            return False
+        if token.token_type in (TokenType.TRUE, TokenType.FALSE):
+            return word == "true"
         if word == "null":
             return None
         if word == "interval":

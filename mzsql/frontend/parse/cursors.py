@@ -8,7 +8,6 @@ from sqlglot.tokenizer_core import TokenType
 from mzsql.frontend.parse import statements as st
 from mzsql.frontend.parse.pieces import Statements
 from mzsql.frontend.parse.session import SessionParser
-from mzsql.repr.booleans import boolean_of
 from mzsql.repr.errors import SqlSyntaxError, Unsupported
 
 #: FETCH's directions of PostgreSQL that a cursor which only goes forward does not have.
@@ -102,23 +101,12 @@ class CursorParser(SessionParser):
             assert name is not None
             if name in found:
                 raise SqlSyntaxError(f"{name.upper()} specified more than once", position=position)
-            found[name] = self._boolean()
+            found[name] = self.boolean()
             if not self.p._match(TokenType.COMMA):
                 break
         if not bare:
             self.p._match_r_paren()
         return found
-
-    def _boolean(self) -> bool:
-        equals = self.p._match(TokenType.EQ)
-        token = self.p._curr
-        value = boolean_of(str(token.text)) if token else None
-        if value is not None:
-            self.p._advance()
-            return value
-        if equals:
-            self.p.expected("TRUE or FALSE")
-        return True
 
     def copied(self) -> st.Select | st.Subscribe:
         """What stands in the parentheses of COPY (…) TO."""

@@ -191,14 +191,13 @@ class WritingParser(Pieces):
         if option is None:
             self.p.expected("one of DELIMITER, ESCAPE, FORMAT, HEADER, NULL or QUOTE")
         assert option is not None
+        if option == "header":
+            return option, "true" if self.boolean() else "false", position
         self.p._match(TokenType.EQ)
         if option == "format":
             # Materialize writes it as a string too.
             text = self.p._curr is not None and self.p._curr.token_type == TokenType.STRING
             return option, self.string().lower() if text else self.identifier(), position
-        if option == "header":
-            value = self.one_of((("TRUE",), ("FALSE",), ("ON",), ("OFF",)))
-            return option, "false" if value in ("false", "off") else "true", position
         return option, self.string(), position
 
 

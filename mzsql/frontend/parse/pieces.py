@@ -11,6 +11,7 @@ from sqlglot.tokenizer_core import TokenType
 from mzsql.frontend.catalog import PartialName
 from mzsql.frontend.grammar.dialect import Parser
 from mzsql.frontend.parse import statements as st
+from mzsql.repr.booleans import boolean_of
 from mzsql.repr.errors import SqlSyntaxError
 
 OBJECT_KINDS = (
@@ -62,6 +63,18 @@ class Pieces:
             if self.at(*words):
                 return " ".join(words).lower()
         return None
+
+    def boolean(self) -> bool:
+        """What an option says of itself, a sign of equality before it or none; true where it says nothing."""
+        equals = self.p._match(TokenType.EQ)
+        token = self.p._curr
+        value = boolean_of(str(token.text)) if token else None
+        if value is not None:
+            self.p._advance()
+            return value
+        if equals:
+            self.p.expected("TRUE or FALSE")
+        return True
 
     def position(self) -> int:
         """The 1-based position of the next token."""

@@ -10,7 +10,6 @@ from mzsql.frontend.parse import statements as st
 from mzsql.frontend.parse.ddl import DefinitionParser
 from mzsql.frontend.parse.pieces import FOREIGN_KINDS, OBJECT_KINDS, Statements
 from mzsql.frontend.parse.shows import show_table
-from mzsql.repr.booleans import boolean_of
 from mzsql.repr.errors import SqlSyntaxError, Unsupported
 
 EXPLAIN_STAGES = (
@@ -177,13 +176,7 @@ class SessionParser(DefinitionParser):
                 )
             if any(name == before for before, _ in found):
                 raise SqlSyntaxError(f"{name.upper()} specified more than once", position=position)
-            value: bool | None = True
-            if self.p._match(TokenType.EQ):
-                value = boolean_of(self.p._curr.text) if self.p._curr else None
-                if value is None:
-                    self.p.expected("TRUE or FALSE")
-                self.p._advance()
-            found.append((name, value is True))
+            found.append((name, self.boolean()))
             if not self.p._match(TokenType.COMMA) and not self._at(TokenType.R_PAREN):
                 self.p.expected("right parenthesis")
         return tuple(found)

@@ -22,6 +22,7 @@ from mzsql.frontend.plan.planners import Planners
 from mzsql.frontend.plan.plans import SelectPlan
 from mzsql.frontend.query.query import QueryPlanner
 from mzsql.frontend.query.shown import created_cluster
+from mzsql.repr.booleans import boolean_of
 from mzsql.repr.errors import (
     InvalidParameter,
     SqlError,
@@ -143,13 +144,13 @@ def _size(option: cs.Option) -> str:
 
 
 def _flag(option: cs.Option) -> bool:
-    if isinstance(option.value, str) and option.value.lower() in ("true", "false"):
-        return option.value.lower() == "true"
-    if not isinstance(option.value, bool):
+    value = option.value
+    found = boolean_of(str(value)) if isinstance(value, str | int) else None
+    if found is None:
         raise InvalidParameter(
             f"invalid {option.name}: cannot use value as boolean", position=option.position
         )
-    return option.value
+    return found
 
 
 def _factor(option: cs.Option) -> int:
