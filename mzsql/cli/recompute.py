@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import sqlglot
@@ -22,6 +21,7 @@ from pyspark.sql.types import DecimalType
 from sqlglot import expressions as exp
 
 from mzsql.compute.engines.relations import arrow_frame
+from mzsql.persist import duck
 
 #: TPC-H declares its decimals so; Spark computes with up to 18 digits in a machine word.
 _DECIMAL_DIGITS = 15
@@ -68,7 +68,7 @@ class Recomputation:
         self._session = session.newSession()
         self._folder = folder
         self._sizes: dict[str, int] = {}
-        self._duck = duckdb.connect()
+        self._duck = duck.opened()
 
     def close(self) -> None:
         """Give up what is DuckDB's. Idempotent."""

@@ -24,6 +24,7 @@ from sqlglot.generators.duckdb import DuckDBGenerator
 from sqlglot.generators.spark import SparkGenerator
 
 from mzsql.expr.functions.table import Engine
+from mzsql.persist import duck
 from mzsql.repr.garbage import undisturbed
 from mzsql.repr.interrupt import check_for_interrupts
 
@@ -94,19 +95,7 @@ def duckdb_connection(
 
     It reads and writes what files it is told to, so nothing of a user's runs on it: that is what `locked_connection` is for.
     """
-    connection = duckdb.connect(
-        path,
-        config={
-            "autoinstall_known_extensions": "false",
-            "autoload_known_extensions": "false",
-            "allow_community_extensions": "false",
-            "preserve_insertion_order": "false",
-            **settings,
-        },
-    )
-    # For its cursors, too.
-    connection.execute("SET GLOBAL TimeZone = 'UTC'")
-    return connection
+    return duck.opened(path, {"preserve_insertion_order": "false", **settings})
 
 
 def locked_connection(

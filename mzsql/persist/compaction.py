@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mzsql.location import Determinate
+from mzsql.persist import duck
 from mzsql.persist.batch import DIFF_COLUMN, BlobPart, KeySpec, Part, first_time, last_time
 from mzsql.persist.clock import Deadline
 from mzsql.persist.columns import advance_times, conform, physical
@@ -305,7 +306,7 @@ class _Work:
         failed: list[Exception] = []
         with (
             spill_directory() as directory,
-            duckdb.connect(config=_config(opened.context.settings, directory)) as connection,
+            duck.opened(settings=_config(opened.context.settings, directory)) as connection,
             opened.interrupting(connection.interrupt),
         ):
             batches = _noted(self._batches(columns), failed)
@@ -344,7 +345,7 @@ class _Work:
         return Unmergeable(self._run, DataError(f"{shard}: {what}: {failure}"))
 
 
-def _config(settings: Settings, directory: str) -> dict[str, str | bool | int | float | list[str]]:
+def _config(settings: Settings, directory: str) -> dict[str, duck.Setting]:
     return {
         "temp_directory": directory,
         "memory_limit": f"{settings.compaction_memory_bytes}B",

@@ -15,6 +15,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from mzsql.persist import duck
 from mzsql.persist.batch import KeySpec
 from mzsql.persist.columns import conform
 from mzsql.persist.consolidate import cast_sums, consolidation_sql, positional, renamed
@@ -50,12 +51,12 @@ def consolidated_pieces(
         order = [name_of[c] for c in key.columns] if key is not None and keyed else []
         file = "'" + str(path).replace("'", "''") + "'"
         sql = consolidation_sql(f"read_parquet({file})", columns.names, additive, order)
-        settings: dict[str, str | bool | int | float | list[str]] = {
+        settings: dict[str, duck.Setting] = {
             "temp_directory": directory,
             "memory_limit": f"{MEMORY_BYTES >> 20}MiB",
             "preserve_insertion_order": False,
         }
-        with duckdb.connect(config=settings) as connection, _failing_as_data_errors():
+        with duck.opened(settings=settings) as connection, _failing_as_data_errors():
             for batch in connection.sql(sql).to_arrow_reader(_BATCH_ROWS):
                 summed = cast_sums(pa.Table.from_batches([batch]), columns)
                 yield conform(summed.rename_columns(schema.names), schema)

@@ -20,7 +20,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType, Tim
 from mzsql.adapter.reader import EnvironmentReader, RelationInfo
 from mzsql.compute.engines.relations import spark_schema
 from mzsql.compute.peek.rows import expand, named
-from mzsql.persist import Filters
+from mzsql.persist import Filters, duck
 from mzsql.repr.errors import DatatypeMismatch, UndefinedColumn, Unsupported
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.types import RelationDesc, RelationType, arrow_schema
@@ -135,9 +135,9 @@ def contents(
     if not relation.stored:
         return reader.rows(relation, part.as_of, columns=columns)
     as_of = reader.fresh_timestamp() if part.as_of is None else part.as_of
-    with duckdb.connect() as engine:
+    with _engine() as engine:
         updates = _added_up(
-            engine, _pieces(reader, relation, part, as_of, columns, filters), timed=False
+            engine, _pieces(engine, reader, relation, part, as_of, columns, filters), timed=False
         )
     return named(expand(updates, relation.full_name), wanted.desc)
 
@@ -164,8 +164,8 @@ def changes(
     """
     assert part.as_of is not None
     wanted = chosen(relation, columns)
-    with duckdb.connect() as engine:
-        pieces = _pieces(reader, relation, part, part.as_of, columns, {})
+    with _engine() as engine:
+        pieces = _pieces(engine, reader, relation, part, part.as_of, columns, {})
         updates = _added_up(engine, pieces, timed=not part.snapshot)
     if part.snapshot:
         times = pa.repeat(pa.scalar(part.as_of, pa.int64()), updates.num_rows)
@@ -194,7 +194,13 @@ def batches(rows: pa.Table, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
     yield from rows.cast(wanted).combine_chunks().to_batches(max_chunksize=BATCH_ROWS)
 
 
+def _engine() -> duckdb.DuckDBPyConnection:
+    """One thread of DuckDB: Spark runs a task a core."""
+    return duck.opened(settings={"threads": 1})
+
+
 def _pieces(
+    engine: duckdb.DuckDBPyConnection,
     reader: EnvironmentReader,
     relation: RelationInfo,
     part: Slice,
@@ -209,16 +215,14 @@ def _pieces(
     types = tuple(relation.desc.typ.columns[i] for i in positions)
     yield empty_updates(arrow_schema(types, [f"c{i}" for i in positions]))
     for updates in reader.pieces(relation, as_of, after=after, columns=positions, filters=filters):
-        yield updates if part.count == 1 else _hashed(updates, part)
+        yield updates if part.count == 1 else _hashed(engine, updates, part)
 
 
-def _hashed(updates: pa.Table, part: Slice) -> pa.Table:
+def _hashed(engine: duckdb.DuckDBPyConnection, updates: pa.Table, part: Slice) -> pa.Table:
     row = updates.column_names[:-2]
-    with duckdb.connect() as engine:
-        engine.execute("SET threads = 1")
-        number = duckdb.FunctionExpression("hash", *(duckdb.ColumnExpression(c) for c in row))
-        count, own = duckdb.ConstantExpression(part.count), duckdb.ConstantExpression(part.number)
-        return engine.from_arrow(updates).filter(number % count == own).to_arrow_table()
+    number = duckdb.FunctionExpression("hash", *(duckdb.ColumnExpression(c) for c in row))
+    count, own = duckdb.ConstantExpression(part.count), duckdb.ConstantExpression(part.number)
+    return engine.from_arrow(updates).filter(number % count == own).to_arrow_table()
 
 
 def _added_up(
@@ -228,7 +232,6 @@ def _added_up(
     tables = list(pieces)
     updates = pa.concat_tables(tables, promote_options="default")
     keys = updates.column_names[: -1 if timed else -2]
-    engine.execute("SET threads = 1")
     by = ", ".join(f'"{name}"' for name in keys)
     total = 'sum("mz_diff")::bigint AS "mz_diff"'
     select = f"{by}, {total}" if keys else total

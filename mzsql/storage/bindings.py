@@ -17,7 +17,6 @@ import threading
 from collections.abc import Mapping
 from typing import NamedTuple
 
-import duckdb
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,6 +29,7 @@ from mzsql.persist import (
     ReadHandle,
     SchemaMismatch,
     SinceViolation,
+    duck,
 )
 from mzsql.repr.errors import NotReadable
 from mzsql.repr.frontier import MAX_TIMESTAMP, Frontier, Timestamp, less_than
@@ -410,7 +410,7 @@ def _looked_up(keys: pa.Table, state: BindingState) -> pa.Array:
         return pa.nulls(keys.num_rows, pa.int64())
     ones = pa.repeat(pa.scalar(1, pa.int64()), keys.num_rows)
     places = keys.append_column("place", pc.cumulative_sum(ones))
-    with duckdb.connect() as connection:
+    with duck.connection() as connection:
         connection.register("messages", places)
         connection.register("bindings", bindings)
         # The nearest binding at or above the offset: within a partition both grow together.
