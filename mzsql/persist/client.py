@@ -1,7 +1,7 @@
-"""The client: opens shards, tells of them, and ends them.
+"""The client: opens shards, and ends them.
 
 Promise: one client a process and location shares each shard's state among all handles (`mzsql.persist.opened`), and keeps them tidy and
-their leases alive (`mzsql.persist.housekeeping`).
+their leases alive (`mzsql.persist.housekeeping`). What it tells of them is `mzsql.persist.inspector`'s.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-import msgspec
 import pyarrow as pa
 from prometheus_client import CollectorRegistry
 
@@ -37,18 +36,10 @@ from mzsql.persist.columns import check_schema, encode_schema
 from mzsql.persist.commands import Finalize, RegisterCritical, RegisterReader, Retire, Sweep
 from mzsql.persist.context import Context
 from mzsql.persist.critical import CriticalReader
-from mzsql.persist.deciding import holders
-from mzsql.persist.errors import CorruptPart, ExpiredHandle, Holder, MissingPart
+from mzsql.persist.errors import CorruptPart, Holder, MissingPart
 from mzsql.persist.handles import Handle
 from mzsql.persist.housekeeping import Housekeeping
-from mzsql.persist.inspection import (
-    ShardReport,
-    StrangersReport,
-    find_strangers,
-    inspect_location,
-    inspect_shard,
-    peek,
-)
+from mzsql.persist.inspector import Inspector
 from mzsql.persist.leaks import DAY_MS, Leak, find_leaks
 from mzsql.persist.machine import Shard
 from mzsql.persist.maintenance import Report, maintain
@@ -58,7 +49,7 @@ from mzsql.persist.read import ReadHandle
 from mzsql.persist.settings import Settings
 from mzsql.persist.state import LeasedReader, ShardState
 from mzsql.persist.versions import newer, release
-from mzsql.persist.watch import Watch, lapsed
+from mzsql.persist.watch import Watch
 from mzsql.persist.write import WriteHandle
 from mzsql.repr.errors import SqlError
 from mzsql.repr.frontier import Timestamp
@@ -71,7 +62,7 @@ _CLOSE_SECONDS = 5.0
 
 
 @checked
-class PersistClient:
+class PersistClient(Inspector):
     """All shards of one persist location, for one process.
 
     Args:
@@ -117,7 +108,7 @@ class PersistClient:
         self.cache = cache
         if cache is not None and cache.observe is None:
             cache.observe = meter.cached
-        self._context = Context(
+        context = Context(
             blob=measured if cache is None else CachedBlob(measured, cache),
             consensus=meter.consensus(consensus, scheme_of(consensus_url, consensus)),
             clock=clock,
@@ -135,13 +126,12 @@ class PersistClient:
             unnamed=Ages(clock),
         )
         if not takes_over:
-            self._context.takes_over.clear()
+            context.takes_over.clear()
+        super().__init__(context, OpenShards(context.settings.open_shards))
         self._made_as = version
         self._lock = threading.Lock()
-        self._shards = OpenShards(self._context.settings.open_shards)
         self._writers: weakref.WeakValueDictionary[str, WriteHandle] = weakref.WeakValueDictionary()
-        self._closed = False
-        self._housekeeping = Housekeeping(self._context, self._shards)
+        self._housekeeping = Housekeeping(context, self._shards)
         if background:
             self._housekeeping.start()
 
@@ -199,21 +189,6 @@ class PersistClient:
         client._owns_backends = True
         return client
 
-    @property
-    def settings(self) -> Settings:
-        """The client's settings."""
-        return self._context.settings
-
-    @property
-    def blob_url(self) -> str | None:
-        """Where other processes open its Blob store; `None` when it was not opened by URL. It may hold a secret."""
-        return self._context.blob_url
-
-    @property
-    def version(self) -> str:
-        """The program's version, as the shards that it changes remember it."""
-        return self._context.version
-
     def take_over(self) -> None:
         """From now on, what this client changes is of its version: older programs can touch it no more."""
         self._context.takes_over.set()
@@ -236,11 +211,6 @@ class PersistClient:
         ours = self._context.version
         beside = self._made_as
         return ours if self._context.takes_over.is_set() or not newer(ours, beside) else beside
-
-    @property
-    def clock(self) -> Clock:
-        """The client's clock."""
-        return self._context.clock
 
     def new_shard_id(self) -> str:
         """A fresh shard id: "s" and a UUID."""
@@ -379,12 +349,6 @@ class PersistClient:
         opened.check(schema, key)
         return opened
 
-    def _check_open(self) -> None:
-        if self._closed:
-            raise ExpiredHandle(
-                "the persist client is closed", hint="Open another one, or close it later."
-            )
-
     def _make(
         self,
         shard_id: str,
@@ -422,62 +386,6 @@ class PersistClient:
 
             shard.initialize(initial, deadline)
         return self._shards.add(Opened(shard, context, self._housekeeping.changed))
-
-    @metered("exists")
-    def exists(self, shard_id: str, *, timeout: float | None = None) -> bool:
-        """Whether the shard was ever made; a finalized one was."""
-        check_shard_id(shard_id)
-        context = self._context
-        head = context.retrying(lambda: context.consensus.head(shard_id), context.deadline(timeout))
-        return head is not None
-
-    @metered("inspect")
-    def inspect(self, shard_id: str, *, timeout: float | None = None) -> ShardState | None:
-        """The shard's whole current state, or `None` when it does not exist."""
-        check_shard_id(shard_id)
-        opened = self._shards.get(shard_id)
-        shard = Shard(shard_id, self._context) if opened is None else opened.shard
-        return shard.fetch(self._context.deadline(timeout))
-
-    def holders(self, shard_id: str) -> tuple[Holder, ...]:
-        """Who holds the shard's since, as this client has seen it last; nobody where it has not opened it. Reads nothing."""
-        opened = self._shards.get(shard_id)
-        return () if opened is None else tuple(holders(opened.shard.state))
-
-    @metered("report")
-    def report(self, shard_id: str, *, timeout: float | None = None) -> ShardReport | None:
-        """Everything there is to see of the shard, with its monthly cost, or `None` when it does not exist. Changes nothing.
-
-        Raises:
-            NewerVersion, CorruptPart, MissingPart: its state cannot be read.
-        """
-        check_shard_id(shard_id)
-        self._check_open()
-        return inspect_shard(self._context, shard_id, self._context.deadline(timeout))
-
-    def reports(
-        self, *, timeout: float | None = None
-    ) -> Iterator[tuple[str, ShardReport | Exception]]:
-        """Every shard of the location with its `report`, or with the error that kept it from being read. Changes nothing."""
-        self._check_open()
-        return inspect_location(self._context, lambda: self._context.deadline(timeout))
-
-    def strangers(self) -> list[StrangersReport]:
-        """Objects in Blob under prefixes that are no shards of this Consensus, summed up by prefix. Changes nothing."""
-        self._check_open()
-        return find_strangers(self._context, frozenset(self._context.consensus.list_keys()))
-
-    @metered("peek")
-    def peek(self, shard_id: str, *, timeout: float | None = None) -> pa.Table | None:
-        """The shard's contents at its latest complete time, read without a lease, so changing nothing; `None` without the shard.
-
-        Raises:
-            MissingPart: compaction took parts away faster than they could be read.
-        """
-        check_shard_id(shard_id)
-        self._check_open()
-        found = peek(self._context, shard_id, self._context.deadline(timeout))
-        return None if found is None else found[1]
 
     def find_leaks(
         self,
@@ -561,16 +469,6 @@ class PersistClient:
         """Expire the handles of the shard whose leases this process has seen run out."""
         opened = self._open(shard_id, None, None, timeout)
         opened.shard.apply(Sweep(), self._context.deadline(timeout))
-
-    def unchanged_ms(self, state: ShardState) -> int:
-        """How long the state has been its shard's latest, as seen by this process."""
-        return self._context.watch.unchanged_ms(state)
-
-    def swept(self, state: ShardState) -> ShardState:
-        """The state without the readers whose leases this process has seen run out."""
-        gone = lapsed(state, self._context.watch.sightings(state))
-        live = {i: reader for i, reader in state.readers.items() if i not in gone}
-        return msgspec.structs.replace(state, readers=live)
 
     def _clear_away(self, opened: Opened, deadline: Deadline) -> None:
         """Delete what a shard that has ended leaves, and forget it."""

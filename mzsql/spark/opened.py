@@ -142,12 +142,6 @@ def appending(where: Locations) -> contextlib.AbstractContextManager[TableAppend
     return _appenders.use(where)
 
 
-def close_idle() -> None:
-    """Close what this process keeps open and nobody uses."""
-    _readers.close()
-    _appenders.close()
-
-
 @contextlib.contextmanager
 def in_one_sentence() -> Iterator[None]:
     """Errors for a person leave a worker of Spark without its frames.

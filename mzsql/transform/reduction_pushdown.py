@@ -19,7 +19,6 @@ from mzsql.expr.parts import kinds_of
 from mzsql.transform.fusion import merge_classes
 from mzsql.transform.visit import project, rewrite
 
-Classes = Sequence[tuple[sc.Scalar, ...]]
 _WHERE = kinds_of(mir.Reduce)
 
 

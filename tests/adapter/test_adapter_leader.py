@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mzsql.adapter.environment import leader
-from mzsql.adapter.environment.leader import ALONE_MS, LEASE_MS, RENEW_MS, Leadership
+from mzsql.adapter.environment.leader import ALONE_MS, LEASE_MS, Leadership
 from mzsql.catalog.durable import DurableCatalog
 from mzsql.location import open_blob, open_consensus
 from mzsql.persist import PersistClient, SystemClock
@@ -131,13 +131,13 @@ def test_a_leader_that_nobody_waits_for_writes_next_to_nothing(tmp_path: Path) -
     assert not other.hold(catalogs[1].sync())
     step = catalogs[0].sync() and catalogs[0].step
     for _ in range(10):
-        clock.ahead += RENEW_MS
+        clock.ahead += LEASE_MS * 2 // 3
         assert alone.hold(catalogs[0].sync())
         assert not other.hold(catalogs[1].sync())
     assert catalogs[0].step == step + 10
     other.release()
     for _ in range(10):
-        clock.ahead += RENEW_MS
+        clock.ahead += LEASE_MS * 2 // 3
         assert alone.hold(catalogs[0].sync())
     assert catalogs[0].step <= step + 12
     assert catalogs[0].state.standbys == {}
@@ -149,7 +149,7 @@ def test_one_that_waits_for_long_is_not_forgotten(tmp_path: Path) -> None:
     clock = Later()
     first, second = (Leadership(catalog, clock) for catalog in catalogs)
     assert first.hold(catalogs[0].state)
-    for ahead in range(0, 3 * ALONE_MS, RENEW_MS // 2):
+    for ahead in range(0, 3 * ALONE_MS, LEASE_MS // 3):
         clock.ahead = ahead
         assert first.hold(catalogs[0].sync())
         assert not second.hold(catalogs[1].sync())

@@ -189,7 +189,7 @@ def test_what_waits_for_a_status_writer_is_bounded() -> None:
         manager.append(STATUS, [((f"s{i % 2}",), 1), ((f"s{(i + 1) % 2}",), -1)])
         manager.append(GlobalId("s8"), [((f"h{i:06}",), 1)])
     manager.append(STATUS, [(("end",), 1)])
-    assert len(manager._collections[STATUS]._groups[()]) <= 3
+    assert len(manager._collections[STATUS]._mirror.groups[()]) <= 3
     dropped = manager._collections[GlobalId("s8")].dropped
     assert dropped >= 100
     assert REGISTRY.get_sample_value(

@@ -42,7 +42,7 @@ from mzsql.catalog.state import CatalogState
 from mzsql.compute.replica.run_files import remove_old, remove_others
 from mzsql.frontend import check_sqlglot
 from mzsql.oracle.switching import DISTRIBUTED
-from mzsql.persist import PersistClient, Settings, SystemClock
+from mzsql.persist import Clock, PersistClient, Settings, SystemClock
 from mzsql.repr.errors import (
     EnvironmentRefused,
     ObjectInUse,
@@ -60,6 +60,7 @@ from mzsql.storage import (
     WriteAheadLog,
     log_shard_of,
 )
+from mzsql.storage.collection import SHARD, TABLE
 from mzsql.storage.following import FOLLOW_SECONDS
 from mzsql.threads import Backoff, Supervised
 
@@ -90,17 +91,10 @@ T = TypeVar("T")
 class _Believed:
     """The environment's clock, whose wall time is believed no further than others bear it out: for what is stamped without an oracle."""
 
-    def __init__(self, env: Environment) -> None:
-        self._env = env
-
-    def now_ms(self) -> int:
-        return self._env.oracle.present_ms()
-
-    def monotonic(self) -> float:
-        return self._env.clock.monotonic()
-
-    def sleep(self, seconds: float) -> None:
-        self._env.clock.sleep(seconds)
+    def __init__(self, clock: Clock, present_ms: Callable[[], int]) -> None:
+        self.now_ms = present_ms
+        self.monotonic = clock.monotonic
+        self.sleep = clock.sleep
 
 
 class Environment:
@@ -155,7 +149,9 @@ class Environment:
         self.supervisor = persist.supervisor
         self.exports = ExportLog(persist, log_shard_of(meta.wal_shard), clock=clock)
         self.collections = Collections(persist, self.tables, clock=clock, exports=self.exports)
-        self.manager = CollectionManager(persist, clock=_Believed(self))
+        self.manager = CollectionManager(
+            persist, clock=_Believed(clock, lambda: self.oracle.present_ms())
+        )
         self.cache_shard = CatalogCacheShard(catalog, persist, clock, lambda: not self.read_only)
         self.cache = ExpressionCache(persist, self.cache_shard, partial(build_of, self.build))
         self.preparations = Preparations(self.cache, catalog, persist, clock, self.process)
@@ -328,7 +324,7 @@ class Environment:
                     name=item.full_name,
                     shard=item.shard,
                     columns=item.desc.typ.columns,
-                    kind="table" if isinstance(item, Table) else "shard",
+                    kind=TABLE if isinstance(item, Table) else SHARD,
                     has_errors=not isinstance(item, Table),
                     begins=item.as_of,
                     exported=isinstance(item, MaterializedView),
@@ -345,7 +341,7 @@ class Environment:
                         name=builtin.full_name,
                         shard=shard,
                         columns=builtin.desc.typ.columns,
-                        kind="shard",
+                        kind=SHARD,
                     )
                 )
 

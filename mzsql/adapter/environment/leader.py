@@ -26,9 +26,7 @@ from mzsql.persist import Clock
 
 #: So long after its last sign of life a leader is taken for dead, in milliseconds.
 LEASE_MS = 30_000
-#: While somebody waits to lead, a leader gives a sign of life so often, in milliseconds.
-RENEW_MS = LEASE_MS * 2 // 3
-#: The lease of a leader that nobody waits to replace; renewed after two thirds of it, too.
+#: The lease of a leader that nobody waits to replace. Either is renewed after two thirds of it.
 ALONE_MS = 3_600_000
 
 

@@ -14,7 +14,6 @@ from mzsql.repr.types import SqlType
 ELEMENT = SqlType("anyelement")
 ARRAY = SqlType("array", element=ELEMENT)
 LIST = SqlType("list", element=ELEMENT)
-LISTS = SqlType("list", element=LIST)
 MAP = SqlType("map", element=ELEMENT)
 RECORD = SqlType("record")
 RANGE = SqlType("range", element=ELEMENT)

@@ -1,0 +1,423 @@
+"""The writer of one storage-managed collection.
+
+Promise: commands take effect in the order in which they were given, all that wait in one append; a deletion is a predicate over rows and
+covers everything appended before it, by this process or an earlier one. On a conflict, and at the start, the difference between what a
+mirror is to hold (`mzsql.storage.mirror`) and what its shard holds is written; a history is appended blindly, but for deletions, which are
+worked out anew from what it holds wherever another process wrote in between, and bounded where it says so. The writer is a supervised
+thread: whatever it fails with, it goes on from there, repeats nothing and loses nothing; commands that wait meanwhile take no more than a
+mirror's contents, or a bounded number of a history's commands, whose oldest rows are then dropped and counted.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+from prometheus_client import Counter as Count
+
+from mzsql.location import Determinate, LocationError, caller_limit, waiting
+from mzsql.persist import (
+    Clock,
+    ExpiredHandle,
+    PersistClient,
+    ReadHandle,
+    UpperMismatch,
+    WriteHandle,
+)
+from mzsql.repr.errors import NotReadable
+from mzsql.repr.frontier import Timestamp
+from mzsql.repr.interrupt import NO_LIMIT
+from mzsql.repr.types import ColumnType, arrow_schema
+from mzsql.storage.managed import Append, Change, ManagedKind, ManagedRow
+from mzsql.storage.mirror import Mirror
+from mzsql.storage.tables import empty_updates
+from mzsql.threads import Supervised, ThreadStatus
+
+_log = logging.getLogger(__name__)
+
+MOST_WAITING = 10_000
+#: Times are given up so often at most, in milliseconds: it is a write of its own, and what goes with each append would double them.
+LET_GO_MS = 30_000
+
+_DROPPED = Count(
+    "mzsql_storage_dropped_rows",
+    "Rows of a history that were dropped as its shard could not be written",
+    ("collection",),
+)
+
+
+class ManagedCollection:
+    """One collection and the thread that writes it.
+
+    Args:
+        persist: the client of the environment's shards, whose supervisor runs the thread.
+        shard_id: its shard, made if it is not there.
+        columns: the types of its columns.
+        kind: whether it mirrors state or is a history, what of it lasts, and how often it is written.
+        name: how a person calls it.
+        clock: the clock that gives its times.
+        most_waiting: so many commands of a history wait for a backend that fails; then the oldest rows are dropped.
+    """
+
+    def __init__(
+        self,
+        persist: PersistClient,
+        shard_id: str,
+        columns: tuple[ColumnType, ...],
+        *,
+        kind: ManagedKind,
+        name: str,
+        clock: Clock,
+        most_waiting: int = MOST_WAITING,
+    ) -> None:
+        self._schema = arrow_schema(columns)
+        self._kind = kind
+        self._differential = kind.differential
+        self._name = name
+        self._clock = clock
+        self._persist = persist
+        self._shard_id = shard_id
+        self._most_waiting = most_waiting
+        # The writer's own, opened where it has something to write or to read.
+        self._opened: tuple[WriteHandle, ReadHandle] | None = None
+        self._changed = threading.Condition()
+        # Guarded by the condition: what a mirror is to hold, a history's commands that wait, and the count of both kinds' commands.
+        self._mirror = Mirror(kind.lasting)
+        self._waiting: deque[Change] = deque()
+        self._given = 0
+        self._written = 0
+        self._hurried = 0
+        self._pausing = False
+        self._closing = False
+        self.dropped = 0
+        # The writer's own: what a mirror's shard holds as far as known, a history's commands at work, an append of unknown outcome.
+        self._held: Counter[ManagedRow] = Counter()
+        self._at_work: list[Change] = []
+        self._taken = 0
+        self._doubtful: tuple[str, Timestamp] | None = None
+        self._upper = 0
+        #: when times were given up last
+        self._let_go_at = 0
+        self._pause = kind.pause
+        # Of a history that is bounded: about how many rows it holds; None: not known yet.
+        self._count: int | None = None
+        self._reconcile = True
+        self._closer: Callable[[], float] | None = None
+        self._thread = persist.supervisor.start(
+            "status-writer",
+            self._serve,
+            thread_name=f"mzsql-{name}",
+            object_id=name,
+            changed=self._tell,
+        )
+
+    def send(self, command: Change) -> None:
+        """Give a command; returns at once. What it takes does not grow with the time that a backend fails (see the module's text).
+
+        Raises:
+            Determinate: a history whose shard cannot be written has more deletions waiting than it keeps.
+        """
+        with self._changed:
+            if self._differential:
+                self._mirror.apply(command)
+            else:
+                self._make_room()
+                self._waiting.append(command)
+            self._given += 1
+            if not self._pausing:
+                self._changed.notify_all()
+
+    def _make_room(self) -> None:
+        """Drop the oldest rows of a history beyond those that may wait; the lock is held."""
+        if len(self._waiting) < self._most_waiting:
+            return
+        oldest = next((n for n, c in enumerate(self._waiting) if isinstance(c, Append)), None)
+        if oldest is None:
+            raise Determinate(
+                f"{self._name} cannot be written, and {len(self._waiting)} deletions wait for that"
+            )
+        gone = self._waiting[oldest]
+        del self._waiting[oldest]
+        assert isinstance(gone, Append)
+        if not self.dropped:
+            _log.warning(
+                "%s cannot be written: more than %d commands wait, and the oldest rows are dropped",
+                self._name,
+                self._most_waiting,
+            )
+        self.dropped += len(gone.updates)
+        _DROPPED.labels(self._name).inc(len(gone.updates))
+
+    def flush(self, timeout: float) -> None:
+        """Wait until all commands given before are durable.
+
+        Raises:
+            NotReadable: they are not within ``timeout`` seconds; with what the writer fails with, if it does.
+            ThreadFailed: the writer has ended for good.
+        """
+        with self._changed:
+            given = self._hurried = self._given
+            self._changed.notify_all()
+            done = self._changed.wait_for(
+                lambda: self._written >= given or self._thread.failed, timeout
+            )
+            written = self._written >= given
+        if not written:
+            self._thread.check(f"the writer of {self._name}")
+        if not done:
+            status = self._thread.status
+            raise NotReadable(
+                f"{self._name} was not written within {timeout:g} s",
+                detail=f"Its writer fails: {status.error}" if status.error else None,
+            )
+
+    def close(self) -> None:
+        """Write what waits and stop. Idempotent. What a backend that fails now does not take is lost, and logged.
+
+        The writer waits for its backends no longer than the caller does (`mzsql.location.waiting`).
+        """
+        with self._changed:
+            if self._closing:
+                return
+            self._closer = caller_limit()
+            self._closing = True
+            self._changed.notify_all()
+        self._thread.finish()
+        self._thread.join()
+        try:
+            for handle in self._opened or ():
+                handle.expire()
+        except LocationError as failure:
+            _log.warning("the handles of %s are left to expire: %s", self._name, failure)
+
+    # --- the writer's thread ------------------------------------------------------------------
+
+    def _tell(self, _: ThreadStatus) -> None:
+        """Whoever waits for the writer looks again."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def _left(self) -> float:
+        """Seconds that a backend may take: no limit but its own until somebody who has one closes this."""
+        return NO_LIMIT if self._closer is None else self._closer()
+
+    def _serve(self, thread: Supervised) -> None:
+        """Write what is given, all of it that waits in one append; begun anew, it goes on where it failed."""
+        with waiting(self._left):
+            if not self._mirror.seeded:
+                left = self._read()
+                with self._changed:
+                    self._mirror.seed(left)
+            while True:
+                with self._changed:
+                    self._changed.wait_for(lambda: self._closing or self._has_work())
+                    if not self._has_work():
+                        return
+                    desired = self._mirror.desired()
+                    if self._differential or not self._at_work:
+                        # What failed is not mixed with what came since: it may be in.
+                        self._at_work, self._taken = list(self._waiting), self._given
+                        self._waiting.clear()
+                self._write(desired)
+                self._at_work = []
+                thread.well()
+                with self._changed:
+                    self._written = self._taken
+                    self._changed.notify_all()
+                    # What comes so soon after a write goes with what follows it.
+                    self._pausing = True
+                    self._changed.wait_for(self._in_a_hurry, self._pause)
+                    self._pausing = False
+                    self._pause = self._next_pause()
+
+    def _next_pause(self) -> float:
+        """How long to wait after the next write; the lock is held."""
+        kind = self._kind
+        if self._written == self._given:
+            return kind.pause
+        return max(kind.pause, min(2 * self._pause, kind.longest_pause))
+
+    def _in_a_hurry(self) -> bool:
+        return self._closing or self._hurried > self._written
+
+    def _has_work(self) -> bool:
+        # The first write of a mirror retracts what an earlier process left.
+        first = self._differential and self._upper == 0
+        return first or self._written < self._given
+
+    def _folded(self, changes: Sequence[Change]) -> Counter[ManagedRow]:
+        """What ``changes`` make of what a history's shard holds now, as a difference."""
+        pending: Counter[ManagedRow] = Counter()
+        held: Counter[ManagedRow] | None = None
+        for change in changes:
+            if isinstance(change, Append):
+                for row, diff in change.updates:
+                    pending[row] += diff
+                continue
+            if held is None:
+                held = self._read()
+            for row in held.keys() | pending.keys():
+                if held[row] + pending[row] and change.predicate(row):
+                    pending[row] = -held[row]
+        return pending
+
+    def _bounded(self, pending: Counter[ManagedRow]) -> Counter[ManagedRow]:
+        """What is to be appended to a history, and the retractions of its oldest rows where it has too many."""
+        most = self._kind.most_rows
+        if most is None:
+            return pending
+        held: Counter[ManagedRow] | None = None
+        if self._count is None or self._reconcile:
+            held = self._read()
+            self._count = held.total()
+        if self._count + pending.total() > 2 * most:
+            after = Counter(self._read() if held is None else held)
+            after.update(pending)
+            rows = sorted((row for row, n in after.items() if n), key=self._age, reverse=True)
+            kept = 0
+            for row in rows:
+                if kept >= most:
+                    pending[row] -= after[row]
+                kept += after[row]
+        return pending
+
+    def _age(self, row: ManagedRow) -> Any:
+        return row[self._kind.oldest_by]
+
+    @property
+    def _writer(self) -> WriteHandle:
+        return self._handles()[0]
+
+    @property
+    def _reader(self) -> ReadHandle:
+        return self._handles()[1]
+
+    def _handles(self) -> tuple[WriteHandle, ReadHandle]:
+        if self._opened is None:
+            self._opened = self._persist.open_shard(
+                self._shard_id, self._schema, purpose=self._name
+            )
+        return self._opened
+
+    def _reopen(self) -> None:
+        """Fresh handles, after a lease ran out."""
+        self._opened = None
+        self._handles()
+
+    def _read(self) -> Counter[ManagedRow]:
+        upper = self._reader.fetch_upper()
+        held: Counter[ManagedRow] = Counter()
+        if upper:
+            try:
+                table = self._reader.snapshot_arrow(upper - 1)
+            except ExpiredHandle:
+                self._reopen()
+                return self._read()
+            rows = zip(
+                *(table.column(name).to_pylist() for name in self._schema.names), strict=True
+            )
+            for row, diff in zip(rows, table.column("mz_diff").to_pylist(), strict=True):
+                held[tuple(map(_freeze, row))] += diff
+        return held
+
+    def _write(self, desired: Counter[ManagedRow]) -> None:
+        """Append what makes a mirror's shard hold ``desired``, or what a history's commands at work come to."""
+        while True:
+            if self._doubtful is not None:
+                wrote = self._wrote(*self._doubtful)
+                self._doubtful, self._reconcile = None, True
+                if wrote and not self._differential:
+                    return
+            pending = self._pending(desired)
+            updates = [(row, n) for row, n in pending.items() if n]
+            if not updates and (self._upper > 0 or not self._differential):
+                return
+            at = max(self._clock.now_ms(), self._upper)
+            # Until it is known to be in or out: whatever it fails with may have come after it.
+            self._doubtful = self._writer.writer_id, at
+            try:
+                self._append(updates, at)
+            except UpperMismatch:
+                # Another process wrote: what there is to write is worked out anew.
+                self._doubtful, self._reconcile = None, True
+            except ExpiredHandle:
+                self._doubtful, self._reconcile = None, True
+                self._reopen()
+            except Determinate:
+                self._doubtful = None
+                raise
+            else:
+                self._doubtful, self._held = None, desired
+                if self._count is not None:
+                    self._count += pending.total()
+                return
+
+    def _wrote(self, writer_id: str, at: Timestamp) -> bool:
+        """Whether the append of ``writer_id`` at ``at`` was committed, whose outcome was unknown."""
+        state = self._persist.inspect(self._shard_id)
+        if state is None:
+            return False
+        writer = state.writers.get(writer_id)
+        if writer is None:
+            # It did not write, or did and has expired since: then only the upper can tell.
+            return state.may_have_expired(writer_id) and state.upper == at + 1
+        return writer.upper == at + 1
+
+    def _pending(self, desired: Counter[ManagedRow]) -> Counter[ManagedRow]:
+        """What is to be appended at the shard's upper, which is looked up first where another process may have written."""
+        if self._reconcile:
+            self._upper = self._writer.fetch_upper() or 0
+        if not self._differential:
+            pending = self._bounded(self._folded(self._at_work))
+        else:
+            if self._reconcile:
+                self._held = self._read()
+            pending = Counter(desired)
+            pending.subtract(self._held)
+        self._reconcile = False
+        return pending
+
+    def _append(self, updates: Sequence[tuple[ManagedRow, int]], at: Timestamp) -> None:
+        self._writer.compare_and_append(
+            self._table(updates, at) if updates else None,
+            expected_upper=self._upper,
+            new_upper=at + 1,
+        )
+        self._upper = at + 1
+        if at - self._let_go_at >= LET_GO_MS:
+            self._let_go_at = at
+            self._let_go(at)
+
+    def _let_go(self, before: int) -> None:
+        """Give up the times before ``before``; what was written stands whether this succeeds or not."""
+        try:
+            try:
+                self._reader.downgrade_since(before)
+            except ExpiredHandle:
+                self._reopen()
+        except LocationError as failure:
+            _log.warning("%s keeps history a little longer: %s", self._name, failure)
+
+    def _table(self, updates: Sequence[tuple[ManagedRow, int]], time: int) -> pa.Table:
+        if not updates:
+            return empty_updates(self._schema)
+        columns = [
+            pa.array([row[i] for row, _ in updates], field.type)
+            for i, field in enumerate(self._schema)
+        ]
+        times = pa.array([time] * len(updates), pa.int64())
+        diffs = pa.array([diff for _, diff in updates], pa.int64())
+        return pa.table([*columns, times, diffs], names=[*self._schema.names, "mz_time", "mz_diff"])
+
+
+def _freeze(value: Any) -> Any:
+    """A value read back from Arrow in the hashable form in which it was appended."""
+    if isinstance(value, list):
+        return tuple(_freeze(v) for v in value)
+    if isinstance(value, dict):
+        return tuple(_freeze(v) for v in value.values())
+    return value
