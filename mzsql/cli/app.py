@@ -356,7 +356,7 @@ def maintain(
     """Compact shards, collect their garbage and delete what killed writers left, once or as a process of its own."""
     from mzsql.cli.maintain import Rounds, run_maintenance, serve_metrics  # noqa: PLC0415
     from mzsql.cli.place import open_place  # noqa: PLC0415
-    from mzsql.persist.upkeep import Wanted  # noqa: PLC0415
+    from mzsql.persist.location_maintenance import Wanted  # noqa: PLC0415
 
     rounds = Rounds(forever=forever, interval=interval, leaks_interval=leaks_interval)
     with open_place(env, blob, consensus, background=True) as place:

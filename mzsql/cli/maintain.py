@@ -19,7 +19,7 @@ from mzsql.cli.stopping import Stop, stopping
 from mzsql.location import LocationError
 from mzsql.persist.cost import span
 from mzsql.persist.leaks import Leak
-from mzsql.persist.upkeep import Failure, Upkeep, Wanted, keep_up
+from mzsql.persist.location_maintenance import Failure, Upkeep, Wanted, keep_up
 from mzsql.repr.errors import InvalidParameter
 
 

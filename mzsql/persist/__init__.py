@@ -40,10 +40,10 @@ from mzsql.persist.errors import (
     SinceViolation,
     UpperMismatch,
 )
+from mzsql.persist.leased_parts import ColumnSummary, PartRef, SnapshotSplit
 from mzsql.persist.parts import Updates
 from mzsql.persist.pushdown import Filters
 from mzsql.persist.read import ReadHandle
-from mzsql.persist.refs import ColumnSummary, PartRef, SnapshotSplit
 from mzsql.persist.retry import troubles
 from mzsql.persist.settings import Settings
 from mzsql.persist.stats import KeyRange

@@ -39,10 +39,10 @@ from mzsql.persist.consolidate import (
 )
 from mzsql.persist.errors import CorruptPart, MissingPart
 from mzsql.persist.machine import surely_not_committed
-from mzsql.persist.neighbours import consolidate_sorted, has_comparable_rows
 from mzsql.persist.opened import Opened
 from mzsql.persist.parts import PartWriter, delete_objects
 from mzsql.persist.settings import Settings
+from mzsql.persist.sorted_consolidation import consolidate_sorted, has_comparable_rows
 from mzsql.persist.spill import spill_directory
 from mzsql.persist.state import ShardState, TraceBatch
 from mzsql.repr.errors import DataError

@@ -17,8 +17,8 @@ from mzsql.persist.clock import Deadline
 from mzsql.persist.commands import DowngradeSince, ExpireReader
 from mzsql.persist.deciding import expired_reader
 from mzsql.persist.errors import ExpiredHandle, ReadTimeout, ShardFinalized, SinceViolation
+from mzsql.persist.leased_parts import Lease
 from mzsql.persist.opened import Opened
-from mzsql.persist.refs import Lease
 from mzsql.persist.state import LeasedReader, ShardState
 from mzsql.repr.frontier import Frontier, Timestamp, contains, join
 

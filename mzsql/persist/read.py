@@ -27,6 +27,7 @@ from mzsql.persist.errors import (
     ReadTimeout,
     SchemaMismatch,
 )
+from mzsql.persist.leased_parts import Lease, PartRef, SnapshotSplit, SplitData, splits_of, sums_up
 from mzsql.persist.leases import ReaderLease, exact_from
 from mzsql.persist.metrics import metered
 from mzsql.persist.opened import Opened
@@ -37,7 +38,6 @@ from mzsql.persist.pushdown import (
     encode_filters,
     pushdown_of,
 )
-from mzsql.persist.refs import Lease, PartRef, SnapshotSplit, SplitData, splits_of, sums_up
 from mzsql.persist.state import LeasedReader
 from mzsql.persist.stats import KeyRange
 from mzsql.persist.streams import consolidated_pieces, reader_of

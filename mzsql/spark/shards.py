@@ -27,8 +27,8 @@ from mzsql.persist import (
     ReadHandle,
     SchemaMismatch,
 )
+from mzsql.persist.leased_parts import sums_up
 from mzsql.persist.pushdown import Filters, checked_columns
-from mzsql.persist.refs import sums_up
 from mzsql.repr.errors import InternalError, Unsupported
 from mzsql.repr.frontier import Timestamp
 

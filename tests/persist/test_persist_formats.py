@@ -28,7 +28,7 @@ from mzsql.persist import (
     frames,
 )
 from mzsql.persist.codec import Entry, decode_entry, decode_state, encode_entry, encode_state
-from mzsql.persist.refs import SplitData
+from mzsql.persist.leased_parts import SplitData
 from mzsql.persist.state import (
     CriticalHold,
     Expired,

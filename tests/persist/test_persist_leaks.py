@@ -19,7 +19,7 @@ from mzsql.persist import MissingPart, PersistClient, Settings
 from mzsql.persist.ages import Ages
 from mzsql.persist.inspection import object_time
 from mzsql.persist.leaks import DAY_MS
-from mzsql.persist.upkeep import Wanted, keep_up
+from mzsql.persist.location_maintenance import Wanted, keep_up
 
 
 def client_on(blob, clock=None):

@@ -35,8 +35,8 @@ from pyspark.sql.types import StructType
 from mzsql.location import Blob, UsageError, open_blob, shown_url
 from mzsql.location.profiles import nameable, resolved
 from mzsql.persist import WORKER_COLUMN, PartRef
+from mzsql.persist.exchanged_parts import ExchangedParts, exchanged_parts
 from mzsql.persist.pushdown import Filters
-from mzsql.persist.shares import PartsShare, shares_of
 from mzsql.repr.errors import InternalError
 from mzsql.repr.frontier import Frontier, Timestamp
 
@@ -124,7 +124,7 @@ def executor_frame(
     shares = [
         share.to_bytes()
         for shard, some in by_shard.items()
-        for share in shares_of(
+        for share in exchanged_parts(
             some,
             place_for_executors(some[0].blob_url, _described(shard, some)),
             columns=schema.names[:-2],
@@ -204,7 +204,7 @@ class SharesReader(DataSourceReader):  # type: ignore[misc]  # PySpark is not ty
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The updates of a share, a stretch of a part at a time."""
         assert isinstance(partition, ShareOf)
-        share = PartsShare.from_bytes(partition.share)
+        share = ExchangedParts.from_bytes(partition.share)
         wanted = to_arrow_schema(self._schema, timezone="UTC")
         with contextlib.closing(open_blob(resolved(share.blob_url, "blob"))) as blob:
             for piece in share.pieces(blob):

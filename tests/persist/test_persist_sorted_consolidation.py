@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mzsql.persist.compaction import sort_by_columns
 from mzsql.persist.consolidate import consolidate
-from mzsql.persist.neighbours import consolidate_sorted, has_comparable_rows
+from mzsql.persist.sorted_consolidation import consolidate_sorted, has_comparable_rows
 from mzsql.repr.errors import DataError
 
 SCHEMA = pa.schema(

@@ -1,9 +1,9 @@
 """Parts on their way to whoever reads them elsewhere: which, what of them, and where their Blob store is.
 
-Promise: a `PartsShare` travels as bytes, with a checksum, and is read in pieces of about one row group by a process that has nothing but
-those bytes and the Blob store they name; it reads the columns, times and ranges it was made for and no row group that has none of them.
-The sender keeps its `PartRef`s until the receiver is done, which holds the objects back. Unlike a `SnapshotSplit` it leaves times as they
-are, so that it serves reads between two times too.
+Promise: `ExchangedParts` travel as bytes, with a checksum, and are read in pieces of about one row group by a process that has nothing
+but those bytes and the Blob store they name; it reads the columns, times and ranges they were made for and no row group that has none of
+them. The sender keeps its `PartRef`s until the receiver is done, which holds the objects back. Unlike a `SnapshotSplit` they leave times as
+they are, so that they serve reads between two times too.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from mzsql.persist.clock import Deadline
 from mzsql.persist.columns import decode_schema, encode_schema
 from mzsql.persist.fetch import PartReader
 from mzsql.persist.frames import decode_framed, encode_framed
+from mzsql.persist.leased_parts import PartRef, reading_context
 from mzsql.persist.pushdown import (
     Filters,
     checked_columns,
@@ -26,7 +27,6 @@ from mzsql.persist.pushdown import (
     encode_filters,
     pushdown_of,
 )
-from mzsql.persist.refs import PartRef, reading_context
 from mzsql.repr.frontier import Frontier, Timestamp
 
 #: Parts share a task up to so many encoded bytes together …
@@ -51,7 +51,7 @@ class ShareData(msgspec.Struct, frozen=True):
 _SHARES = msgspec.msgpack.Decoder(ShareData)
 
 
-class PartsShare:
+class ExchangedParts:
     """Some parts of one shard, and what of them is wanted."""
 
     def __init__(self, data: ShareData) -> None:
@@ -72,14 +72,14 @@ class PartsShare:
         return encode_framed(self._data)
 
     @staticmethod
-    def from_bytes(data: bytes) -> PartsShare:
+    def from_bytes(data: bytes) -> ExchangedParts:
         """A share that came from another process.
 
         Raises:
             CorruptPart: the bytes are no share, or damaged.
             NewerVersion: a newer program made it.
         """
-        return PartsShare(decode_framed(_SHARES, data, "a share of parts"))
+        return ExchangedParts(decode_framed(_SHARES, data, "a share of parts"))
 
     def pieces(self, blob: Blob, *, timeout: float | None = None) -> Iterator[pa.Table]:
         """Its updates at their own times: columns, ``mz_time``, ``mz_diff``; a row group or so at a time.
@@ -105,7 +105,7 @@ class PartsShare:
             yield from reader.pieces(part, deadline, columns=data.columns, pushdown=pushdown)
 
 
-def shares_of(
+def exchanged_parts(
     refs: Sequence[PartRef],
     blob_url: str,
     *,
@@ -113,7 +113,7 @@ def shares_of(
     filters: Filters | None = None,
     lower: Timestamp = 0,
     upper: Frontier = None,
-) -> list[PartsShare]:
+) -> list[ExchangedParts]:
     """Parts of one shard in shares, each about as much as one task should read.
 
     Args:
@@ -127,7 +127,7 @@ def shares_of(
     Raises:
         SchemaMismatch: a column the shard lacks, or a filter that does not fit.
     """
-    shares: list[PartsShare] = []
+    shares: list[ExchangedParts] = []
     group: list[PartRef] = []
     size = rows = 0
 
@@ -153,10 +153,10 @@ def _share(
     filters: Filters | None,
     lower: Timestamp,
     upper: Frontier,
-) -> PartsShare:
+) -> ExchangedParts:
     schema = refs[0].schema
     names = checked_columns(schema, columns, f"shard {refs[0].shard_id}")
-    return PartsShare(
+    return ExchangedParts(
         ShareData(
             refs[0].shard_id,
             encode_schema(schema),
