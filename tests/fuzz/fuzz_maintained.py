@@ -20,6 +20,7 @@ import psycopg
 from fuzz_awkward import Table, emptied, random_change, random_row, random_tables
 from fuzz_engines import Failure, Worlds, bag
 from fuzz_run import least
+from fuzz_steps import Gate
 from fuzz_tree import Node
 from fuzz_views import Views, as_table
 
@@ -28,6 +29,8 @@ import mzsql
 VIEWS, CHANGES = 12, 4
 #: How often views are looked at between the first change and the last ones.
 LOOKS = 0.25
+#: Of so many seeds the views meet the changes between two looks in one step: fewer steps, of several times each.
+TOGETHER = 0.75
 #: A view is asked so often, each for as long as a statement may take, before it is said never to be readable.
 _PATIENCE = 20
 #: One seed of so many says only what PostgreSQL answers alike, and is compared with it too.
@@ -44,6 +47,7 @@ class Plan:
         indexes: statements that make indexes on tables before the views.
         changes: statements of each change; the first fills the tables.
         looks: after which of them the views are looked at.
+        together: whether the views meet the changes between two looks in one step, or as they come.
     """
 
     seed: int
@@ -53,6 +57,7 @@ class Plan:
     indexes: tuple[str, ...]
     changes: tuple[tuple[str, ...], ...]
     looks: tuple[bool, ...]
+    together: bool
 
     def setup(self) -> list[str]:
         """What stands before the first change."""
@@ -100,6 +105,7 @@ def plan_of(seed: int, views: int = VIEWS, changes: int = CHANGES) -> Plan:
         tuple(indexes),
         (*steps, tuple(emptied(tables))),
         (*(rng.random() < LOOKS for _ in range(changes)), True, True),
+        rng.random() < TOGETHER,
     )
 
 
@@ -149,9 +155,15 @@ Answer = Counter[tuple[object, ...]] | mzsql.Error
 
 
 class Maintained:
-    """An environment for plans, one after the other, each in a schema of its own."""
+    """An environment for plans, one after the other, each in a schema of its own.
 
-    def __init__(self, worlds: Worlds) -> None:
+    Args:
+        worlds: it, and PostgreSQL.
+        gate: holds its steps back; None where nothing does.
+    """
+
+    def __init__(self, worlds: Worlds, gate: Gate | None = None) -> None:
+        self.gate = Gate() if gate is None else gate
         self.connection, self.postgres = worlds.ours, worlds.postgres
         self.worlds = worlds
         worlds.ours.execute("SET statement_timeout = '30 s'")
@@ -184,6 +196,7 @@ class Maintained:
 
     def end(self) -> None:
         """Drop what the plan before has made."""
+        self.gate.open()
         if self._schemas:
             self.worlds.both(f"DROP SCHEMA IF EXISTS m{self._schemas} CASCADE")
             self.worlds.both("SET search_path = public")
@@ -268,6 +281,8 @@ def run_plan(world: Maintained, plan: Plan) -> Iterator[Found]:
         for name, query in (early, late)[number] if number < 2 else ():
             yield from make(name, query)
         try:
+            if plan.together:
+                world.gate.close()
             made = world.change(change, common=common)
         except mzsql.InternalError as error:
             yield Found(plan, "", "a bug in a change", str(error), "", (*told, *change))
@@ -275,6 +290,8 @@ def run_plan(world: Maintained, plan: Plan) -> Iterator[Found]:
         if not made:
             continue
         told += change
+        if plan.looks[number]:
+            world.gate.open()
         for name, query in list(queries.items()) if plan.looks[number] else ():
             found = compared(world, plan, name, query, told, common=common)
             if found is not None:

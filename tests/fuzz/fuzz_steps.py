@@ -15,7 +15,38 @@ from mzsql.adapter.dataflows import dataflows
 from mzsql.adapter.dataflows.dataflows import Dataflows
 from mzsql.compute.controller import controller
 from mzsql.compute.protocols import ComputeSettings
+from mzsql.compute.replica.flows import Flow, State
+from mzsql.compute.replica.scheduler import Scheduler
 from mzsql.dbapi import connection
+
+_consider = Scheduler._consider
+
+
+class Gate:
+    """Holds steps back while it is closed: what changes meanwhile comes to each view in one step, of several times. Hydrations go on."""
+
+    def __init__(self) -> None:
+        self._closed = False
+        self._held: set[Scheduler] = set()
+
+    def close(self) -> None:
+        """Have no view go on from now on."""
+        self._closed = True
+
+    def open(self) -> None:
+        """Have them go on."""
+        if self._closed:
+            self._closed = False
+            while self._held:
+                self._held.pop()._installed.wake()
+
+    def consider(self, scheduler: Scheduler, flow: Flow, *args: Any, **given: Any) -> None:
+        """In place of `Scheduler._consider`."""
+        if self._closed and flow.state is State.RUNNING:
+            self._held.add(scheduler)
+            if self._closed:
+                return  # whoever opens it finds the scheduler held
+        _consider(scheduler, flow, *args, **given)
 
 
 def _no_spark() -> Any:
@@ -31,12 +62,18 @@ def _step_engine(_: Dataflows) -> str:
 
 
 @contextlib.contextmanager
-def in_process() -> Iterator[None]:
-    """Environments that are opened within keep their views without Spark."""
+def in_process() -> Iterator[Gate]:
+    """Environments that are opened within keep their views without Spark; what holds back their steps."""
+    gate = Gate()
+
+    def consider(scheduler: Scheduler, flow: Flow, *args: Any, **given: Any) -> None:
+        gate.consider(scheduler, flow, *args, **given)
+
     with (
+        mock.patch.object(Scheduler, "_consider", consider),
         mock.patch.object(controller, "ComputeSettings", _settings),
         mock.patch.object(Dataflows, "step_engine", _step_engine),
         mock.patch.object(dataflows, "require_java", return_value=None),
         mock.patch.object(connection, "_start_spark", _no_spark),
     ):
-        yield
+        yield gate

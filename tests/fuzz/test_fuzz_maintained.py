@@ -11,7 +11,7 @@ from fuzz_awkward import KINDS, Column, Table
 from fuzz_calls import Calls, Ref, callable_functions
 from fuzz_engines import Failure, Worlds
 from fuzz_maintained import Maintained, difference, plan_of, run_plan
-from fuzz_steps import in_process
+from fuzz_steps import Gate, in_process
 from spark_kit import hydrated_by_spark
 
 import mzsql
@@ -23,13 +23,22 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="module")
-def worlds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worlds]:
-    with in_process(), Worlds(tmp_path_factory.mktemp("fuzz") / "env") as made:
+def gate() -> Iterator[Gate]:
+    with in_process() as made:
         yield made
 
 
-def _all_hold(worlds: Worlds, seeds: range, views: int, changes: int) -> None:
-    world = Maintained(worlds)
+@pytest.fixture(scope="module")
+def worlds(gate: Gate, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worlds]:
+    gate.open()
+    with Worlds(tmp_path_factory.mktemp("fuzz") / "env") as made:
+        yield made
+
+
+def _all_hold(
+    worlds: Worlds, seeds: range, views: int, changes: int, gate: Gate | None = None
+) -> None:
+    world = Maintained(worlds, gate)
     found = [str(one) for seed in seeds for one in run_plan(world, plan_of(seed, views, changes))]
     world.end()
     assert not found, f"{len(found)} differ\n\n" + "\n\n".join(found[:3])
@@ -37,13 +46,13 @@ def _all_hold(worlds: Worlds, seeds: range, views: int, changes: int) -> None:
     assert world.tally.counts["comparisons"] > len(seeds) * views
 
 
-def test_views_are_what_their_queries_answer(worlds: Worlds) -> None:
-    _all_hold(worlds, range(3), 4, 2)
+def test_views_are_what_their_queries_answer(worlds: Worlds, gate: Gate) -> None:
+    _all_hold(worlds, range(3), 4, 2, gate)
 
 
 @pytest.mark.long
-def test_many_views_are_what_their_queries_answer(worlds: Worlds) -> None:
-    _all_hold(worlds, range(100, 104), 12, 3)
+def test_many_views_are_what_their_queries_answer(worlds: Worlds, gate: Gate) -> None:
+    _all_hold(worlds, range(100, 104), 12, 3, gate)
 
 
 @pytest.mark.spark
