@@ -316,37 +316,41 @@ def _having(query: exp.Select, simplifier: Simplifier) -> None:
 def columns_read(statement: exp.Expression, relations: Iterable[str]) -> dict[str, set[str]]:
     """The columns of its relations that a statement reads; of one that it is not known of: not in it."""
     try:
-        wanted = _prune(statement.copy(), relations)
+        wanted = _prune(statement, relations, drop=False)
     except _Beyond:
         return {}
     return {name: wanted[name] for name in relations}
 
 
-def _prune(statement: exp.Expression, relations: Iterable[str] = ()) -> dict[str, set[str]]:
-    """Drop the columns of a statement's relations that nothing reads, in place; those that are read of it and of others."""
+def _prune(
+    statement: exp.Expression, relations: Iterable[str] = (), *, drop: bool = True
+) -> dict[str, set[str]]:
+    """Drop the columns of a statement's relations that nothing reads, in place, or only look; those that are read of it and of others."""
     with_ = statement.args.get("with_")
     ctes = {cte.alias: cte.this for cte in with_.expressions} if with_ is not None else {}
     wanted: dict[str, set[str]] = {name: set() for name in (*ctes, *relations)}
-    _demand(statement, None, wanted)
+    _demand(statement, None, wanted, drop=drop)
     for name in reversed(list(ctes)):
-        _demand(ctes[name], wanted[name], wanted)
+        _demand(ctes[name], wanted[name], wanted, drop=drop)
     return wanted
 
 
-def _demand(query: exp.Expression, names: set[str] | None, wanted: dict[str, set[str]]) -> None:
+def _demand(
+    query: exp.Expression, names: set[str] | None, wanted: dict[str, set[str]], *, drop: bool
+) -> None:
     """Keep the named columns of a query (None: all), and note what it then reads of others."""
     if isinstance(query, exp.Union):
-        _demand_union(query, names, wanted)
+        _demand_union(query, names, wanted, drop=drop)
         return
     if isinstance(query, exp.Subquery | exp.Paren):
-        _demand(query.this, names, wanted)
+        _demand(query.this, names, wanted, drop=drop)
         return
     if not isinstance(query, exp.Select):
         raise _Beyond
+    items = query.expressions
     if names is not None and not _is_fixed(query):
-        kept = [item for item in query.expressions if _stays(item, names)]
-        query.set("expressions", kept or query.expressions[:1])
-    _demand_of(query, wanted)
+        items = [item for item in items if _stays(item, names)] or items[:1]
+    _demand_of(query, items, wanted, drop=drop)
 
 
 def _is_fixed(query: exp.Select) -> bool:
@@ -365,10 +369,15 @@ def _stays(item: Ast, names: set[str]) -> bool:
     return any(str(node.this).upper() == "UNNEST" for node in item.find_all(exp.Anonymous))
 
 
-def _demand_of(query: exp.Select, wanted: dict[str, set[str]]) -> None:
+def _demand_of(
+    query: exp.Select, items: list[Ast], wanted: dict[str, set[str]], *, drop: bool
+) -> None:
+    """Note what a query reads of others where it has these of its items alone."""
+    if drop and len(items) < len(query.expressions):
+        query.set("expressions", items)
     from_ = query.args.get("from_")
     origins = [] if from_ is None else [from_, *(query.args.get("joins") or ())]
-    read = _columns_read(query)
+    read = _columns_read(query, items)
     for origin in origins:
         source = origin.this
         alias = source.alias or (source.name if isinstance(source, exp.Table) else None)
@@ -377,14 +386,15 @@ def _demand_of(query: exp.Select, wanted: dict[str, set[str]]) -> None:
             if source.name in wanted:
                 wanted[source.name] |= names
         else:
-            _demand(source, names, wanted)
+            _demand(source, names, wanted, drop=drop)
 
 
-def _columns_read(query: exp.Select) -> set[tuple[str | None, str]]:
-    """The columns that a query names itself, not those that queries in its FROM do."""
+def _columns_read(query: exp.Select, items: list[Ast]) -> set[tuple[str | None, str]]:
+    """The columns that a query with these items names itself, not those that queries in its FROM do."""
     found: set[tuple[str | None, str]] = set()
-    elsewhere = ("from_", "with_")
+    elsewhere = ("from_", "with_", "expressions")
     waiting: list[object] = [value for key, value in query.args.items() if key not in elsewhere]
+    waiting += items
     while waiting:
         node = waiting.pop()
         if isinstance(node, list):
@@ -401,7 +411,7 @@ def _columns_read(query: exp.Select) -> set[tuple[str | None, str]]:
 
 
 def _demand_union(
-    query: exp.Expression, names: set[str] | None, wanted: dict[str, set[str]]
+    query: exp.Expression, names: set[str] | None, wanted: dict[str, set[str]], *, drop: bool
 ) -> None:
     """A union's branches keep the same places."""
     branches, waiting = list[exp.Select](), [query]
@@ -418,6 +428,7 @@ def _demand_union(
                 raise _Beyond
             branches.append(node)
     fixed = distinct or any(_is_fixed(one) for one in branches)
+    places = list(range(len(branches[0].expressions)))
     if names is not None and not fixed:
         places = [
             i
@@ -425,7 +436,5 @@ def _demand_union(
             if item.alias_or_name in names
             or any(_stays(one.expressions[i], set()) for one in branches)
         ] or [0]
-        for one in branches:
-            one.set("expressions", [one.expressions[i] for i in places])
     for one in branches:
-        _demand_of(one, wanted)
+        _demand_of(one, [one.expressions[i] for i in places], wanted, drop=drop)

@@ -25,7 +25,7 @@ from mzsql.expr.engines import duckdb_connection, to_sql
 from mzsql.expr.functions.table import Engine
 from mzsql.render.dataflow import one_shot, render
 from mzsql.render.facts import coarse, coarse_rows, column_of, number
-from mzsql.render.lean import Relation, lean, widened
+from mzsql.render.lean import Relation, columns_read, lean, widened
 from mzsql.repr.errors import SqlError
 
 TABLES = """
@@ -341,3 +341,14 @@ def test_a_text_is_made_for_more_than_was_seen():
     assert grown.rows == first.rows
     small = Relation({"c0": coarse("SMALLINT", 1, 900, nulls=False)}, 0)
     assert widened(small) == small
+
+
+def test_the_columns_that_a_statement_reads_are_found_and_it_stays_as_it_is() -> None:
+    statement = sqlglot.parse_one(
+        "WITH a AS (SELECT x AS p, y AS q FROM r UNION ALL SELECT z AS p, w AS q FROM s) "
+        "SELECT p FROM a JOIN (SELECT k, v, l FROM t WHERE m > 0) AS u ON u.k = a.p GROUP BY p"
+    )
+    before = statement.sql()
+    read = columns_read(statement, ["r", "s", "t"])
+    assert read == {"r": {"x"}, "s": {"z"}, "t": {"k", "m"}}
+    assert statement.sql() == before
