@@ -59,7 +59,7 @@ from mzsql.persist.pushdown import Filters
 from mzsql.render.worker import worker_of
 from mzsql.repr.errors import InternalError
 from mzsql.repr.frontier import Frontier, Timestamp, less_than
-from mzsql.repr.types import ColumnType, arrow_schema
+from mzsql.repr.types import ColumnType, SqlType, arrow_schema
 
 #: What has more stored bytes than this is not loaded into a trace: lookups read its shard.
 _LOADED_BYTES = 2 << 30
@@ -69,6 +69,8 @@ _ADDED_UP_ROWS = 100_000
 
 #: A stored row group, the least that a lookup reads, has at most so many rows.
 _GROUP_ROWS = 16 * 1024
+#: So many statements that tell workers of keys are kept, each for keys of some types.
+_TEXTS = 512
 
 
 class ArrangementDesc(msgspec.Struct, frozen=True):
@@ -340,12 +342,7 @@ class Arrangement(Target):
 
     def worker_ast(self, engine: Engine, prefix: str = "c") -> exp.Expression:
         """The worker of a row, over its key columns c0, c1, … (or as `prefix` calls them)."""
-        keys = [
-            Sql(exp.column(f"{prefix}{i}", quoted=True), self.desc.columns[i].type)
-            for i in range(self.desc.key_arity)
-        ]
-        worker: exp.Expression = worker_of(keys, self.workers, engine)
-        return worker
+        return _worker(self._key_types, self.workers, engine, prefix)
 
     def split(self, updates: pa.Table) -> Mapping[int, pa.Table] | None:
         """Consolidate updates and cut them by worker; None for none."""
@@ -357,7 +354,8 @@ class Arrangement(Target):
         keys = updates.select(list(range(self.desc.key_arity)))
         places = pa.array(np.arange(updates.num_rows))
         found = self._driver.simple(
-            self._workers_of, {"batch": keys.append_column("mz_place", places)}
+            _workers_of(self._key_types, self.workers),
+            {"batch": keys.append_column("mz_place", places)},
         )
         workers = found.column(WORKER_COLUMN).to_numpy()
         order = np.argsort(workers, kind="stable")
@@ -368,12 +366,9 @@ class Arrangement(Target):
             number: rows.slice(begin, end - begin) for number, begin, end in bounds if end > begin
         }
 
-    @functools.cached_property
-    def _workers_of(self) -> str:
-        """The worker of each row of a batch of keys, which are told by their places: DuckDB keeps no order."""
-        worker = exp.alias_(self.worker_ast(Engine.DUCKDB), WORKER_COLUMN, quoted=True)
-        place = exp.column("mz_place", quoted=True)
-        return to_sql(exp.select(place, worker).from_(exp.to_table("batch")), Engine.DUCKDB)
+    @property
+    def _key_types(self) -> tuple[SqlType, ...]:
+        return tuple(column.type for column in self.desc.columns[: self.desc.key_arity])
 
     def as_stored(self, updates: pa.Table) -> pa.Table:
         """A step's updates as the shard has them: partial sums with a diff of 0."""
@@ -496,3 +491,23 @@ def _with_diff(table: pa.Table, diff: int) -> pa.Table:
     position = table.schema.get_field_index(DIFF_COLUMN)
     diffs = pa.repeat(pa.scalar(diff, pa.int64()), table.num_rows)
     return table.set_column(position, table.schema.field(position), diffs)
+
+
+def _worker(
+    types: Sequence[SqlType], workers: int, engine: Engine, prefix: str = "c"
+) -> exp.Expression:
+    """The worker of a row by its key, whose columns have these types."""
+    keys = [Sql(exp.column(f"{prefix}{i}", quoted=True), typ) for i, typ in enumerate(types)]
+    worker: exp.Expression = worker_of(keys, workers, engine)
+    return worker
+
+
+@functools.lru_cache(_TEXTS)
+def _workers_of(types: tuple[SqlType, ...], workers: int) -> str:
+    """The worker of each row of a batch of keys, which are told by their places: DuckDB keeps no order.
+
+    Arrangements are many, the types of their keys few.
+    """
+    worker = exp.alias_(_worker(types, workers, Engine.DUCKDB), WORKER_COLUMN, quoted=True)
+    place = exp.column("mz_place", quoted=True)
+    return to_sql(exp.select(place, worker).from_(exp.to_table("batch")), Engine.DUCKDB)
