@@ -280,6 +280,20 @@ def test_far_ahead_writes_are_refused():
     assert guard.read_ts() == 110_000
 
 
+def test_whether_a_time_may_be_applied_is_told_before_anything_is_moved(world):
+    machine = world.boot()
+    before = machine.write()
+    for ahead in (0, MAX_AHEAD_MS, MAX_AHEAD_MS + 1, HOUR):
+        ts = world.ms + ahead
+        if ahead > MAX_AHEAD_MS:
+            for take in (machine.oracle.check_applied, machine.oracle.apply_write):
+                with pytest.raises(ClockSkew, match="at most 10 s are allowed"):
+                    take(ts)
+        else:
+            machine.oracle.check_applied(ts)
+        assert machine.oracle.read_ts() == before
+
+
 def test_an_allocation_waits_for_the_clock_and_follows_what_others_have_moved_far():
     clock, slept = [0], []
 

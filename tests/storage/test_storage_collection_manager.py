@@ -307,3 +307,24 @@ def test_a_collection_that_nobody_registered_is_named_in_a_typed_error(site: Sit
     with pytest.raises(UndefinedTable, match="a manager that was closed has none"):
         manager.append(STATUS, [(("b", True, None), 1)])
     assert [row[0] for row in site.contents()] == ["a"]
+
+
+def test_a_bounded_history_keeps_its_latest_rows(site: Site) -> None:
+    manager = CollectionManager(site.client())
+    kind = ManagedKind(False, most_rows=3)
+    manager.register(STATUS, site.shard, COLUMNS, kind=kind, name="history")
+    for number in range(1, 10):
+        manager.append(STATUS, [((f"r{number}", True, None), 1)])
+        manager.flush(STATUS)
+        kept = [row[0] for row in site.contents()]
+        assert 3 <= len(kept) <= 6 or number < 3
+        assert kept == [f"r{n}" for n in range(number - len(kept) + 1, number + 1)]
+    manager.close()
+
+
+def test_deletions_that_wait_are_bounded_too(site: Site) -> None:
+    manager = site.manager(differential=False)
+    manager._collections[STATUS]._most_waiting = 0
+    with pytest.raises(Determinate, match="statuses cannot be written, and 0 deletions wait"):
+        manager.delete(STATUS, lambda row: row[0] == "r1")
+    manager.close()
