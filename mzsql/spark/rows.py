@@ -20,7 +20,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType, Tim
 from mzsql.adapter.reader import EnvironmentReader, RelationInfo
 from mzsql.compute.engines.relations import spark_schema
 from mzsql.compute.peek.rows import expand, named
-from mzsql.persist import Filters, duck
+from mzsql.persist import Filters, consolidate, duck
 from mzsql.repr.errors import DatatypeMismatch, UndefinedColumn, Unsupported
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.types import RelationDesc, RelationType, arrow_schema
@@ -135,10 +135,8 @@ def contents(
     if not relation.stored:
         return reader.rows(relation, part.as_of, columns=columns)
     as_of = reader.fresh_timestamp() if part.as_of is None else part.as_of
-    with _engine() as engine:
-        updates = _added_up(
-            engine, _pieces(engine, reader, relation, part, as_of, columns, filters), timed=False
-        )
+    pieces = _pieces(reader, relation, part, as_of, columns, filters)
+    updates = _added_up(pieces, timed=False)
     return named(expand(updates, relation.full_name), wanted.desc)
 
 
@@ -164,9 +162,8 @@ def changes(
     """
     assert part.as_of is not None
     wanted = chosen(relation, columns)
-    with _engine() as engine:
-        pieces = _pieces(engine, reader, relation, part, part.as_of, columns, {})
-        updates = _added_up(engine, pieces, timed=not part.snapshot)
+    pieces = _pieces(reader, relation, part, part.as_of, columns, {})
+    updates = _added_up(pieces, timed=not part.snapshot)
     if part.snapshot:
         times = pa.repeat(pa.scalar(part.as_of, pa.int64()), updates.num_rows)
         updates = updates.append_column("mz_time", times)
@@ -194,13 +191,7 @@ def batches(rows: pa.Table, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
     yield from rows.cast(wanted).combine_chunks().to_batches(max_chunksize=BATCH_ROWS)
 
 
-def _engine() -> duckdb.DuckDBPyConnection:
-    """One thread of DuckDB: Spark runs a task a core."""
-    return duck.opened(settings={"threads": 1})
-
-
 def _pieces(
-    engine: duckdb.DuckDBPyConnection,
     reader: EnvironmentReader,
     relation: RelationInfo,
     part: Slice,
@@ -215,25 +206,22 @@ def _pieces(
     types = tuple(relation.desc.typ.columns[i] for i in positions)
     yield empty_updates(arrow_schema(types, [f"c{i}" for i in positions]))
     for updates in reader.pieces(relation, as_of, after=after, columns=positions, filters=filters):
-        yield updates if part.count == 1 else _hashed(engine, updates, part)
+        yield updates if part.count == 1 else _hashed(updates, part)
 
 
-def _hashed(engine: duckdb.DuckDBPyConnection, updates: pa.Table, part: Slice) -> pa.Table:
+def _hashed(updates: pa.Table, part: Slice) -> pa.Table:
     row = updates.column_names[:-2]
     number = duckdb.FunctionExpression("hash", *(duckdb.ColumnExpression(c) for c in row))
     count, own = duckdb.ConstantExpression(part.count), duckdb.ConstantExpression(part.number)
-    return engine.from_arrow(updates).filter(number % count == own).to_arrow_table()
+    with duck.connection() as engine:
+        return engine.from_arrow(updates).filter(number % count == own).to_arrow_table()
 
 
-def _added_up(
-    engine: duckdb.DuckDBPyConnection, pieces: Iterator[pa.Table], *, timed: bool
-) -> pa.Table:
+def _added_up(pieces: Iterator[pa.Table], *, timed: bool) -> pa.Table:
     """Equal updates (of one time where ``timed``) as one, those that cancel out gone: columns, [mz_time], mz_diff."""
-    tables = list(pieces)
-    updates = pa.concat_tables(tables, promote_options="default")
-    keys = updates.column_names[: -1 if timed else -2]
-    by = ", ".join(f'"{name}"' for name in keys)
-    total = 'sum("mz_diff")::bigint AS "mz_diff"'
-    select = f"{by}, {total}" if keys else total
-    summed = engine.from_arrow(updates).aggregate(select, by)
-    return summed.filter('"mz_diff" <> 0').to_arrow_table().select([*keys, "mz_diff"])
+    updates = pa.concat_tables(list(pieces), promote_options="default")
+    if timed:
+        return consolidate(updates)
+    at_once = pa.repeat(pa.scalar(0, pa.int64()), updates.num_rows)
+    place = updates.schema.get_field_index("mz_time")
+    return consolidate(updates.set_column(place, "mz_time", at_once)).drop_columns(["mz_time"])

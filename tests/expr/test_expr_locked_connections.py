@@ -213,5 +213,4 @@ def test_statements_have_no_connection_that_is_not_locked() -> None:
         "cli/recompute.py": {"duck.opened"},  # the demo's own queries, over files that it has made
         "persist/compaction.py": {"duck.opened"},  # merges of shards' own columns
         "persist/streams.py": {"duck.opened"},  # reads a file that it has written
-        "spark/rows.py": {"duck.opened"},  # sums up rows that were read
     }
