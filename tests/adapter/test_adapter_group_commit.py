@@ -22,9 +22,11 @@ from commit_kit import (
     opened,
 )
 
+from mzsql.adapter.commit import group_commit
 from mzsql.adapter.session.session import Session
 from mzsql.catalog.commands.items import drop_items
 from mzsql.location import Determinate, Indeterminate
+from mzsql.oracle.errors import ClockSkew
 from mzsql.persist.machine import Shard
 from mzsql.repr.errors import (
     CommitOutcomeUnknown,
@@ -356,6 +358,30 @@ def test_an_oracle_that_fails_after_the_append_is_asked_again(place: Place) -> N
     place.run("INSERT INTO t VALUES (1)")
     assert left == [0]
     assert place.rows("SELECT a FROM t") == [(1,)]
+
+
+@pytest.mark.parametrize("error", [Determinate("it is away"), ClockSkew("it refuses")])
+def test_an_oracle_that_refuses_or_is_away_for_long_is_told_of(
+    place: Place, monkeypatch: pytest.MonkeyPatch, error: SqlError
+) -> None:
+    place.run("CREATE TABLE t (a int)")
+    if isinstance(error, Determinate):
+        monkeypatch.setattr(group_commit, "_TELL_SECONDS", -1.0)
+    left = [3]
+
+    def around(operation: str, act: Callable[[], Any]) -> Any:
+        if operation == "adopt" and left[0]:
+            left[0] -= 1
+            raise error
+        return act()
+
+    around_oracle(place.env, around)
+    with pytest.raises(CommitOutcomeUnknown, match=rf"committed at (.|\n)*{error.message}"):
+        place.run("INSERT INTO t VALUES (1)")
+    assert left == [2]
+    left[0] = 0
+    place.run("INSERT INTO t VALUES (2)")
+    assert place.rows("SELECT a FROM t") == [(1,), (2,)]
 
 
 def test_an_oracle_that_fails_before_the_append_fails_the_write_alone(place: Place) -> None:

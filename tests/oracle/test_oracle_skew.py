@@ -294,6 +294,20 @@ def test_whether_a_time_may_be_applied_is_told_before_anything_is_moved(world):
         assert machine.oracle.read_ts() == before
 
 
+def test_who_closes_the_guard_closes_the_oracle_behind():
+    closed = []
+
+    class Closes(MemOracle):
+        def close(self):
+            closed.append(True)
+            super().close()
+
+    guard = SkewGuard(Closes(lambda: 5), lambda: 5)
+    assert guard.write_ts() == 5
+    guard.close()
+    assert closed == [True]
+
+
 def test_an_allocation_waits_for_the_clock_and_follows_what_others_have_moved_far():
     clock, slept = [0], []
 
