@@ -18,7 +18,7 @@ from mzsql.repr.ids import GlobalId
 #: Other spellings of options.
 _ALIASES = {"node_ids": "node_identifiers"}
 #: What is understood, and not there yet: it cannot be switched on.
-_MISSING = frozenset({"equivalences", "filter_pushdown", "linear_chains", "raw_plans"})
+_MISSING = frozenset({"equivalences", "linear_chains", "raw_plans"})
 #: Switches of Materialize's planning that stand where they stand here: what may be said of them.
 _FIXED = {
     "enable_variadic_left_join_lowering": False,

@@ -14,6 +14,7 @@ from mzsql.explain.dot import dot
 from mzsql.explain.lines import Lines
 from mzsql.explain.notices import Notice
 from mzsql.explain.physical import PhysicalPrinter
+from mzsql.explain.pushed import decidable
 from mzsql.explain.scalars import ScalarPrinter
 from mzsql.expr.dataflow import IndexImport
 from mzsql.expr.mfp import MapFilterProject
@@ -89,6 +90,9 @@ def source_blocks(
         lines.add(0, f"Source {humanizer.name(gid)}")
         for line in () if mfp is None else printer.mfp_lines(mfp):
             lines.add(1, line)
+        found = decidable(mfp) if mfp is not None and config.filter_pushdown else []
+        if found:
+            lines.add(1, f"pushdown=({' AND '.join(printer.scalar(pred) for pred in found)})")
     return lines.text()
 
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from mzsql.explain.constants import constant_text, quoted
+from mzsql.explain.function_names import plan_name, template, with_constant
 from mzsql.expr import functions
 from mzsql.expr.canonical import by_cost, rank
 from mzsql.expr.functions.aggregate import windows
@@ -41,9 +42,10 @@ def aggregate_name(key: str) -> str:
 
 #: Functions that are called by the type of what they read: ``extract_year_d``.
 _BY_TYPE = ("extract_", "date_part_", "date_trunc_")
-#: Comparisons with a pattern that is known: they are functions of the text alone.
-_MATCHES = {"like": "like", "like_char": "like", "ilike": "ilike", "ilike_char": "ilike"}
-
+#: What a truth value is asked for, by its function.
+_IS = {"is_null": "NULL", "is_true": "TRUE", "is_false": "FALSE"}
+#: Functions whose arguments stand in brackets.
+_BRACKETS = ("array", "list")
 
 #: A column that an ordered aggregate is ordered by, in its name.
 _ORDERED_BY = re.compile(r"#(\d+)(?= (?:asc|desc) )")
@@ -56,7 +58,7 @@ _CONSTANT = re.compile(r'"[^"]*"')
 def shown_name(func: functions.ScalarFunc) -> str:
     """What EXPLAIN calls a function: its name; a cast by the types it is between."""
     by_type = func.name == "cast" or func.name.startswith(_BY_TYPE)
-    return func.key if by_type else func.name
+    return plan_name(func.key, func.key if by_type else func.name)
 
 
 class ScalarPrinter:
@@ -138,23 +140,25 @@ class ScalarPrinter:
 
     def _call(self, expr: Call) -> str:
         match expr:
-            case Call(func="not", args=(Call(func="is_null", args=(inner,)),)):
-                return f"({self.scalar(inner)}) IS NOT NULL"
+            case Call(func="not", args=(Call(func=key, args=(inner,)),)) if key in _IS:
+                return f"({self.scalar(inner)}) IS NOT {_IS[key]}"
             case Call(func=key, args=args) if key in _VARIADIC:
                 return f"({_VARIADIC[key].join(self.scalar(arg) for arg in args)})"
-            case Call(func=key, args=(text, Literal() as pattern)) if (
-                key in _MATCHES and not self._as_written
-            ):
-                shown = self.scalar(text)
-                if key.endswith("_char"):
-                    shown = f"padchar({shown})"
-                return f"{_MATCHES[key]}[{self.scalar(pattern)}]({shown})"
+        if not self._as_written:
+            known = with_constant(expr.func, expr.args, self.scalar, self._bare)
+            if known is not None:
+                return known
         args_text = [self.scalar(arg) for arg in expr.args]
         func = functions.scalar(expr.func)
-        if func.explain:
-            template = _CONSTANT.sub(REDACTED, func.explain) if self._redacted else func.explain
-            return template.format(*args_text)
+        if form := template(func.key) or func.explain:
+            return (_CONSTANT.sub(REDACTED, form) if self._redacted else form).format(*args_text)
+        if func.key in _BRACKETS:
+            return f"{func.key}[{', '.join(args_text)}]"
         return f"{shown_name(func)}({', '.join(args_text)})"
+
+    def _bare(self, literal: Literal) -> str:
+        """A text without quotes."""
+        return REDACTED if self._redacted else str(literal.value)
 
     def scalars(self, exprs: Iterable[Scalar]) -> str:
         """Expressions, separated by commas."""

@@ -255,6 +255,11 @@ class _Shared:
         known = self._columns.get(expr)
         if known is not None:
             return Column(known)
+        if isinstance(expr, If):
+            # Branches are taken by some rows only, and computed where they stand.
+            condition = self.memoize(expr.condition, eager=eager)
+            taken = with_children(expr, [condition, expr.then, expr.otherwise])
+            return self._shared(taken, expr, eager)
         kids = children(expr)
         if eager and isinstance(expr, Call) and expr.func in _FORGIVING:
             # What each operand evaluates fails in each, so that none forgives it.
@@ -266,7 +271,10 @@ class _Shared:
         for position, kid in enumerate(kids):
             there = eager and not _only_where_it_stands(expr, position)
             parts.append(self.memoize(kid, eager=there))
-        new = with_children(expr, parts) if kids else expr
+        return self._shared(with_children(expr, parts) if kids else expr, expr, eager)
+
+    def _shared(self, new: Scalar, expr: Scalar, eager: bool) -> Scalar:
+        """The column of an expression whose parts are columns; itself where it may fail that need not be evaluated."""
         if not eager and new not in self._columns and _may_error(expr, self._fails):
             return new
         return Column(self.column(new))

@@ -331,12 +331,12 @@ def _is_null(node: sc.Call, arg: sc.Scalar, columns: Sequence[ColumnType]) -> sc
             return TRUE if value is None else FALSE
         case sc.LiteralError(message=message):
             return sc.LiteralError(message, BOOLEAN)
-        case _ if not may_error(arg) and not nullable(arg, columns):
+        case _ if not nullable(arg, columns):
             return FALSE
-        case sc.Call(func=func, args=args) if not may_error(arg):
+        case sc.Call(func=func, args=args):
             declared = functions.scalar(func)
             if declared.strict and not declared.introduces_nulls and args:
-                # NULL exactly where an argument is.
+                # NULL exactly where an argument is: what fails is known, so that it need not be computed.
                 parts = tuple(
                     _is_null(sc.Call("is_null", (a,), BOOLEAN), a, columns)
                     for a in args

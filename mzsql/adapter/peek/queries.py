@@ -43,6 +43,8 @@ from mzsql.expr.scalar import Scalar
 from mzsql.frontend import hir, lower_query
 from mzsql.frontend.plan import plans as p
 from mzsql.lir import Planned
+from mzsql.lir.plan import SourceImport
+from mzsql.persist import PartRef
 from mzsql.repr.datum import Datum, Row
 from mzsql.repr.errors import InvalidParameter, Unsupported
 from mzsql.repr.frontier import Timestamp
@@ -214,6 +216,21 @@ class Queries:
             lambda gid: str(catalog.item(gid).name),
             fmt,
         )
+
+    def selected_parts(
+        self, session: Session, imports: Iterable[SourceImport], as_of: Timestamp | None
+    ) -> list[tuple[GlobalId, Sequence[PartRef], Sequence[PartRef]]]:
+        """Of each stored input all parts of its contents, and those that what is pushed into its read cannot do without.
+
+        Read at ``as_of``, or at the time that a query would choose now.
+        """
+        by_id = {one.id: one for one in imports}
+        stored = self._inputs.stored(sorted(by_id))
+        with self.holds.of(stored):
+            ts = self.timestamps.determine(session, stored, as_of=as_of).timestamp
+            ts = 0 if ts is None else ts
+            self._inputs.wait(stored, ts, session.timeout)
+            return [(gid, *self._inputs.pushed_parts(by_id[gid], ts)) for gid in stored]
 
     def as_of(self, plan: p.SelectPlan) -> Timestamp:
         """The time that a query's AS OF names; raises InvalidParameter for NULL."""

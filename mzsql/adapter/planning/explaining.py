@@ -47,6 +47,7 @@ from mzsql.frontend import hir, lower_as_made, lower_as_written, parse_statement
 from mzsql.frontend.catalog import CatalogItem
 from mzsql.frontend.plan import plans as p
 from mzsql.lir import Planned
+from mzsql.lir.plan import SourceImport
 from mzsql.render.dataflow import one_shot, render
 from mzsql.render.recursion import Loop
 from mzsql.repr.errors import InternalError, Unsupported
@@ -117,6 +118,15 @@ class Explainer:
         names = Names(state, self._planner.desc, {subject.export.id: subject.name})
         frame = Frame(_cluster(session, subject), as_dot=plan.format == "dot")
         return _TITLES[plan.stage], self._text(planner, subject, plan, config, names, frame)
+
+    def sources(
+        self, session: Session, plan: p.ExplainPlan, state: CatalogState
+    ) -> tuple[SourceImport, ...]:
+        """What the physical plan reads from shards, with what is pushed into the reads."""
+        subject = self._subject(session, plan, state)
+        lower = self._planner.lowering()
+        relation = None if subject.query is None else lower(subject.query).relation
+        return self._planned(self._planner, subject, relation).plan.source_imports
 
     def _with_features(self, config: ExplainConfig) -> Planner:
         features = self._planner.features()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+
 from mzsql.adapter.dataflows.dataflows import Dataflows
 from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.peek.queries import Queries
@@ -14,7 +16,24 @@ from mzsql.catalog.commands.settings import alter_system
 from mzsql.catalog.settings import is_foreign, variable
 from mzsql.frontend.plan import plans as p
 from mzsql.repr.errors import TransactionError
-from mzsql.repr.types import RelationDesc
+from mzsql.repr.types import (
+    TEXT,
+    UINT8,
+    ColumnType,
+    RelationDesc,
+    RelationType,
+    SqlType,
+    arrow_type,
+)
+
+#: What EXPLAIN FILTER PUSHDOWN says of each source.
+_PUSHDOWN: tuple[tuple[str, SqlType], ...] = (
+    ("Source", TEXT),
+    ("Total Bytes", UINT8),
+    ("Selected Bytes", UINT8),
+    ("Total Parts", UINT8),
+    ("Selected Parts", UINT8),
+)
 
 
 class SessionStatements:
@@ -50,8 +69,37 @@ class SessionStatements:
         if plan.stage == "timestamp" and isinstance(plan.explainee, p.SelectPlan):
             text = self._queries.explain_timestamp(session, plan.explainee, plan.format)
             return _shown(text_desc("Timestamp"), [(text,)], plan.tag_text)
+        if plan.stage == "filter pushdown":
+            return self._explain_pushdown(session, plan)
         title, text = self._explainer.explain(session, plan, self._env.catalog.state)
         return _shown(text_desc(title), [(text,)], plan.tag_text)
+
+    def _explain_pushdown(self, session: Session, plan: p.ExplainPlan) -> Result:
+        state = self._env.catalog.state
+        as_of = None
+        if isinstance(plan.explainee, p.SelectPlan) and plan.explainee.as_of is not None:
+            as_of = self._queries.as_of(plan.explainee)
+        imports = self._explainer.sources(session, plan, state)
+        rows = [
+            (
+                state.items[gid].full_name,
+                sum(part.bytes for part in parts),
+                sum(part.bytes for part in wanted),
+                len(parts),
+                len(wanted),
+            )
+            for gid, parts, wanted in self._queries.selected_parts(session, imports, as_of)
+        ]
+        columns = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in _PUSHDOWN]
+        arrays = [
+            pa.array(values, arrow_type(typ))
+            for values, (_, typ) in zip(columns, _PUSHDOWN, strict=True)
+        ]
+        names = [name for name, _ in _PUSHDOWN]
+        desc = RelationDesc(
+            tuple(names), RelationType(tuple(ColumnType(typ, False) for _, typ in _PUSHDOWN))
+        )
+        return Result(plan.tag_text, desc, pa.table(arrays, names=names), len(rows))
 
     def _alter_system(
         self, session: Session, transaction: Transaction, plan: p.AlterSystemPlan

@@ -16,10 +16,11 @@ import pyarrow as pa
 from mzsql.catalog.builtin import Builtin, builtins
 from mzsql.compute.peek.files import Source
 from mzsql.compute.peek.outflow import Limits
-from mzsql.compute.peek.row_reads import RowRead
+from mzsql.compute.peek.row_reads import RowRead, over
 from mzsql.compute.peek.snapshots import ENTRY_BYTES, SnapshotCache, StoredContents, merged
 from mzsql.compute.replica.inputs import input_schema
 from mzsql.expr.scalar import support
+from mzsql.lir.plan import SourceImport
 from mzsql.location import Determinate
 from mzsql.persist import Filters, PartRef
 from mzsql.render.rendered import InputSpec
@@ -142,6 +143,16 @@ class Inputs:
             errors = collections.snapshot(gid, as_of, columns, filters=_ERRORS)
             found = pa.concat_tables([found, errors])
         return found.drop_columns(["mz_time"])
+
+    def pushed_parts(
+        self, source: SourceImport, as_of: Timestamp
+    ) -> tuple[Sequence[PartRef], Sequence[PartRef]]:
+        """The parts of a stored collection's contents at a time, and those whose statistics let a row through the MFP of its read."""
+        parts = self._collections.parts(source.id, as_of)
+        if source.mfp is None:
+            return parts, parts
+        filters = over(source.id, source.typ.columns, source.mfp).filters
+        return parts, self._collections.parts(source.id, as_of, filters=filters or None)
 
     def _too_much(self, parts: Iterable[PartRef]) -> bool:
         found = list(parts)

@@ -77,8 +77,10 @@ class SessionParser(DefinitionParser):
             return self._explain_timestamp()
         if self.at("ANALYZE"):
             return self._explain_analyze()
-        if self.one_of((("FILTER", "PUSHDOWN"), ("QUERY",))):
-            raise Unsupported("EXPLAIN FILTER PUSHDOWN is not supported", position=position)
+        if self.at("FILTER", "PUSHDOWN"):
+            return self._explain_pushdown()
+        if self.at("QUERY"):
+            raise Unsupported("EXPLAIN QUERY is not supported", position=position)
         stage = self.one_of(EXPLAIN_STAGES)
         if stage is not None or self.at("PLAN"):
             if stage is not None:
@@ -112,6 +114,17 @@ class SessionParser(DefinitionParser):
         fmt = self._explain_format(("TEXT", "JSON"))
         self.need("FOR")
         return st.Explain(self.source, "timestamp", fmt, (), self.select())
+
+    def _explain_pushdown(self) -> st.Explain:
+        """EXPLAIN FILTER PUSHDOWN FOR query | MATERIALIZED VIEW name."""
+        self.need("FOR")
+        of_view = self.at("MATERIALIZED", "VIEW")
+        explainee = (
+            st.ObjectRef(self.source, "materialized view", self.name())
+            if of_view
+            else self.select()
+        )
+        return st.Explain(self.source, "filter pushdown", "text", (), explainee)
 
     def _explain_analyze(self) -> st.ExplainAnalyze:
         """EXPLAIN ANALYZE CPU | MEMORY | HYDRATION, … [WITH SKEW] FOR INDEX | MATERIALIZED VIEW name [AS SQL]."""

@@ -41,6 +41,7 @@ def _explain(
                 "locally optimized",
                 "optimized",
                 "physical",
+                "filter pushdown",
             ),
             "index": ("optimized", "physical"),
         }[target.kind]

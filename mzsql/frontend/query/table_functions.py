@@ -356,10 +356,22 @@ def _join(ctx: ExprContext, calls: list[exp.Expr]) -> None:
         relation, items = planned(ctx.planner, calls[0], scope, _OTHERS)
     else:
         relation, items = _side_by_side(ctx.planner, list(calls), scope, numbered=False, whole=True)
-    select.relation = hir.Join(select.relation, relation, Literal(True, t.BOOLEAN), "inner")
+    if select.relation == _UNIT and not _reads_columns(relation):
+        select.relation = relation
+    else:
+        select.relation = hir.Join(select.relation, relation, Literal(True, t.BOOLEAN), "inner")
     hidden = [ScopeItem(i.name, None, i.typ, unqualified=False, starred=False) for i in items]
     select.scope = replace(scope, items=(*scope.items, *hidden))
     ctx.scope = select.scope
+
+
+def _reads_columns(relation: hir.Relation) -> bool:
+    """Whether a call's arguments read columns, of this query or one around it."""
+    return any(
+        isinstance(part, hir.Column | hir.Exists | hir.Select)
+        for scalar in hir.relation_scalars(relation)
+        for part in hir.walk_scalar(scalar)
+    )
 
 
 def _outputs(ctx: ExprContext, calls: list[exp.Expr], left: Scope) -> list[_Resolved]:

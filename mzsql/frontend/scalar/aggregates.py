@@ -133,7 +133,7 @@ def plan_aggregate(
     _refuse_unknown(parts)
     if parts.star:
         true = Typed(Literal(True, t.BOOLEAN), t.BOOLEAN, False)
-        return _add(collector, "count", [true], condition, False, parts.position)
+        return _add(collector, "count", [true], condition, False, parts.position, "count")
     args = [ctx.plan(a) for a in parts.args]
     _refuse_outer([*args, *([] if condition is None else [condition])], parts.position)
     if parts.name in _ORDERED:
@@ -276,7 +276,8 @@ def _add(
     typ = func.result_type([value.typ])
     if func.kind == "hierarchical" or name in ("any", "all", "max", "min"):
         distinct = False  # equal values change nothing
-    return collector.add(hir.Aggregate(func.key, expr, distinct, typ, func.nullable))
+    aggregate = hir.Aggregate(func.key, expr, distinct, typ, func.nullable)
+    return collector.add(aggregate, part=said is None)
 
 
 def _overload(name: str, args: list[Typed], position: int | None, said: str) -> Any:
@@ -371,7 +372,7 @@ def _as(value: Typed, typ: SqlType) -> Typed:
 
 
 def _variance(collector: Collector, parts: _Call, value: Typed, condition: Typed | None) -> Typed:
-    """(n·sum(x²) - sum(x)²) / (n·n or n·(n-1)), as PostgreSQL computes it; its root for stddev."""
+    """The variance, or its root for stddev, made of sums and a count."""
     position = parts.position
     number = t.DOUBLE if value.typ.kind in ("real", "double") else t.NUMERIC
     value = _as(value, number)
@@ -379,20 +380,51 @@ def _variance(collector: Collector, parts: _Call, value: Typed, condition: Typed
     squares = _squares(collector, parts, value, square, condition)
     total = _add(collector, "sum", [value], condition, parts.distinct, position)
     count = _add(collector, "count", [value], condition, parts.distinct, position)
+    less = (
+        count if parts.name.endswith("_pop") else operator_call("-", [count, _bigint(1)], position)
+    )
+    spread = _spread_of_doubles if number == t.DOUBLE else _spread_of_numerics
+    return spread(parts, squares, total, count, less)
+
+
+def _spread_of_doubles(
+    parts: _Call, squares: Typed, total: Typed, count: Typed, less: Typed
+) -> Typed:
+    """(sum(x²) - sum(x)²/n) / (n or n-1), as Materialize computes it; its root is one of what rounding has not made negative."""
+    position = parts.position
+
+    def over(value: Typed, divisor: Typed) -> Typed:
+        wide = _as(_or_null(divisor, _bigint(0), position), t.DOUBLE)
+        return operator_call("/", [value, wide], position)
+
+    of_total = over(operator_call("*", [total, total], position), count)
+    variance = over(operator_call("-", [squares, of_total], position), less)
+    zero = Typed(Literal(0, t.INTEGER), t.INTEGER, False)
+    least, _ = unify([variance, _as(zero, t.DOUBLE)], "greatest", position)
+    unknown = call("is_null", [variance]).expr
+    known = hir.If(unknown, Literal(None, t.DOUBLE), call("greatest", least).expr)
+    positive = Typed(known, t.DOUBLE, True)
+    return function_call("sqrt", [positive], position) if _is_root(parts) else positive
+
+
+def _is_root(parts: _Call) -> bool:
+    return parts.name.startswith("stddev")
+
+
+def _spread_of_numerics(
+    parts: _Call, squares: Typed, total: Typed, count: Typed, less: Typed
+) -> Typed:
+    """(n·sum(x²) - sum(x)²) / (n·n or n·(n-1)), as PostgreSQL computes it: no quotient is rounded before the last one."""
+    position, number = parts.position, t.NUMERIC
     n = _as(count, number)
     of_total = operator_call("*", [total, total], position)
     spread = operator_call("-", [operator_call("*", [n, squares], position), of_total], position)
     # Exact where the scale allows it, so never negative; rounding must not make it so either.
     spread = function_call("abs", [spread], position)
-    less = (
-        count if parts.name.endswith("_pop") else operator_call("-", [count, _bigint(1)], position)
-    )
     pairs = operator_call("*", [count, less], position)
     divisor = _as(_or_null(pairs, _bigint(0), position), number)
     variance = operator_call("/", [spread, divisor], position)
-    if parts.name.startswith("stddev"):
-        return function_call("sqrt", [variance], position)
-    return variance
+    return function_call("sqrt", [variance], position) if _is_root(parts) else variance
 
 
 def _squares(

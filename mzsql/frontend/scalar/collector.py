@@ -1,7 +1,8 @@
 """The aggregates of one grouping, collected while the expressions around them are planned.
 
 Promise: an aggregate leaves a marker where it stood, a column of level `MARKER` by its place in the collector, which the query planner
-turns into a column of the `Reduce`; equal aggregates are one.
+turns into a column of the `Reduce`; equal aggregates are one, those that others are made of (an average's sum) apart from those that are
+written.
 """
 
 from __future__ import annotations
@@ -23,15 +24,20 @@ class Collector:
 
     Attributes:
         found: the aggregates.
+        parts: which of them others are made of.
         order: the order of the rows that they are over, as it is written, where there is one.
     """
 
     found: list[hir.Aggregate] = field(default_factory=list)
+    parts: list[bool] = field(default_factory=list)
     order: tuple[exp.Expr, ...] = ()
 
-    def add(self, aggregate: hir.Aggregate) -> Typed:
-        """The marker of an aggregate."""
-        if aggregate not in self.found:
+    def add(self, aggregate: hir.Aggregate, *, part: bool = False) -> Typed:
+        """The marker of an aggregate; `part` says that another one is made of it."""
+        known = list(zip(self.found, self.parts, strict=True))
+        if (aggregate, part) not in known:
+            known.append((aggregate, part))
             self.found.append(aggregate)
-        marker = hir.Column(self.found.index(aggregate), MARKER)
+            self.parts.append(part)
+        marker = hir.Column(known.index((aggregate, part)), MARKER)
         return Typed(marker, aggregate.typ, aggregate.nullable)

@@ -45,8 +45,9 @@ class _WindowCollector(Collector):
 
     template: hir.Windowing | None = None
 
-    def add(self, aggregate: hir.Aggregate) -> Typed:
+    def add(self, aggregate: hir.Aggregate, *, part: bool = False) -> Typed:
         """The aggregate over the window."""
+        del part  # each is a window of its own
         assert self.template is not None
         made = replace_window(
             self.template, aggregate.func, "aggregate", (aggregate.expr,), aggregate.typ
