@@ -19,10 +19,6 @@ from mzsql.repr.ids import GlobalId
 _ALIASES = {"node_ids": "node_identifiers"}
 #: What is understood, and not there yet: it cannot be switched on.
 _MISSING = frozenset({"equivalences", "linear_chains", "raw_plans"})
-#: Switches of Materialize's planning that stand where they stand here: what may be said of them.
-_FIXED = {
-    "enable_variadic_left_join_lowering": False,
-}
 
 
 class ExplainConfig(msgspec.Struct, frozen=True):
@@ -75,11 +71,6 @@ class ExplainConfig(msgspec.Struct, frozen=True):
                     hint=f"Options are: {listed}.",
                 )
             values[key] = _truth(name, value)
-            if key in _FIXED and values[key] != _FIXED[key]:
-                other = "true" if _FIXED[key] else "false"
-                raise Unsupported(
-                    f"EXPLAIN … WITH ({name} = {str(values[key]).lower()}) is not supported: it is always {other} here"
-                )
             if key in _MISSING and values[key]:
                 raise Unsupported(f"EXPLAIN … WITH ({name}) is not supported")
         return ExplainConfig(**values)

@@ -176,7 +176,7 @@ def _both(outer: mir.TopK, inner: mir.TopK) -> mir.TopK:
 
 
 def _join(rel: mir.Join) -> mir.Relation:
-    """Flatten joins (also under a Filter or Project) into one, what stood over them on top of it."""
+    """Flatten joins (also under a Filter, Map or Project) into one, what stood over them on top of it."""
     if len(rel.inputs) == 1:
         # What there is to compare is within one row.
         return filtered(rel.inputs[0], _checks(rel.equivalences, rel.inputs))
@@ -185,14 +185,15 @@ def _join(rel: mir.Join) -> mir.Relation:
     inputs: list[mir.Relation] = []
     equivalences: list[tuple[sc.Scalar, ...]] = []
     predicates: list[sc.Scalar] = []
-    place: list[int] = []  # for each column of the old join its column in the new one
+    # For each column of the old join what it is of the new one's.
+    place: list[sc.Scalar] = []
     start = 0
     for part in rel.inputs:
         outer, filters, inner = _peel(part)
         if inner is None:
             inputs.append(part)
             width = mir.arity(part)
-            place.extend(range(start, start + width))
+            place.extend(sc.Column(c) for c in range(start, start + width))
         else:
             inputs.extend(inner.inputs)
             width = mir.arity(inner)
@@ -201,12 +202,14 @@ def _join(rel: mir.Join) -> mir.Relation:
                 tuple(sc.permute(e, shift) for e in cls) for cls in inner.equivalences
             )
             predicates.extend(sc.permute(p, shift) for p in filters)
-            place.extend(start + column for column in outer)
+            place.extend(sc.permute(expr, shift) for expr in outer)
         start += width
-    moved = dict(enumerate(place))
-    equivalences.extend(tuple(sc.permute(e, moved) for e in cls) for cls in rel.equivalences)
+    equivalences.extend(tuple(sc.substitute(e, place) for e in cls) for cls in rel.equivalences)
     joined = _without_units(mir.Join(tuple(inputs), merge_classes(equivalences)))
-    return project(filtered(joined, predicates), place)
+    new = [expr for expr in place if not isinstance(expr, sc.Column)]
+    columns = iter(range(start, start + len(new)))
+    outputs = [e.index if isinstance(e, sc.Column) else next(columns) for e in place]
+    return project(mapped(filtered(joined, predicates), new), outputs)
 
 
 def _is_fusable(part: mir.Relation) -> bool:
@@ -215,19 +218,44 @@ def _is_fusable(part: mir.Relation) -> bool:
 
 def _peel(
     part: mir.Relation,
-) -> tuple[tuple[int, ...], tuple[sc.Scalar, ...], mir.Join | None]:
-    """Project over Filter over an unplanned Join, taken apart."""
+) -> tuple[tuple[sc.Scalar, ...], tuple[sc.Scalar, ...], mir.Join | None]:
+    """Project over Map over Filter over an unplanned Join, taken apart: what is put out of the join's columns; no other Map."""
     outputs: tuple[int, ...] | None = None
+    new: tuple[sc.Scalar, ...] = ()
     filters: tuple[sc.Scalar, ...] = ()
     if isinstance(part, mir.Project):
         outputs = part.outputs
+        part = part.input
+    if isinstance(part, mir.Map) and _is_liftable(part):
+        new = part.scalars
         part = part.input
     if isinstance(part, mir.Filter):
         filters = part.predicates
         part = part.input
     if isinstance(part, mir.Join) and isinstance(part.implementation, mir.Unplanned):
-        return outputs if outputs is not None else tuple(range(mir.arity(part))), filters, part
+        width = mir.arity(part)
+        columns = (*map(sc.Column, range(width)), *new)
+        put_out = columns if outputs is None else tuple(columns[c] for c in outputs)
+        return put_out, filters, part
     return (), (), None
+
+
+def _is_liftable(part: mir.Map) -> bool:
+    """Whether a Map only makes columns NULL where another one is: that is made above a join as well, which then sees all inputs."""
+    width = mir.arity(part.input)
+    return all(_is_blanked(expr, width) for expr in part.scalars)
+
+
+def _is_blanked(expr: sc.Scalar, width: int) -> bool:
+    match expr:
+        case sc.If(
+            condition=sc.Call(func="is_null", args=(sc.Column(index=flag),)),
+            then=sc.Literal(value=None),
+            otherwise=sc.Column(index=column),
+        ):
+            return flag < width and column < width
+        case _:
+            return False
 
 
 def _without_units(rel: mir.Join) -> mir.Relation:

@@ -223,7 +223,6 @@ def test_a_replica_is_ready_while_somebody_runs_its_dataflows(place: Place) -> N
     [
         "linear chains",
         "raw plans",
-        "enable variadic left join lowering",
     ],
 )
 def test_explain_refuses_an_option_that_it_does_not_heed(place: Place, option: str) -> None:

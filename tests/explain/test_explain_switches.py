@@ -105,6 +105,88 @@ def test_a_recursion_is_followed_to_its_fixpoint_where_that_is_asked_for(
     con.execute("ALTER SYSTEM RESET enable_letrec_fixpoint_analysis")
 
 
-def test_what_has_no_effect_is_refused(con: mzsql.Connection) -> None:
-    with pytest.raises(mzsql.Error, match="is not supported"):
-        _plan(con, "WITH (enable variadic left join lowering) SELECT * FROM foo")
+#: Stacks of left joins that are lowered together.
+STACKS = (
+    "foo LEFT JOIN bar x ON foo.a = x.a LEFT JOIN bar y ON foo.a = y.a",
+    "foo LEFT JOIN bar x ON foo.a = x.a LEFT JOIN bar y ON y.a = x.c LEFT JOIN foo z ON z.a = y.c AND z.a = y.c",
+    "bar x LEFT JOIN bar y ON x.a = y.c AND x.c = y.a LEFT JOIN foo ON foo.a = x.c",
+    "(SELECT a, b FROM foo WHERE a > 1) foo LEFT JOIN (SELECT DISTINCT a FROM bar) x ON x.a = foo.a"
+    " LEFT JOIN (SELECT c AS a, count(*) AS n FROM bar GROUP BY c) y ON foo.a = y.a",
+    "foo LEFT JOIN foo x ON foo.b = x.b LEFT JOIN foo y ON x.a = y.a LEFT JOIN bar ON bar.a = x.a",
+)
+#: Those of which a join is none that is.
+OTHERS = (
+    "foo LEFT JOIN bar x ON foo.a = x.a",
+    "foo LEFT JOIN bar x ON foo.a = x.a LEFT JOIN bar y ON foo.a = y.a AND y.c > 3",
+    "foo LEFT JOIN bar x ON foo.a = x.a LEFT JOIN bar y ON foo.a = y.a AND x.c = y.c",
+    "foo LEFT JOIN bar x ON foo.a = x.a LEFT JOIN bar y ON foo.a = y.a AND x.a = y.a",
+    "foo LEFT JOIN bar x ON foo.a = x.a LEFT JOIN bar y ON foo.a + 1 = y.a",
+    "foo LEFT JOIN bar x ON foo.a = x.a LEFT JOIN bar y ON true",
+    "foo LEFT JOIN bar x ON foo.a = x.a RIGHT JOIN bar y ON foo.a = y.a",
+    "(SELECT a::double AS a FROM foo) foo LEFT JOIN (SELECT a::double AS a FROM bar) x ON foo.a = x.a"
+    " LEFT JOIN (SELECT a::double AS a FROM bar) y ON foo.a = y.a",
+)
+
+
+def _together(con: mzsql.Connection, query: str) -> list[str]:
+    option = "enable variadic left join lowering"
+    return [
+        _plan(con, f"OPTIMIZED PLAN WITH ({option} = {on}) FOR {query}") for on in ("false", "true")
+    ]
+
+
+@pytest.mark.parametrize("stack", [*STACKS, *OTHERS])
+def test_stacks_of_left_joins_have_the_same_answer(
+    con: mzsql.Connection, other: duckdb.DuckDBPyConnection, stack: str
+) -> None:
+    query = f"SELECT * FROM {stack}"
+    apart, together = _together(con, query)
+    assert (apart != together) == (stack in STACKS)
+    expected = Counter(other.execute(query).fetchall())
+    for on in ("off", "on"):
+        con.execute(f"ALTER SYSTEM SET enable_variadic_left_join_lowering = {on}")
+        try:
+            assert Counter(con.execute(query).fetchall()) == expected
+        finally:
+            con.execute("ALTER SYSTEM RESET enable_variadic_left_join_lowering")
+
+
+def test_a_stack_of_left_joins_is_one_delta_join(con: mzsql.Connection) -> None:
+    apart, together = _together(con, f"SELECT * FROM {STACKS[0]}")
+    assert "type=delta" not in apart
+    assert together.count("Join on=") == 1
+    assert "Join on=(#0 = #2 = #5) type=delta" in together
+
+
+@pytest.mark.parametrize("stack", STACKS[:3])
+def test_a_stack_of_left_joins_is_maintained(
+    con: mzsql.Connection, other: duckdb.DuckDBPyConnection, stack: str
+) -> None:
+    query = f"SELECT count(*) AS n, * FROM {stack} GROUP BY ALL"
+    columns = len(other.execute(query).fetchall()[0])
+    names = ", ".join(f"c{i}" for i in range(columns))
+    keys = ", ".join(str(i) for i in range(2, columns + 1))
+    changes = (
+        "INSERT INTO bar VALUES (5, 1), (5, NULL), (10, 3)",
+        "DELETE FROM foo WHERE a = 1",
+        "INSERT INTO foo VALUES (10, 'x'), (NULL, NULL)",
+        "DELETE FROM bar WHERE a = 5 OR a IS NULL",
+    )
+    con.execute("ALTER SYSTEM SET enable_variadic_left_join_lowering = on")
+    try:
+        grouped = f"SELECT count(*) AS n, * FROM {stack} GROUP BY {keys}"
+        con.execute(f"CREATE MATERIALIZED VIEW stacked ({names}) AS {grouped}")
+        with other.cursor() as apart:
+            apart.begin()
+            for change in changes:
+                con.execute(change)
+                apart.execute(change)
+                found = Counter(con.execute("SELECT * FROM stacked").fetchall())
+                assert found == Counter(apart.execute(query).fetchall())
+            apart.rollback()
+    finally:
+        con.execute("ALTER SYSTEM RESET enable_variadic_left_join_lowering")
+        con.execute("DROP MATERIALIZED VIEW IF EXISTS stacked")
+        con.execute(
+            f"DELETE FROM foo; DELETE FROM bar; {TABLES.partition('INSERT')[1]}{TABLES.partition('INSERT')[2]}"
+        )

@@ -232,8 +232,12 @@ class Explainer:
                 relation = planner.optimize(relation)
             if plan.stage == "decorrelated" and subject.query is not None:
                 shown = lower_as_made if plan.format == "json" else lower_as_written
-                new = planner.features().enable_new_outer_join_lowering
-                relation = shown(subject.query, new_outer_joins=new)
+                features = planner.features()
+                relation = shown(
+                    subject.query,
+                    new_outer_joins=features.enable_new_outer_join_lowering,
+                    variadic_left_joins=features.enable_variadic_left_join_lowering,
+                )
             if plan.format == "json":
                 return relation_json(relation)
             if plan.format == "sql":

@@ -215,8 +215,12 @@ class Planner:
 
     def lowering(self) -> Callable[[hir.Query], LoweredQuery]:
         """What decorrelates queries, as the switches are now."""
-        new_outer_joins = self._features().enable_new_outer_join_lowering
-        return partial(lower_query, new_outer_joins=new_outer_joins)
+        features = self._features()
+        return partial(
+            lower_query,
+            new_outer_joins=features.enable_new_outer_join_lowering,
+            variadic_left_joins=features.enable_variadic_left_join_lowering,
+        )
 
     @undisturbed()
     def local(self, query: hir.Query) -> View:

@@ -17,12 +17,17 @@ from mzsql.frontend import hir
 from mzsql.frontend.lowering.lowering import Lowering
 from mzsql.frontend.lowering.rel import Rel
 from mzsql.frontend.lowering.scope import ColumnMap
+from mzsql.frontend.lowering.variadic_left import variadic_left
 from mzsql.repr.datum import Datum
 from mzsql.repr.types import BOOLEAN, SqlType
 
 
 def lower_join(lowering: Lowering, join: hir.Join, outer: Rel, cols: ColumnMap, depth: int) -> Rel:
     """A join applied to `outer`: outer's columns, the left's, the right's."""
+    if lowering.variadic_left_joins and join.kind == "left":
+        together = variadic_left(lowering, join, outer, cols, depth)
+        if together is not None:
+            return together
     left = lowering.relation(join.left, outer, cols, depth)
     # The left's columns are level 1 to the right side.
     if any(level == 1 for level, _ in lowering.reads.of(join.right).columns):

@@ -32,17 +32,22 @@ class LoweredQuery:
 
 
 @remembering()
-def lower_query(query: hir.Query, *, new_outer_joins: bool = True) -> LoweredQuery:
+def lower_query(
+    query: hir.Query, *, new_outer_joins: bool = True, variadic_left_joins: bool = False
+) -> LoweredQuery:
     """Decorrelate a query.
 
     Args:
         query: the query.
         new_outer_joins: as of `mzsql.frontend.lowering.lowering.Lowering`.
+        variadic_left_joins: as of it.
 
     Raises:
         Unsupported: it has something that is not lowered yet.
     """
-    relation = lower_relation(query.relation, new_outer_joins=new_outer_joins)
+    relation = lower_relation(
+        query.relation, new_outer_joins=new_outer_joins, variadic_left_joins=variadic_left_joins
+    )
     typ = relation_type(relation)
     outputs = query.finishing.project
     columns = tuple(typ.columns[c] for c in outputs)
@@ -55,19 +60,32 @@ def lower_query(query: hir.Query, *, new_outer_joins: bool = True) -> LoweredQue
     return LoweredQuery(relation, desc, query.finishing)
 
 
-def lower_as_written(query: hir.Query, *, new_outer_joins: bool = True) -> mir.Relation:
+def lower_as_written(
+    query: hir.Query, *, new_outer_joins: bool = True, variadic_left_joins: bool = False
+) -> mir.Relation:
     """Decorrelate a query to show it: VALUES is the call that it is written as."""
     with deep():
-        lowering = Lowering(lower_join, new_outer_joins=new_outer_joins, calls_values=True)
+        lowering = Lowering(
+            lower_join,
+            new_outer_joins=new_outer_joins,
+            variadic_left_joins=variadic_left_joins,
+            calls_values=True,
+        )
         done = lowering.relation(query.relation, unit(), ColumnMap({}, 0), 0)
         return normalize_lets(done.mir)
 
 
-def lower_as_made(query: hir.Query, *, new_outer_joins: bool = True) -> mir.Relation:
+def lower_as_made(
+    query: hir.Query, *, new_outer_joins: bool = True, variadic_left_joins: bool = False
+) -> mir.Relation:
     """As `lower_as_written`, its bindings as the algorithm makes them: even the one row that all is applied to has a name."""
     with deep():
         lowering = Lowering(
-            lower_join, binds_constants=True, new_outer_joins=new_outer_joins, calls_values=True
+            lower_join,
+            binds_constants=True,
+            new_outer_joins=new_outer_joins,
+            variadic_left_joins=variadic_left_joins,
+            calls_values=True,
         )
         start = Rel.constant((((), 1),), RelationType(()))
         one = Rel(start.mir, unit().typ)
@@ -76,9 +94,13 @@ def lower_as_made(query: hir.Query, *, new_outer_joins: bool = True) -> mir.Rela
         ).mir
 
 
-def lower_relation(relation: hir.Relation, *, new_outer_joins: bool = True) -> mir.Relation:
+def lower_relation(
+    relation: hir.Relation, *, new_outer_joins: bool = True, variadic_left_joins: bool = False
+) -> mir.Relation:
     """Decorrelate a relation that reads no outer column."""
     with deep():
-        lowering = Lowering(lower_join, new_outer_joins=new_outer_joins)
+        lowering = Lowering(
+            lower_join, new_outer_joins=new_outer_joins, variadic_left_joins=variadic_left_joins
+        )
         done = lowering.relation(relation, unit(), ColumnMap({}, 0), 0)
         return normalize_lets(done.mir)

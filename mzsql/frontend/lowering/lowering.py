@@ -62,6 +62,7 @@ class Lowering:
         binds_constants: whether constants are given names too, as they are in the decorrelated plan before its bindings are put in order.
         new_outer_joins: whether outer joins are found by the keys of every equality, and by the filters of the side that is not preserved;
             else by equal columns alone.
+        variadic_left_joins: whether a stack of left joins is lowered as one inner join where it can be.
         calls_values: whether VALUES is shown as the call that it is written as, and not as the rows that it makes.
     """
 
@@ -69,6 +70,7 @@ class Lowering:
     next_id: int = 0
     binds_constants: bool = False
     new_outer_joins: bool = True
+    variadic_left_joins: bool = False
     calls_values: bool = False
     ctes: dict[int, CteBinding] = field(default_factory=dict)
     reads: Reads = field(default_factory=Reads)
