@@ -135,7 +135,9 @@ def _check_spark(given: object) -> None:
         return
     from pyspark.sql import SparkSession  # noqa: PLC0415  PySpark is loaded where it is needed
 
-    if not isinstance(given, SparkSession):
+    from mzsql.compute.engines.paths import is_connect_session  # noqa: PLC0415
+
+    if not isinstance(given, SparkSession) and not is_connect_session(given):
         arguments.refuse("spark", "a SparkSession", given)
 
 

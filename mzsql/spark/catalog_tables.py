@@ -3,15 +3,19 @@
 Promise: a table has the columns, the metadata and the comment that it is given, of the format ``mzsql``. Spark's own call makes a table in
 tens of milliseconds, as it plans the table once more and makes a folder for it; so in a classic session only the first one is made by it,
 and the others are copies of that one's description, put into the catalog directly. Trade-off: that is not Spark's public interface, so
-it is used where the session has a JVM of its own; a session of Spark Connect makes each by the public call.
+it is used where the session has a JVM of its own. A session of Spark Connect makes each by the same plan as its public call, and fetches
+none of its rows: the public call reads the whole table once it is made.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
+
+from mzsql.repr.errors import InvalidParameter
 
 
 class CatalogTables:
@@ -27,16 +31,34 @@ class CatalogTables:
 
         Raises:
             AnalysisException: it is there, or its schema is not.
+            InvalidParameter: a server of Spark Connect has no data source ``mzsql``.
         """
         if self._first is not None:
             self._copy(schema, name, columns, comment)
             return
+        if self._classic is None:
+            self._make_on_server(schema, name, columns, comment)
+            return
         self._session.catalog.createTable(
             f"`{schema}`.`{name}`", source="mzsql", schema=columns, description=comment
         )
-        if self._classic is not None:
-            identifier = self._identifier(schema, name)
-            self._first = self._classic.sessionState().catalog().getTableMetadata(identifier)
+        identifier = self._identifier(schema, name)
+        self._first = self._classic.sessionState().catalog().getTableMetadata(identifier)
+
+    def _make_on_server(self, schema: str, name: str, columns: StructType, comment: str) -> None:
+        from pyspark.sql.connect.dataframe import DataFrame  # noqa: PLC0415  needs grpcio, which a classic session does not
+        from pyspark.sql.connect.plan import CreateTable  # noqa: PLC0415
+
+        made = CreateTable(f"`{schema}`.`{name}`", None, "mzsql", comment, columns, {})
+        try:
+            DataFrame(made, self._session).limit(0).collect()
+        except PySparkException as error:
+            if "DATA_SOURCE_NOT_FOUND" not in str(error):
+                raise
+            raise InvalidParameter(
+                "the server of Spark Connect does not know the format mzsql",
+                hint="Install pyspark-mzsql into the Python that the server runs (its PYSPARK_PYTHON), and start it again.",
+            ) from None
 
     def _copy(self, schema: str, name: str, columns: StructType, comment: str) -> None:
         first = self._first

@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -26,6 +28,7 @@ from sqlglot import expressions as exp
 from sqlglot.errors import SqlglotError
 
 from mzsql.adapter.reader import EnvironmentReader, RelationInfo
+from mzsql.compute.engines.paths import is_connect
 from mzsql.compute.engines.relations import arrow_frame, parts_frame
 from mzsql.frontend.parse.heads import Whose, whose
 from mzsql.location import shown_url
@@ -49,6 +52,38 @@ def check_query(text: object, what: str) -> None:
         text.encode()
     except UnicodeEncodeError:
         raise InvalidParameter(f"{what} must be Unicode text: it has a lone surrogate") from None
+
+
+@dataclass(frozen=True)
+class _Use:
+    """A relation in a query's text.
+
+    Attributes:
+        start, end: between which of the text's characters its name stands.
+        aliased: whether the query gives it a name of its own there.
+    """
+
+    start: int
+    end: int
+    relation: RelationInfo
+    aliased: bool
+
+
+def _renamed(
+    text: str, uses: Sequence[_Use], name: Callable[[RelationInfo], str], *, formatted: bool
+) -> str:
+    """A query that reads its relations under other names; unless ``formatted``, as a format string that means the same."""
+    whole, at = [], 0
+
+    def rest(upto: int) -> str:
+        piece = text[at:upto]
+        return piece if formatted else piece.replace("{", "{{").replace("}", "}}")
+
+    for use in uses:
+        alias = "" if use.aliased else f" AS {quote(use.relation.name)}"
+        whole += [rest(use.start), name(use.relation), alias]
+        at = use.end
+    return "".join([*whole, rest(len(text))])
 
 
 class MzSpark:
@@ -78,6 +113,8 @@ class MzSpark:
         self._kept: deque[tuple[float, Any]] = deque()
         public = options is not None and all(shown_url(o) == o for o in options.values())
         self._registration = Registration(session, options) if options and public else None
+        # So many of the builtin relations are in the catalog; None: all. A server of Spark Connect takes tens of milliseconds for each.
+        self._builtin: int | None = 0 if is_connect(session) else None
 
     def __getattr__(self, name: str) -> Any:
         if name == "session":  # not set yet: no attribute of a session that is not there
@@ -86,11 +123,28 @@ class MzSpark:
 
     def register(self) -> None:
         """Bring the session's catalog up to date with the environment's. DDL of this connection does so by itself; DDL elsewhere is
-        seen with this.
+        seen with this. In a session of Spark Connect that is about users' relations, and builtin ones that `register_more` has made.
         """
         if self._registration is not None:
             with self._errors():
-                self._registration.follow(self._reader.relations())
+                relations = self._reader.relations()
+                if self._builtin is not None:
+                    users = [r for r in relations if r.database is not None]
+                    builtin = [r for r in relations if r.database is None]
+                    relations = users + builtin[: self._builtin]
+                self._registration.follow(relations)
+
+    def register_more(self, count: int) -> bool:
+        """Put more of the builtin relations into the catalog of a session of Spark Connect, and bring it up to date; whether some are
+        not in it yet. `sql` and `table` of this object read those all the same.
+        """
+        if self._builtin is None or self._registration is None:
+            return False
+        self._builtin += count
+        if self._builtin >= sum(r.database is None for r in self._reader.relations()):
+            self._builtin = None
+        self.register()
+        return self._builtin is not None
 
     def unregister(self) -> None:
         """Take the environment's relations out of the session's catalog."""
@@ -117,12 +171,24 @@ class MzSpark:
             rows = self._execute(sqlQuery)
             return arrow_frame(self.session, pa.table({}) if rows is None else rows)
         with self._errors():
-            text, views = self._with_relations(sqlQuery)
+            uses = self._uses(sqlQuery)
+            frames = self._frames(uses)
+        # Of the class: the session's own may be this very method, see `mzsql.spark.register`.
+        run = partial(type(self.session).sql, self.session)
+        if not uses:
+            return run(sqlQuery, *args, **kwargs)
+        if is_connect(self.session):
+            # Spark looks at the text when rows are wanted, and anew each time: what it reads travels along.
+            text = _renamed(sqlQuery, uses, lambda r: f"{{mzsql_{r.id}}}", formatted=bool(kwargs))
+            return run(text, *args, **kwargs, **{f"mzsql_{id_}": f for id_, f in frames.items()})
+        views = {id_: f"mzsql_{id_}_{time.monotonic_ns()}" for id_ in frames}
         try:
-            # Of the class: the session's own may be this very method, see `mzsql.spark.register`.
-            return type(self.session).sql(self.session, text, *args, **kwargs)
+            for id_, frame in frames.items():
+                frame.createOrReplaceTempView(views[id_])
+            text = _renamed(sqlQuery, uses, lambda r: quote(views[r.id]), formatted=True)
+            return run(text, *args, **kwargs)
         finally:
-            for view in views:
+            for view in views.values():
                 self.session.catalog.dropTempView(view)
 
     def table(self, tableName: str) -> DataFrame:  # noqa: N803  Spark's own parameter name
@@ -148,25 +214,16 @@ class MzSpark:
         except UndefinedTable:
             return None
 
-    def _with_relations(self, text: str) -> tuple[str, list[str]]:
-        """The text with each relation of mzsql replaced by a temporary view of its contents, and those views."""
-        uses = self._uses(text)
+    def _frames(self, uses: Sequence[_Use]) -> dict[str, DataFrame]:
+        """The contents of the relations that a query uses, by their ids, all at one time."""
         if not uses:
-            return text, []
+            return {}
         at = self._reader.fresh_timestamp()
-        views: dict[str, str] = {}
-        for _, _, relation, _ in uses:
-            if relation.id not in views:
-                view = f"mzsql_{relation.id}_{time.monotonic_ns()}"
-                self._frame(relation, at).createOrReplaceTempView(view)
-                views[relation.id] = view
-        for start, end, relation, alias in sorted(uses, key=lambda use: use[0], reverse=True):
-            renamed = "" if alias else f" AS {quote(relation.name)}"
-            text = text[:start] + quote(views[relation.id]) + renamed + text[end:]
-        return text, list(views.values())
+        used = {use.relation.id: use.relation for use in uses}
+        return {id_: self._frame(relation, at) for id_, relation in used.items()}
 
-    def _uses(self, text: str) -> list[tuple[int, int, RelationInfo, bool]]:
-        """Where relations of mzsql stand in a query: start, end, relation, whether it has an alias there."""
+    def _uses(self, text: str) -> list[_Use]:
+        """Where relations of mzsql stand in a query, from its beginning on."""
         try:
             tree = sqlglot.parse_one(text, read="spark")
         except SqlglotError:
@@ -185,10 +242,9 @@ class MzSpark:
                 continue
             if len(parts) == 1 and self.session.catalog.tableExists(quote(name)):
                 continue
-            found.append(
-                (parts[0].meta["start"], parts[-1].meta["end"] + 1, relation, bool(table.alias))
-            )
-        return found
+            start, end = parts[0].meta["start"], parts[-1].meta["end"] + 1
+            found.append(_Use(start, end, relation, bool(table.alias)))
+        return sorted(found, key=lambda use: use.start)
 
     def _frame(self, relation: RelationInfo, at: int) -> DataFrame:
         """A relation's rows at a time: by Spark from the stored parts, or computed here where nothing is stored."""

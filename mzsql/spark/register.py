@@ -29,6 +29,9 @@ from mzsql.threads import Supervised
 #: The catalog is looked at so often for what others define, where its store cannot tell.
 LOOK_SECONDS = 1.0
 
+#: So many builtin relations are put into a server's catalog at a time.
+MORE = 4
+
 
 class Registered:
     """An environment in a session; made by `register`. A context manager.
@@ -91,6 +94,7 @@ class Registered:
                 self._seen = step
 
     def _follow(self, thread: Supervised) -> None:
+        self._register_the_rest(thread)
         while not thread.stopping:
             if self._env.catalog.await_change(LOOK_SECONDS) is None and thread.wait(LOOK_SECONDS):
                 return
@@ -99,6 +103,13 @@ class Registered:
             self._env.sync()
             self._bring_up_to_date()
             thread.well()
+
+    def _register_the_rest(self, thread: Supervised) -> None:
+        """What a server of Spark Connect takes its time for: a few at a time, so that a query waits for no more."""
+        more = True
+        while more and not thread.stopping:
+            with self._updating:
+                more = self._relations.register_more(MORE)
 
     def close(self) -> None:
         """Take the environment out of the session and close it. Idempotent."""

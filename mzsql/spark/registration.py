@@ -84,7 +84,7 @@ class Registration:
         if not new:
             return
         ensure_source(self._session)
-        for schema in sorted({r.schema for r in new}):
+        for schema in sorted({r.schema for r in new} - {schema for schema, _ in self._made}):
             self._sql(f"CREATE SCHEMA IF NOT EXISTS {quote(schema)}")
         tables = CatalogTables(self._session)
         taken = self._taken(new)

@@ -59,7 +59,12 @@ _told: set[tuple[str, str | None]] = set()
 
 def is_connect(spark: SparkSession) -> bool:
     """Whether the session is a client of Spark Connect, whose server may be another machine."""
-    return "connect" in type(spark).__module__
+    return is_connect_session(spark)
+
+
+def is_connect_session(given: object) -> bool:
+    """Whether something is a session of Spark Connect, whose class has no parent with that of others; grpcio need not be there."""
+    return any(one.__module__ == "pyspark.sql.connect.session" for one in type(given).__mro__)
 
 
 def why_not(spark: SparkSession, path: str) -> str | None:

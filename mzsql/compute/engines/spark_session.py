@@ -19,6 +19,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
@@ -26,6 +27,7 @@ from pyspark.find_spark_home import _find_spark_home
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
+from mzsql.compute.engines.paths import is_connect_session
 from mzsql.compute.engines.spark_start import Launch, is_stopped
 from mzsql.expr.engines import SPARK_STEP_SETTINGS
 from mzsql.repr.errors import EnvironmentRefused
@@ -277,8 +279,19 @@ def _remove_work(session: SparkSession) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
+def _let_exit(session: Any) -> None:
+    """Keep a session of Spark Connect from telling its server at exit: whoever has stopped it before waits ten minutes for an answer.
+    The server lets go of sessions that nobody uses by itself.
+    """
+    on_exit = getattr(session.client, "_on_exit", None)
+    if on_exit is not None:
+        atexit.unregister(on_exit)
+
+
 def _configured(spark: SparkSession, settings: dict[str, str]) -> SparkSession:
     session = spark.newSession()
+    if is_connect_session(session):
+        _let_exit(session)
     for key, value in settings.items():
         session.conf.set(key, value)
     return session
