@@ -209,6 +209,7 @@ class Arranged:
     delta: str = ""
     name: str | None = None
     trace: Trace = unknown
+    state: str = ""
 
 
 @dataclass

@@ -45,18 +45,22 @@ def _has_rows(query: exp.Expression, empty: AbstractSet[str]) -> bool:
         if query.args.get("distinct"):
             return True
         return _has_rows(query.this, empty) or _has_rows(query.expression, empty)
-    return not isinstance(query, exp.Select) or _may_pass(query, empty) or _of_nothing(query)
+    return not isinstance(query, exp.Select) or _may_pass(query, empty) or of_nothing(query)
 
 
 def _may_pass(query: exp.Select, empty: AbstractSet[str]) -> bool:
     """Whether rows may come from where a query reads them."""
-    where = query.args.get("where")
-    if where is not None and isinstance(where.this, exp.Boolean) and not where.this.this:
+    if _lets_none_pass(query):
         return False
     origins = _origins(query)
     if any(isinstance(one, exp.Join) and one.side for one in origins):
         return True
     return all(_may_read(one.this, empty) for one in origins)
+
+
+def _lets_none_pass(query: exp.Select) -> bool:
+    where = query.args.get("where")
+    return where is not None and isinstance(where.this, exp.Boolean) and not where.this.this
 
 
 def _may_read(source: exp.Expression, empty: AbstractSet[str]) -> bool:
@@ -110,9 +114,9 @@ def _copied(value: object) -> object:
     return value.copy() if isinstance(value, exp.Expression) else value
 
 
-def _of_nothing(query: exp.Select) -> bool:
-    """Whether a query may put out a row where it reads none."""
-    if query.args.get("from_") is None:
+def of_nothing(query: exp.Select) -> bool:
+    """Whether a query may put out a row where it reads none, or all that it reads are left out."""
+    if query.args.get("from_") is None and not _lets_none_pass(query):
         return True
     if query.args.get("group") is not None or query.args.get("having") is not None:
         # With groups there is none of nothing; a condition over all rows here is always that there are some.

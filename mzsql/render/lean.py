@@ -13,14 +13,14 @@ Whoever runs it checks before that the facts hold: a lean statement raises, or w
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sqlglot import expressions as exp
 
 from mzsql.expr.functions import sql as s
 from mzsql.render.facts import Fact, bounded, column_of, more_rows, one_of
 from mzsql.render.facts import widened as wider
-from mzsql.render.idle import without
+from mzsql.render.idle import of_nothing, without
 from mzsql.render.renames import rename
 from mzsql.render.simplify import SETTLED, Ast, Simplifier
 from mzsql.render.simplify.pieces import bare, closed, conjuncts
@@ -146,8 +146,10 @@ class _Reader:
         from_ = query.args.get("from_")
         joins = query.args.get("joins") or ()
         outer = any(one.side for one in joins)
+        nothing = False
         for origin in [] if from_ is None else [from_, *joins]:
             alias, relation = self._origin(origin.this)
+            nothing = nothing or (relation.rows == 0 and not outer)
             rows = min(_MANY, rows * max(relation.rows, 1))
             for name, fact in relation.columns.items():
                 known = bounded(_nullable(fact) if outer else fact)
@@ -169,12 +171,13 @@ class _Reader:
         if not joins and group is None:
             plain = Simplifier(columns, rows=rows, grouped=False, same=same)
             self._columns[id(query)] = plain
-        self._where(query, simplifier)
+        nothing = (self._where(query, simplifier) or nothing) and not of_nothing(query)
         self._sink(query)
         if group is not None:
             _regroup(group, simplifier)
             _having(query, simplifier)
-        return self._projected(query, simplifier, rows)
+        found = self._projected(query, simplifier, rows)
+        return replace(found, rows=0) if nothing else found
 
     def _origin(self, source: exp.Expression) -> tuple[str | None, Relation]:
         if isinstance(source, exp.Subquery):
@@ -185,10 +188,11 @@ class _Reader:
         return source.alias or source.name, known
 
     @staticmethod
-    def _where(query: exp.Select, simplifier: Simplifier) -> None:
+    def _where(query: exp.Select, simplifier: Simplifier) -> bool:
+        """Simplify what a query asks of its rows; whether none of them passes."""
         where = query.args.get("where")
         if where is None:
-            return
+            return False
         condition, fact = simplifier.condition(where.this)
         if fact.always and not fact.fails:
             query.set("where", None)
@@ -197,6 +201,7 @@ class _Reader:
         else:
             where.set("this", condition)
             simplifier.refine(condition)
+        return fact.never and not fact.fails
 
     def _sink(self, query: exp.Select) -> None:
         """Have conditions asked where their columns are made, in place: a status that only says which rows stay is never made then, and
@@ -284,9 +289,18 @@ def _nullable(fact: Fact) -> Fact:
 def _united(left: Relation, right: Relation) -> Relation:
     names = dict(zip(right.columns, left.columns, strict=True))
     pairs = zip(left.columns.items(), right.columns.values(), strict=True)
-    columns = {name: one_of([a, b]) for (name, a), b in pairs}
     same = {names[name]: names[other] for name, other in right.same.items()}
+    columns = {name: _of_either(left, right, a, b) for (name, a), b in pairs}
+    if not left.rows or not right.rows:
+        return Relation(columns, left.rows + right.rows, left.same if left.rows else same)
     return Relation(columns, min(_MANY, left.rows + right.rows), _both(left.same, same))
+
+
+def _of_either(left: Relation, right: Relation, mine: Fact, other: Fact) -> Fact:
+    """What is known of a column of the rows of two relations; what one without rows would have has nothing to say but its type."""
+    if mine.kind == other.kind and not (left.rows and right.rows):
+        return mine if left.rows else other
+    return one_of([mine, other])
 
 
 def _both(left: Mapping[str, str], right: Mapping[str, str]) -> dict[str, str]:

@@ -17,12 +17,14 @@ from mzsql.expr.functions import sql as s
 from mzsql.render.statement import TIME, Ast, big, col, named, ordered, select, window
 from mzsql.render.step_state import StepState
 
+#: A column of updates that is never NULL, and what casts it to its type.
+Own = tuple[exp.Column, Callable[[Ast], Ast]]
 #: A sum: what is added up, the name it gets, and what casts it to its type.
 Sum = tuple[Ast, str, Callable[[Ast], Ast]]
 
 
 def rolled(
-    r: StepState, source: str, key: Sequence[Ast], own: Sequence[exp.Column], sums: Sequence[Sum]
+    r: StepState, source: str, key: Sequence[Ast], own: Sequence[Own], sums: Sequence[Sum]
 ) -> exp.Select:
     """Of a relation's updates the key, the columns `own`, the sums up to each, and the time; of its state nothing, or times below the step.
 
@@ -40,11 +42,20 @@ def rolled(
             )
             for part, name, cast in sums
         ]
-        return select([*key, *own, *running, col(TIME)], source)
+        return select([*key, *(one for one, _ in own), *running, col(TIME)], source)
+
+    def known(made: Ast, cast: Callable[[Ast], Ast]) -> Ast:
+        # Of the keys that are left each has an update. Whoever reads this does not know that, and would be ready for NULL.
+        return s.coalesce(made, cast(s.num(0)))
+
     mine = s.gte(col(TIME), big(r.lower, r.engine))
     items: list[Ast] = list(key)
-    items += [named(exp.Max(this=s.case((mine.copy(), one))), one.name) for one in own]
-    items += [named(cast(exp.Sum(this=part)), name) for part, name, cast in sums]
+    for one, cast in own:
+        items.append(named(known(exp.Max(this=s.case((mine.copy(), one))), cast), one.name))
+    for part, name, cast in sums:
+        total = cast(exp.Sum(this=part))
+        # With keys it is one of rows that are there.
+        items.append(named(total if key else known(total, cast), name))
     items.append(named(exp.Max(this=col(TIME)), TIME))
     touched = s.gte(exp.Max(this=col(TIME)), big(r.lower, r.engine))
     return select(items, source, group=key, having=touched)

@@ -1,6 +1,7 @@
 """Joins in a step.
 
-Promise: an update meets the other inputs' state and updates under the time conditions of `mzsql.render.step`; keys compare
+Promise: an update meets the other inputs' state and updates under the time conditions of `mzsql.render.step`, which are settled where
+all updates have one time: then none is asked, and what meets earlier rows only is joined with the state alone. Keys compare
 null-safe, as join equivalences mean it. The side that streams is broadcast: it is as small as the change. What a lookup reads of an
 arrangement is declared as it is made.
 """
@@ -49,7 +50,7 @@ from mzsql.render.statement import (
     select,
     union_all,
 )
-from mzsql.render.step_state import Nodes, StepState
+from mzsql.render.step_state import NEW, Nodes, StepState
 from mzsql.repr.types import ColumnType
 
 PATH = "mz_path"
@@ -196,27 +197,10 @@ class _DeltaJoin:
         arranged = self.arranged[probe]
         shared = len(together) > 1
         bound = frozenset[int]().union(*(parts[p].bound for p in together))
-        branches: list[exp.Expression] = []
-        for p in together:
-            part = parts[p]
-            keys = self.paths[p].lookups[done[p]][1]
-            args = columns_of(self.layout.types)
-            items: list[Ast] = [
-                col(f"c{g}")
-                if g in part.bound
-                else named(null_of(self.layout.types[g], self.r.engine), f"c{g}")
-                for g in sorted(bound)
-            ]
-            items += [
-                named(spell.value(e, args, self.r.engine), f"k{i}") for i, e in enumerate(keys)
-            ]
-            if shared:
-                items.append(named(s.integer(s.num(p)), PATH))
-                items.append(named(big(int(relation < p), self.r.engine), EARLIER))
-            items += [col(TIME), col(DIFF)]
-            # What fails is an error of the arrangement that it is a key of, and meets nothing, not even a NULL.
-            where = [*self._only(part, [p]), *no_failure(keys, args, self.r.engine)]
-            branches.append(select(items, part.relation, where=where))
+        branches = [
+            self._stream(probe, paths, bound, parts, done[paths[0]], shared=shared)
+            for paths in self._alike(together, parts, done)
+        ]
         stream = self.r.define(self.node.lir_id, f"q{number}", union_all(branches))
         theirs = self.layout.columns(relation)
         new = frozenset(theirs) & self.needed
@@ -226,23 +210,79 @@ class _DeltaJoin:
             else s.eq(col(f"k{i}", "d"), col(f"c{i}", "a"))
             for i in range(len(key))
         ]
-        on.append(self._earlier(relation, together))
-        items = [named(col(f"c{g}", "d"), f"c{g}") for g in sorted(bound)]
+        met = arranged.full
+        before = {relation < p for p in together}
+        if not self.r.at_once:
+            on.append(self._earlier(before))
+        elif len(before) > 1:
+            on.append(s.lte(col(NEW, "a"), col(EARLIER, "d")))
+        elif before == {False}:
+            met = arranged.state
+        items: list[Ast] = [named(col(f"c{g}", "d"), f"c{g}") for g in sorted(bound)]
         items += [
             named(col(f"c{arranged.permutation[g - theirs.start]}", "a"), f"c{g}")
             for g in sorted(new)
         ]
         items += [col(PATH, "d")] if shared else []
         items += [named(col(TIME, "d"), TIME), named(product(), DIFF)]
-        query = join(stream, arranged.full, on, items, engine=self.r.engine)
+        query = join(stream, met, on, items, engine=self.r.engine)
         made = self.r.define(self.node.lir_id, f"j{number}", query)
         everything = bound | new
         return self._filtered(number, made, together, everything, shared=shared)
 
+    def _alike(
+        self, together: tuple[int, ...], parts: Mapping[int, _Part], done: Mapping[int, int]
+    ) -> list[list[int]]:
+        """Paths that look up the same keys of one relation's rows: these are read once for all of them."""
+        found: dict[tuple[str, tuple[Scalar, ...]], list[int]] = {}
+        for p in together:
+            key = self.paths[p].lookups[done[p]][1]
+            found.setdefault((parts[p].relation, tuple(key)), []).append(p)
+        return list(found.values())
+
+    def _stream(
+        self,
+        probe: Probe,
+        paths: list[int],
+        bound: frozenset[int],
+        parts: Mapping[int, _Part],
+        stage: int,
+        *,
+        shared: bool,
+    ) -> exp.Expression:
+        """The rows of some paths that look up the same keys of one relation; columns that a path has not bound are NULL on its rows."""
+        part = parts[paths[0]]
+        # Of paths that met before, those of each are NULL on the others' rows already.
+        known = frozenset[int]().union(*(parts[p].bound for p in paths))
+        keys = self.paths[paths[0]].lookups[stage][1]
+        args = columns_of(self.layout.types)
+        items = list[Ast]()
+        for g in sorted(bound):
+            absent = named(null_of(self.layout.types[g], self.r.engine), f"c{g}")
+            items.append(col(f"c{g}") if g in known else absent)
+        items += [named(spell.value(e, args, self.r.engine), f"k{i}") for i, e in enumerate(keys)]
+        if shared:
+            path: Ast = col(PATH)
+            if len(paths) == 1:
+                path = named(s.integer(s.num(paths[0])), PATH)
+            items.append(path)
+            items.append(named(self._earlier_of(probe[0], paths), EARLIER))
+        items += [col(TIME), col(DIFF)]
+        # What fails is an error of the arrangement that it is a key of, and meets nothing, not even a NULL.
+        where = [*self._only(part, paths), *no_failure(keys, args, self.r.engine)]
+        return select(items, part.relation, where=where)
+
+    def _earlier_of(self, relation: int, paths: list[int]) -> Ast:
+        """1 for a path whose updates meet rows of `relation` of their own time, 0 for others."""
+        own = [p for p in paths if relation < p]
+        zero, one = (big(number, self.r.engine) for number in (0, 1))
+        if len(own) in (0, len(paths)):
+            return one if own else zero
+        return s.case((s.or_(*(s.eq(col(PATH), s.num(p)) for p in own)), one), otherwise=zero)
+
     @staticmethod
-    def _earlier(relation: int, together: tuple[int, ...]) -> Ast:
-        """Rows of `relation` that an update of a path may meet: not later for inputs before the path's, earlier for those after."""
-        before = {relation < p for p in together}
+    def _earlier(before: set[bool]) -> Ast:
+        """Rows of an input that an update of a path may meet: not later for inputs before the path's, earlier for those after."""
         ours, theirs = col(TIME, "d"), col(TIME, "a")
         if len(before) > 1:
             return s.lt(theirs, s.add(ours, col(EARLIER, "d")))
@@ -372,15 +412,17 @@ def _stage(
         for i in range(keys)
     ]
     halves: list[exp.Expression] = []
+    at_once = renderer.at_once
     for mine, other, condition, side in (
         (ours.delta, theirs.full, s.lte, ("d", "a")),
-        (theirs.delta, ours.full, s.lt, ("a", "d")),
+        (theirs.delta, ours.state if at_once else ours.full, s.lt, ("a", "d")),
     ):
         items: list[Ast] = [named(col(f"c{i}", side[0]), f"c{i}") for i in range(keys + kept)]
         items += [named(col(f"c{keys + i}", side[1]), f"c{keys + kept + i}") for i in range(added)]
         items += [named(col(TIME, "d"), TIME), named(product(), DIFF)]
-        timely = condition(col(TIME, "a"), col(TIME, "d"))
-        halves.append(join(mine, other, [*on, timely], items, engine=renderer.engine))
+        # Where all updates have one time, none is later than another, and what was before them is earlier.
+        timely = [] if at_once else [condition(col(TIME, "a"), col(TIME, "d"))]
+        halves.append(join(mine, other, [*on, *timely], items, engine=renderer.engine))
     whole = renderer.define(node.lir_id, f"j{number}", union_all(halves))
     columns = (*ours.columns, *theirs.columns[keys:])
     trace = _pair_trace(renderer, stream, lookup)

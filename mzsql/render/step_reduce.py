@@ -78,11 +78,10 @@ def reduce(r: StepState, node: lir.Reduce) -> Collection:
 
     def arranged() -> Arranged:
         good = r.good(replace(made), node.lir_id, "g")
-        items = r.columns(len(made.columns), errors=False)
-        union = union_all([select(items, derived()), select(list(items), good)])
-        full = r.define(node.lir_id, "f", union)
+        before = derived()
+        full = r.full(r.name(node.lir_id, "f"), before, good, len(made.columns))
         return Arranged(
-            form.key, form.permutation, form.thinning, key_types, full, good, name, state
+            form.key, form.permutation, form.thinning, key_types, full, good, name, state, before
         )
 
     made.arranged[form.key] = r.once(arranged)
@@ -158,11 +157,12 @@ def _rolled(
         [select([*state, col(TIME)], name), select([*keys, *own, *error, col(TIME)], sums)]
     )
     united = r.define(lid, "u", both)
+    casts = [partial(s.cast, typ=typ.type, engine=r.engine) for typ in groups.sums]
     totals_up_to: list[Sum] = [
-        (part, f"w{i}", partial(s.cast, typ=typ.type, engine=r.engine))
-        for i, (part, typ) in enumerate(zip(own, groups.sums, strict=True))
+        (part, f"w{i}", cast) for i, (part, cast) in enumerate(zip(own, casts, strict=True))
     ]
-    every = rolled(r, united, [*keys, *error], own, totals_up_to)
+    updates = list(zip(own, casts, strict=True))
+    every = rolled(r, united, [*keys, *error], updates, totals_up_to)
     running = r.define(lid, "w", every)
     signs = s.array(big(-1, r.engine), big(1, r.engine))
     running_names: list[Ast] = [col(f"w{i}") for i in range(len(own))]
@@ -254,7 +254,7 @@ def _distinct_contributions(
         lid, f"d{number}f", union_all([select(everything, name), select(list(everything), delta)])
     )
     mine = [*keys, col(f"c{k}")]
-    cumulated = rolled(r, full, mine, [col(DIFF)], [(col(DIFF), "mz_cum", s.big)])
+    cumulated = rolled(r, full, mine, [(col(DIFF), s.big)], [(col(DIFF), "mz_cum", s.big)])
     counted = r.define(lid, f"d{number}w", cumulated)
 
     def present(count: Ast) -> Ast:

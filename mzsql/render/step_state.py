@@ -35,14 +35,19 @@ from mzsql.render.statement import (
     DIFF,
     ERROR,
     TIME,
+    Ast,
     big,
     col,
+    named,
     select,
     union_all,
 )
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import ColumnType
+
+#: Of rows that meet updates of the one time of a step: 1 for updates themselves, 0 for what was there before.
+NEW = "mz_new"
 
 
 class StepState(Renderer):
@@ -102,10 +107,11 @@ class StepState(Renderer):
             form.permutation,
             form.thinning,
             spec.columns,
-            self._full(f"import_{imported.id}_f", name, delta, len(spec.columns)),
+            self.full(f"import_{imported.id}_f", name, delta, len(spec.columns)),
             delta,
             name,
             arranged_trace(name, spec.columns, form.permutation),
+            name,
         )
 
     def constant(self, node: lir.Constant) -> Collection:
@@ -149,10 +155,15 @@ class StepState(Renderer):
 
     # --- arrangements ---
 
-    def _full(self, name: str, state: str, delta: str, arity: int) -> str:
-        items = self.columns(arity, errors=False)
-        query = union_all([select(items, state), select(list(items), delta)])
-        return self.out.define(name, query)
+    def full(self, name: str, state: str, delta: str, arity: int) -> str:
+        """Define the state and the step's updates together; where all these have one time, with a column that tells them apart."""
+        branches = []
+        for number, relation in enumerate((state, delta)):
+            items: list[Ast] = [*self.columns(arity, errors=False)]
+            if self.at_once:
+                items.append(named(big(number, self.engine), NEW))
+            branches.append(select(items, relation))
+        return self.out.define(name, union_all(branches))
 
     def keep(
         self,
@@ -209,7 +220,7 @@ class StepState(Renderer):
         made = self.apply(node.lir_id, f"{part}a", mfp, below)
         delta = self.good(made, node.lir_id, f"{part}ag")
         name = self.keep(node, part, delta, made.columns, len(form.key))
-        full = self._full(self.name(node.lir_id, f"{part}f"), name, delta, len(made.columns))
+        full = self.full(self.name(node.lir_id, f"{part}f"), name, delta, len(made.columns))
         return Arranged(
             form.key,
             form.permutation,
@@ -219,6 +230,7 @@ class StepState(Renderer):
             delta,
             name,
             arranged_trace(name, made.columns, form.permutation),
+            name,
         )
 
     def need(self, name: str | None, key: tuple[Scalar, ...], rows: Collection) -> None:

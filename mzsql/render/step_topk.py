@@ -106,7 +106,7 @@ def threshold(r: StepState, node: lir.Threshold) -> Collection:
         ]
     )
     united = r.define(lid, "u", state)
-    total = rolled(r, united, arranged, [col(DIFF)], [(col(DIFF), "mz_cum", s.big)])
+    total = rolled(r, united, arranged, [(col(DIFF), s.big)], [(col(DIFF), "mz_cum", s.big)])
     counted = r.define(lid, "w", total)
 
     def positive(count: Ast) -> Ast:

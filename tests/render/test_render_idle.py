@@ -41,6 +41,14 @@ _CASES = {
         None,
     ),
     "a row of no relation stays": ("SELECT 1 AS x", "SELECT 1 AS x"),
+    "unless it is left out": (
+        "SELECT x FROM b UNION ALL SELECT 1 AS x WHERE FALSE",
+        "SELECT x FROM b",
+    ),
+    "an aggregate of no relation is a row": (
+        "SELECT count(*) AS n WHERE FALSE",
+        "SELECT count(*) AS n WHERE FALSE",
+    ),
 }
 
 

@@ -17,14 +17,15 @@ import pytest
 import sqlglot
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from render_runner import Runner, duck
+from render_runner import Runner, duck, relation
 from test_render_queries import MemoryCatalog, planned
 
 from mzsql.compute.peek.known import known_of
+from mzsql.compute.replica.values import kind_of
 from mzsql.expr.engines import duckdb_connection, to_sql
 from mzsql.expr.functions.table import Engine
 from mzsql.render.dataflow import one_shot, render
-from mzsql.render.facts import coarse, coarse_rows, column_of, number
+from mzsql.render.facts import Fact, coarse, coarse_rows, column_of, number
 from mzsql.render.lean import Relation, columns_read, lean, widened
 from mzsql.repr.errors import SqlError
 
@@ -200,6 +201,57 @@ def test_lean_statements_give_what_guarded_ones_do_over_many_rows(connection, se
 @settings(max_examples=500, deadline=None)
 def test_lean_statements_give_what_guarded_ones_do_over_many_rows_again_and_again(connection, seed):
     maintain(connection, seed, 120)
+
+
+def lean_step(sql: str, tables: str, changed: int) -> str:
+    """The lean text of a step with one time in which so many of the inputs have small updates."""
+    catalog = MemoryCatalog()
+    catalog.run(tables)
+    rendered = render(planned(catalog, sql), errors_in=lambda _: False)
+    deltas = [f"delta_{one.id}" for one in rendered.inputs][:changed]
+    template = rendered.template(Engine.DUCKDB, deltas, at_once=True)
+    columns = {one.name: one.columns for one in rendered.arrangements}
+    columns |= {f"delta_{one.id}": one.columns for one in rendered.inputs}
+    given = {n: relation(columns[n], [], errors=False, timed=True) for n in template.step.reads}
+    known = {
+        name: Relation(
+            {
+                field.name: coarse(kind_of(field.type), 1, 1, nulls=False)
+                if pa.types.is_integer(field.type) or pa.types.is_decimal(field.type)
+                else Fact(kind_of(field.type), nulls=False, fails=False)
+                for field in table.schema
+            },
+            10,
+        )
+        for name, table in given.items()
+    }
+    made = lean(template.step.statement, known)
+    assert made is not None
+    return to_sql(made, Engine.DUCKDB)
+
+
+@pytest.mark.parametrize("group", ["k", None])
+def test_no_sum_of_small_numbers_is_guarded(group):
+    columns, by = ("k, ", " GROUP BY k") if group else ("", "")
+    sql = f"SELECT {columns}sum(v), sum(w), count(*) FROM m{by}"
+    text = lean_step(sql, "CREATE TABLE m (k integer NOT NULL, v numeric(12, 2), w bigint)", 1)
+    assert "overflow" not in text
+    assert "TRY" not in text
+
+
+def test_where_one_input_changes_no_row_says_which_one_it_is_of():
+    tables = """
+        CREATE TABLE a (k integer NOT NULL, b integer NOT NULL, v text);
+        CREATE TABLE b (k integer NOT NULL, c integer NOT NULL, v text);
+        CREATE TABLE c (k integer NOT NULL, d integer NOT NULL, v text);
+        CREATE TABLE d (k integer NOT NULL, v text)
+    """
+    sql = "SELECT a.v, d.v AS w FROM a, b, c, d WHERE a.b = b.k AND b.c = c.k AND c.d = d.k"
+    every = lean_step(sql, tables, 4)
+    assert "mz_path" in every
+    for_one = lean_step(sql, tables, 1)
+    assert "mz_path" not in for_one
+    assert "UNION" not in for_one.split("mz_tag")[0]
 
 
 @pytest.mark.parametrize("nulls", [False, True])

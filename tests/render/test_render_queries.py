@@ -49,6 +49,10 @@ QUERIES = {
     "having": "SELECT a, sum(b), count(*), min(c) FROM t GROUP BY a HAVING count(*) > 1",
     "distinct": "SELECT a, count(DISTINCT b), sum(DISTINCT b) FROM t GROUP BY a",
     "global": "SELECT sum(d), count(*), max(d), min(a) FROM u",
+    "chain": "SELECT t.b, u.d, v.d AS e, w.c FROM t JOIN u ON t.a = u.a JOIN u AS v ON v.a = t.b "
+    "JOIN t AS w ON w.b = v.a JOIN u AS x ON x.a = w.a",
+    "star": "SELECT t.c, sum(u.d), count(*) FROM t JOIN u ON t.a = u.a JOIN u AS v ON v.a = t.b "
+    "JOIN (SELECT a, count(*) AS n FROM t GROUP BY a) AS w ON w.a = t.a GROUP BY t.c",
     "avg": "SELECT t.c, sum(u.d), max(u.d) FROM t JOIN u USING (a) GROUP BY t.c",
     "top": "SELECT DISTINCT ON (a) a, b, c FROM t ORDER BY a, b DESC NULLS FIRST, c",
     "lateral": "SELECT x.a, y.b FROM (SELECT DISTINCT a FROM t) x, "
