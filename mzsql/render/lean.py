@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 
 from sqlglot import expressions as exp
 
@@ -41,11 +42,22 @@ class Relation:
         columns: facts by name, in order.
         rows: it has at most so many.
         same: columns that are the same in each row as another, earlier one.
+        totals: what a column's absolute values come to at most, added up over all rows, where that is less than its bounds say.
     """
 
     columns: Mapping[str, Fact]
     rows: int
     same: Mapping[str, str] = field(default_factory=dict)
+    totals: Mapping[str, Fraction] = field(default_factory=dict)
+
+    def total(self, name: str) -> Fraction | None:
+        """What a column's absolute values come to at most, added up over all rows; None where that is not known."""
+        known = self.totals.get(name)
+        if known is not None:
+            return known
+        fact = self.columns[name]
+        size = fact.size if fact.values else Fraction(0)
+        return None if size is None else size * self.rows
 
     def covers(self, other: Relation) -> bool:
         """Whether what is known here is true of what `other` says."""
@@ -142,6 +154,7 @@ class _Reader:
     def _select(self, query: exp.Select) -> Relation:
         columns: dict[tuple[str | None, str], Fact] = {}
         same: dict[tuple[str | None, str], str] = {}
+        totals: dict[tuple[str | None, str], Fraction] = {}
         rows = 1
         from_ = query.args.get("from_")
         joins = query.args.get("joins") or ()
@@ -160,10 +173,15 @@ class _Reader:
                 same[alias, name] = other
                 if not joins:
                     same[None, name] = other
+            for name in () if joins else relation.columns:
+                total = relation.total(name)
+                if total is not None:
+                    totals[alias, name] = totals[None, name] = total
         if outer:
             rows = min(_MANY, rows * 2)
         group = query.args.get("group")
-        simplifier = Simplifier(columns, rows=rows, grouped=group is not None, same=same)
+        grouped = group is not None
+        simplifier = Simplifier(columns, rows=rows, grouped=grouped, same=same, totals=totals)
         for one in joins:
             condition = one.args.get("on")
             if condition is not None:
@@ -231,6 +249,8 @@ class _Reader:
     @staticmethod
     def _projected(query: exp.Select, simplifier: Simplifier, rows: int) -> Relation:
         outputs: dict[str, Fact] = {}
+        totals: dict[str, Fraction] = {}
+        read = rows
         seen: dict[Ast, str] = {}
         same: dict[str, str] = {}
         for item in query.expressions:
@@ -242,6 +262,9 @@ class _Reader:
                 own = made.copy() if made is item else made
                 item.replace(exp.Alias(this=own, alias=exp.to_identifier(name, quoted=True)))
             outputs[name] = column_of(fact)
+            total = _total(made, simplifier)
+            if total is not None:
+                totals[name] = total
             if _is_settled(made):
                 first = seen.setdefault(made, name)
                 if first != name:
@@ -249,7 +272,25 @@ class _Reader:
             for node in made.find_all(exp.Anonymous):
                 if str(node.this).upper() == "UNNEST":
                     rows = min(_MANY, rows * (_elements(node) or _MANY))
-        return Relation(outputs, rows, same)
+        # What makes several rows of one repeats all the others.
+        return Relation(outputs, rows, same, totals if rows == read else {})
+
+
+def _total(made: Ast, simplifier: Simplifier) -> Fraction | None:
+    """What the absolute values of an item come to at most, added up over all rows, where that is known of what it is made of."""
+    node = bare(made)
+    if isinstance(node, exp.Column):
+        return simplifier.total(node)
+    while isinstance(node, exp.Cast):
+        node = bare(node.this)
+    if not isinstance(node, exp.Sum):
+        return None
+    # Each row is in one group; a cast may round each group's sum.
+    total = simplifier.total(node.this)
+    if total is None:
+        size = simplifier.of(node.this.copy())[1].size
+        total = None if size is None else size * simplifier.rows
+    return None if total is None else total + simplifier.rows
 
 
 def _is_row_wise(query: exp.Select) -> bool:
@@ -291,9 +332,15 @@ def _united(left: Relation, right: Relation) -> Relation:
     pairs = zip(left.columns.items(), right.columns.values(), strict=True)
     same = {names[name]: names[other] for name, other in right.same.items()}
     columns = {name: _of_either(left, right, a, b) for (name, a), b in pairs}
+    totals: dict[str, Fraction] = {}
+    for name, mine in names.items():
+        one, other = left.total(mine), right.total(name)
+        if one is not None and other is not None:
+            totals[mine] = one + other
     if not left.rows or not right.rows:
-        return Relation(columns, left.rows + right.rows, left.same if left.rows else same)
-    return Relation(columns, min(_MANY, left.rows + right.rows), _both(left.same, same))
+        same = dict(left.same) if left.rows else same
+        return Relation(columns, left.rows + right.rows, same, totals)
+    return Relation(columns, min(_MANY, left.rows + right.rows), _both(left.same, same), totals)
 
 
 def _of_either(left: Relation, right: Relation, mine: Fact, other: Fact) -> Fact:

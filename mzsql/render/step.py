@@ -3,8 +3,8 @@
 Promise: exact per timestamp. State relations show what was there below `lower` at time ``lower - 1``, so state and updates are one
 relation and windows sort them out, or groups where all updates have one time (`mzsql.render.rolled`). An update of one join input meets
 another's rows that are not later (``<=`` for inputs before it, ``<`` for those after it), so each pair of rows is counted once, at the
-later one's time. Groups roll partial sums forward over their times. Everything leaves as one tagged UNION ALL. The forms are those that
-random tests passed;
+later one's time; where all updates have one time, that is settled without asking. Groups roll partial sums forward over their times.
+Everything leaves as one tagged UNION ALL. The forms are those that random tests passed;
 `tests/render` breaks them on purpose to see that it would notice.
 """
 

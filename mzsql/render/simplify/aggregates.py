@@ -29,6 +29,9 @@ def _sum(ctx: Context, ast: Ast) -> Known:
     if kind is None:
         return made, Fact()
     low, high = total_of(fact, ctx.rows)
+    total = ctx.total(inner)
+    if total is not None and low is not None and high is not None:
+        low, high = max(low, -total), min(high, total)
     # The sum of a whole relation has to stay one, or there were as many rows as it has.
     whole = not ctx.grouped
     out = Fact(kind, fact.values or whole, fact.nulls or whole, low, high)

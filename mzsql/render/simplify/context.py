@@ -8,7 +8,7 @@ from typing import Protocol
 
 from sqlglot import expressions as exp
 
-from mzsql.render.facts import Fact
+from mzsql.render.facts import Bound, Fact
 from mzsql.render.simplify.pieces import Ast, Known
 
 #: A column: the alias of its relation or None, and its name.
@@ -34,6 +34,9 @@ class Context(Protocol):
 
     def column(self, key: ColumnKey) -> Fact:
         """What is known of a column here."""
+
+    def total(self, ast: Ast) -> Bound:
+        """What the absolute values of an expression come to at most, added up over all rows; None: no more than its bounds is known."""
 
     def copy_of(self, key: ColumnKey) -> str | None:
         """The column of the same relation that always has the same values and is read instead, or None."""

@@ -10,7 +10,7 @@ from fractions import Fraction
 from sqlglot import expressions as exp
 
 from mzsql.expr.functions import sql as s
-from mzsql.render.facts import INTEGERS, Fact, bounded, is_number, null
+from mzsql.render.facts import INTEGERS, Bound, Fact, bounded, is_number, null
 from mzsql.render.simplify import aggregates, arithmetic, comparisons, leaves, logic
 from mzsql.render.simplify.context import Calls, ColumnKey, Context, Rules
 from mzsql.render.simplify.pieces import (
@@ -39,6 +39,7 @@ class Simplifier:
         rows: how many rows an aggregate may see at most.
         grouped: whether aggregates are of groups, which have a row each.
         same: columns that are always the same as others of their relation, which are read instead.
+        totals: what columns' absolute values come to at most, added up over all rows.
     """
 
     def __init__(
@@ -48,8 +49,10 @@ class Simplifier:
         rows: int,
         grouped: bool,
         same: Mapping[tuple[str | None, str], str] | None = None,
+        totals: Mapping[tuple[str | None, str], Fraction] | None = None,
     ) -> None:
         self._columns = dict(columns)
+        self._totals = totals or {}
         self._copies = same or {}
         self.rows = rows
         self.grouped = grouped
@@ -172,13 +175,22 @@ class Simplifier:
         """What is known of a column here."""
         return self._columns.get(key, Fact(fails=False))
 
+    def total(self, ast: Ast) -> Bound:
+        """What the absolute values of an expression come to at most, added up over all rows; None: no more than its bounds is known."""
+        node = bare(ast)
+        if not isinstance(node, exp.Column):
+            return None
+        return self._totals.get((node.table or None, node.name))
+
     def copy_of(self, key: ColumnKey) -> str | None:
         """The column of the same relation that always has the same values and is read instead, or None."""
         return self._copies.get(key)
 
     def of_groups(self) -> Simplifier:
         """The same for the aggregates of groups."""
-        return Simplifier(self._columns, rows=self.rows, grouped=True, same=self._copies)
+        return Simplifier(
+            self._columns, rows=self.rows, grouped=True, same=self._copies, totals=self._totals
+        )
 
 
 def _called(ctx: Context, ast: Ast) -> Known:
