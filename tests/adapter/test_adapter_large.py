@@ -20,7 +20,7 @@ from mzsql.adapter.environment.locations import locate
 from mzsql.adapter.session.session import Session
 from mzsql.compute.engines import pool
 from mzsql.compute.engines.pieces import PIECE_ROWS
-from mzsql.compute.peek import files, outflow
+from mzsql.compute.peek import files, kept, outflow
 from mzsql.compute.peek.outflow import Limits
 from mzsql.expr.engines import locked_connection
 from mzsql.repr.errors import DataError, NotNullViolation, ResultTooLarge
@@ -226,7 +226,7 @@ def test_changes_of_what_was_changed_have_little_memory(
         return locked_connection(place, settings, paths)
 
     driver.run("UPDATE t SET v = v + 1")
-    monkeypatch.setattr(files, "locked_connection", seen)
+    monkeypatch.setattr(kept, "locked_connection", seen)
     assert driver.run(statement).count in (ROWS, ROWS // 2)
     assert given == [f"{files.FLOWING_BYTES >> 20}MiB"]
 
@@ -271,12 +271,12 @@ def test_what_a_change_returns_is_all_of_it(driver: Driver) -> None:
 def test_a_result_is_ended_once_it_is_too_large(
     driver: Driver, query: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept = []
+    held = []
     add = outflow.Gathering.add
 
     def noted(self: outflow.Gathering, rows: pa.Table) -> None:
         add(self, rows)
-        kept.append(rows.num_rows)
+        held.append(rows.num_rows)
 
     monkeypatch.setattr(outflow.Gathering, "add", noted)
     driver.run("SET max_query_result_size = '20kB'")
@@ -284,7 +284,7 @@ def test_a_result_is_ended_once_it_is_too_large(
         driver.run(query)
     assert raised.value.sqlstate == "53200"
     assert "max_query_result_size" in str(raised.value.hint)
-    assert sum(kept) <= 3 * PIECE_ROWS
+    assert sum(held) <= 3 * PIECE_ROWS
     assert driver.rows("SELECT count(*) AS n FROM t") == [(ROWS,)]
 
 

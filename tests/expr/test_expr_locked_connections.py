@@ -20,6 +20,7 @@ import mzsql
 from mzsql.compute.engines import driver, pool
 from mzsql.compute.engines.driver import Driver
 from mzsql.compute.engines.pool import DuckDbPool
+from mzsql.compute.peek.kept import Databases, Kind
 from mzsql.compute.replica.transient import bounded_connection
 from mzsql.expr import engines
 from mzsql.expr.engines import locked_connection, scratch_directory
@@ -34,6 +35,7 @@ SECRET = "what nobody may read"
         "on disk",
         "pool",
         "wide pool",
+        "kept",
         "driver",
         "driver of small steps",
         "driver of planned steps",
@@ -55,14 +57,16 @@ def connection(
         ),
         "pool": lambda: pool._take(wide=False)[1],
         "wide pool": lambda: pool._take(wide=True)[1],
+        "kept": lambda: kept.enter_context(databases.connection(Kind((), 256))),
         "driver": lambda: driver._connection("wide"),
         "driver of small steps": lambda: driver._connection("small"),
         "driver of planned steps": lambda: driver._planner("planned").cursor(),
         "transient": lambda: bounded_connection(str(own)),
         "evaluator": lambda: evaluator._connection,
     }
+    databases, kept = Databases(), ExitStack()
     with ExitStack() as undo:
-        for one in (pool, driver, evaluator):
+        for one in (pool, driver, evaluator, databases, kept):
             undo.callback(one.close)
         yield made[request.param]()
 

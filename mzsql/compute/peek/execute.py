@@ -57,8 +57,9 @@ class Peeker:
         self._files = FilePeeks()
 
     def close(self) -> None:
-        """Release the engine; no query runs any more. Idempotent."""
+        """Release the engines; no query runs any more. Idempotent."""
         self._duckdb.close()
+        self._files.close()
 
     def rows(
         self,

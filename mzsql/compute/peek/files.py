@@ -2,8 +2,9 @@
 
 Promise: parts whose store has them as files are read by DuckDB itself, by column and row group, where they lie; of all others the columns
 that are needed are copied once, as they come, into a database on disk. What a query works on is in memory up to its share and on disk
-beyond (`Memory`), and its rows come a piece at a time; it ends as soon as its statement does. Parts stay leased while it runs. Its database
-is its own, sees exactly these files, and is locked: whatever a statement says, it reaches nothing else.
+beyond (`Memory`), and its rows come a piece at a time; it ends as soon as its statement does. Parts stay leased while it runs. While it
+runs its database is its own, sees exactly these files, and is locked: whatever a statement says, it reaches nothing else. As opening one
+costs as much as a small query, it is kept for the next query over just these files with as much memory (`mzsql.compute.peek.kept`).
 
 DuckDB looks at no checksum. So before it reads columns of a part, what is stored of them is compared with persist's checksums, once for a
 file as it is (its inode, size and time of change): damage that was there when a process first read a part, or that came by writing, is
@@ -13,7 +14,6 @@ file as it is (its inode, size and time of change): damage that was there when a
 from __future__ import annotations
 
 import os
-import tempfile
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,8 +31,9 @@ from sqlglot import expressions as exp
 
 from mzsql.compute.engines.pieces import pieces
 from mzsql.compute.engines.recursion import LoopText
+from mzsql.compute.peek.kept import Databases, Kind
 from mzsql.compute.peek.known import Footers, known_of
-from mzsql.expr.engines import WIDE_SETTINGS, is_wide, locked_connection
+from mzsql.expr.engines import is_wide, locked_connection
 from mzsql.persist import DIFF_COLUMN, TIME_COLUMN, PartRef
 from mzsql.render.lean import Relation
 from mzsql.repr.frontier import Timestamp
@@ -167,7 +168,12 @@ class FilePeeks:
     def __init__(self, memory: Memory | None = None) -> None:
         self._memory = memory or Memory()
         self._compared = _Compared()
+        self._databases = Databases()
         self.footers = Footers()
+
+    def close(self) -> None:
+        """Let go of what is kept for queries to come; what runs ends as it would. Idempotent."""
+        self._databases.close()
 
     def known(self, source: Source) -> Relation:
         """What is known of an input without reading it; raises what `PartRef.columns` and `PartRef.to_arrow` raise."""
@@ -191,18 +197,17 @@ class FilePeeks:
         """
         interrupt = current()
         interrupt.check()
-        with (
-            self._memory.share(most) as size,
-            tempfile.TemporaryDirectory(prefix="mzsql-query-", ignore_cleanup_errors=True) as made,
-        ):
-            settings = {"memory_limit": f"{size >> 20}MiB", "temp_directory": made}
-            if is_wide(prepared.text):
-                settings |= WIDE_SETTINGS
-            inputs = {name: _Input(name, one, prepared.reads) for name, one in sources.items()}
-            copied = any(one.is_copied for one in inputs.values())
-            place = str(Path(made) / "inputs.duckdb") if copied else ":memory:"
-            files = [path for one in inputs.values() for path in one.files]
-            with locked_connection(place, settings, files) as connection:
+        inputs = {name: _Input(name, one, prepared.reads) for name, one in sources.items()}
+        # In an order that does not depend on which input is named first.
+        files = tuple(sorted(path for one in inputs.values() for path in one.files))
+        with self._memory.share(most) as size:
+            kind = Kind(
+                files,
+                size >> 20,
+                wide=is_wide(prepared.text),
+                on_disk=any(one.is_copied for one in inputs.values()),
+            )
+            with self._databases.connection(kind) as connection:
                 try:
                     for one in inputs.values():
                         one.provide(connection, self._compared, interrupt)

@@ -26,6 +26,7 @@ from mzsql.render.dataflow import OneShot, finish, one_shot, summed
 from mzsql.render.lean import Relation as KnownRows
 from mzsql.render.lean import columns_read, lean
 from mzsql.render.renames import rename
+from mzsql.render.semijoins import semi_joined
 from mzsql.repr.garbage import undisturbed
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import ColumnType
@@ -193,6 +194,7 @@ class PlannedQuery:
                 made = self.finish(ast, Engine.DUCKDB, ordered=ordered)
                 assert isinstance(made, exp.Select)
                 made = made.limit(0)
+            semi_joined(made, known)
         else:
             made = self.finish(ast, Engine.DUCKDB, ordered=ordered)
         # What a recursion reads is in statements of its own.

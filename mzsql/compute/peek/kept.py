@@ -1,0 +1,131 @@
+"""Databases of queries over files, kept for the next query that may have the same one.
+
+Promise: within the block a database is one query's alone; it was opened for exactly the files, the memory and the settings that are asked
+for, and locked. It is kept only after a query that ended well or whose rows were not all wanted, and then holds nothing of it: all that
+a query makes is temporary, which is its connection's own and goes with that. Trade-off: a few idle databases, each with its threads, for
+the hundredths of a second that opening one takes; what is written to has other files then, and another database.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import duckdb
+import msgspec
+
+from mzsql.expr.engines import WIDE_SETTINGS, locked_connection
+
+#: So many idle databases are kept, those that were used last.
+_IDLE = 4
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """What a database is opened for.
+
+    Attributes:
+        files: the paths that it may read.
+        mebibytes: its memory.
+        wide: whether its statement is a wide one.
+        on_disk: whether rows are copied into it, which then lie in a file; it is kept for nobody.
+    """
+
+    files: tuple[str, ...]
+    mebibytes: int
+    wide: bool = False
+    on_disk: bool = False
+
+
+class _Opened:
+    """A database, with the directory that it spills to."""
+
+    def __init__(self, kind: Kind) -> None:
+        self._folder = tempfile.TemporaryDirectory(
+            prefix="mzsql-query-", ignore_cleanup_errors=True
+        )
+        self.directory = Path(self._folder.name)
+        settings = {
+            "memory_limit": f"{kind.mebibytes}MiB",
+            # Below the directory, which is nobody else's: one that was removed DuckDB would make anew for everybody to look into.
+            "temp_directory": str(self.directory / "spilled"),
+        }
+        if kind.wide:
+            settings |= WIDE_SETTINGS
+        place = str(self.directory / "inputs.duckdb") if kind.on_disk else ":memory:"
+        try:
+            self.connection = locked_connection(place, settings, kind.files)
+        except BaseException:
+            self._folder.cleanup()
+            raise
+
+    def close(self) -> None:
+        try:
+            self.connection.close()
+        finally:
+            self._folder.cleanup()
+
+
+class Databases:
+    """Opens databases, and keeps some. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        #: least recently used first; several of a kind where queries ran side by side
+        self._idle: OrderedDict[_Opened, Kind] = OrderedDict()
+        self._closed = False
+
+    @contextmanager
+    def connection(self, kind: Kind) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A connection to a database of a kind, which nobody else uses within the block."""
+        opened = self._take(kind) or _Opened(kind)
+        clean = False
+        try:
+            with opened.connection.cursor() as connection:
+                try:
+                    yield connection
+                    clean = True
+                except GeneratorExit:
+                    # Whoever reads has enough rows.
+                    clean = True
+                    raise
+        finally:
+            if not (clean and self._keep(opened, kind)):
+                opened.close()
+
+    def _take(self, kind: Kind) -> _Opened | None:
+        with self._lock:
+            found = next((one for one, of in reversed(self._idle.items()) if of == kind), None)
+            if found is not None:
+                del self._idle[found]
+        if found is not None and not found.directory.is_dir():
+            # Somebody has removed it, as what clears a machine's temporary files does after some days.
+            found.close()
+            return None
+        return found
+
+    def _keep(self, opened: _Opened, kind: Kind) -> bool:
+        """Keep a database for the next query; False where it is not to be."""
+        if kind.on_disk:
+            return False
+        gone = None
+        with self._lock:
+            if self._closed:
+                return False
+            self._idle[opened] = kind
+            if len(self._idle) > _IDLE:
+                gone, _ = self._idle.popitem(last=False)
+        if gone is not None:
+            gone.close()
+        return True
+
+    def close(self) -> None:
+        """Close what is idle; what is in use is closed after its use. Idempotent."""
+        with self._lock:
+            self._closed = True
+            idle, self._idle = list(self._idle), OrderedDict()
+        for one in idle:
+            one.close()
