@@ -326,3 +326,45 @@ def test_a_name_that_is_taken_is_refused_before_anything_is_written(con: mzsql.C
             server.close()
         env.catalog.sync()
         assert env.catalog.step == step
+
+
+def test_who_asks_how_replicas_are_asks_them_side_by_side(
+    con: mzsql.Connection, tmp_path: Path
+) -> None:
+    """Each of two answers once the other was asked, too: one that hangs holds up no answer of another."""
+    con.close()
+    with contextlib.ExitStack() as undo:
+        listening = [
+            undo.enter_context(socket.create_server(("127.0.0.1", 0), backlog=16)) for _ in range(2)
+        ]
+        env = Environment.open(locate(str(tmp_path / "env")))
+        for name, sock in zip(("r1", "r2"), listening, strict=True):
+            seen = replica_named(env.catalog.sync(), "c", name)
+            change = take_replica(env.catalog.state, seen, elsewhere(sock.getsockname()[1]), name)
+            env.catalog.transact(lambda _, change=change: (change, None))
+        env.close()
+
+        def answer() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    asked = [sock.accept()[0] for sock in listening]
+                    for one in asked:
+                        one.close()
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with mzsql.connect(str(tmp_path / "env"), read_only=True) as beside:
+            found = beside.execute(
+                "SELECT s.reason FROM mz_internal.mz_cluster_replica_statuses AS s"
+                " JOIN mz_cluster_replicas AS r ON r.id = s.replica_id"
+                " JOIN mz_clusters AS c ON c.id = r.cluster_id WHERE c.name = 'c'"
+            ).fetchall()
+            for (reason,) in found:
+                assert reason.startswith("nobody answers at 127.0.0.1:")
+                assert "the other side has closed the connection" in reason
+            assert len(found) == len(listening)
+            asked = "SELECT count(*) FROM mz_internal.mz_cluster_replica_metrics"
+            assert beside.execute(asked).fetchall() == [(0,)]
+        for sock in listening:
+            sock.shutdown(socket.SHUT_RDWR)
+        thread.join(WAIT)

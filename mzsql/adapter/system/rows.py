@@ -12,8 +12,9 @@ import datetime
 import functools
 import hashlib
 from collections.abc import Callable, Iterator, Sequence, Set
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -42,6 +43,7 @@ from mzsql.catalog.objects import (
     Item,
     MaterializedView,
     RelationItem,
+    Replica,
     Table,
     Type,
     View,
@@ -71,6 +73,10 @@ from mzsql.repr.type_oids import (
 from mzsql.repr.types import arrow_schema
 from mzsql.threads import PROCESS
 
+T = TypeVar("T")
+
+#: So many replicas are asked at once.
+_ASKED_AT_ONCE = 32
 #: A value that takes long to make.
 Later = Callable[[], Any]
 
@@ -356,14 +362,21 @@ def _cluster_replicas(source: Source) -> Rows:
 
 
 def _replica_statuses(source: Source) -> Rows:
-    for one in source.env.catalog.state.replicas.values():
-        reason = source.trouble(one)
+    for one, reason in _asked(source, source.trouble):
         yield one.id, 0, "online" if reason is None else "offline", reason
 
 
+def _asked(source: Source, ask: Callable[[Replica], T]) -> list[tuple[Replica, T]]:
+    """What is said of each replica; processes of their own are asked side by side: one that hangs holds up no answer of another."""
+    replicas = list(source.env.catalog.state.replicas.values())
+    if sum(one.process is not None for one in replicas) < 2:
+        return [(one, ask(one)) for one in replicas]
+    with ThreadPoolExecutor(min(len(replicas), _ASKED_AT_ONCE), "mzsql-replicas") as threads:
+        return list(zip(replicas, threads.map(ask, replicas), strict=True))
+
+
 def _replica_metrics(source: Source) -> Rows:
-    for one in source.env.catalog.state.replicas.values():
-        found = source.usage(one)
+    for one, found in _asked(source, source.usage):
         if found is not None:
             yield one.id, 0, found.memory, found.memory_limit, found.disk, found.disk_limit
 
