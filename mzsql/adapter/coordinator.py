@@ -58,6 +58,7 @@ from mzsql.repr.errors import (
     SqlError,
     TransactionError,
     internal_error,
+    lacking,
     out_of_memory,
 )
 from mzsql.repr.frontier import Timestamp
@@ -247,13 +248,11 @@ class Coordinator:
         except RecursionError as deep:
             self._transactions.fail(session)
             raise InvalidParameter("statement is too deeply nested", sqlstate="54001") from deep
-        except MemoryError as failure:
-            self._transactions.fail(session)
-            raise out_of_memory() from failure
         except Exception as bug:
             self._transactions.fail(session)
-            if no_memory(bug):
-                raise out_of_memory() from bug
+            told = out_of_memory() if no_memory(bug) else lacking(bug)
+            if told is not None:
+                raise told from bug
             if type(bug).__module__.split(".")[0] not in _ENGINES and not isinstance(bug, _BUGS):
                 raise
             raise internal_error(bug) from bug

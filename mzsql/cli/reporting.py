@@ -16,7 +16,7 @@ import mzsql
 from mzsql.cli.output import error_lines
 from mzsql.cli.running import run_statement
 from mzsql.cli.script import Piece
-from mzsql.repr.errors import InternalError, SqlError
+from mzsql.repr.errors import InternalError, SqlError, lacking
 
 #: Set to anything, an internal error also prints where it came from.
 TRACEBACK_VARIABLE = "MZSQL_TRACEBACK"
@@ -67,6 +67,7 @@ def report(error: BaseException) -> int:
     if isinstance(error, KeyboardInterrupt):
         sys.stderr.write("interrupted\n")
         return _INTERRUPTED
+    error = lacking(error) or error
     known = isinstance(error, SqlError | mzsql.Error | OSError)
     if known and not isinstance(error, InternalError | mzsql.InternalError):
         _tell(error_lines(error, statement))

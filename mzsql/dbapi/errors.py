@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from mzsql.expr.engines import no_memory
 from mzsql.repr.errors import DataError as DataException
-from mzsql.repr.errors import SqlError, internal_error, out_of_memory
+from mzsql.repr.errors import SqlError, internal_error, lacking, out_of_memory
 
 
 class Warning(Exception):  # noqa: A001  PEP 249's name
@@ -112,9 +112,6 @@ def user_errors() -> Iterator[None]:
         raise from_sql(error) from error.__cause__
     except (Error, Warning):
         raise
-    except MemoryError as failure:
-        raise from_sql(out_of_memory()) from failure
     except Exception as bug:  # whatever it is: nobody expected it
-        if no_memory(bug):
-            raise from_sql(out_of_memory()) from bug
-        raise from_sql(internal_error(bug)) from bug
+        told = out_of_memory() if no_memory(bug) else lacking(bug)
+        raise from_sql(told or internal_error(bug)) from bug

@@ -7,6 +7,7 @@ Materialize's wording where one exists.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -175,6 +176,12 @@ class OutOfMemory(SqlError):
     sqlstate = "53200"
 
 
+class NoThread(SqlError):
+    """The machine has no memory for another thread, or lets the process have no more."""
+
+    sqlstate = "53000"
+
+
 class IdleInTransactionTimeout(SqlError):
     """``terminating connection due to idle-in-transaction timeout``."""
 
@@ -209,6 +216,10 @@ class ThreadFailed(InternalError):
     """A thread that this process needs for what was asked has ended for good."""
 
 
+#: What Python says then.
+_NO_THREAD = "can't start new thread"
+
+
 def internal_error(bug: BaseException) -> InternalError:
     """What a person gets of an exception that nobody expected."""
     return InternalError(
@@ -220,6 +231,25 @@ def internal_error(bug: BaseException) -> InternalError:
 def out_of_memory() -> OutOfMemory:
     """What a person gets where there is no memory left."""
     return OutOfMemory("out of memory", hint="Ask for less at once: fewer rows, or shorter values.")
+
+
+def lacking(failure: BaseException) -> SqlError | None:
+    """What a person gets where the machine had nothing left to give, be it memory or a thread; None of any other failure."""
+    if isinstance(failure, MemoryError):
+        return out_of_memory()
+    if isinstance(failure, OSError) and failure.errno == errno.ENOMEM:
+        return out_of_memory()
+    if isinstance(failure, RuntimeError) and _NO_THREAD in str(failure):
+        return no_thread("a thread")
+    return None
+
+
+def no_thread(name: str) -> NoThread:
+    """What a person gets where a thread cannot be started."""
+    return NoThread(
+        f"{name} could not be started: there is no memory for it, or this process may have no more threads",
+        hint="Close connections, end other programs, or let the process have more memory and threads (ulimit -v, -u).",
+    )
 
 
 def alike(name: str, names: Iterable[str]) -> str | None:

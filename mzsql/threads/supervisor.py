@@ -14,7 +14,7 @@ from typing import Literal, Protocol, TypeAlias
 import msgspec
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge
 
-from mzsql.repr.errors import SqlError, ThreadFailed
+from mzsql.repr.errors import SqlError, ThreadFailed, no_thread
 
 _log = logging.getLogger(__name__)
 
@@ -302,7 +302,7 @@ class Supervisor:
             for_good: errors after which it is not begun anew; what is no `Exception` never is.
 
         Raises:
-            ThreadFailed: the machine can start no more threads.
+            NoThread: the machine has no memory for it, or lets the process have no more.
         """
         one = Supervised(
             self,
@@ -321,10 +321,7 @@ class Supervisor:
             one.thread.start()
         except RuntimeError as failure:
             self._forget(one)
-            raise ThreadFailed(
-                f"{one} could not be started: {failure}",
-                hint="Let the process have more threads, or close connections.",
-            ) from failure
+            raise no_thread(str(one)) from failure
         return one
 
     def statuses(self) -> tuple[ThreadStatus, ...]:

@@ -75,3 +75,28 @@ def test_a_dropped_index_takes_the_plans_that_read_it_and_no_views_own(path: Pat
     assert found == (2, 2), "it was planned anew at once"
     assert after["by_index"] != before["by_index"]
     assert local(path) == own
+
+
+def test_plans_that_the_cache_has_not_are_made_once(path: Path) -> None:
+    """So that who asks what runs, in a process that writes none, does not have all of it planned each time."""
+    with mzsql.connect(path) as con:
+        env = con.coordinator.env
+        assert env.startup.wait(PATIENCE)
+        env.cache.insert_expressions(invalidate_ids=env.catalog.state.items)
+        with mzsql.connect(path, read_only=True) as other:
+            asked = "SELECT * FROM mz_internal.mz_arrangement_sizes_unified"
+            planner = other.coordinator.planner
+            first = {item.name: plan for item, plan in planner.running({})}
+            assert first.keys() == set(MAINTAINED)
+            other.execute(asked).fetchall()
+            outlined = {item.name: plan for item, plan in planner.running({})}
+            assert all(plan.outline is not None for plan in outlined.values())
+            other.execute(asked).fetchall()
+            again = {item.name: plan for item, plan in planner.running({})}
+            assert all(again[name] is plan for name, plan in outlined.items())
+            con.execute("DROP INDEX i")
+            other.execute("SELECT 1").fetchall()
+            left = {item.name: plan for item, plan in planner.running({})}
+            assert left.keys() == {"by_index", "apart"}
+            # What the index was for is planned without it: by who dropped it, or here.
+            assert not any(plan.index_imports for plan in left.values())

@@ -583,7 +583,7 @@ class Dataflows:
             fingerprint = fingerprint_in(rest)
             registered.setdefault(index_in(fingerprint) or fingerprint, []).append((replica, shard))
         for item, runs in self.running():
-            outline = self.outlined(runs).outline
+            outline = self._planner.outlined_once(item, runs).outline
             assert outline is not None
             for spec in outline.arrangements:
                 for replica, shard in registered.get(spec.fingerprint, ()):

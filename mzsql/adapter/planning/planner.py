@@ -109,6 +109,8 @@ class Planner:
         self._views: dict[tuple[GlobalId, int, OptimizerFeatures], View] = {}
         self._sweep_at = _SWEEP_LEAST
         self._builtin_descs: dict[GlobalId, RelationDesc] = {}
+        #: plans of deployed objects of which the cache has none: of another build, for one
+        self._planned: dict[GlobalId, GlobalExpressions] = {}
         self._views_of: Planner | None = None
 
     def close(self) -> None:
@@ -266,8 +268,25 @@ class Planner:
     def deployed(self, item: objects.Maintained) -> GlobalExpressions:
         """The plan that runs for a deployed object: the cached one, whatever was created or dropped since."""
         self._cache.sync()
-        found = self._cache.peek(item.id)
-        return self.deploy(item) if found is None else found
+        return self._cache.peek(item.id) or self._planned_here(item)
+
+    def _planned_here(self, item: objects.Maintained) -> GlobalExpressions:
+        """The plan of an object that the cache has none of, made once."""
+        known = self._planned.get(item.id)
+        if known is None or not self.is_current(item, known):
+            known = self._planned[item.id] = self.deploy(item)
+            items = self._state().items
+            if len(self._planned) > max(_SWEEP_LEAST, len(items)):
+                kept = list(self._planned.items())
+                self._planned = {gid: one for gid, one in kept if gid in items}
+        return known
+
+    def outlined_once(self, item: objects.Maintained, plan: GlobalExpressions) -> GlobalExpressions:
+        """A plan that `running` gave, with its outline, which is not made again for what was planned here."""
+        made = self.outlined(plan)
+        if self._planned.get(item.id) is plan:
+            self._planned[item.id] = made
+        return made
 
     def running(
         self, known: Mapping[GlobalId, GlobalExpressions]
@@ -280,7 +299,7 @@ class Planner:
                 if not synced:
                     synced = True
                     self._cache.sync()
-                found = self._cache.glance(item.id) or self.deploy(item)
+                found = self._cache.glance(item.id) or self._planned_here(item)
             yield item, found
 
     def catalog_without(self, gid: GlobalId) -> SessionCatalog:

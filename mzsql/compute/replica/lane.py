@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import partial
 
 from mzsql.persist import Clock
-from mzsql.repr.errors import ThreadFailed
+from mzsql.repr.errors import NoThread
 from mzsql.threads import Supervised
 
 _log = logging.getLogger(__name__)
@@ -85,7 +85,7 @@ class Lane:
         number = len(self._threads)
         try:
             thread = self._start(number, partial(self._work, number))
-        except ThreadFailed as failure:
+        except NoThread as failure:
             if len(self._begun) == number:
                 # Nobody is left who could take the next turn soon; whoever ends first does.
                 _log.warning("no thread for what waits: %s", failure)

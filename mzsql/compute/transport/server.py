@@ -47,7 +47,7 @@ from mzsql.compute.transport.frames import (
 )
 from mzsql.compute.transport.reconciled import ReconciledReplica
 from mzsql.compute.transport.usage import usage
-from mzsql.repr.errors import ObjectInUse, ThreadFailed
+from mzsql.repr.errors import NoThread, ObjectInUse, ThreadFailed
 from mzsql.threads import Supervised
 
 _log = logging.getLogger(__name__)
@@ -112,7 +112,7 @@ class _Controller:
                     if kind == MESSAGE:
                         self._replica.take(decode_command(data), self.respond)
                     thread.well()
-        except (OSError, msgspec.MsgspecError, Refused, ObjectInUse) as error:
+        except (OSError, msgspec.MsgspecError, Refused, ObjectInUse, NoThread) as error:
             _log.info("the controller is left: %s", error)
         except ThreadFailed as failed:
             self._failed(failed)
