@@ -211,6 +211,11 @@ class Arranged:
     trace: Trace = unknown
     state: str = ""
 
+    def __post_init__(self) -> None:
+        assert bool(self.delta) == bool(self.state), (
+            "a step reads an arrangement's state and updates"
+        )
+
 
 @dataclass
 class Collection:

@@ -374,10 +374,18 @@ def _having(query: exp.Select, simplifier: Simplifier) -> None:
             having.set("this", condition)
 
 
-def columns_read(statement: exp.Expression, relations: Iterable[str]) -> dict[str, set[str]]:
-    """The columns of its relations that a statement reads; of one that it is not known of: not in it."""
+def columns_read(
+    statement: exp.Expression, relations: Iterable[str], *, drop: bool = False
+) -> dict[str, set[str]]:
+    """The columns of its relations that have any influence on what a statement says; of one that it is not known of: not in it.
+
+    Args:
+        statement: any that is rendered for DuckDB.
+        relations: what it reads and does not define.
+        drop: take out of the statement, in place, what has no influence; else its text may name columns that are not among the answer's.
+    """
     try:
-        wanted = _prune(statement, relations, drop=False)
+        wanted = _prune(statement, relations, drop=drop)
     except _Beyond:
         return {}
     return {name: wanted[name] for name in relations}

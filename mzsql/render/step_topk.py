@@ -128,11 +128,8 @@ def threshold(r: StepState, node: lir.Threshold) -> Collection:
 
     def found() -> Arranged:
         held = _held(r, lid, ours, len(ours.columns))
-        everything = r.columns(len(ours.columns), errors=False)
-        full = r.define(
-            lid, "f", union_all([select(everything, held), select(list(everything), changed)])
-        )
-        return replace(ours, full=full, delta=changed)
+        full = r.full(r.name(lid, "f"), held, changed, len(ours.columns))
+        return replace(ours, full=full, delta=changed, state=held)
 
     made.arranged[form.key] = r.once(found)
     assert width == len(arranged), "a Threshold's arrangement has all columns as its key"

@@ -150,6 +150,13 @@ def test_large_queries_are_answered(
     assert driver.held <= MOST
 
 
+def test_a_large_query_that_finds_nothing(driver: Driver) -> None:
+    """Also where what is known of the files says so beforehand, and some of what its text names is not read."""
+    for condition in ("a.k < -5", "a.k < -5 AND b.v > 3", "a.k > 1000000 AND b.t = 'x'"):
+        joined = f"SELECT a.k, b.v FROM t AS a, t AS b WHERE a.k = b.k AND {condition}"
+        assert driver.rows(joined) == []
+
+
 def test_a_large_table_meets_a_builtin_relation(driver: Driver) -> None:
     found = driver.rows(
         "SELECT count(*) AS n FROM t, mz_catalog.mz_tables m WHERE m.name = 'other'"

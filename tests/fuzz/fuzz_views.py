@@ -325,7 +325,25 @@ class Views:
         )
         unknown = [expr("?", str(item)) for item in items]
         same = [a if a.typ == b.typ else u for a, b, u in zip(items, others, unknown, strict=True)]
+        if self.rng.random() < 0.4 and (met := self._met(same)) is not None:
+            other, ref, n = met
+            more = [expr(one.typ, f"q.x{i}") for i, one in enumerate(same) if one.typ != "?"]
+            shown = [*self._items(other.refs, 1, 2), *more]
+            both = text("((", arms[0], f") {word} (", arms[1], ")) AS q")
+            on = text(" ON ", ref, f" = q.x{n}")
+            return self._made(shown, self._named(shown), " FROM ", other.node, " JOIN ", both, on)
         return self._made(same, "(", arms[0], f") {word} (", arms[1], ")")
+
+    def _met(self, items: Sequence[Node]) -> tuple[Source, Node, int] | None:
+        """A relation to be joined with rows of these items, its column, and the item that equals it; None: none has its type."""
+        source = self._source()
+        found = [
+            (ref, n)
+            for ref in source.refs
+            for n, item in enumerate(items)
+            if ref.typ == item.typ and ref.typ != "?"
+        ]
+        return (source, *self.rng.choice(found)) if found else None
 
     def _order(self, count: int, first: Sequence[int] = ()) -> str:
         places = [*first, *(n for n in self.rng.sample(range(count), count) if n not in first)]

@@ -60,6 +60,11 @@ QUERIES = {
     "floats": "SELECT a, sum(b::double precision), max(b) FROM t GROUP BY a",
     "array": "SELECT a, array_agg(b ORDER BY b), string_agg(c, ',' ORDER BY c) FROM t GROUP BY a",
     "union": "SELECT a FROM t UNION SELECT a FROM u UNION ALL SELECT b FROM t",
+    "except joined": "SELECT u.d, e.b FROM u JOIN (SELECT a, b FROM t EXCEPT ALL SELECT a, b FROM t WHERE b > 1) AS e ON e.a = u.a",
+    "except in a chain": "SELECT u.d, e.a, t.b FROM u JOIN (SELECT a FROM t EXCEPT ALL SELECT a FROM u) AS e "
+    "ON e.a = u.a JOIN t ON t.a = u.a",
+    "missed": "SELECT t.b FROM t LEFT JOIN u ON u.a = t.a "
+    "LEFT JOIN (SELECT a FROM u EXCEPT SELECT b FROM t) AS e ON e.a = t.b WHERE e.a IS NULL",
     "case": "SELECT CASE WHEN b <> 0 THEN 10 / b ELSE a END, c || '!' FROM t",
 }
 

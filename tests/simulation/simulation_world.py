@@ -468,7 +468,7 @@ class _OneDuckdb:
     def __init__(self) -> None:
         self._connection = duckdb.connect(config={"threads": 1})
 
-    def connect(self, **_: Any) -> Any:
+    def connect(self, *_: Any, **__: Any) -> Any:
         return self._connection.cursor()
 
     def __getattr__(self, name: str) -> Any:

@@ -198,7 +198,7 @@ class PlannedQuery:
         else:
             made = self.finish(ast, Engine.DUCKDB, ordered=ordered)
         # What a recursion reads is in statements of its own.
-        read = {} if loops else columns_read(made, known)
+        read = {} if loops else columns_read(made, known, drop=True)
         reads = {name: frozenset(columns) for name, columns in read.items()}
         found = Prepared(to_sql(made, Engine.DUCKDB), texts(loops), reads)
         self._prepared[ordered] = (known, found)
