@@ -544,11 +544,17 @@ def summed(
         order += [ordered(c) for place, c in enumerate(row) if place not in asked]
         if order:
             result.set("order", exp.Order(expressions=order))
-    if finishing.limit is not None:
-        result = result.limit(max(1, finishing.offset + finishing.limit))
+    cut = cut_at(finishing)
+    if cut is not None:
+        result = result.limit(cut)
     if with_ is not None:
         result.set("with_", with_)
     return result
 
 
-__all__ = ["OneShot", "RenderedDataflow", "finish", "one_shot", "render", "summed"]
+def cut_at(finishing: RowSetFinishing) -> int | None:
+    """How many rows `summed` leaves at most; None where it leaves all."""
+    return None if finishing.limit is None else max(1, finishing.offset + finishing.limit)
+
+
+__all__ = ["OneShot", "RenderedDataflow", "cut_at", "finish", "one_shot", "render", "summed"]

@@ -35,6 +35,7 @@ SECRET = "what nobody may read"
         "on disk",
         "pool",
         "wide pool",
+        "planned pool",
         "kept",
         "driver",
         "driver of small steps",
@@ -55,8 +56,9 @@ def connection(
         "on disk": lambda: locked_connection(
             str(own / "db"), {"temp_directory": str(own), "memory_limit": "64MiB"}
         ),
-        "pool": lambda: pool._take(wide=False)[1],
-        "wide pool": lambda: pool._take(wide=True)[1],
+        "pool": lambda: pool._take("usual")[1],
+        "wide pool": lambda: pool._take("wide")[1],
+        "planned pool": lambda: pool._take("planned")[1],
         "kept": lambda: kept.enter_context(databases.connection(Kind((), 256))),
         "driver": lambda: driver._connection("wide"),
         "driver of small steps": lambda: driver._connection("small"),

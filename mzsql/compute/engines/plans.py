@@ -25,6 +25,7 @@ import duckdb
 import pyarrow as pa
 
 from mzsql.render.templates import Text
+from mzsql.repr.interrupt import Interrupt
 
 #: So many characters of text are kept planned: some 300 MB.
 PLANNED_CHARACTERS = 1_500_000
@@ -88,12 +89,21 @@ class Plan:
         )
 
     def run(
-        self, tables: Mapping[str, pa.Table], parameters: Mapping[str, int] | None = None
+        self,
+        tables: Mapping[str, pa.Table],
+        parameters: Mapping[str, int] | None = None,
+        interrupt: Interrupt | None = None,
     ) -> pa.Table | None:
         """The result over tables that fit; None while another thread runs it.
 
+        Args:
+            tables: the relations' rows.
+            parameters: values by their names.
+            interrupt: what may end it.
+
         Raises:
             duckdb.Error: what running it raises.
+            QueryCanceled: it was over before it began.
         """
         given = [
             f"{name} := {value:d}"
@@ -106,7 +116,12 @@ class Plan:
             for name, table in tables.items():
                 self._slots[name].table = table
             call = f"EXECUTE planned({', '.join(given)})" if given else "EXECUTE planned"
-            return self._connection.execute(call).to_arrow_table()
+            if interrupt is None:
+                return self._connection.execute(call).to_arrow_table()
+            with interrupt.on_interrupt(self._connection.interrupt):
+                # What fell due before the run begins would not end it.
+                interrupt.check()
+                return self._connection.execute(call).to_arrow_table()
         finally:
             for slot in self._slots.values():
                 slot.table = slot.empty

@@ -241,6 +241,10 @@ class Peeker:
         if few and (ordered or not query.makes_rows):
             statement = query.statement(self._inputs.has_errors)
             text, loops = statement.text, statement.loops
+            if not loops and not statement.finished:
+                whole = self._duckdb.at_once(text, relations, statement.limit)
+                if whole is not None:
+                    return self._as_rows(query, [whole])
         else:
             known = {
                 name: known_of(one.schema, one.num_rows, (), [one])

@@ -22,7 +22,7 @@ from mzsql.expr.relation import RowSetFinishing
 from mzsql.lir import Planned
 from mzsql.lir.demand import columns_read as looked_at
 from mzsql.lir.plan import FlatMap, IndexImport, walk
-from mzsql.render.dataflow import OneShot, finish, one_shot, summed
+from mzsql.render.dataflow import OneShot, cut_at, finish, one_shot, summed
 from mzsql.render.lean import Relation as KnownRows
 from mzsql.render.lean import columns_read, lean
 from mzsql.render.renames import rename
@@ -47,12 +47,14 @@ class Statement(msgspec.Struct, frozen=True):
         inputs: the ids of those relations.
         finished: whether the text skips, cuts off, projects and copies; else it comes as `summed` gives it.
         loops: recursions to be run before.
+        limit: how many rows it has at most, where it cuts them off.
     """
 
     text: str
     inputs: tuple[GlobalId, ...]
     finished: bool
     loops: tuple[LoopText, ...] = ()
+    limit: int | None = None
 
 
 class PlannedQuery:
@@ -159,7 +161,7 @@ class PlannedQuery:
                 rename(ast)
             inputs = tuple(one.id for one in rendered.inputs)
             text = to_sql(ast, Engine.DUCKDB)
-            known = Statement(text, inputs, self.finished, texts(loops))
+            known = Statement(text, inputs, self.finished, texts(loops), cut_at(self.finishing))
             self._statements[ordered] = known
         return known
 
