@@ -47,7 +47,7 @@ from mzsql.compute.peek.index import IndexReads
 from mzsql.compute.peek.inputs import Inputs
 from mzsql.compute.peek.outflow import Limits
 from mzsql.compute.peek.spark import Peeks
-from mzsql.expr.engines import no_memory
+from mzsql.expr.engines import shortage
 from mzsql.frontend import bind_parameters, parse_statements
 from mzsql.frontend.parse import statements as st
 from mzsql.frontend.plan import plans as p
@@ -58,8 +58,6 @@ from mzsql.repr.errors import (
     SqlError,
     TransactionError,
     internal_error,
-    lacking,
-    out_of_memory,
 )
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
@@ -250,7 +248,7 @@ class Coordinator:
             raise InvalidParameter("statement is too deeply nested", sqlstate="54001") from deep
         except Exception as bug:
             self._transactions.fail(session)
-            told = out_of_memory() if no_memory(bug) else lacking(bug)
+            told = shortage(bug)
             if told is not None:
                 raise told from bug
             if type(bug).__module__.split(".")[0] not in _ENGINES and not isinstance(bug, _BUGS):

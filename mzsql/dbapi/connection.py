@@ -135,9 +135,9 @@ def _check_spark(given: object) -> None:
         return
     from pyspark.sql import SparkSession  # noqa: PLC0415  PySpark is loaded where it is needed
 
-    from mzsql.compute.engines.paths import is_connect_session  # noqa: PLC0415
+    from mzsql.compute.engines.paths import is_connect  # noqa: PLC0415  which loads PySpark
 
-    if not isinstance(given, SparkSession) and not is_connect_session(given):
+    if not isinstance(given, SparkSession) and not is_connect(given):
         arguments.refuse("spark", "a SparkSession", given)
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from mzsql.expr.engines import no_memory
+from mzsql.expr.engines import shortage
 from mzsql.repr.errors import DataError as DataException
-from mzsql.repr.errors import SqlError, internal_error, lacking, out_of_memory
+from mzsql.repr.errors import SqlError, internal_error
 
 
 class Warning(Exception):  # noqa: A001  PEP 249's name
@@ -113,5 +113,4 @@ def user_errors() -> Iterator[None]:
     except (Error, Warning):
         raise
     except Exception as bug:  # whatever it is: nobody expected it
-        told = out_of_memory() if no_memory(bug) else lacking(bug)
-        raise from_sql(told or internal_error(bug)) from bug
+        raise from_sql(shortage(bug) or internal_error(bug)) from bug

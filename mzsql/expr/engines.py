@@ -25,6 +25,7 @@ from sqlglot.generators.spark import SparkGenerator
 
 from mzsql.expr.functions.table import Engine
 from mzsql.persist import duck
+from mzsql.repr.errors import SqlError, lacking, out_of_memory
 from mzsql.repr.garbage import undisturbed
 from mzsql.repr.interrupt import check_for_interrupts
 
@@ -136,6 +137,11 @@ def no_memory(failure: BaseException) -> bool:
         isinstance(failure, duckdb.InvalidInputException)
         and "maximum total string size" in str(failure)
     )
+
+
+def shortage(failure: BaseException) -> SqlError | None:
+    """What a person gets where DuckDB or the machine had nothing left to give; None of any other failure."""
+    return out_of_memory() if no_memory(failure) else lacking(failure)
 
 
 @functools.cache

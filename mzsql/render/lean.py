@@ -19,12 +19,12 @@ from fractions import Fraction
 from sqlglot import expressions as exp
 
 from mzsql.expr.functions import sql as s
-from mzsql.render.facts import Fact, bounded, column_of, more_rows, one_of
+from mzsql.render.facts import INTEGERS, Fact, bounded, column_of, decimal, more_rows, one_of
 from mzsql.render.facts import widened as wider
 from mzsql.render.idle import of_nothing, without
 from mzsql.render.renames import rename
 from mzsql.render.simplify import SETTLED, Ast, Simplifier
-from mzsql.render.simplify.pieces import bare, closed, conjuncts
+from mzsql.render.simplify.pieces import bare, closed, conjuncts, kind_of
 
 #: No query ever looks at more rows than this, which takes an engine weeks: what a join may multiply to is cut here.
 _MANY = 10**15
@@ -281,7 +281,7 @@ def _total(made: Ast, simplifier: Simplifier) -> Fraction | None:
     node = bare(made)
     if isinstance(node, exp.Column):
         return simplifier.total(node)
-    while isinstance(node, exp.Cast):
+    while isinstance(node, exp.Cast) and _is_counted(kind_of(node.args["to"])):
         node = bare(node.this)
     if not isinstance(node, exp.Sum):
         return None
@@ -291,6 +291,11 @@ def _total(made: Ast, simplifier: Simplifier) -> Fraction | None:
         size = simplifier.of(node.this.copy())[1].size
         total = None if size is None else size * simplifier.rows
     return None if total is None else total + simplifier.rows
+
+
+def _is_counted(kind: str) -> bool:
+    """Whether a cast to a type is off by less than one; one to floating point may be off by more."""
+    return kind in INTEGERS or decimal(kind) is not None
 
 
 def _is_row_wise(query: exp.Select) -> bool:

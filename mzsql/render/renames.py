@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from sqlglot import expressions as exp
 
+from mzsql.render.simplify.pieces import columns_named
+
 _PLAIN = frozenset(("expressions", "from_", "kind", "hint"))
 
 
@@ -77,7 +79,7 @@ def _read_sources(query: exp.Select, known: Mapping[str, _Renamed]) -> None:
         return
     origins = [from_, *(query.args.get("joins") or ())]
     alone = len(origins) == 1
-    if not alone and any(not column.table for column in _columns(query)):
+    if not alone and any(not column.table for column in columns_named(query)):
         return
     changed: dict[str, _Renamed] = {}
     for origin in origins:
@@ -96,26 +98,9 @@ def _read_sources(query: exp.Select, known: Mapping[str, _Renamed]) -> None:
         _rename_columns(query, changed, alone=alone)
 
 
-def _columns(query: exp.Select) -> list[exp.Column]:
-    """The columns that a query names itself."""
-    found: list[exp.Column] = []
-    waiting: list[object] = [value for key, value in query.args.items() if key != "from_"]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, list):
-            waiting += node
-        elif isinstance(node, exp.Join):
-            waiting += [value for key, value in node.args.items() if key != "this"]
-        elif isinstance(node, exp.Column):
-            found.append(node)
-        elif isinstance(node, exp.Expression):
-            waiting += node.args.values()
-    return found
-
-
 def _rename_columns(query: exp.Select, changed: Mapping[str, _Renamed], *, alone: bool) -> None:
     (only,) = changed.values() if alone else (None,)
-    for column in _columns(query):
+    for column in columns_named(query):
         renamed = changed.get(column.table) if column.table else only
         if renamed is None or not column.this.args.get("quoted"):
             continue

@@ -19,7 +19,7 @@ from sqlglot import expressions as exp
 from mzsql.render.facts import BOOLEAN, DATE, INTEGERS, decimal
 from mzsql.render.lean import Relation
 from mzsql.render.simplify import Ast
-from mzsql.render.simplify.pieces import bare, conjuncts
+from mzsql.render.simplify.pieces import bare, columns_named, conjuncts
 from mzsql.render.statement import ERROR, col, identifier
 
 #: What a SELECT has that only lists columns of what it reads, and may group by them.
@@ -107,7 +107,7 @@ class _Statement:
                 continue
             source, condition = keys[mine.name], joins[0].args["on"]
             there, here = mine.alias_or_name, other.alias_or_name
-            shown = [one for one in _columns(query, besides=condition) if one.table == there]
+            shown = [one for one in columns_named(query, besides=condition) if one.table == there]
             if not all(
                 self._is_same(other.name, pairs[one.name], source.source, source.columns[one.name])
                 for one in shown
@@ -232,7 +232,7 @@ def _covered(
         return None
     there, here = mine.alias_or_name, other.alias_or_name
     # What is not said to be a table's may be either's.
-    if any(one.table not in (there, here) for one in _columns(query)):
+    if any(one.table not in (there, here) for one in columns_named(query)):
         return None
     found: dict[str, str] = {}
     for one in conjuncts(query.args["joins"][0].args["on"]):
@@ -298,21 +298,6 @@ def _origins(query: exp.Select) -> list[exp.Expression]:
     from_ = query.args.get("from_")
     origins = [] if from_ is None else [from_, *_joins(query)]
     return [one.this for one in origins]
-
-
-def _columns(query: exp.Select, besides: exp.Expression | None = None) -> list[exp.Column]:
-    """The columns that a query names, but for those of a condition, and of the queries that it defines."""
-    found: list[exp.Column] = []
-    waiting: list[object] = [value for part, value in query.args.items() if part != "with_"]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, list):
-            waiting += node
-        elif isinstance(node, exp.Column):
-            found.append(node)
-        elif isinstance(node, exp.Expression) and node is not besides:
-            waiting += node.args.values()
-    return found
 
 
 def _value(item: exp.Expression) -> Ast:

@@ -47,12 +47,13 @@ class CatalogTables:
 
     def _make_on_server(self, schema: str, name: str, columns: StructType, comment: str) -> None:
         from pyspark.sql.connect.dataframe import DataFrame  # noqa: PLC0415  needs grpcio, which a classic session does not
-        from pyspark.sql.connect.plan import CreateTable  # noqa: PLC0415
+        from pyspark.sql.connect.plan import CreateTable  # noqa: PLC0415  likewise
 
         made = CreateTable(f"`{schema}`.`{name}`", None, "mzsql", comment, columns, {})
         try:
             DataFrame(made, self._session).limit(0).collect()
         except PySparkException as error:
+            # The server sends it as an exception of no class that the client knows, so its condition is in the text alone.
             if "DATA_SOURCE_NOT_FOUND" not in str(error):
                 raise
             raise InvalidParameter(

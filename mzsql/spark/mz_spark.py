@@ -113,7 +113,7 @@ class MzSpark:
         self._kept: deque[tuple[float, Any]] = deque()
         public = options is not None and all(shown_url(o) == o for o in options.values())
         self._registration = Registration(session, options) if options and public else None
-        # So many of the builtin relations are in the catalog; None: all. A server of Spark Connect takes tens of milliseconds for each.
+        # So many of the builtin relations are in the catalog; None: all. A server of Spark Connect takes long for each.
         self._builtin: int | None = 0 if is_connect(session) else None
 
     def __getattr__(self, name: str) -> Any:

@@ -4,7 +4,9 @@ Promise: from then on the relations are in the session's catalog under their sch
 SELECTs over them, read natively and at one time, and mzsql's own statements; whatever else it is given is Spark's. What is defined or
 dropped, here or elsewhere, is in the catalog before the next ``spark.sql`` of this session looks at it, and within a second for everybody
 else. `Registered.close` takes all of it out again. Trade-off: like a connection, this process leads the environment where nobody else
-does, so that views that are created have someone who maintains them; ``lead=False`` leaves that to others.
+does, so that views that are created have someone who maintains them; ``lead=False`` leaves that to others. In a session of Spark
+Connect, whose server takes long for each table, builtin relations come into the catalog in the background; ``spark.sql`` of the session
+object reads them before.
 """
 
 from __future__ import annotations
@@ -108,8 +110,10 @@ class Registered:
         """What a server of Spark Connect takes its time for: a few at a time, so that a query waits for no more."""
         more = True
         while more and not thread.stopping:
+            self._env.sync()
             with self._updating:
                 more = self._relations.register_more(MORE)
+            thread.well()
 
     def close(self) -> None:
         """Take the environment out of the session and close it. Idempotent."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import duckdb
@@ -127,7 +127,7 @@ def test_what_failed_is_not_kept(databases: Databases, opened: list[tuple[str, .
 def test_what_was_left_early_is_kept(
     databases: Databases, opened: list[tuple[str, ...]], two: list[str]
 ) -> None:
-    def rows() -> Iterator[int]:
+    def rows() -> Generator[int]:
         with databases.connection(Kind((two[0],), 64)) as connection:
             connection.execute(f"CREATE TEMPORARY VIEW t AS FROM read_parquet('{two[0]}')")
             reader = connection.sql("SELECT n FROM t, range(100000)").to_arrow_reader(10)
@@ -137,7 +137,7 @@ def test_what_was_left_early_is_kept(
     for _ in range(3):
         found = rows()
         assert next(found)
-        found.close()  # type: ignore[attr-defined]
+        found.close()
     assert opened == [(two[0],)]
 
 

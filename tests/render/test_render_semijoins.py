@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Mapping
 from typing import Any
@@ -25,8 +26,14 @@ def _known(tables: Tables) -> dict[str, Relation]:
     return {name: measured(table, table.column_names) for name, table in tables.items()}
 
 
+@functools.cache
+def _database() -> duckdb.DuckDBPyConnection:
+    """What is registered on a cursor is that one's alone; opening a database takes longer than most comparisons."""
+    return duckdb.connect()
+
+
 def _rows(text: str, tables: Tables) -> list[tuple[Any, ...]]:
-    with duckdb.connect() as connection:
+    with _database().cursor() as connection:
         for name, table in tables.items():
             connection.register(name, table)
         return sorted(connection.execute(text).fetchall(), key=repr)

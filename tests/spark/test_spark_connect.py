@@ -43,7 +43,8 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     env = tmp_path_factory.mktemp("connect") / "env"
     code, said, complained = run(env, PYSPARK_PYTHON=sys.executable)
     assert code == 0, complained[-4000:]
-    return json.loads(said.splitlines()[-1])  # type: ignore[no-any-return]
+    answers: dict[str, Any] = json.loads(said.splitlines()[-1])
+    return answers
 
 
 def test_relations_are_in_its_catalog(found: dict[str, Any]) -> None:

@@ -57,13 +57,10 @@ _by_application: weakref.WeakKeyDictionary[Any, dict[tuple[_Store, Any], _Answer
 _told: set[tuple[str, str | None]] = set()
 
 
-def is_connect(spark: SparkSession) -> bool:
-    """Whether the session is a client of Spark Connect, whose server may be another machine."""
-    return is_connect_session(spark)
-
-
-def is_connect_session(given: object) -> bool:
-    """Whether something is a session of Spark Connect, whose class has no parent with that of others; grpcio need not be there."""
+def is_connect(given: object) -> bool:
+    """Whether something is a session of Spark Connect, whose server may be another machine. Its class has no parent with that of other
+    sessions; grpcio need not be there.
+    """
     return any(one.__module__ == "pyspark.sql.connect.session" for one in type(given).__mro__)
 
 

@@ -27,7 +27,7 @@ from pyspark.find_spark_home import _find_spark_home
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from mzsql.compute.engines.paths import is_connect_session
+from mzsql.compute.engines.paths import is_connect
 from mzsql.compute.engines.spark_start import Launch, is_stopped
 from mzsql.expr.engines import SPARK_STEP_SETTINGS
 from mzsql.repr.errors import EnvironmentRefused
@@ -290,7 +290,7 @@ def _let_exit(session: Any) -> None:
 
 def _configured(spark: SparkSession, settings: dict[str, str]) -> SparkSession:
     session = spark.newSession()
-    if is_connect_session(session):
+    if is_connect(session):
         _let_exit(session)
     for key, value in settings.items():
         session.conf.set(key, value)

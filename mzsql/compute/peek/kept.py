@@ -8,6 +8,7 @@ the hundredths of a second that opening one takes; what is written to has other 
 
 from __future__ import annotations
 
+import logging
 import tempfile
 import threading
 from collections import OrderedDict
@@ -19,6 +20,8 @@ import duckdb
 import msgspec
 
 from mzsql.expr.engines import WIDE_SETTINGS, locked_connection
+
+_log = logging.getLogger(__name__)
 
 #: So many idle databases are kept, those that were used last.
 _IDLE = 4
@@ -119,7 +122,11 @@ class Databases:
             if len(self._idle) > _IDLE:
                 gone, _ = self._idle.popitem(last=False)
         if gone is not None:
-            gone.close()
+            try:
+                gone.close()
+            except duckdb.Error as failure:
+                # Another query's: this one has its answer.
+                _log.warning("a database that nobody needs any more was not closed: %s", failure)
         return True
 
     def close(self) -> None:

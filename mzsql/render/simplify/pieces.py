@@ -124,6 +124,23 @@ def conjuncts(condition: Ast) -> list[Ast]:
     return found
 
 
+def columns_named(query: exp.Select, besides: exp.Expression | None = None) -> list[exp.Column]:
+    """The columns that a query names itself: none of a query that it reads or defines, nor of the condition ``besides``."""
+    found: list[exp.Column] = []
+    waiting: list[object] = [v for part, v in query.args.items() if part not in ("with_", "from_")]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, list):
+            waiting += node
+        elif isinstance(node, exp.Join):
+            waiting += [value for part, value in node.args.items() if part != "this"]
+        elif isinstance(node, exp.Column):
+            found.append(node)
+        elif isinstance(node, exp.Expression) and node is not besides:
+            waiting += node.args.values()
+    return found
+
+
 def needed(ast: Ast) -> list[Ast]:
     """Columns that are not NULL where an expression is not."""
     found, waiting = list[Ast](), [ast]
