@@ -327,7 +327,7 @@ class Views:
         same = [a if a.typ == b.typ else u for a, b, u in zip(items, others, unknown, strict=True)]
         if self.rng.random() < 0.4 and (met := self._met(same)) is not None:
             other, ref, n = met
-            more = [expr(one.typ, f"q.x{i}") for i, one in enumerate(same) if one.typ != "?"]
+            more = [expr(one.typ[0], f"q.x{i}") for i, one in enumerate(same) if one.typ[0] in KINDS]
             shown = [*self._items(other.refs, 1, 2), *more]
             both = text("((", arms[0], f") {word} (", arms[1], ")) AS q")
             on = text(" ON ", ref, f" = q.x{n}")
@@ -338,10 +338,10 @@ class Views:
         """A relation to be joined with rows of these items, its column, and the item that equals it; None: none has its type."""
         source = self._source()
         found = [
-            (ref, n)
+            (expr(str(ref.kind), ref.sql), n)
             for ref in source.refs
             for n, item in enumerate(items)
-            if ref.typ == item.typ and ref.typ != "?"
+            if item.typ and ref.kind in KINDS and ref.kind == item.typ[0]
         ]
         return (source, *self.rng.choice(found)) if found else None
 
