@@ -1,6 +1,9 @@
-"""Dataflows in motion: a controller that says what runs where, replicas that run it, and one-shot queries.
+"""Running dataflows: a controller decides which dataflow runs on which replica, replicas run them, and peeks answer
+one-shot queries.
 
-`compute.protocol` is all that the two tell each other; what compute needs of its neighbours is in `compute.protocols`.
+`compute.protocol` holds every message between controller and replica; `compute.protocols` declares what this package
+needs from the packages around it (storage, the adapter). docs/architecture.md, "The way of an update through a
+dataflow", tells how the parts work together.
 """
 
 from __future__ import annotations

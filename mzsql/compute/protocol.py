@@ -1,12 +1,15 @@
-"""What a controller tells a replica, and a replica tells its controller: all of it, in process too.
+"""The protocol between a controller and a replica: every command and every response, whether the replica is in this
+process or another.
 
-Promise: commands and responses are frozen values that encode themselves (`encode`, `decode`), so a replica may be in this process, where
-they are handed over as they are, or in another one. A replica takes its commands in the order in which they were sent, knows nothing
-of who sends them, and tells nothing except by responses. What it tells of one dataflow comes in the order in which it happened. Names
-are Materialize's. A command is never answered where it is sent: what becomes of it, a response tells.
+Promise: commands and responses are frozen values that `encode` and `decode_…` turn into bytes and back. To a replica
+in this process they are handed over as they are; to one in another process they travel as bytes. A replica takes
+commands in the order in which they were sent, does not know who sends them, and reports only by responses; responses
+about one dataflow come in the order in which things happened. `send` returns no result: the outcome of a command is
+always a response. The names are those of Materialize's compute protocol.
 
-Trade-off: plans travel whole, as the expression cache keeps them; of what was rendered of a plan its outline travels, the rest is made
-again where it runs, when it is needed (`compute.replica.dataflow.Renderings` remembers it within a process).
+Trade-off: a plan travels whole, in the form in which the expression cache stores it. Of its rendered form only the
+outline travels; the SQL is rendered again where it runs, when it is needed (`compute.replica.dataflow.Renderings`
+remembers it within a process).
 """
 
 from __future__ import annotations
@@ -25,27 +28,30 @@ from mzsql.repr.frontier import Frontier, Timestamp
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.refresh import RefreshSchedule
 
-#: So many commands wait for a replica to take them; who sends more waits, and is told that the replica takes none at its timeout.
+#: Most commands that wait for a replica to take them. A sender beyond that blocks, and gets an error at the replica's
+#: timeout.
 MOST_COMMANDS = 4096
-#: So many peeks wait on a replica for their time, or run; more are refused.
+#: Most peeks that wait on a replica for their time, or run; further ones are refused.
 MOST_PEEKS = 1024
 
 # --- commands ---------------------------------------------------------------------------------
 
 
 class CreateInstance(msgspec.Struct, frozen=True, tag=True):
-    """The first command: which replica this is, and its settings."""
+    """The first command to a replica: its id and its settings."""
 
     replica_id: str
     settings: ComputeSettings
 
 
 class InitializationComplete(msgspec.Struct, frozen=True, tag=True):
-    """Every dataflow that is wanted was sent: what the replica has kept of others, from an earlier life, it may give up."""
+    """Every wanted dataflow has been sent, so the replica may delete arrangements that an earlier run left and none of
+    them uses.
+    """
 
 
 class UpdateConfiguration(msgspec.Struct, frozen=True, tag=True):
-    """What may change while a replica runs; None where it stays.
+    """Change settings of a running replica. None leaves a setting unchanged.
 
     Attributes:
         step_engine, node_hydration: as in `ComputeSettings`.
@@ -55,7 +61,7 @@ class UpdateConfiguration(msgspec.Struct, frozen=True, tag=True):
     node_hydration: bool | None = None
 
     def of(self, settings: ComputeSettings) -> ComputeSettings:
-        """The settings as they are from then on."""
+        """Return `settings` with these changes applied."""
         said = {
             name: value for name, value in msgspec.structs.asdict(self).items() if value is not None
         }
@@ -63,24 +69,26 @@ class UpdateConfiguration(msgspec.Struct, frozen=True, tag=True):
 
     @classmethod
     def between(cls, before: ComputeSettings, now: ComputeSettings) -> UpdateConfiguration:
-        """What makes one of the other, as far as it may change."""
+        """The command that turns the settings `before` into `now`, as far as a running replica's settings may change."""
         named = {one: getattr(now, one) for one in cls.__struct_fields__}
         return cls(**{one: new for one, new in named.items() if new != getattr(before, one)})
 
 
 class CreateDataflow(msgspec.Struct, frozen=True, tag=True):
-    """Maintain a materialized view (its shard has columns c0 …, mz_error) or an index (no shard).
+    """Maintain a materialized view (whose shard has columns c0 …, mz_error) or an index (which has no output shard).
 
-    A new one hydrates at `as_of`, which must be readable in all inputs; one whose shards are there goes on.
+    A new dataflow hydrates at `as_of`, which must be readable in all inputs. One whose shards exist resumes from
+    them.
 
     Attributes:
         id: the exported object.
-        name: for a person.
-        dataflow: the plan, sealed: whoever passes it on need not decode it.
-        output_shard: of a materialized view.
-        as_of: when it begins.
-        outline: what is known of it as rendered, so that it need not be rendered before a step needs it; None: nothing.
-        refresh: when a materialized view is refreshed; None: with every change of what it reads.
+        name: the object's name, for messages.
+        dataflow: the plan, kept encoded so that whoever forwards it need not decode it.
+        output_shard: the shard of a materialized view; None for an index.
+        as_of: the time at which the dataflow begins.
+        outline: what is known of the rendered plan, so that it is rendered only when a step needs it; None if
+            nothing is known.
+        refresh: the refresh schedule of a materialized view; None to refresh with every change of its inputs.
     """
 
     id: GlobalId
@@ -93,30 +101,33 @@ class CreateDataflow(msgspec.Struct, frozen=True, tag=True):
 
 
 class AllowCompaction(msgspec.Struct, frozen=True, tag=True):
-    """An index need be readable at `frontier` and later only; until this comes, from its `as_of` on."""
+    """From now on an index need be readable only at `frontier` and later. Before the first such command it is kept
+    readable from its `as_of`.
+    """
 
     id: GlobalId
     frontier: Timestamp
 
 
 class DropDataflow(msgspec.Struct, frozen=True, tag=True):
-    """Stop a dataflow and give up the arrangements that nobody else uses.
+    """Stop a dataflow and delete the arrangements that no other dataflow uses.
 
-    Answered by a `Status` of ``dropped`` when nothing is left of it, at once where there is none.
-    An index that others still read is maintained, unseen, until the last of them is dropped.
+    Answered by a `Status` of ``dropped`` when nothing of it is left, at once if the dataflow does not exist. An
+    index that other dataflows still read is maintained until the last of them is dropped; its hydration is no longer
+    reported meanwhile.
     """
 
     id: GlobalId
 
 
 class Peek(msgspec.Struct, frozen=True, tag=True):
-    """Read an index at a time, once it is complete there.
+    """Read an index at one time, once the index is complete at that time.
 
     Attributes:
-        uuid: names the peek.
+        uuid: identifies the peek in its response and in `CancelPeek`.
         id: the index.
-        as_of: the time.
-        columns: those wanted, by name; None for all: key, value, mz_error.
+        as_of: the time to read at.
+        columns: names of the wanted columns; None for all: key, value, mz_error.
     """
 
     uuid: str
@@ -126,19 +137,20 @@ class Peek(msgspec.Struct, frozen=True, tag=True):
 
 
 class CancelPeek(msgspec.Struct, frozen=True, tag=True):
-    """A peek's rows are not wanted any more. It is answered all the same, unless it was."""
+    """The rows of a peek are not wanted any more. The peek is answered all the same, unless it already was."""
 
     uuid: str
 
 
 class CreateIntrospection(msgspec.Struct, frozen=True, tag=True):
-    """Tell of what a plan over the replica's logs (`compute.logs`) comes to, and from then on of every change (`IntrospectionUpdates`).
+    """Subscribe to a plan over the replica's introspection logs (`compute.logs`): its contents, then every change
+    (`IntrospectionUpdates`).
 
     Attributes:
-        id: names the subscribe; transient.
-        relation: the relation that it feeds, as a person calls it.
+        id: identifies the subscribe; a transient id.
+        relation: name of the builtin relation that it feeds.
         dataflow: the plan.
-        seconds: it is looked so often whether there is a change.
+        seconds: how often the replica checks for changes.
     """
 
     id: GlobalId
@@ -148,13 +160,13 @@ class CreateIntrospection(msgspec.Struct, frozen=True, tag=True):
 
 
 class CancelIntrospection(msgspec.Struct, frozen=True, tag=True):
-    """Tell no more of a subscribe. Idempotent."""
+    """End an introspection subscribe. Idempotent."""
 
     id: GlobalId
 
 
 class Ping(msgspec.Struct, frozen=True, tag=True):
-    """Answered by `Pong` when all commands before it were taken."""
+    """Answered by a `Pong` with the same nonce when all earlier commands have been taken."""
 
     nonce: int
 
@@ -177,11 +189,11 @@ Command: TypeAlias = (
 
 
 class Frontiers(msgspec.Struct, frozen=True, tag=True):
-    """How far a dataflow has come.
+    """How far the output of a dataflow has advanced.
 
     Attributes:
         id: the exported object.
-        write_frontier: the export's upper as the replica knows it.
+        write_frontier: the output's upper as the replica knows it.
     """
 
     id: GlobalId
@@ -189,11 +201,12 @@ class Frontiers(msgspec.Struct, frozen=True, tag=True):
 
 
 class ReadFrontier(msgspec.Struct, frozen=True, tag=True):
-    """What a dataflow reads need be readable at `since` and later only, here or after a crash; tells whoever holds it for the replica.
+    """A dataflow reads its inputs only at `since` and later from now on, even after a crash, so its holder may release
+    earlier times.
 
     Attributes:
         id: the exported object.
-        since: never earlier than told before in this life of the dataflow; None: it reads nothing any more.
+        since: never goes back while the dataflow is installed; None when it reads nothing any more.
     """
 
     id: GlobalId
@@ -201,21 +214,23 @@ class ReadFrontier(msgspec.Struct, frozen=True, tag=True):
 
 
 class Status(msgspec.Struct, frozen=True, tag=True):
-    """How a dataflow stands, whenever that has changed.
+    """The state of a dataflow, sent whenever it has changed.
 
     Attributes:
         object_id: the exported object.
         replica_id: the replica.
-        state: ``waiting`` (for inputs or its turn), ``hydrating``, ``running``, ``failed`` (tried again with growing pauses),
-            ``refused`` (it could not be installed) or ``dropped`` (nothing is left of it).
-        frontier: the export's upper as the replica knew it then; `Frontiers` tells how it moves.
-        as_of: the time it was, or will be, hydrated at.
-        hydrated: whether it is.
-        error: the last failure's message while `failed` or `refused`.
-        failures: consecutive failures.
-        temporal: whether its rows come and go as time passes, without any update.
-        reason: while it is not hydrated, or fails: what it does or waits for, for a person.
-        plan_node_id: the node that it is at while it hydrates.
+        state: ``waiting`` (to be opened), ``hydrating`` (or waiting for its inputs or its turn), ``running``,
+            ``failed`` (is retried, after growing pauses), ``refused`` (could not be installed) or ``dropped``
+            (nothing of it is left).
+        frontier: the output's upper as the replica knew it then; later progress is reported by `Frontiers`.
+        as_of: the time at which it was or will be hydrated.
+        hydrated: whether it is hydrated.
+        error: message of the last failure, while `failed` or `refused`.
+        failures: number of consecutive failures.
+        temporal: whether rows appear and disappear as time passes, without updates of the inputs (a filter on
+            ``mz_now()``).
+        reason: while it is not hydrated or fails: what it does or waits for, as text for a person.
+        plan_node_id: the LIR node that it is at while it hydrates.
     """
 
     object_id: GlobalId
@@ -232,8 +247,8 @@ class Status(msgspec.Struct, frozen=True, tag=True):
 
 
 class OperatorHydrationStatus(msgspec.Struct, frozen=True, tag="operator"):
-    """One worker of one LIR node of one object on one replica: a row of
-    ``mz_compute_operator_hydration_statuses_per_worker``, in column order.
+    """Hydration of one worker of one LIR node of one object on one replica: a row of
+    ``mz_compute_operator_hydration_statuses_per_worker``, fields in column order.
     """
 
     object_id: GlobalId
@@ -244,7 +259,7 @@ class OperatorHydrationStatus(msgspec.Struct, frozen=True, tag="operator"):
 
 
 class ObjectHydrationStatus(msgspec.Struct, frozen=True, tag="object"):
-    """One object on one replica; hydrated once its output's frontier has passed its `as_of`."""
+    """Hydration of one object on one replica: it is hydrated once its output's frontier is beyond its `as_of`."""
 
     object_id: GlobalId
     replica_id: str
@@ -255,26 +270,26 @@ StatusRow: TypeAlias = OperatorHydrationStatus | ObjectHydrationStatus
 
 
 class HydrationStatus(msgspec.Struct, frozen=True, tag=True):
-    """Rows of hydration statuses with their diffs (+1 or -1), all at one time."""
+    """Changes of hydration statuses: rows with diffs (+1 or -1), all to be applied at one time."""
 
     updates: tuple[tuple[StatusRow, int], ...]
 
 
 class RefreshStats(msgspec.Struct, frozen=True):
-    """What one step of one object did.
+    """Statistics of one step, or of a hydration, of one object.
 
     Attributes:
         object_id: the exported object.
-        lower: first time the step covered.
-        upper: first time it did not cover.
-        rows_in: input updates.
-        rows_out: updates of the export.
-        bytes_read: bytes read from arrangements and from inputs' deltas (compressed, as stored).
-        jobs: Spark jobs it ran (0 for an empty step).
+        lower: first time that the step covered.
+        upper: first time that it did not cover.
+        rows_in: number of input updates.
+        rows_out: number of updates of the output.
+        bytes_read: stored (compressed) bytes read from arrangements and from the inputs' deltas.
+        jobs: Spark jobs (0 for a step in DuckDB or without work).
         seconds: wall time.
-        kind: ``step``, ``empty`` or ``hydration``.
-        engine: ``duckdb`` or ``spark``; empty where none was needed.
-        reason: why that one, for a person.
+        kind: ``step``, ``empty`` (no update mattered) or ``hydration``.
+        engine: ``duckdb`` or ``spark``; empty if no engine was needed.
+        reason: why that engine was chosen, as text for a person.
     """
 
     object_id: GlobalId
@@ -291,18 +306,18 @@ class RefreshStats(msgspec.Struct, frozen=True):
 
 
 class Refreshed(msgspec.Struct, frozen=True, tag=True):
-    """A step or a hydration was done; comes before the `Frontiers` that it has moved."""
+    """A step or a hydration is done. Sent before the `Frontiers` that it moved."""
 
     stats: RefreshStats
 
 
 class PeekResponse(msgspec.Struct, frozen=True, tag=True):
-    """What a peek found: its rows, or an error, or neither where it was canceled.
+    """The result of a peek: rows, or an error, or neither if it was canceled.
 
     Attributes:
         uuid: the peek's.
         rows: the columns asked for, then mz_time and mz_diff.
-        error: for a person.
+        error: message for a person.
     """
 
     uuid: str
@@ -311,14 +326,14 @@ class PeekResponse(msgspec.Struct, frozen=True, tag=True):
 
 
 class IntrospectionUpdates(msgspec.Struct, frozen=True, tag=True):
-    """A batch of an introspection subscribe: all of its rows at first, then what has changed.
+    """A batch of an introspection subscribe: first all its rows, then changes.
 
     Attributes:
         id: the subscribe's.
-        relation: the relation that it feeds.
+        relation: name of the builtin relation that it feeds.
         updates: rows with their diffs.
-        snapshot: whether these are all rows, whatever was told before.
-        error: why it has ended, for a person.
+        snapshot: whether `updates` are all rows and replace what was reported before.
+        error: why the subscribe has ended, as a message for a person; None while it goes on.
     """
 
     id: GlobalId
@@ -329,11 +344,13 @@ class IntrospectionUpdates(msgspec.Struct, frozen=True, tag=True):
 
 
 class Parted(msgspec.Struct, frozen=True, tag=True):
-    """The way to the replica was lost: what it has told stands until it tells it anew. Told by the link, not by the replica."""
+    """The connection to the replica was lost; what it reported stays valid until it reports anew. Sent by the link, not
+    by the replica.
+    """
 
 
 class Pong(msgspec.Struct, frozen=True, tag=True):
-    """All commands before the `Ping` of this nonce were taken."""
+    """All commands before the `Ping` with this nonce have been taken."""
 
     nonce: int
 
@@ -350,45 +367,48 @@ Response: TypeAlias = (
     | Pong
 )
 
-#: Takes a response: records it and returns at once. Called from any thread of a replica.
+#: Takes one response: records it and returns at once. Called from any thread of a replica.
 Respond: TypeAlias = Callable[[Response], None]
 
 
 class ReplicaLink(Protocol):
-    """The way from a controller to one replica; the way back is the `Respond` that it was made with.
+    """The connection from a controller to one replica. Responses come back through the `Respond` it was made with.
 
     Attributes:
-        apart: whether its holds on inputs end with a process that is not this one, so that whoever commands it holds them, too.
+        apart: whether the replica's holds on inputs belong to another process and end with it; the controller then
+            keeps holds too.
     """
 
     @property
     def apart(self) -> bool:
-        """See above."""
+        """See the class."""
 
     @property
     def offline(self) -> str | None:
-        """Why it does not work now, for a person; None where it does."""
+        """Why the replica cannot be used now, as a message for a person; None while it can."""
 
     @property
     def gone(self) -> bool:
-        """Whether it has been away for so long that what it told is not to be believed any more."""
+        """Whether the replica has been unreachable for so long that its last reports should be taken for outdated."""
 
     def send(self, command: Command) -> None:
-        """Hand a command over; waits while `MOST_COMMANDS` wait already.
+        """Hand over a command. Blocks while `MOST_COMMANDS` wait already.
 
         Raises:
             ObjectInUse: they waited for longer than the replica's timeout.
-            ThreadFailed: the replica has ended by a failure.
+            ThreadFailed: a thread that the replica needs has failed.
         """
 
     def close(self) -> None:
-        """Stop the replica, wait for its threads. Its shards and holds stay. Idempotent."""
+        """Stop the replica and join its threads. Its shards and its holds on inputs stay. Idempotent."""
 
     def release(self) -> None:
-        """After `close`: let go of what it holds of inputs, which whoever leads goes on to hold as far as it is wanted. Idempotent."""
+        """Release the replica's holds on inputs, after `close`. The leading process keeps its own holds for as long as
+        they are needed. Idempotent.
+        """
 
 
-#: Starts, or finds, the replica that a first command describes.
+#: Starts or finds the replica that a `CreateInstance` describes.
 Connect: TypeAlias = Callable[[CreateInstance, Respond], ReplicaLink]
 
 
@@ -396,21 +416,21 @@ Connect: TypeAlias = Callable[[CreateInstance, Respond], ReplicaLink]
 
 
 def encode(message: Command | Response) -> bytes:
-    """A message for another process."""
+    """Encode a message as msgpack, for another process."""
     return msgspec.msgpack.encode(message, enc_hook=_to_bytes)
 
 
 def decode_command(data: bytes) -> Command:
-    """A command that `encode` made.
+    """Decode a command that `encode` made.
 
     Raises:
-        msgspec.DecodeError: it did not, or another version did.
+        msgspec.DecodeError: the bytes are no command, or one of an incompatible version.
     """
     return _COMMANDS.decode(data)
 
 
 def decode_response(data: bytes) -> Response:
-    """A response that `encode` made; raises as `decode_command`."""
+    """Decode a response that `encode` made; raises as `decode_command`."""
     return _RESPONSES.decode(data)
 
 

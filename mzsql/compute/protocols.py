@@ -1,7 +1,8 @@
-"""What compute needs from its neighbours, and what a replica may be told when it begins.
+"""The interfaces that compute needs from `storage` and `adapter`, and the settings of a replica.
 
-Promise: the protocols are structural, so `storage` (which may not import this room) and `adapter` satisfy them without inheriting.
-All calls block, are safe from any thread, and end within their timeout. The settings are a frozen value.
+Promise: the protocols are structural, so `storage` (which may not import this package) and `adapter` satisfy them
+without inheriting. All calls block, may be made from any thread, and end within their timeout. `ComputeSettings` is
+a frozen value.
 """
 
 from __future__ import annotations
@@ -19,201 +20,264 @@ from mzsql.repr.ids import GlobalId
 
 
 class ReadHold(Protocol):
-    """Keeps a collection readable at and beyond a time."""
+    """Keeps a collection readable at its `since` and at all later times, until it is downgraded or released."""
 
     @property
     def since(self) -> Frontier:
-        """The time that is held."""
+        """The earliest time that the hold keeps readable; None once it holds nothing."""
 
     def downgrade(self, since: Frontier) -> None:
-        """Let go of the times before `since`; an earlier one than now held changes nothing."""
+        """Allow times before `since` to be compacted. A `since` earlier than the present one changes nothing."""
 
     def release(self) -> None:
-        """Let go of everything. Idempotent."""
+        """Hold nothing any more. Idempotent."""
 
 
 class KnowsErrors(Protocol):
-    """Knows which collections have errors among their rows."""
+    """Tells which collections can contain error rows."""
 
     def has_errors(self, gid: GlobalId) -> bool:
-        """Whether the collection's shard has the column `mz_error` (materialized views do)."""
+        """Whether the collection's shard has the column `mz_error`, which holds the message of an error row.
+        Materialized views have it.
+        """
 
 
 class StorageReader(KnowsErrors, Protocol):
-    """Reads of collections that live on shards: tables, sources, storage-managed collections, other materialized views.
+    """Reads collections that live in shards: tables, sources, collections that the system writes, materialized views.
 
-    Rows have columns c0 … cn in the collection's order and Arrow types (`mzsql.repr.types.arrow_schema`), then `mz_error` (text) where
-    `has_errors`, then `mz_time` and `mz_diff` (int64).
+    Rows have columns c0 … cn in the collection's order and Arrow types (`mzsql.repr.types.arrow_schema`), then
+    `mz_error` (text) where `has_errors`, then `mz_time` and `mz_diff` (int64).
     """
 
     def upper(self, gid: GlobalId) -> Frontier:
-        """The collection's upper, as fresh as it is known (a table's follows the write-ahead log's)."""
+        """The collection's upper, fetched as fresh as possible (a table's upper follows the write-ahead log's)."""
 
     def seen_upper(self, gid: GlobalId) -> Frontier:
-        """As `upper`, but as last seen where `watch` tells of every change: asks nobody it need not."""
+        """The collection's upper as this process saw it last. It makes no call to a backend for collections whose every
+        change `watch` reports.
+        """
 
     def since(self, gid: GlobalId) -> Frontier:
         """The earliest time at which the collection can be read now."""
 
     def wait_for_upper(self, gid: GlobalId, past: Timestamp, timeout: float) -> Frontier:
-        """Wait until upper > `past`; the upper then. Raises NotReadable at the timeout (seconds)."""
+        """Wait until the collection's upper is beyond `past`, and return that upper.
+
+        Raises:
+            NotReadable: the upper is not beyond `past` after `timeout` seconds.
+        """
 
     def awaited(self) -> Sequence[GlobalId]:
-        """The collections that somebody in this process waits for now: what brings them forward is best done first."""
+        """The collections that some reader in this process waits for now, so that their dataflows can be opened first."""
 
     def updates(self, gid: GlobalId, lower: Timestamp, upper: Timestamp) -> pa.Table:
         """All updates with ``lower <= mz_time < upper`` at their exact times; `upper` is at most the collection's upper."""
 
     def parts_between(self, gid: GlobalId, lower: Timestamp, upper: Timestamp) -> Sequence[PartRef]:
-        """The parts that may hold updates of ``[lower, upper)``: tells how much `updates` would bring, and lets Spark read them."""
+        """The parts that may hold updates of ``[lower, upper)``: their sizes bound what `updates` would return, and
+        Spark can read them by path.
+        """
 
     def parts(self, gid: GlobalId, as_of: Timestamp) -> Sequence[PartRef]:
-        """The parts of the contents at `as_of`, which is complete already."""
+        """The parts that make up the contents at `as_of`, which must be below the collection's upper."""
 
     def hold(self, gid: GlobalId, since: Timestamp) -> ReadHold:
-        """Hold the collection's since at `since` or the present since, whichever is later (the hold's `since` tells).
+        """Hold the collection readable from `since` on, or from its present since where that is later; the hold's
+        `since` tells which.
 
-        The hold should outlive the process (or its loss at a restart costs a new hydration, never a wrong result).
+        The hold should outlive the process. If a restart loses it, the dataflow may have to hydrate anew, but no
+        result becomes wrong.
         """
 
     def moved(self, gid: GlobalId) -> None:
-        """The collection's upper has moved here, perhaps without a write to its shard: whoever follows it is to look."""
+        """Report that this process has moved the collection's upper, perhaps without a write to its shard, so that
+        waiting readers look again.
+        """
 
     def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` (which returns at once) from any thread whenever some collection's upper may have moved, by this process
-        or another. The result ends the watching.
+        """Call `callback` whenever some collection's upper may have moved, through this process or another one.
+
+        Args:
+            callback: called from any thread; must return at once.
+
+        Returns:
+            A function that ends the watching.
         """
 
 
 class ExportLog(Protocol):
-    """Where the exports of many dataflows become durable with one write (`storage` has one). All calls but `begin`, `attach` and `flush`
-    return at once.
+    """The log in which one write makes the outputs of many dataflows durable (`storage.export_log` implements it).
+
+    A dataflow adds the batches of its view or index here instead of appending to the shard at each step; the shard
+    follows later (docs/architecture.md, decision 7). All calls except `begin`, `attach` and `flush` return at once.
     """
 
     def begin(self) -> None:
-        """Make sure that it is there, and know what it has."""
+        """Create the log if it does not exist, and read what it contains."""
 
     def attach(self, handle: WriteHandle) -> None:
-        """Have a writer know what the log has of its shard, now and later."""
+        """Give a writer the batches that the log holds for its shard, those of now and those added later."""
 
     def detach(self, handle: WriteHandle) -> None:
-        """No longer. Idempotent."""
+        """Stop what `attach` began. Idempotent."""
 
     def add(self, batch: Batch) -> None:
-        """Commit definite updates of a shard, or that there are none, soon; without length: tell others that the shard has moved."""
+        """Queue a batch of definite updates (or an empty span) of a shard for the next write to the log.
+
+        A batch whose lower equals its upper carries no updates: it tells processes that follow the log that the
+        shard was written directly.
+        """
 
     def settle(self) -> None:
-        """Nothing is under way that will be added soon."""
+        """Tell the log that no running step will add more soon, so it need not wait for further batches before it
+        writes.
+        """
 
     def flush(self) -> None:
-        """Commit all that was added. Raises LocationError; nothing is lost then."""
+        """Write everything that was added to the log.
+
+        Raises:
+            LocationError: the write failed. The batches stay queued.
+        """
 
 
 class ArrangementRegistry(Protocol):
-    """The durable memory of which shard holds which arrangement (the adapter keeps it in the catalog shard)."""
+    """The durable map from an arrangement's fingerprint to its shard, for each replica. The adapter keeps it in the
+    catalog shard.
+    """
 
     def arrangement_shard(self, replica: str, fingerprint: str) -> str | None:
-        """The shard that was put for the fingerprint, if any."""
+        """The shard that is recorded for the fingerprint, or None."""
 
     def update(self, replica: str, shards: Mapping[str, str | None]) -> None:
-        """Remember the shard of each fingerprint instead of the one before, forget it where it is None; all at once, durable on return."""
+        """Record the shard of each fingerprint, replacing an earlier one; None removes the entry.
+
+        All changes are made in one write, which is durable when the call returns.
+        """
 
     def entries(self, replica: str) -> Mapping[str, str]:
-        """Every fingerprint of the replica with its shard."""
+        """Every fingerprint that is recorded for the replica, with its shard."""
 
 
-#: How many times as much may come into the process where it has to do without Spark.
+#: Factor on `driver_rows` and `driver_bytes` where work has to run in this process because Spark is not to be used or
+#: could not do it.
 ALONE = 50
 
 
 class ComputeSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a replica may be told, with the bounds in rows, bytes and seconds."""
+    """The settings of a replica. Bounds are in rows, bytes and seconds, as each name says."""
 
     workers: int = 2
-    """Slices of the key space of each arrangement (the replica's SIZE)."""
+    """Number of workers: slices of the key space into which each arrangement is divided (the replica's SIZE)."""
     read_only: bool = False
-    """Views are written by another deployment: their dataflows fill arrangements of their own, and follow the views' shards."""
+    """Another deployment writes the materialized views. Dataflows of this replica fill arrangements of their own and
+    follow the views' shards.
+    """
     arrangement_format: str = ARRANGEMENT_FORMAT
-    """Arrangements of another format are not reused."""
+    """The format version of arrangements. Arrangement shards of another format are not reused."""
     driver_rows: int = 1_000_000
-    """At most so many rows of one relation or result come to the driver …"""
+    """Most rows of one relation or result that are brought to the driver. See `driver_bytes`."""
     driver_bytes: int = 64 * 1024 * 1024
-    """… and at most so many stored bytes; past either, Spark reads and writes Parquet."""
+    """Most stored bytes of one relation or result that are brought to the driver. Past either bound Spark reads and
+    writes Parquet instead.
+    """
     hot_rows: int = 20_000_000
-    """Arrangements of more updates than this are looked up in their shards."""
+    """An arrangement with more updates than this has no trace: lookups read its shard."""
     warm_rows: int = 20_000_000
-    """Of so many updates at most an arrangement's trace is made while it is filled; larger ones' when they are first looked up."""
+    """The trace of an arrangement with at most so many updates is built while the arrangement is filled; that of a
+    larger one when it is first looked up.
+    """
     hot_bytes: int = 1 << 30
-    """What the traces of a replica have in memory, beside what is mapped from files."""
+    """Memory for the traces of a replica, in bytes, without what is mapped from files."""
     keep_seconds: float = 60.0
-    """What is close of a large arrangement is kept over a restart after so long, and when its dataflow is closed."""
+    """The trace of a large arrangement is saved to local files for the next restart after so many seconds, and when its
+    dataflow is closed.
+    """
     flush_seconds: float = 5.0
-    """An arrangement's updates are in its shard after so long, …"""
+    """Updates of an arrangement are written to its shard after so many seconds, …"""
     flush_writes: int = 50
-    """… as much later as it takes for all shards to be no more than so many writes a second …"""
+    """… or later, if the replica's arrangements would otherwise cause more than so many writes a second …"""
     flush_bytes: int = 16 * 1024 * 1024
-    """… or as soon as so many bytes of them wait."""
+    """… but as soon as so many bytes of updates wait."""
     inline_rows: int = 50_000
-    """A relation with more rows than this reaches Spark as a Parquet file instead of inline."""
+    """A relation with more rows than this is handed to Spark as a Parquet file, a smaller one inline in the plan."""
     hydrate_here_bytes: int = 64 * 1024 * 1024
-    """A hydration whose inputs have at most so many stored bytes runs in process where `step_engine` leaves that open."""
+    """With `step_engine` auto, a hydration whose inputs have at most so many stored bytes runs in this process, in
+    DuckDB.
+    """
     small_hydration_bytes: int = 8 * 1024 * 1024
-    """A hydration job whose inputs have fewer stored bytes is collected and written by the driver."""
+    """The result of a Spark hydration job whose inputs have fewer stored bytes is collected and written by the driver."""
     quiet_seconds: float = 1.0
-    """Without a log of exports, a view's shard has the frontier of a view that had no updates after so long …"""
+    """Without an export log: a view that had no updates writes its frontier to its shard after so many seconds …"""
     quiet_writes: int = 100
-    """… or as much later as it takes for all views' to be no more than so many writes a second."""
+    """… or later, if the replica's views would otherwise cause more than so many such writes a second."""
     apply_seconds: float = 10.0
-    """A view's shard has what the log of exports has of it after so long …"""
+    """With an export log: a view's batches in the log are applied to its shard after so many seconds …"""
     apply_batches: int = 64
-    """… or as soon as it lacks so many batches …"""
+    """… or as soon as the shard lacks so many batches …"""
     apply_bytes: int = 1024 * 1024
     """… or so many bytes."""
     node_hydration: bool = True
-    """Whether the hydration of each worker of each node is told, or that of objects alone."""
+    """Whether hydration is reported for each worker of each LIR node, or only for whole objects."""
     step_engine: str = "auto"
-    """What runs steps and hydrations: ``duckdb`` in process, ``spark``, or ``auto``, as what they touch asks for."""
+    """The engine of steps and hydrations: ``duckdb`` (in this process), ``spark``, or ``auto``, which chooses by how
+    much data is touched.
+    """
     alone: bool = False
-    """With ``auto``, Spark could not do what was asked: as much comes into the process as where there is to be no Spark."""
+    """Set for one attempt with ``auto`` after Spark failed at it: the in-process bounds are then those of `step_engine`
+    duckdb.
+    """
     step_threads: int = 1
-    """Steps of different dataflows that run at once; those that outlast `step_patience` are not counted. Two in one process take turns at
-    the interpreter's lock and at the cores that one alone would have: they lengthen each other more than they shorten the whole."""
+    """Most steps, of different dataflows, that run at once; a step that has run for `step_patience` is not counted. The
+    default is 1 because two steps in one process compete for the interpreter's lock and the cores, and finish later
+    than one after the other.
+    """
     step_patience: float = 1.0
-    """Seconds after which a step keeps no other one waiting."""
+    """Seconds after which a running step no longer keeps the next one from starting."""
     hydration_concurrency: int = 2
-    """Dataflows that hydrate at once; others wait their turn, first come first served."""
+    """Most dataflows that hydrate at once; others wait, first come first served."""
     hydration_patience: float = 5.0
-    """Seconds after which a hydration goes on beside those that wait for their turn, instead of before them."""
+    """Seconds after which a running hydration no longer keeps the next one from starting."""
     most_threads: int = 16
-    """The most steps, and the most hydrations, that run at once however long they take."""
+    """Most steps, and most hydrations, that run at once in any case, including those that have outlasted their
+    patience.
+    """
     publish_seconds: float = 1.0
-    """A hydration's arrangements are found by the next attempt, and by others, as soon as this long was spent on filling them."""
+    """A hydration records the arrangements it has filled in the registry once it has spent so many seconds on them, so
+    that a repeated attempt, or another dataflow, finds them.
+    """
     retry_seconds: float = 0.5
-    """First pause after a failure; doubles …"""
+    """Pause after a first failure, in seconds; it doubles with each further failure …"""
     retry_max_seconds: float = 30.0
     """… up to this."""
     since_seconds: float = 1.0
-    """Holds on inputs and arrangements are moved forward at most this often."""
+    """Least time between two downgrades of a dataflow's holds on inputs and arrangements, in seconds."""
     idle_seconds: float = 1.0
-    """A replica that heard of nothing looks at its inputs' uppers after so long."""
+    """A replica that is told of no change checks the uppers of its inputs after so many seconds."""
     timeout: float = 60.0
-    """Seconds a call to storage or persist may take."""
+    """Timeout of each call to storage or persist, in seconds."""
     refreshes_kept: int = 1000
-    """How many `RefreshStats` are remembered."""
+    """How many `RefreshStats` are kept."""
 
     @property
     def engine(self) -> str:
-        """`step_engine`, as far as it is known here now."""
+        """The value of `step_engine` that a step begun now uses. A running replica overrides it, since
+        `UpdateConfiguration` can change it.
+        """
         return self.step_engine
 
     @property
     def rows_here(self) -> int:
-        """So many rows of one relation may come into the process: more where there is no Spark to take them."""
+        """Most rows of one relation that may be brought into this process: `driver_rows`, times `ALONE` where Spark is
+        not to be used.
+        """
         return self.driver_rows * self._times_here
 
     @property
     def bytes_here(self) -> int:
-        """And so many stored bytes."""
+        """Most stored bytes of one relation that may be brought into this process: `driver_bytes`, times `ALONE` where
+        Spark is not to be used.
+        """
         return self.driver_bytes * self._times_here
 
     @property

@@ -1,13 +1,17 @@
-"""One arrangement, as a dataflow has it open: what it holds, its handles, and the trace that lookups find keys in.
+"""One arrangement as a dataflow has it open: its description, its shard handles, and the trace in which lookups find
+keys.
 
-Promise: each dataflow opens handles of its own, so each holds `since` back for itself and appends what the others have not appended yet;
-whoever loses a compare_and_append drops what lies below the winner's upper (the updates are definite, so they are the same).
+Promise: each dataflow opens handles of its own, so each holds `since` back for itself and appends what the others
+have not appended yet; whoever loses a compare_and_append drops what lies below the winner's upper (the updates are
+definite, so they are the same).
 
-The rows of an additive arrangement (partial sums) all have ``mz_diff = 1`` in statements. In the shard their diff is 0, so that persist,
-which adds up diffs as it adds up accumulators, drops a key whose sums are all zero, and never multiplies.
+The rows of an additive arrangement (partial sums) all have ``mz_diff = 1`` in statements. In the shard their diff is
+0, so that persist, which adds the sums up as it adds diffs up, drops a key whose sums are all zero, and never
+multiplies a row by its diff.
 
-A lookup reads on the driver the row groups of the keys a step can touch, in each worker's parts only those of its own keys where the
-whole key is known, then keeps exactly the keys asked for; bytes read follow the change, not the state.
+A lookup reads on the driver the row groups of the keys that a step can touch (if the whole key is known, only in the
+parts of that key's worker), then keeps exactly the keys asked for. So the bytes read follow the size of the change,
+not of the state.
 """
 
 from __future__ import annotations
@@ -61,15 +65,15 @@ from mzsql.repr.errors import InternalError
 from mzsql.repr.frontier import Frontier, Timestamp, less_than
 from mzsql.repr.types import ColumnType, SqlType, arrow_schema
 
-#: What has more stored bytes than this is not loaded into a trace: lookups read its shard.
+#: An arrangement with more stored bytes is not loaded into a trace: lookups read its shard.
 _LOADED_BYTES = 2 << 30
 
-#: So many stored updates at most are added up when they are loaded into a trace.
+#: Up to so many stored updates are consolidated when they are loaded into a trace.
 _ADDED_UP_ROWS = 100_000
 
-#: A stored row group, the least that a lookup reads, has at most so many rows.
+#: Most rows of a stored row group, which is the least that a lookup reads.
 _GROUP_ROWS = 16 * 1024
-#: So many statements that tell workers of keys are kept, each for keys of some types.
+#: How many statements that compute the workers of keys are cached, one for each sequence of key types.
 _TEXTS = 512
 
 
@@ -77,12 +81,12 @@ class ArrangementDesc(msgspec.Struct, frozen=True):
     """What an arrangement holds.
 
     Attributes:
-        name: the relation's name in its dataflow's statements.
-        columns: key columns first.
-        key_arity: how many are the key.
-        additive: positions of columns that add up.
-        errors: whether rows carry `mz_error` (those of an index do).
-        fingerprint: what it is found again by.
+        name: the relation's name in the dataflow's statements.
+        columns: the columns, key columns first.
+        key_arity: number of key columns.
+        additive: positions of columns that add up (partial sums).
+        errors: whether rows carry `mz_error`; those of an index do.
+        fingerprint: identifies equal arrangements, to find the shard again.
         order: the order in which the rows of a key are read.
     """
 
@@ -95,17 +99,19 @@ class ArrangementDesc(msgspec.Struct, frozen=True):
     order: tuple[ColumnOrder, ...] = ()
 
     def schema(self) -> pa.Schema:
-        """The shard's columns."""
+        """The shard's columns, without time and diff."""
         schema = arrow_schema(self.columns)
         return schema.append(pa.field("mz_error", pa.string())) if self.errors else schema
 
     def workers(self, settings: ComputeSettings) -> int:
-        """How many workers share it; without key columns (a global aggregate's state) there is nothing to cut it by."""
+        """Number of workers that share it. Without key columns (a global aggregate's state) there is nothing to divide
+        by, and it is 1.
+        """
         return settings.workers if self.key_arity else 1
 
     def key_spec(self, settings: ComputeSettings) -> KeySpec:
-        """The shard's layout."""
-        # What comes first of a key lies together, too.
+        """The layout of the shard: sort columns, workers, additive columns."""
+        # The first column of the order is sorted by too, so that what is first of a key is stored together.
         first = (one.column for one in self.order[:1])
         return KeySpec(
             columns=tuple(f"c{i}" for i in (*range(self.key_arity), *first)),
@@ -115,7 +121,7 @@ class ArrangementDesc(msgspec.Struct, frozen=True):
 
 
 class Arrangement(Target):
-    """One dataflow's handles of one arrangement. Not for two threads at once."""
+    """One dataflow's handles of one arrangement. For one thread at a time."""
 
     workers: int
 
@@ -131,7 +137,7 @@ class Arrangement(Target):
         settings: ComputeSettings,
         log: ExportLog | None = None,
     ) -> None:
-        # Only an index is an export.
+        # Only an index is an output and goes through the export log.
         log = log if desc.errors else None
         super().__init__(persist, shard_id, desc.schema(), handles[0], settings.timeout, log)
         self.desc = desc
@@ -143,34 +149,36 @@ class Arrangement(Target):
         self.workers = desc.workers(settings)
 
     def most_rows(self, settings: ComputeSettings | None = None) -> int:
-        """So many of its rows may be looked at in process, by other settings than its own where some are given."""
+        """Most of its rows that may be read into this process, by the given settings or by its own."""
         return collectable_rows(with_time(self.schema), settings or self._settings)
 
     # --- what is shared ---
 
     def upper(self) -> Frontier:
-        """How far it is known on this replica; its shard may be behind."""
+        """How far its updates are known on this replica; its shard may be behind."""
         if self.log is not None and less_than(self.hot.upper, reached := super().upper()):
-            # Another process has made what this one has not.
+            # Another process has written updates that this one did not compute: what is kept here no longer matches
+            # the shard.
             self.hot.settled(reached)
         return self.hot.upper
 
     @property
     def known_upper(self) -> Frontier:
-        """The same; asks nobody."""
+        """As `upper`, without a call to a backend."""
         return self.hot.upper
 
     @property
     def durable_upper(self) -> Frontier:
-        """How far its shard goes."""
+        """The upper of its shard."""
         return self.hot.durable if self.log is None else self.writer.upper
 
     def append(
         self, updates: pa.Table, lower: Timestamp, upper: Frontier, *, exact: bool = False
     ) -> Frontier:
-        """Add updates of ``[lower, upper)`` that nobody has added yet; the upper then. Those of a step are durable with the next `flush`.
+        """Add those updates of ``[lower, upper)`` that nobody has added yet; return the upper then.
 
-        An index is read by others from its shard, and a hydration ends with a shard that is filled: those are durable at once.
+        A step's updates become durable with the next `flush`. Those of an index, which others read from its shard,
+        and those of a hydration (`exact`), which must end with a filled shard, are written at once.
         """
         if exact:
             reached = super().append(updates, lower, upper, exact=True)
@@ -214,7 +222,9 @@ class Arrangement(Target):
         return reached, rows
 
     def flush(self, keep_after: float | None = None) -> None:
-        """Make what steps have added durable; and keep the trace over a restart, where it was not for so many seconds."""
+        """Write to the shard what steps have added, and save the trace for a restart if it was last saved more than
+        `keep_after` seconds ago.
+        """
         if self.log is not None:
             super().flush()
             if keep_after is not None:
@@ -223,31 +233,33 @@ class Arrangement(Target):
 
         def append(updates: list[pa.Table], lower: Timestamp, upper: Frontier) -> Frontier:
             rows = pa.concat_tables([no_updates(self.schema), *updates])
-            # The shard may have got on without us since they came.
+            # Another process may have advanced the shard since these updates were added.
             rows = at_or_after(rows, lower)
             return self.append_from(rows, lower, upper, at=lower)
 
         self.hot.flush(append, keep_after)
 
     def passed(self, as_of: Timestamp) -> None:
-        """No time before this is asked for any more."""
+        """Record that this dataflow will not read at times before `as_of` any more."""
         self.hot.passed(id(self), as_of)
 
     def trace(self, as_of: Timestamp) -> Trace | None:
-        """What can be looked into at a time by keys; None where it is too large for that, or not kept for so long."""
+        """The trace, to look keys up at `as_of`; None if the arrangement is too large for one, or its trace does not
+        reach back so far.
+        """
         return self.hot.trace(id(self), as_of, partial(self._load, as_of))
 
     def _load(self, as_of: Timestamp, durable: Frontier) -> Trace | None:
-        """The trace of the shard's updates, to be read from a time on."""
+        """Load a trace of the shard's updates that can be read from `as_of` on; None if it would be too large."""
         kept = self._load_kept(as_of, durable)
         made = self._load_stored(as_of, durable) if kept is None else kept
         if made is not None:
-            # Here, where others may look into other traces, and nobody has this one yet.
+            # Sorted before it is shared, while it keeps nobody from looking into other traces.
             made.sort()
         return made
 
     def _load_kept(self, as_of: Timestamp, durable: Frontier) -> Trace | None:
-        """As `_load`, out of what was kept and the updates since then; None where that cannot be."""
+        """As `_load`, from what was saved in files and the shard's updates since then; None if that cannot be done."""
         files = self.hot.files
         span = files.span
         if span is None or durable is None or span[0] > as_of:
@@ -270,7 +282,7 @@ class Arrangement(Target):
         return made
 
     def _load_stored(self, as_of: Timestamp, durable: Frontier) -> Trace | None:
-        """As `_load`, out of the shard alone."""
+        """As `_load`, from the shard alone."""
         base = as_of if durable is None else min(as_of, durable - 1)
         parts = self.reader.parts(base, timeout=self.timeout)
         rows = sum(part.rows for part in parts)
@@ -278,7 +290,8 @@ class Arrangement(Target):
             return None
         made = self.empty_trace(base)
         stats = ReadStats()
-        # A trace adds up as it merges; of many rows that, and their order by key, would be half of what loading costs.
+        # A trace consolidates as it merges. Doing it here as well, with the sort that it takes, would double the time
+        # to load many rows.
         few = rows <= _ADDED_UP_ROWS
         contents = self.reader.snapshot_arrow(
             base, consolidate=few, stats=stats, timeout=self.timeout
@@ -291,7 +304,7 @@ class Arrangement(Target):
         return made
 
     def empty_trace(self, since: Timestamp) -> Trace:
-        """A trace of no updates, to be read from a time on."""
+        """A trace without updates, which can be read from `since` on."""
         return Trace(
             with_time(self.schema),
             self.desc.key_arity,
@@ -304,7 +317,7 @@ class Arrangement(Target):
         )
 
     def take_loaded(self) -> int:
-        """The stored bytes that this handle has read to have a trace, since it was asked last."""
+        """Stored bytes that this handle has read to load traces since the last call."""
         loaded, self._loaded = self._loaded, 0
         return loaded
 
@@ -319,15 +332,15 @@ class Arrangement(Target):
         return made
 
     def hashes(self, keys: pa.Table) -> Hashes:
-        """What the trace finds keys by, each once, in order."""
+        """The hashes by which the trace finds keys: each once, sorted."""
         return distinct(key_hashes(keys, self._hashes))
 
     def hashes_in_order(self, keys: pa.Table) -> Hashes:
-        """The hash of each of some whole keys."""
+        """The hash of each of the whole keys, in the keys' order."""
         return key_hashes(keys, self._hashes)
 
     def hashes_of(self, rows: pa.Table) -> Hashes:
-        """The hash of the key of each of the arrangement's rows; 0 where it has no key."""
+        """The hash of the key of each of the arrangement's rows; 0 if it has no key columns."""
         arity = self.desc.key_arity
         if not arity:
             return np.zeros(rows.num_rows, np.uint64)
@@ -337,15 +350,15 @@ class Arrangement(Target):
 
     @property
     def since(self) -> Frontier:
-        """What this handle holds."""
+        """The since of this handle's reader."""
         return self.reader.since
 
     def worker_ast(self, engine: Engine, prefix: str = "c") -> exp.Expression:
-        """The worker of a row, over its key columns c0, c1, … (or as `prefix` calls them)."""
+        """The expression for a row's worker over its key columns c0, c1, … (or with another `prefix`)."""
         return _worker(self._key_types, self.workers, engine, prefix)
 
     def split(self, updates: pa.Table) -> Mapping[int, pa.Table] | None:
-        """Consolidate updates and cut them by worker; None for none."""
+        """Consolidate updates and divide them by worker; None if nothing is left."""
         updates = self._consolidated(updates)
         if updates.num_rows == 0:
             return None
@@ -371,7 +384,7 @@ class Arrangement(Target):
         return tuple(column.type for column in self.desc.columns[: self.desc.key_arity])
 
     def as_stored(self, updates: pa.Table) -> pa.Table:
-        """A step's updates as the shard has them: partial sums with a diff of 0."""
+        """A step's updates in the shard's form: partial sums have a diff of 0."""
         if not self.desc.additive or not updates.num_rows:
             return updates
         bounds = pc.min_max(updates.column(DIFF_COLUMN)).as_py()
@@ -385,7 +398,7 @@ class Arrangement(Target):
         return consolidate(self.as_stored(updates), self.desc.key_spec(self._settings))
 
     def arrange(self, frame: DataFrame) -> DataFrame:
-        """A partition and so a file for each worker, sorted by key."""
+        """Partition a frame by worker, so that each worker gets one file, sorted by key."""
         single = self.workers == 1
         worker = "0" if single else to_sql(self.worker_ast(Engine.SPARK), Engine.SPARK)
         if self.desc.additive:
@@ -394,7 +407,11 @@ class Arrangement(Target):
         return by_worker_and_key(frame, worker, self.workers, keys)
 
     def rows(self, table: pa.Table) -> pa.Table:
-        """Rows of the shard as statements read them. An index's error rows are no state of anything above it."""
+        """Rows of the shard in the form in which statements read them.
+
+        Error rows of an index are left out: they belong to the output of each dataflow that reads it, not to the
+        state of its nodes.
+        """
         if self.desc.errors:
             table = table.filter(pc.is_null(table.column("mz_error"))).drop_columns(["mz_error"])
         return _with_diff(table, 1) if self.desc.additive else table
@@ -406,7 +423,7 @@ class Arrangement(Target):
         as_of: Timestamp,
         ranges: Sequence[KeyRange] | None = None,
     ) -> DataFrame:
-        """As `rows`, read by Spark out of parts."""
+        """As `rows`, for parts that Spark reads."""
         frame = parts_frame(spark, parts, self.schema, as_of=as_of, key_ranges=ranges)
         if self.desc.errors:
             frame = frame.where(F.col("mz_error").isNull()).drop("mz_error")
@@ -420,7 +437,9 @@ class Arrangement(Target):
         return self.reader.parts(as_of, timeout=self.timeout)
 
     def _durable_at(self, as_of: Timestamp) -> None:
-        """Have the shard complete at a time that is complete here. An index's has all updates, and its readers know what it passed over."""
+        """Flush if the shard is not yet complete at `as_of`. Not needed for an index, whose shard has all updates and
+        whose readers know what it passed over.
+        """
         if not self.desc.errors and not less_than(as_of, self.hot.durable):
             self.flush()
 
@@ -430,7 +449,9 @@ class Arrangement(Target):
         ranges: Sequence[KeyRange] | None,
         settings: ComputeSettings | None = None,
     ) -> bool:
-        """Whether the rows in the ranges may be read here: a bound from above, from the parts' sizes and the ranges' number."""
+        """Whether the rows in the ranges may be read on the driver. Judged by an upper bound, from the parts' sizes and
+        the number of ranges.
+        """
         settings = settings or self._settings
         rows = touched = sum(part.rows for part in parts)
         if ranges is not None and all(lo == hi for lo, hi in ranges):
@@ -447,7 +468,15 @@ class Arrangement(Target):
         filters: Filters | None = None,
         stats: ReadStats | None = None,
     ) -> pa.Table:
-        """Contents at a time: columns, mz_time (all `as_of`), mz_diff; of the rows that `filters` let through, where they are given."""
+        """The contents at `as_of`: columns, mz_time (all `as_of`), mz_diff.
+
+        Args:
+            as_of: the time.
+            key_ranges: only rows in these ranges of the first key column; may return others.
+            workers: only these workers' parts.
+            filters: only rows that these let through.
+            stats: counts what is read.
+        """
         self._durable_at(as_of)
         return self.reader.snapshot_arrow(
             as_of,
@@ -471,18 +500,22 @@ class Arrangement(Target):
         return self.reader.parts_between(lower, upper, timeout=self.timeout)
 
     def hold(self, since: Timestamp) -> None:
-        """Let go of times before `since`, but for those of updates that came after what is kept of the trace."""
+        """Allow times before `since` to be compacted, except those of updates that came after the saved trace, which a
+        restart needs.
+        """
         since = self.hot.held(since)
         if less_than(self.reader.since, since):
             self.reader.downgrade_since(since, timeout=self.timeout)
 
     def let_go(self) -> None:
-        """Let go of all times: nothing is read through these handles any more, and others that read the shard hold for themselves."""
+        """Hold no times any more: nothing is read through these handles, and other readers of the shard have holds of
+        their own.
+        """
         if self.reader.since is not None:
             self.reader.downgrade_since(None, timeout=self.timeout)
 
     def close(self) -> None:
-        """Give the handles up; the shard stays."""
+        """Close the handles; the shard stays."""
         self.hot.left(id(self))
         each_by_itself((super().close, self.reader.expire))
 
@@ -496,7 +529,7 @@ def _with_diff(table: pa.Table, diff: int) -> pa.Table:
 def _worker(
     types: Sequence[SqlType], workers: int, engine: Engine, prefix: str = "c"
 ) -> exp.Expression:
-    """The worker of a row by its key, whose columns have these types."""
+    """The expression for a row's worker over key columns of these types."""
     keys = [Sql(exp.column(f"{prefix}{i}", quoted=True), typ) for i, typ in enumerate(types)]
     worker: exp.Expression = worker_of(keys, workers, engine)
     return worker
@@ -504,9 +537,10 @@ def _worker(
 
 @functools.lru_cache(_TEXTS)
 def _workers_of(types: tuple[SqlType, ...], workers: int) -> str:
-    """The worker of each row of a batch of keys, which are told by their places: DuckDB keeps no order.
+    """The SQL that computes the worker of each row of a batch of keys. Rows carry their positions, because DuckDB keeps
+    no order.
 
-    Arrangements are many, the types of their keys few.
+    Cached: there are many arrangements, but few sequences of key types.
     """
     worker = exp.alias_(_worker(types, workers, Engine.DUCKDB), WORKER_COLUMN, quoted=True)
     place = exp.column("mz_place", quoted=True)

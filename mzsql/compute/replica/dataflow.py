@@ -1,9 +1,10 @@
-"""A dataflow that is installed: its inputs, its arrangements and its export, opened.
+"""An installed dataflow with its inputs, arrangements and output opened.
 
-Promise: `open_dataflow` finds what is there. A dataflow whose arrangements and export are all there and readable where they must be
-goes on from the lowest of their uppers; else `missing` says which arrangements must be filled, at `as_of`: the latest time that the
-inputs and the arrangements found can all be read at and that is not beyond what was asked for. An arrangement that cannot
-be read there is not used. Of an export that is complete for ever nothing is filled, and nothing that it was made of is held.
+Promise: `fill_plan` finds what exists. A dataflow whose arrangements and output all exist, readable where they must
+be, resumes from the lowest of their uppers. Otherwise `missing` lists the arrangements to fill, at `as_of`: the
+latest time that is not later than the time asked for and at which all inputs and the found arrangements can be read.
+An arrangement that cannot be read at that time is not used. If the output is complete for ever, nothing is filled
+and no input is held.
 """
 
 from __future__ import annotations
@@ -35,30 +36,31 @@ from mzsql.repr.interrupt import check_for_interrupts
 from mzsql.repr.refresh import RefreshSchedule, done
 from mzsql.repr.types import arrow_schema
 
-#: So many plans that were checked are remembered as rendered, until they run.
+#: How many checked and rendered plans are remembered until a replica asks for them.
 _KEPT = 4
 
 
-#: What a recursion amounts to is kept for the next step up to so many rows.
+#: The contents of a recursive node are kept for the next step if they have at most so many rows.
 _FIXPOINT_ROWS = 1_000_000
 
 
 class DataflowSpec(msgspec.Struct, frozen=True):
-    """What was asked for, as `compute.protocol.CreateDataflow` said."""
+    """The parameters of a dataflow, as `compute.protocol.CreateDataflow` gives them."""
 
     gid: GlobalId
     name: str
     desc: SealedDataflow
     output_shard: str | None
     as_of: Timestamp
-    #: of a view that is refreshed at some times only
+    #: the view's refresh schedule; None to refresh with every change
     refresh: RefreshSchedule | None = None
 
 
 def rendered_over(
     storage: KnowsErrors, desc: SealedDataflow, outline: Outline | None = None
 ) -> RenderedDataflow:
-    """A dataflow rendered over its inputs as they are stored; with the outline of that, it is opened when its statements are needed.
+    """Render a dataflow over its inputs as they are stored. If an outline is given, the statements are rendered only
+    when they are needed.
 
     Raises:
         Unsupported: the plan cannot be maintained.
@@ -72,8 +74,8 @@ def rendered_over(
 
 
 class Renderings:
-    """Dataflows rendered over their inputs as they are stored; one that was rendered lately, to see whether it can be maintained, is not
-    rendered again. Thread-safe.
+    """Renders dataflows over their stored inputs. Plans that were rendered lately, to check that they can be
+    maintained, are not rendered again. Thread-safe.
     """
 
     def __init__(self, storage: KnowsErrors) -> None:
@@ -81,7 +83,7 @@ class Renderings:
         self._lately: deque[RenderedDataflow] = deque(maxlen=_KEPT)
 
     def of(self, desc: SealedDataflow, outline: Outline | None = None) -> RenderedDataflow:
-        """What a plan is as statements, which are made when they are needed where an outline of them is there.
+        """The rendered form of a plan; with an outline, its statements are rendered only when they are needed.
 
         Raises:
             Unsupported: the plan cannot be maintained.
@@ -92,14 +94,14 @@ class Renderings:
         return rendered_over(self._storage, desc, outline)
 
     def checked(self, desc: SealedDataflow) -> RenderedDataflow:
-        """As `of`, remembered for the replica that is to run it next."""
+        """As `of`, and remember the result for the replica that will run the plan."""
         made = self.of(desc)
         self._lately.append(made)
         return made
 
 
 def arrangement_desc(spec: ArrangementSpec) -> ArrangementDesc:
-    """What a node's arrangement holds."""
+    """Describe the arrangement of a node of the plan."""
     return ArrangementDesc(
         spec.name,
         spec.columns,
@@ -112,7 +114,7 @@ def arrangement_desc(spec: ArrangementSpec) -> ArrangementDesc:
 
 
 def index_desc(gid: GlobalId, desc: SealedDataflow, rendered: RenderedDataflow) -> ArrangementDesc:
-    """What an index holds; found again as long as its plan is the same."""
+    """Describe the arrangement that an index exports. Its fingerprint stays the same as long as the index's plan does."""
     assert rendered.output_key_arity is not None
     return ArrangementDesc(
         f"arr_{gid}",
@@ -134,7 +136,14 @@ class Dataflow:
         inputs: Sequence[Input],
         indexes: Mapping[str, Arrangement],
     ) -> None:
-        """Made by `open_dataflow`; `indexes` are the arrangements of imported indexes by relation name."""
+        """Make a dataflow without arrangements or output; `fill_plan` opens these.
+
+        Args:
+            spec: what was asked for.
+            rendered: the plan's statements.
+            inputs: its imports, opened.
+            indexes: the arrangements of imported indexes by relation name.
+        """
         self.spec = spec
         self.rendered = rendered
         self.inputs = tuple(inputs)
@@ -145,7 +154,7 @@ class Dataflow:
         self.output_desc: ArrangementDesc | None = None
         self.fixpoints = Fixpoints(rendered.recursions, _FIXPOINT_ROWS, check_for_interrupts)
         self.as_of: Timestamp = spec.as_of
-        #: whether it was here before, and so has had steps like those to come
+        #: whether it resumed, so that the steps to come are like those it has run before
         self.goes_on = False
 
     @property
@@ -155,37 +164,40 @@ class Dataflow:
 
     @property
     def output_schema(self) -> pa.Schema:
-        """The export's columns."""
+        """The output's columns: c0 …, mz_error."""
         return arrow_schema(self.rendered.output_columns).append(pa.field("mz_error", pa.string()))
 
     def to_hydrate(self) -> bool:
-        """Whether anything is to be filled."""
+        """Whether an arrangement or the output must be filled."""
         return bool(self.missing) or self.export_to_hydrate()
 
     @property
     def only_follows(self) -> bool:
-        """Whether somebody else writes the export, which is followed here."""
+        """Whether another deployment writes the output, which is only followed here."""
         return isinstance(self.output, Followed)
 
     def export_to_hydrate(self) -> bool:
-        """Whether the export is."""
+        """Whether the output must be filled: its upper is not beyond `as_of`."""
         if self.only_follows:
             return False
         upper: Frontier = 0 if self.output is None else self.output.known_upper
         return upper is not None and upper <= self.as_of
 
     def readable(self) -> dict[str, Arrangement]:
-        """Every arrangement that statements read, by relation name."""
+        """Every arrangement that its statements read, by relation name."""
         return {**self.indexes, **self.arrangements}
 
     def targets(self) -> list[Target]:
-        """What a step writes: the arrangements, then the export."""
+        """What a step writes, in the order in which it is written: the arrangements, then the output."""
         if self.output is None:
             raise InternalError(f"dataflow {self.gid} has no export yet")
         return [*self.arrangements.values(), self.output]
 
     def lower(self) -> Timestamp | None:
-        """The lowest upper of what a step writes, of an export how far it has taken its inputs in; None when all is complete for ever."""
+        """Where the next step begins: the lowest upper of what a step writes, None when all is complete for ever.
+
+        Of an output with a refresh schedule that upper counts as far as the inputs have been taken in.
+        """
         assert self.output is not None
         if self.only_follows and self.arrangements:
             return meet(*(one.known_upper for one in self.arrangements.values()))
@@ -195,7 +207,7 @@ class Dataflow:
         return meet(taken_in, *(one.known_upper for one in self.arrangements.values()))
 
     def durable_lower(self) -> Timestamp | None:
-        """The lowest upper of the shards that a step writes: where another process would go on from."""
+        """As `lower`, by the uppers of the shards: where another process, or this one after a crash, would resume."""
         assert self.output is not None
         if self.only_follows and self.arrangements:
             return meet(*(one.durable_upper for one in self.arrangements.values()))
@@ -206,18 +218,21 @@ class Dataflow:
 
     @property
     def ended(self) -> bool:
-        """Whether the export is complete for ever, in its shard too: no step reads anything any more."""
+        """Whether the output is complete for ever, in its shard too, so that no step will read anything."""
         return not self.only_follows and self.durable_lower() is None
 
     def flush_due(self, seconds: float, size: int) -> bool:
-        """Whether some arrangement's updates have waited for so long, or are so many bytes, that they should be flushed."""
+        """Whether the updates of some arrangement have waited for `seconds`, or amount to `size` bytes, so that they
+        should be flushed.
+        """
         return any(one.hot.due(seconds, size) for one in self.arrangements.values())
 
     def flush(self, keep_after: float) -> None:
-        """Make durable what steps have added to the arrangements, and the export's progress. Steps may go on meanwhile.
+        """Write to the shards what steps have added to the arrangements, and the output's progress. Steps may run
+        meanwhile.
 
         Args:
-            keep_after: traces that were not kept over a restart for so many seconds are.
+            keep_after: save traces for a restart if they were last saved more than so many seconds ago.
         """
         for arrangement in self.arrangements.values():
             arrangement.flush(keep_after)
@@ -227,12 +242,12 @@ class Dataflow:
             self.flush_output()
 
     def flush_output(self) -> None:
-        """Have the export's shard follow. Steps may go on meanwhile."""
+        """Write to the output's shard what it lacks. Steps may run meanwhile."""
         if self.output is not None:
             self.output.flush()
 
     def pass_to_refresh(self) -> None:
-        """Take note that the export changes no more before its next refresh, or for ever."""
+        """Advance the output to its next refresh, before which it cannot change; seal it after the last one."""
         refresh, output = self.spec.refresh, self.output
         if refresh is None or output is None or self.only_follows:
             return
@@ -246,28 +261,31 @@ class Dataflow:
             output.pass_over(upper, following)
 
     def follows_soon(self) -> bool:
-        """Whether shards are behind: they are written before long, and what is held is let go of then, with fewer writes."""
+        """Whether shards are behind. They are written soon, and downgrading the holds then, instead of now, takes fewer
+        writes.
+        """
         behind = any(one.hot.behind for one in self.arrangements.values())
         return behind or self.late() is not None
 
     def late(self) -> float | None:
-        """For how many seconds the export's shard has been behind; None where it is not."""
+        """For how many seconds the output's shard has been behind; None if it is not."""
         return None if self.output is None else self.output.late()
 
     def frontier(self) -> Frontier:
-        """The export's upper as last seen; where that is followed, how far the arrangements are."""
+        """The output's upper as last seen; of a view that is only followed, how far the arrangements are."""
         if self.only_follows:
             return self.lower()
         return 0 if self.output is None else self.output.known_upper
 
     def input_upper(self) -> Frontier:
-        """How far all inputs are complete."""
+        """The meet of the inputs' uppers."""
         return meet(*(one.upper() for one in self.inputs))
 
     def hold(self, allowed: Timestamp) -> None:
-        """Let go of what no step will read any more, here or after a crash: the times before the one below `durable_lower`.
+        """Allow the times to be compacted that no step will read again, here or after a crash: those before
+        ``durable_lower() - 1``.
 
-        An index stays readable from `allowed` on, too: what reads it need no earlier time.
+        An index also stays readable from `allowed` on, which is the earliest time that its readers need.
         """
         lower = self.durable_lower()
         if lower is None or lower == 0:
@@ -280,7 +298,7 @@ class Dataflow:
             self.output.hold(min(lower - 1, allowed))
 
     def let_go(self) -> None:
-        """Hold nothing any more of what the export is made of, where it is `ended`. Idempotent."""
+        """Hold none of the inputs and arrangements any more, once the dataflow is `ended`. Idempotent."""
         inputs = [one.let_go for one in self.inputs]
         each_by_itself((*inputs, *(one.let_go for one in self.arrangements.values())))
 
@@ -288,15 +306,18 @@ class Dataflow:
 def choose_as_of(
     wanted: Timestamp, sinces: Sequence[Frontier], found: Mapping[str, Arrangement]
 ) -> tuple[Timestamp, dict[str, Arrangement]]:
-    """When to hydrate, and which of the arrangements found can be read then.
+    """Choose the time at which to hydrate, and which of the found arrangements can be read at that time.
 
     Args:
-        wanted: not later, unless inputs cannot be read so early any more.
-        sinces: of the inputs.
-        found: arrangements, filled.
+        wanted: the latest time wanted; exceeded only if an input cannot be read so early any more.
+        sinces: the sinces of the inputs.
+        found: filled arrangements by name.
+
+    Returns:
+        The time, and the usable ones of `found`.
 
     Raises:
-        NotReadable: an input cannot be read at any time.
+        NotReadable: an input was dropped and cannot be read at any time.
     """
     low = join(*sinces)
     if low is None:
@@ -316,7 +337,7 @@ def choose_as_of(
 
 
 def _is_over(refresh: RefreshSchedule | None, upper: Frontier) -> bool:
-    """Whether an export of this upper changes no more."""
+    """Whether an output with this upper changes no more."""
     if upper is None:
         return True
     return refresh is not None and upper > 0 and refresh.round_up(upper) is None
@@ -328,8 +349,8 @@ def _at_refresh(
     sinces: Sequence[Frontier],
     found: Mapping[str, Arrangement],
 ) -> tuple[Timestamp, dict[str, Arrangement]]:
-    """As `choose_as_of`, of a view whose next contents are those of a refresh that is not before `wanted`: the first one that its inputs
-    can be read at; where none is left of these, the earliest time that they can.
+    """As `choose_as_of`, for a view with a refresh schedule: the time is that of the first refresh at or after `wanted`
+    at which the inputs can be read, or, if none is left, the earliest time at which they can.
     """
     low = join(*sinces)
     if low is None:
@@ -341,7 +362,7 @@ def _at_refresh(
 
 
 def _holds(arrangement: Arrangement, at: Timestamp) -> bool:
-    """Whether an arrangement is complete at a time, and can be read there."""
+    """Whether an arrangement is complete and readable at a time."""
     since = arrangement.since
     return since is not None and since <= at and less_than(at, arrangement.upper())
 
@@ -352,9 +373,11 @@ def _chosen(
     sinces: Sequence[Frontier],
     found: Mapping[str, Arrangement],
 ) -> tuple[Timestamp, dict[str, Arrangement]]:
-    """When to hydrate an export that has taken in so much of its inputs, and which of the arrangements found can be read then.
+    """When to hydrate an output whose inputs were taken in up to `taken_in`, and which of the found arrangements can be
+    read then.
 
-    An export that has passed over the times up to its next refresh, and lacks what its inputs were before, is corrected at a refresh.
+    An output that has advanced to its next refresh, while its inputs were compacted beyond what it took in, is
+    corrected at a refresh.
     """
     wanted = taken_in - 1 if taken_in else spec.as_of
     if spec.refresh is not None and (not taken_in or less_than(wanted, join(*sinces))):
@@ -370,7 +393,11 @@ def fill_plan(
     log: ExportLog | None,
     storage: StorageReader,
 ) -> None:
-    """Open the export and the arrangements that are there, and settle `as_of` and `missing`."""
+    """Open the output and the arrangements that exist, and set the dataflow's `as_of` and `missing`.
+
+    Raises:
+        NotReadable: an input was dropped and cannot be read at any time.
+    """
     spec, rendered = dataflow.spec, dataflow.rendered
     found: dict[str, Arrangement] = {}
     descs = {one.name: arrangement_desc(one) for one in rendered.arrangements}
@@ -397,7 +424,8 @@ def fill_plan(
         output_upper = dataflow.output.upper()
     taken_in = done(spec.refresh, output_upper)
     if not dataflow.only_follows and _is_over(spec.refresh, output_upper):
-        # No step will look into arrangements: those that are there are given up with what nobody uses.
+        # No step will look into arrangements, so none is opened, and existing ones are deleted with those that nobody
+        # uses.
         dataflow.as_of = spec.as_of if taken_in is None else taken_in - 1
         return
     for name, desc in descs.items():

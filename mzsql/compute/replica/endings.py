@@ -1,8 +1,9 @@
-"""How work ends: several things that are to be done however the others of them end, such as giving up what a dataflow holds, and work
-that nobody wants any more.
+"""Ending work in an orderly way: run several clean-up actions even if some fail, and bound how long unwanted work
+retries.
 
-Promise: of several each is tried, in order; the first failure is raised when all were, and the others are logged. What nobody wants
-any more goes on with a backend that does not answer for `UNWANTED_SECONDS`, long enough to keep what was made or to give it up.
+Promise: `each_by_itself` tries every action in order, raises the first failure after all were tried, and logs the
+other failures. Work that is no longer wanted (its dataflow was dropped, or the replica closes) keeps retrying an
+unresponsive backend for `UNWANTED_SECONDS` more, long enough to save or delete what it has made.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from collections.abc import Callable, Iterable
 from mzsql.persist import Clock
 from mzsql.repr.interrupt import NO_LIMIT
 
-#: So long work goes on with a backend that fails, once nobody wants it.
+#: How long, in seconds, work that nobody wants any more keeps retrying a failing backend.
 UNWANTED_SECONDS = 5.0
 
 _LOG = logging.getLogger(__name__)
 
 
 def each_by_itself(jobs: Iterable[Callable[[], object]]) -> None:
-    """Do all of it; the first failure is raised at the end."""
+    """Run all jobs; raise the first failure at the end, if there was one."""
     first: Exception | None = None
     for job in jobs:
         try:
@@ -35,7 +36,10 @@ def each_by_itself(jobs: Iterable[Callable[[], object]]) -> None:
 
 
 def patience(unwanted: Callable[[], bool], clock: Clock) -> Callable[[], float]:
-    """How many seconds work still waits for a backend, for `mzsql.location.waiting`: without a limit of its own while it is wanted."""
+    """Make a function for `mzsql.location.waiting` that says how many more seconds work may wait for a backend.
+
+    It answers `NO_LIMIT` until `unwanted()` first is true, then counts `UNWANTED_SECONDS` down.
+    """
     until: float | None = None
 
     def left() -> float:

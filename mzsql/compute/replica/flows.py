@@ -1,8 +1,8 @@
-"""The life of one dataflow on a replica: opened, hydrated, stepped, and when it fails tried again.
+"""The life of one dataflow on a replica: opened, hydrated, stepped, and retried when it fails.
 
-Promise: `Flow` holds what the replica knows of a dataflow; its transitions happen under the lock of all of them
-(`compute.replica.installed`), its work (`open`, `hydrate`, `advance`) on one thread at a time. A failure changes nothing but this
-dataflow's state.
+Promise: `Flow` is the replica's record of a dataflow. Its state changes under the lock that all flows of the replica
+share (`compute.replica.installed`); its work (`open`, `hydrate`, `advance`) runs on one thread at a time. A failure
+changes the state of this dataflow alone.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ from mzsql.repr.refresh import done
 _LOG = logging.getLogger(__name__)
 
 
-#: Fewer updates than this are loaded in no time, with the step that looks into them.
+#: A trace of fewer updates loads so quickly that it is left to the step that first looks into it.
 WARMED_ROWS = 10_000
 
 
 class State(enum.Enum):
-    """Where a dataflow stands."""
+    """The stage of a dataflow; the values are those of `protocol.Status.state`."""
 
     OPENING = "waiting"
     HYDRATING = "hydrating"
@@ -65,7 +65,7 @@ class State(enum.Enum):
 
 @dataclass
 class Shared:
-    """What the dataflows of one replica share."""
+    """What all dataflows of one replica share."""
 
     replica_id: str
     persist: PersistClient
@@ -76,17 +76,17 @@ class Shared:
     settings: ComputeSettings
     deltas: Deltas
     clock: Clock
-    #: the frontier of another dataflow of this replica (an index)
+    #: the frontier of another dataflow of this replica, which maintains an index
     frontier: Callable[[GlobalId], Frontier]
-    #: a handle of another dataflow's index
+    #: opens handles of this dataflow's own on another dataflow's index
     open_index: Callable[[GlobalId], Arrangement]
     closing: Callable[[], bool]
-    #: sorts what hydrations write
+    #: runs the sorting of what hydrations write, beside the writing
     beside: Beside
-    #: runs what later work is better off with, beside other work
+    #: runs work that makes later steps faster but that no step needs, beside other work
     later: Callable[[Callable[[], None]], None]
     respond: Respond
-    #: where exports become durable together; None: each by itself
+    #: the log in which outputs become durable together; None if each view writes its own shard
     exports: ExportLog | None = None
 
 
@@ -98,36 +98,38 @@ class Flow:
     rendered: RenderedDataflow
     report: HydrationReport
     replica: Shared
-    #: storage inputs are held from the moment of installation
+    #: its stored inputs; they are held from the moment of installation
     collections: Sequence[CollectionInput]
-    #: an index need not be readable before this, as far as the controller has said
+    #: the controller has said that the index need not be readable before this time
     allowed: Timestamp
-    #: what the indexes that it reads are made of in storage, held as it holds these: where it is planned again without them, it goes on
-    #: from there
+    #: holds on the stored collections that the imported indexes are made of. If the view is planned anew without the
+    #: indexes, it reads those collections instead, and can resume only if they are still readable
     below: Mapping[GlobalId, ReadHold]
     state: State = State.OPENING
     dataflow: Dataflow | None = None
     busy: bool = False
-    #: how often it was given work, and since when it has been at the latest; None while that waits for its turn
+    #: how often it was given work
     turn: int = 0
+    #: monotonic time at which its present work began; None while that is queued
     begun: float | None = None
-    #: whether its arrangements are being flushed; beside its other work
+    #: whether its arrangements are being flushed, which runs beside its other work
     flushing: bool = False
-    #: whether what its steps look into is being loaded; beside all of that
+    #: whether traces that its steps look into are being loaded, which runs beside all other work
     warming: bool = False
-    #: not again before this, after a failure
+    #: monotonic time before which no flush is tried again after a failed one
     flush_at: float = 0.0
-    #: whether its export's shard lacks so much that it is to follow at once
+    #: whether its output's shard lacks so much that it must follow at once
     overfull: bool = False
     dropped: bool = False
-    #: dropped, and read by nobody: it gets no work any more, and is closed when what it has is done
+    #: dropped, and read by no other dataflow: it gets no more work, and is closed when its present work is done
     left: bool = False
     frontier: Frontier = 0
     error: str | None = None
     failures: int = 0
     retry_at: float = 0.0
-    #: while it is not hydrated: what it does or waits for, and at which node
+    #: what it does or waits for while it is not hydrated, for a person
     doing: str = "waits for its turn to be opened"
+    #: the LIR node that it is at meanwhile
     node: int | None = None
     elapsed: Elapsed = field(default_factory=Elapsed)
     _refusals: Refusals = field(default_factory=Refusals)
@@ -135,10 +137,10 @@ class Flow:
     _holding: threading.Lock = field(default_factory=threading.Lock)
     _large: SparkSession | None = None
     _held_at: float = field(default=float("-inf"))
-    #: from where it would have to go on when it last let go of what is before, and what it was allowed to let go of then
+    #: `durable_lower` and `allowed` as they were at the last downgrade of its holds
     _held_from: Frontier = 0
     _held_allowed: Timestamp = -1
-    #: whether it holds nothing any more, as its export is complete for ever
+    #: whether it holds nothing any more, because its output is complete for ever
     _let_go: bool = False
 
     @property
@@ -153,16 +155,16 @@ class Flow:
 
     @property
     def stored(self) -> tuple[GlobalId, ...]:
-        """What it reads of storage, itself or through indexes."""
+        """The stored collections that it reads, itself or through indexes."""
         return (*(one.spec.id for one in self.collections), *self.below)
 
     @property
     def follows(self) -> bool:
-        """Whether it is a view's that another deployment writes."""
+        """Whether the view is written by another deployment, and only followed here."""
         return self.replica.settings.read_only and not self.is_index
 
     def status(self) -> Status:
-        """How it stands."""
+        """Its present status, as the response that reports it."""
         return Status(
             self.gid,
             self.replica.replica_id,
@@ -183,20 +185,20 @@ class Flow:
         return ("", None) if self.state is State.RUNNING else (self.doing, self.node)
 
     def say(self, doing: str, node: int | None = None) -> None:
-        """Tell what it does or waits for while it is not hydrated, where that is news."""
+        """Report what it does or waits for while it is not hydrated, if that has changed."""
         if (doing, node) != (self.doing, self.node):
             self.doing, self.node = doing, node
             if self.state is not State.RUNNING:
                 self.replica.respond(self.status())
 
     def waits_for(self, upper: Callable[[GlobalId], Frontier]) -> str:
-        """The inputs that are not complete at the time at which it is to be hydrated."""
+        """A text naming the inputs that are not yet complete at the time at which it is to be hydrated."""
         at = self.needs()
         behind = [one.id for one in self.rendered.inputs if not less_than(at, upper(one.id))]
         return f"waits until {', '.join(behind)} {'is' if len(behind) == 1 else 'are'} complete at {at}"
 
     def tell_kept(self) -> None:
-        """Say of the nodes whose arrangements are there that they are hydrated."""
+        """Report the nodes whose arrangements were found filled as hydrated."""
         dataflow = self.dataflow
         assert dataflow is not None
         if dataflow.arrangements:
@@ -206,24 +208,33 @@ class Flow:
                     self.report.node_done(stage.completes)
 
     def input_upper(self, upper: Callable[[GlobalId], Frontier]) -> Frontier:
-        """How far its inputs are complete, by a function that knows each one's upper."""
+        """How far a step may go: the meet of the inputs' uppers, rounded down to a refresh where the view has a
+        schedule.
+
+        Args:
+            upper: returns the upper of an input.
+        """
         uppers = [upper(one.id) for one in self.rendered.inputs]
         if self.follows:
             # Not beyond what was written of the view, or what goes on from here would lack what is beyond it. What it is hydrated from is
             # below that, whoever writes it, also where nobody has begun to.
             written = self.replica.storage.seen_upper(self.gid)
+            # Go no further than the other deployment has written: if this process took the view over, whatever lies
+            # between would never be written. The time that hydration needs is excepted: it is below that upper as soon
+            # as anybody writes the view, and nobody may have begun to.
             uppers.append(None if written is None else max(written, self.needs() + 1))
         refresh = self.spec.refresh
         if refresh is not None and less_than(refresh.last, self.needs()):
-            # The last refresh is made late, as its time could not be read any more.
+            # Inputs can no longer be read at the last refresh's time; the view is refreshed late, at the first time at
+            # which they can.
             return meet(*uppers)
-        # A view that is refreshed at some times only is brought from one to the next.
+        # A view with a refresh schedule advances from one refresh to the next, not with each update.
         return done(refresh, meet(*uppers))
 
     # --- work, on one thread at a time ---
 
     def open(self) -> bool:
-        """Open inputs, arrangements and export; whether nothing has to be hydrated."""
+        """Open the inputs, the arrangements and the output; return whether nothing has to be hydrated."""
         by_id = {one.spec.id: one for one in self.collections}
         inputs: list[Input] = []
         indexes: dict[str, Arrangement] = {}
@@ -273,7 +284,7 @@ class Flow:
         self.replica.arrangements.release(arrangement, retire=False)
 
     def hydrate(self) -> RefreshStats | None:
-        """Fill what is missing; None when it was interrupted."""
+        """Fill the arrangements and the output that are missing; return statistics, or None if it was interrupted."""
         dataflow = self.dataflow
         assert dataflow is not None
         size = sum(part.bytes for one in dataflow.inputs for part in one.parts(dataflow.as_of))
@@ -291,7 +302,8 @@ class Flow:
             return None
         self._refusals.clear()
         self._hydrated()
-        # It is readable meanwhile, and steps load what they do not find.
+        # The view is reported hydrated already and can be read. That traces cannot be loaded now is no failure of the
+        # view, since a step loads what it does not find.
         try:
             each_by_itself((hydration.hand_over, partial(self._warm, dataflow)))
         except Exception as error:
@@ -299,16 +311,19 @@ class Flow:
         return stats
 
     def warm(self) -> None:
-        """Load what its steps will look into and nobody has loaded, and make what they are rendered from; beside them."""
+        """Load the traces that its steps will look into and nobody has loaded, and render its statements. Runs beside
+        its steps.
+        """
         dataflow = self.dataflow
         if dataflow is not None and not self._unwanted():
             self._warm(dataflow, least=WARMED_ROWS)
-            # Of what is small plans are left packed: there may be thousands, which nothing changes.
+            # Plans that were never rendered stay encoded: there may be thousands of dataflows whose inputs never
+            # change.
             if dataflow.rendered.is_rendered and not self._unwanted():
                 dataflow.rendered.prepare()
 
     def _warm(self, dataflow: Dataflow, *, least: int = 0) -> None:
-        """Load what steps look into, where it has so many updates at least."""
+        """Load the traces that steps look into, of arrangements with at least `least` updates."""
         lower = dataflow.lower()
         if lower is None:
             return
@@ -320,10 +335,11 @@ class Flow:
             rows = sum(part.rows for part in arrangement.parts(lower - 1))
             if not least <= rows <= self.replica.settings.warm_rows:
                 continue
-            # Asked last: for that the plan is decoded and rendered, which takes longer than the rest where all are small.
+            # Checked last: `lookups` decodes and renders the plan, which takes longer than loading the traces where
+            # all are small.
             if name in {lookup.arrangement for lookup in dataflow.rendered.lookups}:
                 arrangement.trace(lower - 1)
-                # No step has read this.
+                # Clear the count of loaded bytes, which no step is to report as its own.
                 arrangement.take_loaded()
 
     def _hydrated(self) -> None:
@@ -354,7 +370,11 @@ class Flow:
         )
 
     def advance(self, input_upper: Frontier) -> RefreshStats | None:
-        """Bring the export to the inputs' upper; None where nothing was left to do."""
+        """Advance the output to `input_upper`; return the step's statistics, or None if there was nothing to do.
+
+        Raises:
+            InternalError: the dataflow is not hydrated.
+        """
         dataflow = self.dataflow
         if dataflow is None or dataflow.output is None:
             raise InternalError(f"dataflow {self.gid} was advanced before it was hydrated")
@@ -366,16 +386,17 @@ class Flow:
                 stats = run_step(dataflow, lower, upper, self._tools())
                 self._count(stats)
             except Overtaken:
+                # Another replica has written further. Fetch all uppers, so that the next step begins from them.
                 for target in dataflow.targets():
                     target.upper()
             except Exception as error:
-                # Where Spark was stopped under it, the next attempt is to have one that runs.
+                # Spark may have been stopped: the next attempt gets new sessions from one that runs.
                 self._session = self._large = None
                 self._refusals.note(error)
                 raise
             self._refusals.clear()
         if input_upper is None and dataflow.output.known_upper is not None:
-            # all inputs are sealed: so is the export
+            # All inputs are sealed, so the output is sealed too.
             nothing = no_updates(dataflow.output.schema)
             dataflow.output.append(nothing, dataflow.output.known_upper, None)
         dataflow.pass_to_refresh()
@@ -388,7 +409,7 @@ class Flow:
         return stats
 
     def _count(self, stats: RefreshStats) -> None:
-        """A step's time is the root's: it is one statement for all nodes."""
+        """Add a step's time to the root node's: one statement computes all nodes, so it cannot be divided among them."""
         if stats.kind != "empty":
             root = self.spec.desc.desc.root.plan.lir_id
             self.elapsed.add(root, stats.seconds, statements=1, rows=stats.rows_out)
@@ -425,8 +446,11 @@ class Flow:
         return self.dropped or self.replica.closing()
 
     def _hold(self, *, force: bool) -> None:
-        """Let go of what nobody needs any more, of all of it once the export is complete for ever; beside steps too. Nothing of that
-        changes but by writes to its shards.
+        """Downgrade the holds to what steps still need, and release all of them once the output is complete for ever.
+        May run beside steps.
+
+        Without `force` it does so at most every `since_seconds`, and only if the shards that steps write have
+        advanced since.
         """
         dataflow = self.dataflow
         assert dataflow is not None
@@ -442,7 +466,8 @@ class Flow:
             allowed = self.allowed
             late = now - self._held_at >= self.replica.settings.since_seconds
             if force or (late and (lower, allowed) != (self._held_from, self._held_allowed)):
-                self._held_at = now  # where it fails it is tried again after the same pause
+                # Set before the calls: if they fail, they are tried again after the same pause.
+                self._held_at = now
                 dataflow.hold(allowed)
                 if lower is not None and lower > 0:
                     for hold in self.below.values():
@@ -451,19 +476,23 @@ class Flow:
                 self._held_from, self._held_allowed = lower, allowed
 
     def release_due(self) -> bool:
-        """Whether more of its index may be let go of than when it last did, with no step since that would have."""
+        """Whether the controller allows more of the index to be compacted than at the last downgrade, and no step has
+        downgraded it since.
+        """
         if self.state is not State.RUNNING or not self.is_index:
             return False
         late = self.replica.clock.monotonic() - self._held_at >= self.replica.settings.since_seconds
         return late and self.allowed > self._held_allowed
 
     def release(self) -> None:
-        """Let go of what the controller has allowed since; may run beside steps."""
+        """Downgrade the holds to what the controller has allowed. May run beside steps."""
         if self.dataflow is not None:
             self._hold(force=False)
 
     def flush_due(self, seconds: float) -> bool:
-        """Whether updates of its arrangements wait to become durable, and have waited for so long."""
+        """Whether updates of its arrangements have waited to become durable for `seconds`, or are too many bytes to
+        wait.
+        """
         dataflow, settings = self.dataflow, self.replica.settings
         if dataflow is None or self.state is not State.RUNNING:
             return False
@@ -472,7 +501,9 @@ class Flow:
         return dataflow.flush_due(seconds, settings.flush_bytes)
 
     def late(self) -> float | None:
-        """For how many seconds its export's shard has been behind its frontier; None where it is not, or is not to follow yet."""
+        """For how many seconds its output's shard has been behind the frontier; None if it is not, or if a failed flush
+        still pauses it.
+        """
         dataflow, state = self.dataflow, self.state
         if dataflow is None or state is not State.RUNNING:
             return None
@@ -482,7 +513,9 @@ class Flow:
         return min(late, self.replica.clock.monotonic() - self.flush_at)
 
     def flush(self) -> None:
-        """Make all of that durable, and let go of what it was made of; may run beside steps."""
+        """Write what its arrangements and its output lack in their shards, then downgrade the holds that this needed.
+        May run beside steps.
+        """
         dataflow = self.dataflow
         self.overfull = False
         if dataflow is not None:
@@ -490,7 +523,7 @@ class Flow:
             self._hold(force=True)
 
     def follow(self) -> None:
-        """Have the export's shard follow; may run beside steps."""
+        """Write what the output's shard lacks. May run beside steps."""
         dataflow = self.dataflow
         self.overfull = False
         if dataflow is not None:
@@ -498,16 +531,18 @@ class Flow:
             self._hold(force=True)
 
     def needs(self) -> Timestamp:
-        """The time that inputs must have completed before it can be hydrated."""
+        """The time at which all inputs must be complete before it can be hydrated."""
         return self.spec.as_of if self.dataflow is None else self.dataflow.as_of
 
     def release_inputs(self) -> None:
-        """Let go of what it holds of storage. Idempotent."""
+        """Release its holds on stored collections. Idempotent."""
         holds = [partial(one.close, retire=True) for one in self.collections]
         each_by_itself((*holds, *(hold.release for hold in self.below.values())))
 
     def close(self, *, retire: bool) -> None:
-        """Give up what it holds; with `retire`, its arrangements too unless others use them. No work may be running."""
+        """Close its handles; with `retire` also delete its arrangements, unless others use them. None of its work may
+        be running.
+        """
         dataflow, self.dataflow = self.dataflow, None
         arrangements = self.replica.arrangements
         if dataflow is None:
@@ -518,9 +553,10 @@ class Flow:
             try:
                 dataflow.flush(0.0)
             except (SqlError, OSError) as error:
-                # What is lost so is made again by the steps that a restart begins with.
+                # Nothing is lost: the first steps after a restart compute it again.
                 _LOG.warning("flushing %s: %s", self.gid, error)
-        # holds outlive the process: a restart goes on from them; those of what only follows are leases
+        # Holds normally outlive the process, since a restart resumes from them. Those of a read-only replica are
+        # leases, and are released.
         let_go = retire or self.replica.settings.read_only
         used, output = [*dataflow.arrangements.values()], dataflow.output
         parts: list[Callable[[], None]]
@@ -531,5 +567,5 @@ class Flow:
         parts += [partial(arrangements.release, one, retire=retire) for one in used]
         if output is not None and not isinstance(output, Arrangement):
             parts.append(output.close)
-        # Nobody gives up later what is left out now, and whatever it holds stays held.
+        # Each must be tried: a hold that is not released here is held for ever.
         each_by_itself(parts)

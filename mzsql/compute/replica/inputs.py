@@ -1,7 +1,8 @@
-"""What a dataflow reads: collections behind storage, and arrangements of indexes of the same replica, as one kind of thing.
+"""The inputs of a dataflow, behind one interface: collections read through storage, and arrangements of indexes of the
+same replica.
 
-Promise: an input's updates and contents come with exactly the columns rendering expects: c0 …, mz_error where the input has errors,
-mz_time, mz_diff; and stay readable from the input's hold on.
+Promise: an input returns updates and parts with exactly the columns that rendering expects (c0 …, `mz_error` where
+the input has errors, `mz_time`, `mz_diff`), and they stay readable at its hold's time and later.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from mzsql.repr.types import arrow_schema
 
 
 def input_schema(spec: InputSpec) -> pa.Schema:
-    """The columns of an input's rows."""
+    """The columns of an input's rows: c0 …, then `mz_error` if the input has errors; without time and diff."""
     schema = arrow_schema(spec.columns)
     return schema.append(pa.field("mz_error", pa.string())) if spec.has_errors else schema
 
 
 class Input(Protocol):
-    """One import of a dataflow."""
+    """One imported collection or index of a dataflow."""
 
     spec: InputSpec
 
@@ -41,32 +42,34 @@ class Input(Protocol):
 
     @property
     def since(self) -> Frontier:
-        """The earliest time that stays readable for this dataflow."""
+        """The earliest time that is kept readable for this dataflow."""
 
     def upper(self) -> Frontier:
-        """How far it is complete."""
+        """The input's upper."""
 
     def updates(self, lower: Timestamp, upper: Timestamp) -> pa.Table:
         """The updates with ``lower <= mz_time < upper``."""
 
     def parts_between(self, lower: Timestamp, upper: Timestamp) -> Sequence[PartRef]:
-        """The parts that may hold such updates."""
+        """The parts that may hold updates of ``[lower, upper)``."""
 
     def parts(self, as_of: Timestamp) -> Sequence[PartRef]:
-        """The parts of the contents at a time."""
+        """The parts of the contents at `as_of`."""
 
     def hold(self, since: Timestamp) -> None:
-        """Let go of times before `since`."""
+        """Allow times before `since` to be compacted."""
 
     def let_go(self) -> None:
-        """Hold nothing any more: it is not read again. Idempotent."""
+        """Hold nothing any more: the input is not read again. Idempotent."""
 
     def close(self, *, retire: bool) -> None:
-        """Close handles; with `retire` let go of the hold, which else outlives the process."""
+        """Close the handles. With `retire` also release the hold, which otherwise outlives the process for the next
+        start to use.
+        """
 
 
 class CollectionInput:
-    """A collection behind storage, held from `since` on."""
+    """A collection read through storage, held readable from `since` on."""
 
     def __init__(self, spec: InputSpec, storage: StorageReader, since: Timestamp) -> None:
         self.spec = spec
@@ -75,12 +78,14 @@ class CollectionInput:
 
     @functools.cached_property
     def schema(self) -> pa.Schema:
-        """The columns of its rows; made when they are read first, as there may be thousands of inputs that are only held."""
+        """The columns of its rows. Made when they are first read, because there may be thousands of inputs that are
+        only held.
+        """
         return input_schema(self.spec)
 
     @property
     def since(self) -> Frontier:
-        """What is held."""
+        """The hold's since."""
         return self._hold.since
 
     def upper(self) -> Frontier:
@@ -115,7 +120,7 @@ class CollectionInput:
 
 
 class IndexInput:
-    """An index of the same replica, read through handles of this dataflow's own."""
+    """An index of the same replica, read through shard handles of this dataflow's own, and held by a critical reader."""
 
     def __init__(
         self,
@@ -135,11 +140,11 @@ class IndexInput:
 
     @property
     def since(self) -> Frontier:
-        """What these handles hold."""
+        """The since of the arrangement's read handle."""
         return self.arrangement.since
 
     def upper(self) -> Frontier:
-        """How far the index is maintained."""
+        """How far the index's dataflow has advanced."""
         return self._frontier(self.spec.id)
 
     def updates(self, lower: Timestamp, upper: Timestamp) -> pa.Table:
@@ -155,27 +160,28 @@ class IndexInput:
         return self.arrangement.parts(as_of)
 
     def hold(self, since: Timestamp) -> None:
-        """Move the holds forward."""
+        """Downgrade the read handle and the critical reader."""
         self.arrangement.hold(since)
         if less_than(self._hold.since, since):
             self._hold.downgrade_since(since)
 
     def let_go(self) -> None:
-        """Release the hold; the handles stay, and hold nothing."""
+        """Release the hold. The handles stay open, but hold nothing back."""
         each_by_itself((self._hold.release, self.arrangement.let_go))
 
     def close(self, *, retire: bool) -> None:
-        """Give the handles up; with `retire` the hold too."""
+        """Close the handles; with `retire` release the hold too."""
         held = (self._hold.release,) if retire else ()
         each_by_itself((*held, partial(self._release, self.arrangement)))
 
 
 def in_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The table's columns of the schema, in its order and types."""
+    """Return the schema's columns of a table, in the schema's order and types."""
     if table.schema.equals(schema):
         return table
     columns = [table.column(name) for name in schema.names]
-    # Casting a table looks at each column, which costs more than a small one is worth.
+    # Compare types first: casting a whole table looks at every column, which for a table of few rows takes longer than
+    # everything else here.
     if any(one.type != field.type for one, field in zip(columns, schema, strict=True)):
         return table.select(schema.names).cast(schema)
     return pa.Table.from_arrays(columns, schema=schema)

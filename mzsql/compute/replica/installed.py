@@ -1,7 +1,8 @@
 """The dataflows that are installed on a replica.
 
-Promise: what is known of a dataflow changes under one lock (`Installed.changed`), and whoever changes what another thread may wait for
-wakes it. A dataflow that was dropped is closed once nobody reads its index and no thread works at it, and is told of as dropped then.
+Promise: what is known of the dataflows changes under one lock (`Installed.changed`), and whoever changes something
+that a thread may wait for wakes that thread. A dropped dataflow is closed once no other dataflow reads its index and
+no thread works at it; only then is it reported as dropped.
 """
 
 from __future__ import annotations
@@ -26,16 +27,17 @@ class Installed:
     """The dataflows of one replica, in the order in which they were installed. Thread-safe.
 
     Attributes:
-        changed: the lock of all that is known of the dataflows; notified when there may be work.
-        closing: whether the replica is about to end: nothing is begun any more.
-        opening: those that are not open yet.
+        changed: the lock of everything that is known of the dataflows; notified when there may be work.
+        closing: whether the replica is about to end, so that no work is begun any more.
+        opening: the dataflows that are not open yet.
     """
 
     def __init__(self, replica_id: str, respond: Respond) -> None:
         self._replica = replica_id
         self._respond = respond
         self._flows: dict[GlobalId, Flow] = {}
-        #: those that are being closed: they read their indexes until that is done
+        #: dataflows that are being closed: they read their indexes until that is done, so these must not be closed
+        #: before
         self._leaving: list[Flow] = []
         self.opening: dict[GlobalId, Flow] = {}
         self._woken = True
@@ -43,12 +45,12 @@ class Installed:
         self.closing = False
 
     def all(self) -> list[Flow]:
-        """Every dataflow, those that were dropped and are not closed yet too."""
+        """Every installed dataflow, including dropped ones that are not closed yet."""
         with self.changed:
             return list(self._flows.values())
 
     def idle(self) -> list[Flow]:
-        """Those that are open, and that no thread works at."""
+        """The dataflows that are open and that no thread works at."""
         with self.changed:
             return [
                 flow
@@ -62,22 +64,30 @@ class Installed:
             return self._flows.get(gid)
 
     def get(self, gid: GlobalId) -> Flow:
-        """The dataflow of this id; UndefinedObject where there is none."""
+        """The dataflow of this id.
+
+        Raises:
+            UndefinedObject: none is installed under this id.
+        """
         flow = self.find(gid)
         if flow is None:
             raise UndefinedObject(f"no dataflow {gid} is installed on {self._replica}")
         return flow
 
     def has(self, flow: Flow) -> bool:
-        """Whether it is this very dataflow that is installed under its id."""
+        """Whether this very dataflow (not a later one of the same id) is installed."""
         return self.find(flow.gid) is flow
 
     def frontier(self, gid: GlobalId) -> Frontier:
-        """How far a dataflow is complete; UndefinedObject where there is none of this id."""
+        """How far a dataflow's output is complete.
+
+        Raises:
+            UndefinedObject: none is installed under this id.
+        """
         return self.get(gid).frontier
 
     def readable(self, gid: GlobalId) -> Frontier:
-        """How far an index can be read: 0 where it cannot yet, None also where it is gone."""
+        """How far an index can be read: 0 before it is hydrated, None when it is sealed or not installed."""
         with self.changed:
             flow = self._flows.get(gid)
             if flow is None:
@@ -90,7 +100,7 @@ class Installed:
         """Check that a dataflow can be installed.
 
         Raises:
-            DuplicateObject: it is already.
+            DuplicateObject: it is installed already.
             UndefinedObject: an index that it reads is not installed.
         """
         with self.changed:
@@ -102,21 +112,25 @@ class Installed:
                     raise UndefinedObject(f"index {one.id}, which {gid} reads, is not installed")
 
     def add(self, flow: Flow) -> None:
-        """Install a dataflow, and tell of it."""
+        """Install a dataflow, and report its status."""
         with self.changed:
             self._flows[flow.gid] = self.opening[flow.gid] = flow
             self._respond(flow.status())
         self.wake()
 
     def allow(self, gid: GlobalId, frontier: Timestamp) -> None:
-        """An index need not be readable before ``frontier`` any more."""
+        """Record that an index need not be readable before ``frontier`` any more. An unknown id is ignored."""
         with self.changed:
             flow = self._flows.get(gid)
             if flow is not None:
                 flow.allowed = max(flow.allowed, frontier)
 
     def drop(self, gid: GlobalId) -> None:
-        """Have no dataflow of this id; one that is at work, or read by others, is closed when it no longer is. All of them are told of."""
+        """Drop the dataflow of this id. It is closed as soon as no thread works at it and no other dataflow reads its
+        index.
+
+        A `Status` of ``dropped`` is reported when it is closed, or at once if there is none of this id.
+        """
         with self.changed:
             flow = self._flows.get(gid)
             if flow is None:
@@ -130,7 +144,9 @@ class Installed:
         self.wake()
 
     def close_dropped(self) -> None:
-        """Close dropped dataflows that nobody reads any more; those that are at work are closed when that has ended."""
+        """Close the dropped dataflows that no dataflow reads and no thread works at. The others are closed by a later
+        call.
+        """
         while True:
             with self.changed:
                 read = {
@@ -143,6 +159,8 @@ class Installed:
                 for flow in unread:
                     flow.left = True
                 idle = (f for f in unread if not (f.busy or f.flushing or f.warming))
+                # One at a time, since closing calls backends and so happens without the lock: what is read may have
+                # changed afterwards.
                 gone = next(idle, None)
                 if gone is None:
                     return
@@ -152,7 +170,7 @@ class Installed:
             try:
                 gone.close(retire=True)
             except (SqlError, OSError) as error:
-                # What it leaves behind is given up with the arrangements that nobody uses.
+                # What it leaves behind is deleted later, with the arrangements that nobody uses.
                 _LOG.warning("closing a dropped dataflow: %s", error)
             finally:
                 with self.changed:
@@ -162,24 +180,24 @@ class Installed:
     # --- waking ---
 
     def wake(self) -> None:
-        """Something has changed that there may be work of."""
+        """Wake the scheduler: something has changed, so there may be work."""
         with self.changed:
             self._woken = True
             self.changed.notify_all()
 
     def woken(self) -> bool:
-        """Whether something has changed since this was asked last."""
+        """Whether `wake` was called since the last call of this."""
         with self.changed:
             woken, self._woken = self._woken, False
             return woken
 
     def wait(self, seconds: float) -> None:
-        """Wait until something changes, for so many seconds at most."""
+        """Wait for `wake` or the beginning of closing, up to `seconds`."""
         with self.changed:
             self.changed.wait_for(lambda: self._woken or self.closing, seconds)
 
     def begin_closing(self) -> bool:
-        """Begin nothing any more; False where that was said before."""
+        """Let no more work begin. Returns False if this was called before."""
         with self.changed:
             if self.closing:
                 return False

@@ -1,9 +1,11 @@
-"""A replica: dataflows brought forward as their inputs advance, as commands say, and told of by responses.
+"""A replica: it runs the dataflows that commands install, advances them as their inputs advance, and reports by
+responses.
 
-Promise: it knows nothing above it. Commands (`compute.protocol`) are taken in order on a thread of their own; all that is told is a
-response. Storage tells when an upper may have moved; the scheduler (`compute.replica.scheduler`) then finds the dataflows whose inputs
-are ahead of them (`compute.replica.installed`), and threads bring these forward (`compute.replica.work`). Every wait ends at a timeout or
-at `close`, which joins all threads.
+Promise: a replica knows nothing of the layers above it. Commands (`compute.protocol`) are taken in order by a thread
+of their own, and everything it reports is a response. Storage reports when an upper may have moved; the scheduler
+(`compute.replica.scheduler`) then finds the dataflows whose inputs are ahead of them (`compute.replica.installed`),
+and worker threads advance these (`compute.replica.work`). Every wait ends at a timeout or at `close`, which joins
+all threads.
 """
 
 from __future__ import annotations
@@ -67,23 +69,23 @@ from mzsql.repr.ids import GlobalId
 
 _LOG = logging.getLogger(__name__)
 
-#: Where so many are to be opened, none is looked at before its turn.
+#: While at least so many dataflows wait to be opened, a new one is not checked in advance for whether it must hydrate.
 FEW = 64
 
 
 class _Settings(ComputeSettings, frozen=True, kw_only=True):
-    """A replica's settings, as its controller has said last."""
+    """A replica's settings with the `step_engine` that its controller set last."""
 
     now: Callable[[], str]
 
     @property
     def engine(self) -> str:
-        """What runs a step begun now."""
+        """The engine setting for a step begun now."""
         return self.now()
 
 
 class Replica:
-    """One replica on threads of this process: the way to it (`compute.protocol.ReplicaLink`) is itself. Thread-safe."""
+    """One replica on threads of this process. It is its own `compute.protocol.ReplicaLink`. Thread-safe."""
 
     def __init__(
         self,
@@ -102,16 +104,17 @@ class Replica:
         """Start the threads.
 
         Args:
-            first: who it is.
+            first: the replica's id and settings.
             respond: takes its responses.
-            persist: where its arrangements and exports are.
-            spark: the session, or a function that makes it when it is first needed.
-            storage: its inputs.
-            registry: which shard holds which arrangement.
-            renderings: what was rendered already of the plans that it is to run.
+            persist: the client for its arrangements and outputs.
+            spark: the Spark session, or a function that makes it when it is first needed.
+            storage: reads its inputs.
+            registry: maps arrangements to their shards.
+            renderings: recently rendered plans; those among them are not rendered again.
             clock: the system's by default.
-            exports: where exports become durable together; None: each by itself.
-            kept: a directory of this replica's on this machine, where what is close of its arrangements is kept over a restart.
+            exports: the log in which outputs become durable together; None if each view writes its own shard.
+            kept: a local directory of this replica alone, in which traces are saved over a restart; None to save
+                none.
         """
         replica_id = first.replica_id
         self._replica = replica_id
@@ -187,14 +190,14 @@ class Replica:
         )
         self._unwatch = storage.watch(self._installed.wake)
 
-    #: Its holds on inputs are this process's.
+    #: Its holds on inputs belong to this process, the one that commands it.
     apart = False
-    #: It is where whoever commands it is.
+    #: A replica in this process cannot become unreachable.
     gone = False
 
     @property
     def offline(self) -> str | None:
-        """Why it does not work: a thread that it needs has ended by a failure."""
+        """Why the replica cannot be used: the failure of a thread that it needs; None while all run."""
         try:
             self._scheduler.check()
         except ThreadFailed as failed:
@@ -204,17 +207,17 @@ class Replica:
     # --- commands ---
 
     def send(self, command: Command) -> None:
-        """Take a command after those that were sent before.
+        """Queue a command behind those sent before.
 
         Raises:
-            ObjectInUse: too many wait for as long as the timeout.
-            ThreadFailed: a thread that it needs has ended by a failure.
+            ObjectInUse: the queue stayed full for the whole timeout.
+            ThreadFailed: a thread that the replica needs has failed.
         """
         self._scheduler.check()
         self._commands.send(command)
 
     def _take(self, command: Command) -> None:
-        """Carry a command out; what fails of it is told, and keeps no other one waiting."""
+        """Carry out a command. A failure is reported as a response, so that the next commands are still taken."""
         try:
             self._carry_out(command)
         except BaseException as error:
@@ -224,6 +227,8 @@ class Replica:
                     self._respond(self._refused(command, error))
                 case Peek():
                     self._respond(PeekResponse(command.uuid, error=str(error)))
+                # No response belongs to these commands. What a failed one leaves behind is deleted later, with the
+                # arrangements that nobody uses.
                 case _:
                     # What it leaves behind is given up with the arrangements that nobody uses.
                     _LOG.warning("%s: %s", type(command).__name__, error)
@@ -267,7 +272,7 @@ class Replica:
                 flow.report.tell_nodes(command.node_hydration)
 
     def _told(self, response: Response) -> None:
-        """Tell something, of which the logs may have to say more."""
+        """Send a response, and let the introspection logs record it."""
         self._tell(response)
         self._introspection.noted(response)
 
@@ -283,8 +288,8 @@ class Replica:
         """Install a dataflow.
 
         Raises:
-            DuplicateObject: it is installed already.
-            UndefinedObject: it imports an index that is not installed here.
+            DuplicateObject: the dataflow is installed already.
+            UndefinedObject: it imports an index that is not installed on this replica.
             Unsupported: the plan cannot be maintained.
         """
         gid, desc = command.id, command.dataflow
@@ -328,7 +333,9 @@ class Replica:
         return held
 
     def _hold_below(self, rendered: RenderedDataflow, as_of: Timestamp) -> dict[GlobalId, ReadHold]:
-        """Hold what the indexes that a dataflow reads are made of in storage, but what it reads there itself."""
+        """Hold the stored collections that the imported indexes are made of, except those that the dataflow imports
+        itself.
+        """
         held: dict[GlobalId, ReadHold] = {}
         itself = {one.id for one in rendered.inputs if not one.index}
         try:
@@ -342,7 +349,9 @@ class Replica:
         return held
 
     def _is_new(self, spec: DataflowSpec, rendered: RenderedDataflow) -> bool:
-        """Whether it is known already that a dataflow is to be hydrated; opens nothing. Else its opening finds that out."""
+        """Whether it is known, without opening anything, that the dataflow must hydrate. If this is False its opening
+        finds out.
+        """
         if spec.refresh is not None and spec.refresh.last is not None:
             # After its last refresh a view has no arrangements, and is hydrated all the same.
             return False
@@ -360,10 +369,13 @@ class Replica:
     # --- the end ---
 
     def close(self) -> None:
-        """Stop and join all threads; shards and holds on inputs stay. Idempotent."""
+        """Stop and join all threads. Shards and holds on inputs stay. Idempotent."""
         if not self._installed.begin_closing():
             return
         timeout = self._settings.timeout
+        # Order matters: first nothing new may arrive (storage's reports, introspection, commands), then running work
+        # ends, and only then are the handles closed that it used. All are asked to end before the first is waited for,
+        # so that the waits overlap.
         self._unwatch()
         self._introspection.close()
         self._commands.close()
@@ -377,17 +389,17 @@ class Replica:
             try:
                 flow.close(retire=False)
             except (SqlError, OSError) as error:
-                # Handles that cannot be given up lapse with their leases; the others still get their turn.
+                # Handles that cannot be closed lapse with their leases; the other dataflows must still be closed.
                 _LOG.warning("closing %s: %s", flow.gid, error)
         self._arrangements.close()
         self._driver.close()
 
     def release(self) -> None:
-        """As `ReplicaLink.release`."""
+        """See `ReplicaLink.release`."""
         each_by_itself(flow.release_inputs for flow in self._installed.all())
 
     def _commit_exports(self) -> None:
-        """Let other processes know of what was made at last, before its shards have it."""
+        """Write to the export log what was produced last, so that other processes see it although the shards lack it."""
         if self._exports is not None:
             try:
                 self._exports.flush()

@@ -1,8 +1,9 @@
 """The thread that finds work for a replica's dataflows.
 
-Promise: it sleeps until something has changed or a pause is over, then gives whatever can go on to a lane (`compute.replica.work`): a
-dataflow whose inputs are ahead of it, a peek whose time has come, updates that have waited long enough to become durable. As a dataflow's
-own progress moves the inputs of those that read it, a chain of views advances in dependency order and a view never sees half of a time.
+Promise: it sleeps until something has changed or a pause is over, then queues all work that can be done
+(`compute.replica.work`): a step of a dataflow whose inputs are ahead of it, a peek whose time has come, a flush of
+updates that have waited long enough. A dataflow's progress moves the inputs of the dataflows that read it, so a
+chain of views advances in dependency order, and a view never reads some but not all of the updates of one time.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from mzsql.repr.frontier import Frontier, less_than
 from mzsql.repr.ids import GlobalId
 from mzsql.threads import Supervised, ThreadStatus
 
-#: What waits to become durable is looked after so often at most, in seconds.
+#: Least time in seconds between two checks for updates that should be made durable.
 LOOK_SECONDS = 0.1
 
 
@@ -30,18 +31,18 @@ class Scheduler:
     """Finds work for the dataflows of one replica, on a thread of its own.
 
     Args:
-        replica_id: whose they are.
-        installed: the dataflows.
-        work: does what is found.
-        ready: the jobs that answer the peeks whose time has come.
-        retiring: gives up arrangements that nobody uses.
-        openings: has opened what is not open yet.
-        storage: how far the inputs are complete.
-        respond: takes what is told of dataflows whose scheduler has ended.
-        settings: how long pauses are.
-        clock: whose monotonic time counts.
-        exports: where exports become durable together; None: each by itself.
-        start: starts a supervised thread of a kind for some work.
+        replica_id: the replica.
+        installed: its dataflows.
+        work: the queues and threads that do what is found.
+        ready: returns the jobs that answer the peeks whose time has come.
+        retiring: deletes arrangements that nobody uses.
+        openings: decides which dataflows are opened next.
+        storage: tells how far inputs are complete.
+        respond: takes the statuses of the dataflows, if the scheduler fails.
+        settings: lengths of pauses.
+        clock: its monotonic time is used.
+        exports: the log in which outputs become durable together; None if each view writes its own shard.
+        start: starts a supervised thread.
     """
 
     def __init__(
@@ -77,11 +78,11 @@ class Scheduler:
         )
 
     def check(self) -> None:
-        """Raise ThreadFailed where its thread has ended by a failure."""
+        """Raise ThreadFailed if the scheduler's thread has failed."""
         self._thread.check(f"the scheduler of replica {self._replica}")
 
     def close(self, timeout: float) -> None:
-        """End the thread, and wait for that so many seconds. Idempotent."""
+        """End the thread, and wait up to `timeout` seconds for it. Idempotent."""
         self._thread.stop()
         self._thread.join(timeout)
 
@@ -94,9 +95,11 @@ class Scheduler:
         self._installed.wake()
 
     def _run(self, thread: Supervised) -> None:
-        self._installed.wake()  # begun anew, it does not know what it was told of
+        self._installed.wake()  # a restarted thread does not know which reports the one before it took
         cooled, looked = self._clock.monotonic(), float("-inf")
         while not self._installed.closing:
+            # Read the wake-up before looking at anything: a change that comes while this pass looks is then seen by
+            # the next pass.
             woken, idle = self._installed.woken(), self._installed.idle()
             uppers: dict[GlobalId, Frontier] = {}
             now = self._clock.monotonic()
@@ -129,7 +132,10 @@ class Scheduler:
             self._installed.wait(pause)
 
     def _look_behind(self, idle: Sequence[Flow]) -> float:
-        """Have made durable what has waited long enough; seconds until more will have. It asks each arrangement, so not at each step."""
+        """Queue flushes of what has waited long enough; return the seconds until more will have.
+
+        It asks every arrangement of every idle dataflow, so it runs every `LOOK_SECONDS` and not with each pass.
+        """
         pause = self._settings.idle_seconds
         behind, flush = self._may_be_behind(len(idle))
         for flow in idle:
@@ -145,7 +151,9 @@ class Scheduler:
         return pause
 
     def _may_be_behind(self, flows: int) -> tuple[float, float]:
-        """For how many seconds exports' shards may be behind, and arrangements', where there are so many dataflows."""
+        """How many seconds the shards of outputs, and those of arrangements, may be behind, given the number of
+        dataflows.
+        """
         settings = self._settings
         flush = max(settings.flush_seconds, flows / settings.flush_writes)
         if not self._together:
@@ -153,7 +161,9 @@ class Scheduler:
         return max(settings.apply_seconds, flows / settings.flush_writes), flush
 
     def _stepping(self, now: float) -> dict[GlobalId, int]:
-        """The dataflows that have work for steps, without those that have been at it for long."""
+        """The dataflows that have steps queued or running, except those whose step has run longer than `step_patience`,
+        each with its turn number.
+        """
         patience = self._settings.step_patience
         return {
             flow.gid: flow.turn
@@ -164,7 +174,14 @@ class Scheduler:
         }
 
     def _consider(self, flow: Flow, uppers: dict[GlobalId, Frontier], *, told: bool) -> None:
-        """Give a dataflow work if there is some. Where nobody told of a change, no more is asked than what nobody tells of."""
+        """Queue work of a dataflow if it has some.
+
+        Args:
+            flow: the dataflow.
+            uppers: uppers that this pass has asked for already.
+            told: whether a change was reported since the pass before; if not, what this replica knows of its own
+                dataflows is not asked again.
+        """
 
         def upper(gid: GlobalId) -> Frontier:
             if gid not in uppers:
@@ -187,8 +204,9 @@ class Scheduler:
     def _upper(self, gid: GlobalId, *, told: bool) -> Frontier:
         """How far an input is complete."""
         own = self._installed.find(gid)
-        # One that works is where it is known to be here; of one that does not another process may bring the shard forward, and of one that
-        # follows it is another that does.
+        # The output of another dataflow of this replica is as far as that dataflow knows, while it runs without
+        # failures. If it fails, another process may bring the shard forward in its place, and if it only follows a
+        # view, another process writes the shard: then storage is asked.
         works = own is not None and own.state is State.RUNNING and not own.failures
         if (
             own is not None
@@ -196,5 +214,6 @@ class Scheduler:
             and (works or own.spec.output_shard is None or not told)
         ):
             return own.frontier
+        # Storage updated what it has seen before it reported the change, so no call to a backend is needed.
         # Whoever told of a change has it from what is known here by now.
         return self._storage.seen_upper(gid)

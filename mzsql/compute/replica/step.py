@@ -1,12 +1,15 @@
-"""One step of a dataflow: the inputs' updates of ``[lower, upper)`` become updates of the export and of the arrangements.
+"""One step of a dataflow: from the inputs' updates in ``[lower, upper)`` compute the updates of the output and of the
+arrangements.
 
-Promise: the statement runs once (on Spark in the pieces of `mzsql.render.cut`), over exactly the deltas and the arrangement rows it can
-touch; a step without input updates that matter to it, in which nothing comes or goes by itself, runs no statement and writes nothing:
-the export passes over its times (`Target.pass_over`; where there were no updates at all the arrangements follow with the next one, so
-until then they may be behind). So it does where a step has no updates for it.
-Each shard is written by its own compare_and_append, in the order of `Dataflow.targets`; after a crash between them the step is run
-again from the lowest upper and each shard takes what it lacks. What comes to the driver is bounded in rows and bytes; past that
-Spark writes the result as Parquet and the shards adopt it.
+Promise: the statement runs once (on Spark in the pieces of `mzsql.render.cut`), over exactly the deltas and the
+arrangement rows that it can touch. If no input update matters and no row appears or disappears with time, no
+statement runs and nothing is written: the output passes over the step's times (`Target.pass_over`). The arrangements
+then pass over them too if there were updates, none of which mattered; if there were none, the arrangements stay
+behind until the next step. Likewise a target without updates in a step passes over. Each shard is written by a
+compare_and_append of its own, in the order of `Dataflow.targets`. After a crash between two of them the step is run
+again from the lowest upper, and each shard takes what it lacks. What comes to the driver is bounded in rows and
+bytes; past that Spark writes the result as Parquet and the shards adopt the files. docs/architecture.md, decision 4,
+says why a step is one statement.
 """
 
 from __future__ import annotations
@@ -62,24 +65,25 @@ def _now(work: Callable[[], None]) -> None:
 
 @dataclass
 class StepTools:
-    """What steps of one dataflow are run with."""
+    """What the steps of one dataflow are run with."""
 
-    #: Spark's session for what is few rows, and for what is not
+    #: Spark's session for steps over few rows
     session: Callable[[], SparkSession]
+    #: Spark's session for steps over many rows
     large_session: Callable[[], SparkSession]
     driver: Driver
     settings: ComputeSettings
     deltas: Deltas
-    #: what engines could not do before
+    #: which engine failed lately, and why
     refusals: Refusals = field(default_factory=Refusals)
-    #: runs what later steps are better off with
+    #: runs work that makes later steps faster
     later: Callable[[Callable[[], None]], None] = _now
 
 
 def run_step(
     dataflow: Dataflow, lower: Timestamp, upper: Timestamp, tools: StepTools
 ) -> RefreshStats:
-    """Process the updates of ``[lower, upper)``, where `lower` is `Dataflow.lower` and `upper` at most the inputs' upper.
+    """Process the updates of ``[lower, upper)``; `lower` is `Dataflow.lower`, `upper` at most the inputs' upper.
 
     Raises:
         Overtaken: another replica wrote into the middle of a large step; run it again from the new lower.
@@ -99,7 +103,7 @@ def run_step(
         made = _recursive(dataflow, deltas, lower, upper)
         deltas |= made
         relevant |= {name: delta.table for name, delta in made.items()}
-    # What is too large to be counted here has rows.
+    # A delta too large for the driver (None) has rows, without being counted.
     changed = [name for name, table in relevant.items() if table is None or table.num_rows]
     if not changed and not _due(dataflow, lower, upper):
         _pass_over(dataflow, lower, upper, among=rows_in > 0)
@@ -125,6 +129,7 @@ def run_step(
         try:
             rows_out, jobs = work.run(changed, at_once=at_once)
             break
+        # Nothing is written yet, so the step can be repeated. Each time more rows are read, in the end whole groups.
         except _TooFew as too_few:
             # Nothing is written yet. Each time more is read, at last all of it.
             more = too_few.more
@@ -143,10 +148,11 @@ def run_step(
 
 
 def _pass_over(dataflow: Dataflow, lower: Timestamp, upper: Timestamp, *, among: bool) -> None:
-    """Take note that a step has nothing to do; `among` tells whether there were updates, none of which matters.
+    """Record that a step has nothing to do. `among` tells whether there were updates, none of which matters.
 
-    Where there were none the arrangements may stay where they are: the next step looks for updates from there on and finds no more. Those
-    of a view that somebody else writes are how far it is here.
+    Without updates the arrangements stay behind: the next step reads the inputs from their uppers on, and finds no
+    more. Where another deployment writes the view, however, the arrangements' uppers are the dataflow's frontier, so
+    they advance.
     """
     assert dataflow.output is not None
     for target in dataflow.targets() if among or dataflow.only_follows else (dataflow.output,):
@@ -154,7 +160,9 @@ def _pass_over(dataflow: Dataflow, lower: Timestamp, upper: Timestamp, *, among:
 
 
 def _due(dataflow: Dataflow, lower: Timestamp, upper: Timestamp) -> bool:
-    """Whether a row comes or goes in the step without any update (a bound from above: such events may have been taken back)."""
+    """Whether a row appears or disappears in the step without any update. May say yes in vain: such an event may have
+    been retracted.
+    """
     if not dataflow.rendered.temporal:
         return False
     for lookup in dataflow.rendered.lookups:
@@ -175,7 +183,7 @@ def _due(dataflow: Dataflow, lower: Timestamp, upper: Timestamp) -> bool:
 
 
 def _have_one_time(relevant: Mapping[str, pa.Table | None]) -> bool:
-    """Whether all updates that matter have one time, which those of a tick have; False where that is not seen on the driver."""
+    """Whether all updates that matter have the same time, as those of one tick do; False if some are not on the driver."""
     times = set[Timestamp]()
     for table in relevant.values():
         if table is None:
@@ -185,12 +193,13 @@ def _have_one_time(relevant: Mapping[str, pa.Table | None]) -> bool:
     return len(times) == 1
 
 
-#: The first rows of groups are read with at most so many to spare, and never more of them: the groups are read whole then.
+#: A group's first rows are read with at most so many to spare; if a step takes more of them away, groups are read
+#: whole.
 _MOST_SPARE = 1024
 
 
 def _spare(relevant: Mapping[str, pa.Table | None]) -> int | None:
-    """How many of a group's first rows a step may take away, as far as its inputs tell; None: read groups whole."""
+    """How many of a group's first rows a step may take away, as far as the deltas tell; None: read groups whole."""
     gone = 0
     for table in relevant.values():
         if table is None:
@@ -203,7 +212,7 @@ def _spare(relevant: Mapping[str, pa.Table | None]) -> int | None:
 def _recursive(
     dataflow: Dataflow, deltas: Mapping[str, Delta], lower: Timestamp, upper: Timestamp
 ) -> dict[str, Delta]:
-    """The changes of the dataflow's recursive nodes, as if they were inputs'."""
+    """The changes of the dataflow's recursive nodes in this step, in the form of input deltas."""
     updates = {name: one.table for name, one in deltas.items()}
     made = dataflow.fixpoints.changes(dataflow.inputs, updates, lower, upper)
     source = dataflow.inputs[0]
@@ -220,7 +229,7 @@ class _TooFew(Exception):
 
 
 class _Work:
-    """The part of a step that runs the statement and writes what comes out."""
+    """The part of a step that runs the statement and writes its result."""
 
     def __init__(
         self,
@@ -244,12 +253,12 @@ class _Work:
         large = [*many, *found.pushed]
         self.large = bool(large)
         self.joins = Joins.OPEN if many else Joins.STREAMED if large else Joins.TOGETHER
-        #: what the times in Spark are counted from
+        #: on Spark times are counted from here
         self.base = 0
         self.engine, self.reason = self._chosen(large)
 
     def _chosen(self, large: Sequence[str]) -> tuple[Engine, str]:
-        """The engine, and why that one."""
+        """Choose the engine; return it and the reason, for a person."""
         asked = self.tools.settings.engine
         if large:
             what = f"more of {', '.join(sorted(large))} is touched than fits in process"
@@ -266,11 +275,14 @@ class _Work:
         return Engine.DUCKDB, touched
 
     def run(self, changed: Sequence[str], *, at_once: bool) -> tuple[int, int]:
-        """Rows of the export's delta, and Spark jobs.
+        """Run the statement and write its result.
 
         Args:
             changed: the deltas that have rows.
-            at_once: whether these have one time.
+            at_once: whether all of their rows have one time.
+
+        Returns:
+            The number of rows in the output's delta, and of Spark jobs.
         """
         template = self.dataflow.rendered.template(self.engine, changed, at_once=at_once)
         if template.step is None:
@@ -307,7 +319,12 @@ class _Work:
         return self._write(step, result)
 
     def _check_firsts(self, step: Step, result: StepResult | None) -> None:
-        """See that what was read of groups was enough, now that it is known what the step takes away; None: that is not known here."""
+        """Check that enough rows of each group were read, now that it is known what the step takes away. A `result` of
+        None is not on the driver.
+
+        Raises:
+            _TooFew: more rows are needed, or it cannot be told.
+        """
         if not self.found.firsts:
             return
         if result is None:
@@ -322,18 +339,20 @@ class _Work:
             raise _TooFew(lacking if lacking <= _MOST_SPARE else None)
 
     def _rows_of(self, result: StepResult, output: StepOutput) -> pa.Table:
-        """What a step's result has for an output."""
+        """The updates of one output in a step's result."""
         rows = result.rows(output, with_time(self._target(output).schema))
         refresh = self._refresh(output)
         return rows if refresh is None else rounded(rows, refresh)
 
     def _refresh(self, output: StepOutput) -> RefreshSchedule | None:
-        """When an output's changes take effect, where that is not at once."""
+        """The schedule by which an output's changes take effect; None if they do at once."""
         return self.dataflow.spec.refresh if output.arrangement is None else None
 
     def _run_on_spark(self, template: StepTemplate, step: Step) -> tuple[int, int]:
         tools = self.tools
         session = tools.large_session() if self.large else tools.session()
+        # Spark compiles code for each statement, and a number in the text is part of it: with absolute times it would
+        # compile every step anew.
         if not self.large and template.timeless:
             # Spark compiles a number that it finds in a text, and would compile the same step anew for each time.
             self.base = self.lower - 1
@@ -372,7 +391,7 @@ class _Work:
         return session.sql(part.text.at(self.lower - self.base, self.upper - self.base))
 
     def _table(self, name: str) -> pa.Table | None:
-        """A relation of the statement that is on the driver."""
+        """A relation of the statement that is on the driver; None if it is not."""
         if name in self.relevant:
             return self.relevant[name]
         return self.found.tables.get(name)
@@ -399,14 +418,16 @@ class _Work:
             self._show(frame, name)
 
     def _show(self, frame: DataFrame, name: str) -> None:
-        """A relation of the statement; few rows are known to be in one partition, so that no operator has to bring them together."""
+        """Register a relation. Few rows are put into one partition, so that Spark plans no shuffles for them."""
         shown = frame.coalesce(1) if self.joins is Joins.TOGETHER else frame
         shown.createOrReplaceTempView(name)
 
     def _keep(
         self, session: SparkSession, part: TextPiece, scratch: Path, kept: list[DataFrame]
     ) -> None:
-        """Compute what later pieces read: on the driver where it is small, else kept in Spark until the step is over."""
+        """Compute a piece that later pieces read: on the driver if it is small, else cached in Spark until the step is
+        over.
+        """
         frame = self._result(session, part)
         if not self.large:
             settings = self.tools.settings
@@ -425,7 +446,7 @@ class _Work:
         frame.createOrReplaceTempView(part.name)
 
     def _collect(self, session: SparkSession, step: Step, last: TextPiece) -> pa.Table | None:
-        """The whole result, or None when it is too large for the driver."""
+        """The whole result, or None if it is too large for the driver."""
         if self.large:
             return None
         frame = self._result(session, last)
@@ -440,7 +461,9 @@ class _Work:
         return self.dataflow.output
 
     def _in_order(self, step: Step) -> list[StepOutput]:
-        """The arrangements first, the export last: who sees the export's upper may rely on everything below it."""
+        """The arrangements first, the output last: whoever sees the output's upper may rely on everything it is made
+        of.
+        """
         return sorted(step.outputs, key=lambda output: output.arrangement is None)
 
     def _write_nothing(self) -> int:
@@ -462,7 +485,9 @@ class _Work:
         return rows_out
 
     def _write_by_spark(self, session: SparkSession, step: Step, last: TextPiece) -> int:
-        """Let the executors write the result; each output is a scan of it, so it is computed once and kept in Spark meanwhile."""
+        """Let the executors write the result. Each output is a scan of it, so it is cached in Spark meanwhile to be
+        computed once.
+        """
         result = self._result(session, last)
         if self.base:
             result = result.withColumn("mz_time", F.col("mz_time") + F.lit(self.base))
@@ -496,7 +521,7 @@ class _Work:
 
 
 def _shifted(table: pa.Table, by: int) -> pa.Table:
-    """A relation with its times so much later."""
+    """A relation with its times moved by `by` milliseconds."""
     if not by or not table.num_rows:
         return table
     position = table.schema.get_field_index("mz_time")

@@ -1,11 +1,11 @@
-"""What a dataflow writes: a shard whose updates are definite, so that several writers may bring the same ones.
+"""The targets of a dataflow: shards that it writes, whose updates are definite, so that several writers may bring the same ones.
 
-Promise: `append` and `adopt` add the updates of ``[lower, upper)`` that are not in the shard yet, and no others: whoever loses a
-compare_and_append drops what lies below the winner's upper. Where there is a log of exports, `append` and `pass_over` of an export write
-nothing: this process knows of the updates when they return, they are durable with the log's next write, and in the shard after the next
-`flush`. What is too large to be kept in memory so goes into the shard at once. Large results are written by Spark straight into the Blob
-and adopted; nothing of them passes through the driver where Spark can open the Blob's paths, or the executors the Blob itself. The rows
-that Spark says it wrote are those adopted, or nothing is: a path that means another place to Spark loses no rows unseen.
+Promise: `append` and `adopt` add exactly the updates of ``[lower, upper)`` that the shard lacks: a writer that loses a
+compare_and_append drops what lies below the winner's upper. With an export log, `append` and `pass_over` do not write to the shard: this
+process knows of the updates when they return, the log's next write makes them durable, and the next `flush` brings them into the shard.
+What is too large to be kept in memory goes into the shard at once. Large results are written by Spark straight into the Blob and
+adopted; they do not pass through the driver if Spark can open the Blob's paths, or the executors can open the Blob. A batch is adopted
+only if it has as many rows as Spark says it wrote, so that a path that means another place to Spark loses no rows unnoticed.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from mzsql.persist.consolidate import consolidate
 from mzsql.repr.errors import InternalError
 from mzsql.repr.frontier import Frontier, Timestamp, less_than
 
-#: A worker's file is laid out for so many rows where nobody knows better.
+#: Rows that a worker's file is laid out for if their number is unknown.
 _UNKNOWN_ROWS = 1_000_000
 
-#: What Spark calls codecs of `persist.Settings` otherwise, or has none of its own for.
+#: Names of codecs of `persist.Settings` that Spark calls otherwise, or the nearest that Spark has.
 _CODECS = {"lz4": "lz4_raw", "brotli": "zstd"}
 
-#: Runs a write (the first argument); may meanwhile ask which workers' files are complete (the second).
+#: Runs a write (the first argument), and may meanwhile ask which workers' files are complete (the second).
 Running = Callable[[Callable[[], None], Callable[[], frozenset[int]]], None]
 
 
@@ -55,25 +55,25 @@ class Overtaken(Exception):
 
 
 def with_time(schema: pa.Schema) -> pa.Schema:
-    """A collection's columns, then mz_time and mz_diff."""
+    """A collection's columns with mz_time and mz_diff (int64) appended."""
     return pa.schema([*schema, pa.field("mz_time", pa.int64()), pa.field("mz_diff", pa.int64())])
 
 
 @functools.lru_cache(maxsize=4096)
 def no_updates(schema: pa.Schema) -> pa.Table:
-    """No updates of a collection. Made once: a step needs some for each input and arrangement, and making one takes long."""
+    """An empty table of a collection's updates. Cached: a step needs one for each input and arrangement, and making one is slow."""
     return with_time(schema).empty_table()
 
 
 def at_or_after(updates: pa.Table, time: Timestamp) -> pa.Table:
-    """The updates at or after a time."""
+    """The updates with ``mz_time >= time``."""
     return updates.filter(pc.greater_equal(updates.column("mz_time"), time))
 
 
 class Target:
-    """A shard to write to. Not for two threads at once, but for `flush`."""
+    """A shard to write to. `flush` may run beside other calls; otherwise for one thread at a time."""
 
-    #: how many workers write it; None: rows belong to no worker
+    #: number of workers by which its rows are divided; None: rows belong to no worker
     workers: int | None = None
 
     def __init__(
@@ -97,7 +97,7 @@ class Target:
             log.attach(writer)
 
     def upper(self) -> Frontier:
-        """The shard's upper, from Consensus, once it has all that the log has of it."""
+        """The shard's upper, fetched from Consensus after everything that the log has of the shard was applied to it."""
         upper = self.writer.fetch_upper(timeout=self.timeout)
         if self.log is None:
             return upper
@@ -106,23 +106,25 @@ class Target:
 
     @property
     def known_upper(self) -> Frontier:
-        """How far the shard's updates are known here: as last seen, or beyond that as made, passed over or told of since."""
+        """How far the updates are known in this process: the shard's upper as last seen, or further where updates were added or passed over
+        since.
+        """
         return self.writer.known_upper
 
     def begin_to_tell(self) -> None:
-        """From now on those who wait here for the shard are told by this."""
+        """Mark this process as the one that advances the shard: from now on its calls wake those who wait here for the shard."""
         upper = self.writer.known_upper
         if upper is not None:
             self.writer.pass_quietly(upper, upper)
 
     @property
     def durable_upper(self) -> Frontier:
-        """How far the shard goes, as last seen here."""
+        """The shard's upper, as last seen."""
         return self.writer.upper
 
     def pass_over(self, lower: Timestamp, upper: Timestamp) -> None:
-        """Take note that there are no updates in ``[lower, upper)``: those who read in this process see it at once, the shard follows with
-        the next append, or the next `flush`.
+        """Record that there are no updates in ``[lower, upper)``. Readers in this process see it at once, the shard with its next append or
+        `flush`.
         """
         if not less_than(self.writer.known_upper, upper):
             return

@@ -1,8 +1,9 @@
-"""The work of a replica's dataflows, on the threads of its lanes.
+"""Runs the work of a replica's dataflows on the threads of its lanes.
 
-Promise: a dataflow works on one thread at a time; beside that its arrangements may be flushed. One that fails is told as failed and tried
-again with growing pauses, and the others do not notice. What takes long lets others pass (`compute.replica.lane`): steps run beside each
-other and before hydrations, which run a few at a time, first come first served.
+Promise: at most one thread works at a dataflow; only its flushes run beside that. A dataflow whose work fails is
+reported as failed and retried after growing pauses, without effect on others. Long work does not hold up other work
+(`compute.replica.lane`): steps have a lane of their own, so they do not wait for hydrations, which run a few at a
+time, first come first served.
 """
 
 from __future__ import annotations
@@ -28,33 +29,35 @@ _LOG = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: So many threads sort what hydrations write.
+#: Threads that sort what hydrations write.
 SORTS = 2
-#: Of so many dataflows what they look into is loaded when they were opened, those that somebody waits for first; of others with a step.
+#: For how many opened dataflows traces are loaded in advance, those somebody waits for first; the others load them with
+#: their first step.
 MOST_WARMED = 64
 _FOR_EVER = 1e9
-#: What can be done later waits for so many seconds for a moment without steps,
+#: Deferred work waits up to so many seconds for a moment without steps, …
 LATER_SECONDS = 1.0
-#: and where there was none, it is not waited for again for so many.
+#: … and if there was none, further deferred work does not wait again for so many seconds.
 BUSY_SECONDS = 5.0
 
 
 class Work:
-    """Gives dataflows to threads. Thread-safe.
+    """Queues the work of dataflows and runs it on threads. Thread-safe.
 
     Args:
-        replica_id: whose they are.
-        installed: the dataflows.
-        respond: takes what is told of them.
-        settings: how many threads there are, and how long pauses are.
-        clock: whose monotonic time counts.
-        start: starts a supervised thread of a kind for some work.
+        replica_id: the replica.
+        installed: its dataflows.
+        respond: takes what is reported of them.
+        settings: numbers of threads and lengths of pauses.
+        clock: its monotonic time is used.
+        start: starts a supervised thread.
 
     Attributes:
-        steps, hydrations, flushes: the lanes; a dataflow is in one of them once at most.
-        openings: the lane of those that are opened one after another.
-        sorts: the lane of what makes the traces that hydrations wait for.
-        warmings: the lane of what loads traces that nobody waits for.
+        steps, hydrations, flushes: lanes; a dataflow is in at most one of steps and hydrations, once, and in flushes
+            at most once.
+        openings: the lane in which dataflows are opened, one after another.
+        sorts: the lane of the sorting that hydrations wait for.
+        warmings: the lane that loads traces in advance.
     """
 
     def __init__(
@@ -86,12 +89,12 @@ class Work:
         )
         self.flushes = lane("flush", 1, settings.step_patience)
         self.openings = lane("open", 1, settings.step_patience)
-        #: until when the steps' lane is taken to be busy
+        #: monotonic time until which the steps' lane is assumed to be busy
         self._busy_until = float("-inf")
-        # None is added for what takes long: each has pieces of what is sorted in memory.
+        # No threads are added if sorting takes long: each holds pieces in memory.
         self.sorts = lane("sort", SORTS, _FOR_EVER)
         self.warmings = lane("warm", 1, _FOR_EVER)
-        #: of how many dataflows that were opened what they look into was asked for
+        #: for how many opened dataflows traces were loaded in advance
         self._warmed = 0
 
     @property
@@ -100,44 +103,50 @@ class Work:
         return (self.steps, *hydrating, self.flushes, self.warmings)
 
     def look(self) -> float | None:
-        """Let those begin whose turn has come; seconds after which another look may let one begin, None where nobody waits for that."""
+        """Begin queued work whose turn has come.
+
+        Returns:
+            Seconds after which another call may begin more; None if nothing waits for that.
+        """
         pauses = [lane.look() for lane in self._lanes]
         return min((one for one in pauses if one is not None), default=None)
 
     # --- what there is to do ---
 
     def mark(self, flow: Flow) -> None:
-        """A thread will work at a dataflow; the lock is held."""
+        """Record that a thread will work at a dataflow. The caller holds `Installed.changed`."""
         flow.busy, flow.begun = True, None
         flow.turn += 1
 
     def open(self, flow: Flow) -> None:
-        """Open a dataflow that was marked for it, on this thread."""
+        """Open a dataflow on this thread; it must have been marked."""
         self._work(flow, self._open)
 
     def hydrate(self, flow: Flow) -> None:
-        """Have a dataflow hydrated."""
+        """Queue the hydration of a dataflow."""
         self._give(self.hydrations, flow, self._hydrate, "waits for its turn to be hydrated")
 
     def advance(self, flow: Flow, inputs: Frontier) -> None:
-        """Have a dataflow brought forward to ``inputs``."""
+        """Queue a step that advances a dataflow to ``inputs``."""
         self._give(self.steps, flow, lambda f: self._advance(f, inputs))
 
     def flush(self, flow: Flow) -> None:
-        """Have what a dataflow's arrangements have in memory made durable, beside its steps."""
+        """Queue the flush of a dataflow's arrangements and output, beside its steps."""
         self._give_flush(flow, Flow.flush)
 
     def release(self, flow: Flow) -> None:
-        """Have a dataflow let go of what its index no longer has to be readable at, beside its steps."""
+        """Queue the downgrade of a dataflow's holds to what the controller has allowed, beside its steps."""
         self._give_flush(flow, Flow.release)
 
     def follow(self, flow: Flow) -> None:
-        """Have the shard of a dataflow's export follow, beside its steps."""
+        """Queue the write that lets the shard of a dataflow's output catch up, beside its steps."""
         self._give_flush(flow, Flow.follow)
 
     def later(self, work: Callable[[], None]) -> None:
-        """Run what later steps are better off with in the lane of flushes, when no step is at work. Without it they cost more, and that
-        is all.
+        """Queue work that makes later steps cheaper, such as merging a trace's runs, in the lane of flushes, for a
+        moment without steps.
+
+        If it fails that is logged, and later steps only cost more.
         """
 
         def run() -> None:
@@ -151,16 +160,22 @@ class Work:
             self.flushes.put(run)
 
     def _rest(self) -> None:
-        """Wait for a moment without steps, on the thread of the flushes: its work is long, and slows the steps beside it.
+        """Wait, on the thread of the flushes, for a moment without steps: the work to come is long and would slow steps
+        beside it.
 
-        Where steps follow on each other without a pause it goes on beside them, after one wait in some seconds.
+        If steps follow each other without a pause, only one call in `BUSY_SECONDS` waits, and the work runs beside
+        them.
         """
         now = self._clock.monotonic()
         if now >= self._busy_until and not self.steps.rest(LATER_SECONDS):
             self._busy_until = now + BUSY_SECONDS
 
     def beside(self, work: Callable[[], T]) -> Future[T]:
-        """Run work that a hydration waits for, such as sorting what it writes; what becomes of it. Ends with the replica."""
+        """Run work that a hydration waits for, such as sorting what it writes.
+
+        Returns:
+            A future of its result; cancelled if the replica is closing.
+        """
         made = Future[T]()
 
         def run() -> None:
@@ -168,7 +183,7 @@ class Work:
                 return
             try:
                 made.set_result(work())
-            except BaseException as error:  # whoever waits for it is told
+            except BaseException as error:  # raised by the future's result()
                 made.set_exception(error)
 
         if self._installed.closing:
@@ -190,9 +205,11 @@ class Work:
             self.warmings.put(partial(self._warm, flow))
 
     def _warm(self, flow: Flow) -> None:
-        """Load what the first steps of a dataflow that was opened would wait for. It is not closed meanwhile."""
+        """Load what the first steps of an opened dataflow would otherwise wait for. The dataflow is not closed
+        meanwhile.
+        """
         installed = self._installed
-        # Those that are there go first.
+        # Steps that are queued already go first.
         self.steps.rest(LATER_SECONDS)
         with installed.changed:
             if flow.left or installed.closing or not installed.has(flow):
@@ -249,7 +266,7 @@ class Work:
         lane.put(run)
 
     def _work(self, flow: Flow, work: Callable[[Flow], None]) -> None:
-        """Do the work that a dataflow was marked for; however it fails, that is the dataflow's affair."""
+        """Do the work that a dataflow was marked for. Every failure is recorded as the dataflow's."""
         installed = self._installed
         flow.begun = self._clock.monotonic()
         try:
@@ -280,7 +297,7 @@ class Work:
                 if not installed.closing:
                     work(flow)
             except (SqlError, OSError) as error:
-                # Its updates go on waiting, and a later look tries again.
+                # The updates stay in memory, and a later pass of the scheduler tries again.
                 _LOG.warning("flushing %s: %s", flow.gid, error)
                 flow.flush_at = self._clock.monotonic() + self._settings.flush_seconds
             finally:
@@ -301,7 +318,7 @@ class Work:
                 self._respond(flow.status())
 
     def failed(self, flow: Flow, error: BaseException) -> None:
-        """Record and tell that a dataflow's work has failed; it is tried again after a pause."""
+        """Record and report that a dataflow's work failed. It is retried after a pause that doubles with each failure."""
         _LOG.info("dataflow %s failed", flow.gid, exc_info=error)
         with self._installed.changed:
             flow.failures += 1
@@ -309,7 +326,8 @@ class Work:
             pause = self._settings.retry_seconds * 2 ** min(flow.failures - 1, 30)
             pause = min(pause, self._settings.retry_max_seconds)
             flow.retry_at = self._clock.monotonic() + pause
-            # It is not at work any more, even while its thread is still here.
+            # The status is to say when it is retried, which `Flow.status` says only of an idle dataflow; but this
+            # thread is not done with it yet.
             flow.busy, busy = False, flow.busy
             self._respond(flow.status())
             flow.busy = busy
@@ -317,12 +335,12 @@ class Work:
     # --- the end ---
 
     def close(self) -> None:
-        """Begin nothing any more. Idempotent."""
+        """Let no more work begin. Idempotent."""
         for lane in self._lanes:
             lane.close()
 
     def join(self, timeout: float) -> None:
-        """Wait until what runs has ended, for so many seconds a thread."""
+        """Wait until running work has ended, up to `timeout` seconds for each thread."""
         for lane in self._lanes:
             lane.join(timeout)
 
