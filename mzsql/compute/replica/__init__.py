@@ -1,1 +1,1 @@
-"""One replica: dataflows that hydrate and step, what they keep in arrangements, and what they write."""
+"""One replica: it hydrates and steps dataflows, keeps their state in arrangements, and writes their outputs."""

@@ -1,8 +1,8 @@
-"""Arrangements: the state of a dataflow, each one a shard of its replica (docs/architecture.md, decision 5).
+"""Arrangements: the state of a dataflow, each in a shard of its replica (docs/architecture.md, decision 5).
 
-Promise: an arrangement is found again after a restart by its fingerprint, its number of workers and its format, whatever release wrote it,
-or is made anew. Dataflows of a replica that need equal ones share the shard, each with handles of its own
-(`compute.replica.arrangement`). The shard is given up with its last user.
+Promise: after a restart an arrangement is found again by its fingerprint, its number of workers and its format,
+whichever release wrote it, or is made anew. Dataflows of a replica that need equal arrangements share the shard,
+each with handles of its own (`compute.replica.arrangement`). The shard is deleted with its last user.
 """
 
 from __future__ import annotations
@@ -39,10 +39,11 @@ from mzsql.repr.ids import GlobalId
 
 
 class Arrangements:
-    """The arrangements of one replica: which shard each is in, and how many dataflows use it.
+    """The arrangements of one replica: the shard of each, and the number of dataflows that use it.
 
-    A shard gets its name only when it is filled, and `since` is then at the time it was filled at: what a name leads to can be read
-    from the shard's since on. Until then it is remembered under a name of its own, so that one left by a crash is found and removed.
+    A shard is registered under an arrangement's name only once it is filled, with `since` at the time of filling; so
+    a registered one can be read from its since on. Until then it is registered under a name derived from its id, so
+    that it is found and deleted after a crash.
     """
 
     def __init__(
@@ -56,17 +57,17 @@ class Arrangements:
         later: Callable[[Callable[[], None]], None] | None = None,
         kept: Path | None = None,
     ) -> None:
-        """Use them.
+        """Open the replica's arrangements.
 
         Args:
-            persist: where their shards are.
-            registry: which shard holds which of them.
-            replica_id: whose they are.
+            persist: the client for their shards.
+            registry: maps names to shards.
+            replica_id: the replica.
             driver: evaluates small statements.
-            settings: how much of them is kept close.
-            log: where an index's updates become durable; None: by themselves.
-            later: runs what later steps are better off with; None: they do without.
-            kept: the replica's directory on this machine, where traces are kept over a restart; None: they are not.
+            settings: bounds on what is kept in memory, and timeouts.
+            log: the export log, in which an index's updates become durable; None: they are written to its shard.
+            later: runs the merging of traces at convenient moments; None: traces merge in steps.
+            kept: the replica's local directory in which traces are saved over a restart; None: they are not saved.
         """
         self._kept = HotDirectory(kept, scratch_path)
         self._persist = persist
@@ -79,7 +80,8 @@ class Arrangements:
         self._lock = threading.RLock()
         self._users: dict[str, int] = {}  # by shard
         self._hot: dict[str, Hot] = {}  # by shard
-        # Of that map alone: who opens a shard waits for the store, and has the other.
+        # Protects only the map above. `_lock` is held while a shard is opened, which waits for backends; `cool` must
+        # not wait for that.
         self._hot_lock = threading.Lock()
         self._reserved: set[str] = set()  # shards that nobody has opened yet
         self._left: set[str] = set()  # shards that could not end yet
@@ -89,11 +91,11 @@ class Arrangements:
         return arrangement_name(desc.fingerprint, settings.workers, settings.arrangement_format)
 
     def exists(self, desc: ArrangementDesc) -> bool:
-        """Whether a filled shard is remembered for it."""
+        """Whether a filled shard is registered for it."""
         return self._registry.arrangement_shard(self._replica, self._name(desc)) is not None
 
     def find(self, desc: ArrangementDesc) -> Arrangement | None:
-        """Open the filled arrangement, if there is one."""
+        """Open the filled arrangement; None if there is none."""
         with self._lock:
             name = self._name(desc)
             shard = self._registry.arrangement_shard(self._replica, name)
@@ -106,7 +108,9 @@ class Arrangements:
                 return None
 
     def reserve(self, count: int) -> list[str]:
-        """So many ids of shards to be, remembered: what they become is found and removed should this process die before they have names."""
+        """Reserve ids for `count` new shards, and register them in one write, so that shards left by a crash are found
+        and deleted.
+        """
         shards = [self._persist.new_shard_id() for _ in range(count)]
         with self._lock:
             self._reserved.update(shards)
@@ -114,7 +118,7 @@ class Arrangements:
         return shards
 
     def give_back(self, shards: Sequence[str]) -> None:
-        """Forget ids that were reserved and not begun."""
+        """Unregister reserved ids that were not used."""
         with self._lock:
             left = self._reserved.intersection(shards)
             if left:
@@ -122,14 +126,16 @@ class Arrangements:
                 self._reserved -= left
 
     def begin(self, desc: ArrangementDesc, shard: str, as_of: Timestamp) -> Arrangement:
-        """Open a new shard, of an id that was reserved, to be filled at `as_of` and then published."""
+        """Open a new shard of a reserved id, to be filled at `as_of` and then published."""
         with self._lock:
             arrangement = self._open(desc, shard, as_of)
             self._reserved.discard(shard)
             return arrangement
 
     def publish(self, arrangements: Sequence[Arrangement], as_of: Timestamp) -> None:
-        """Let others find arrangements that were filled at `as_of`, instead of those they found before, if any."""
+        """Register arrangements that were filled at `as_of` under their names, in place of earlier ones if there are
+        any.
+        """
         for one in arrangements:
             one.hold(as_of)
         with self._lock:
@@ -147,11 +153,13 @@ class Arrangements:
                 self._end(shard)
 
     def release(self, arrangement: Arrangement, *, retire: bool) -> None:
-        """Close a dataflow's handles. With `retire` the shard goes when nobody else uses it; one without a name goes anyway."""
+        """Close a dataflow's handles. With `retire` the shard is deleted if nobody else uses it; an unregistered one is
+        deleted in any case.
+        """
         each_by_itself((arrangement.close, partial(self._leave, arrangement, retire)))
 
     def _leave(self, arrangement: Arrangement, retire: bool) -> None:
-        """A dataflow uses its handles no more."""
+        """Count a user less; delete the shard after the last one."""
         shard, name = arrangement.shard_id, self._name(arrangement.desc)
         with self._lock:
             self._users[shard] -= 1
@@ -166,10 +174,14 @@ class Arrangements:
                 self._end(shard, name if named else None)
 
     def retire_unused(self, installed: Collection[GlobalId]) -> int:
-        """End the registered shards that no dataflow here uses; how many. Holds of dataflows that are not there any more end, too.
+        """Delete registered shards that no dataflow of this replica uses, and release holds of dataflows that do not
+        exist any more.
 
         Args:
             installed: the dataflows that may hold an index that they read.
+
+        Returns:
+            The number of shards deleted.
         """
         retired = 0
         with self._lock:
@@ -184,16 +196,21 @@ class Arrangements:
 
     @property
     def left(self) -> bool:
-        """Whether others still read what was given up, so that `retire_unused` is to be called again. Waits for nobody."""
+        """Whether shards could not be deleted because others still read them, so that `retire_unused` should be called
+        again. Does not block.
+        """
         return bool(self._left)
 
     def _end(self, shard: str, name: str | None = None) -> None:
-        """End a shard, of which ``name`` is forgotten; one that others still read is remembered, to be cleared away later."""
+        """Delete a shard and its registration under ``name``. One that others still read stays registered under its id,
+        to be deleted later.
+        """
         timeout, left = self._settings.timeout, FILLING + shard
         self._kept.remove(shard)
-        # a crash may have come between the shard's name and the shard
+        # A crash may have come between registering the id and creating the shard.
         exists = self._persist.exists(shard, timeout=timeout)
-        # End it first: a name that leads to a shard that is to end is forgotten, a shard without a name would stay for ever.
+        # The shard goes first: a name whose shard is ending is treated as absent, while a shard without a name would
+        # never be found again.
         held = exists and bool(self._persist.retire(shard, timeout=timeout))
         if held and self._end_holds(shard):
             held = bool(self._persist.retire(shard, timeout=timeout))
@@ -206,7 +223,9 @@ class Arrangements:
         self._registry.update(self._replica, dict.fromkeys({left, name or left}))
 
     def _end_holds(self, shard: str, installed: Collection[GlobalId] = ()) -> bool:
-        """Give up what is held for dataflows that were dropped while this replica was away; whether there was any."""
+        """Release holds on a shard of this replica's dataflows that were dropped while the replica was away; return
+        whether there were any.
+        """
         timeout, ours, found = self._settings.timeout, f"{self._replica}/", False
         for holder in self._persist.holders(shard):
             of = holder.id.removeprefix(ours)
@@ -247,7 +266,9 @@ class Arrangements:
         )
 
     def _signature(self, desc: ArrangementDesc) -> str:
-        """What files of an arrangement's runs depend on, beside the shard: the rows' form, their order, and what hashes them."""
+        """What the files of a trace's runs depend on besides the shard: the rows' schema, their order, and the function
+        that hashes keys.
+        """
         what = (
             FORMAT,
             sys.byteorder,
@@ -260,11 +281,13 @@ class Arrangements:
         return hashlib.sha256(repr(what).encode()).hexdigest()
 
     def close(self) -> None:
-        """Let another process keep what is kept of traces; none is open any more."""
+        """Release the directory of saved traces for another process. No arrangement may be open."""
         self._kept.close()
 
     def cool(self) -> None:
-        """Drop the traces that were not used for longest, until the others fit in memory. Waits for nobody who opens arrangements."""
+        """Drop the least recently used traces until the others fit in memory. Does not wait for the opening of
+        arrangements.
+        """
         with self._hot_lock:
             kept = sorted(self._hot.values(), key=lambda hot: hot.used, reverse=True)
         size = 0

@@ -1,9 +1,9 @@
-"""Which engine runs a hydration or a step, and why that one.
+"""Chooses the engine of a hydration or a step, and says why.
 
-Promise: what `step_engine` says, where it names one. With ``auto`` what is read decides: a hydration whose inputs have few stored bytes,
-and a step that touches what fits in process, is run by DuckDB, which has done it by the time that Spark has compiled its first plan; past
-that Spark runs it. What one engine could not do for its own reasons (no memory, no space, a session that was stopped) the other one is
-tried for, until something works.
+Promise: if `step_engine` names an engine, that one is used. With ``auto`` the size decides: a hydration whose inputs
+have few stored bytes, and a step that touches what fits in this process, run in DuckDB, which is done before Spark
+has compiled a plan; larger ones run on Spark. What one engine cannot do for reasons of its own (no memory, no disk
+space, a stopped session) is tried on the other one, in turns, until it succeeds.
 """
 
 from __future__ import annotations
@@ -24,34 +24,34 @@ _NAMES = {Engine.DUCKDB: "DuckDB", Engine.SPARK: "Spark"}
 
 @dataclass
 class Refusals:
-    """Why engines could not do what one dataflow needed, since something worked last."""
+    """Which engine failed for one dataflow since its last success, and why."""
 
     _why: dict[Engine, str] = field(default_factory=dict)
 
     def note(self, error: BaseException) -> None:
-        """An attempt has failed; remembered where it is an engine that failed."""
+        """Record a failed attempt, if it was the engine that failed."""
         for engine in Engine:
             if is_engines_own(engine, error):
-                # When both have failed, both are tried again in turns.
+                # Only the last failure is kept, so if both engines fail they are tried in turns.
                 self._why = {engine: (str(error) or type(error).__name__).splitlines()[0]}
 
     def clear(self) -> None:
-        """Something worked."""
+        """Record a success."""
         self._why = {}
 
     def instead_of(self, engine: Engine) -> str | None:
-        """Why an engine is not to be tried now."""
+        """Why an engine is not to be used now, for a person; None if it may be."""
         why = self._why.get(engine)
         return None if why is None else f"{_NAMES[engine]} failed: {why}"
 
 
 def for_hydration(settings: ComputeSettings, size: int, refusals: Refusals) -> tuple[Engine, str]:
-    """The engine of a hydration, and why, for a person.
+    """Choose the engine of a hydration; return it and the reason, for a person.
 
     Args:
-        settings: what the replica was told.
-        size: the stored bytes of all inputs.
-        refusals: what could not be done before.
+        settings: the replica's.
+        size: stored bytes of all inputs.
+        refusals: earlier failures.
     """
     asked = settings.engine
     if asked != "auto":
@@ -66,13 +66,13 @@ def for_hydration(settings: ComputeSettings, size: int, refusals: Refusals) -> t
 
 
 def other_than(engine: Engine) -> Engine:
-    """The engine that is tried where one could not do it."""
+    """The other engine."""
     return Engine.SPARK if engine is Engine.DUCKDB else Engine.DUCKDB
 
 
 def is_engines_own(engine: Engine, error: BaseException) -> bool:
-    """Whether an engine failed for reasons of its own, so that another one may do what it could not."""
+    """Whether an error is the engine's own failure, so that the other engine may succeed."""
     if engine is Engine.DUCKDB:
-        # An IOException is a disk that is full or gone.
+        # An IOException means that the disk is full or gone.
         return no_memory(error) or isinstance(error, duckdb.IOException)
     return isinstance(error, PySparkException | Py4JError | EnvironmentRefused | ConnectionError)

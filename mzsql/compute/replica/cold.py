@@ -1,12 +1,14 @@
-"""The first rows of groups out of an arrangement's shard, without its trace.
+"""Reads the first rows of groups from an arrangement's shard, without its trace.
 
-Promise: as `Trace.first`, read from the shard: after a restart, or where the trace was dropped, a step that needs the first rows of few
-large groups reads row groups of these alone. The shard's parts are sorted by key and by what comes first; how far a read has to reach is
-told by the statistics of the row groups, and grows until the rows are enough, whatever was retracted. So a group costs a few reads, each
-of a row group or two a part, whatever its size.
+Promise: the result is that of `Trace.first`. After a restart, or when the trace was dropped, a step that needs the
+first rows of few large groups reads only row groups of these. The shard's parts are sorted by key and then by the
+leading column of the order; the statistics of the row groups tell how far to read, and the reading is extended until
+there are enough rows, whatever was retracted. So a group costs a few reads, each of one or two row groups of a part,
+whatever its size.
 
-Trade-off: the shard must be written up to the step for that, and a read takes longer than a look into a trace. So reads are counted, but
-for those of the first rows of the largest groups: once they have cost what loading the trace costs, it is loaded, and serves all.
+Trade-off: the shard must be flushed up to the step first, and a read takes longer than a look into a trace. So reads
+are counted, except those from the largest groups: when they have cost as much as loading the trace would, it is
+loaded, and serves all.
 """
 
 from __future__ import annotations
@@ -25,17 +27,17 @@ from mzsql.persist import DIFF_COLUMN, KeyRange, ReadStats
 from mzsql.render.rendered import Front
 from mzsql.repr.frontier import Timestamp
 
-#: Arrangements of fewer rows are loaded at once.
+#: Traces of arrangements with fewer rows are loaded at once.
 COLD_ROWS = 200_000
-#: In groups of at most so many rows each read counts: before long the trace is loaded. Larger ones are never loaded for their first rows.
+#: Reads from groups of at most so many rows are counted. For first rows of larger groups the trace is never loaded.
 LOADED_ROWS = 2_000_000
-#: A read costs about as much as so many rows of a trace that is loaded.
+#: The cost of a read, in rows of a trace that is loaded.
 _READ = 10_000
-#: So many keys a step are read from the shard at most.
+#: Most keys of a step that are read from the shard.
 COLD_KEYS = 16
-#: A read that has too few rows is repeated for so many times as many updates.
+#: A read that found too few rows is repeated for so many times as many.
 _GROWTH = 16
-#: Rows are kept beyond those that are needed.
+#: How many rows more than needed are kept.
 _SPARE = 8
 
 
@@ -43,9 +45,9 @@ class FirstFromShard:
     """The first rows of one key.
 
     Attributes:
-        rows: they, as the shard has them at the time.
-        counts: for each front how many rows there are, multiplicities counted.
-        whole: whether these are all that the key has.
+        rows: the rows at the time, in the shard's form.
+        counts: for each front the number of rows, multiplicities counted.
+        whole: whether these are all rows of the key.
     """
 
     def __init__(self, rows: pa.Table, counts: Sequence[int], whole: bool) -> None:
@@ -55,7 +57,7 @@ class FirstFromShard:
 
 
 def reads_cold(arrangement: Arrangement, as_of: Timestamp) -> bool:
-    """Whether the first rows of keys are better read from the shard than the trace loaded for them."""
+    """Whether reading first rows of keys from the shard is better than loading the trace."""
     desc = arrangement.desc
     if not desc.order or arrangement.hot.loaded:
         return False
@@ -75,7 +77,7 @@ def first_from_shard(
     more: int,
     stats: ReadStats,
 ) -> FirstFromShard | None:
-    """The first rows of a key, with `more` to spare for each front; None where the shard does not tell how far its values reach."""
+    """The first rows of a key, with `more` to spare for each front; None if the statistics do not tell how far to read."""
     lead = arrangement.desc.order[0].column
     name = f"c{lead}"
     groups = _row_groups(arrangement, (*range(len(key)), lead), key, as_of)
@@ -118,14 +120,18 @@ def _interpolates(typ: pa.DataType) -> bool:
 def _row_groups(
     arrangement: Arrangement, columns: Sequence[int], key: Sequence[Any], as_of: Timestamp
 ) -> list[tuple[int, int, int]] | None:
-    """Row groups that hold rows of the key alone: how many, and the least and greatest of what comes first; None: that is not known."""
+    """The row groups that hold rows of this key only: for each the number of rows, and the least and greatest leading
+    value.
+
+    None if a part has no statistics.
+    """
     names = [f"c{i}" for i in columns]
     raw = [_raw(value, arrangement.schema.field(i).type) for i, value in enumerate(key)]
     known, made = arrangement.hot.groups, {}
     found: list[tuple[int, int, int]] = []
     for part in arrangement.parts(as_of):
         if part.blob_key is None:
-            continue  # few rows, which are read in any case
+            continue  # inline in the shard's state: few rows, which every read includes
         if part.blob_key not in known:
             known[part.blob_key] = part.group_stats(names, timeout=arrangement.timeout)
         groups = made[part.blob_key] = known[part.blob_key]
@@ -151,7 +157,7 @@ def _ascends(arrangement: Arrangement, front: Front) -> bool:
 def _end(
     groups: Sequence[tuple[int, int, int]], arrangement: Arrangement, front: Front, wanted: int
 ) -> Any:
-    """How far to read for so many rows; None: everything."""
+    """The leading value up to which to read for so many rows; None to read everything."""
     up = _ascends(arrangement, front)
     ends = sorted(((hi if up else -lo), rows) for rows, lo, hi in groups)
     total = 0
@@ -164,7 +170,9 @@ def _end(
 
 
 def _ranges(arrangement: Arrangement, front: Front, end: Any) -> list[KeyRange]:
-    """The values from one end as far as `end` (None: none of them); with the NULLs, where they come first."""
+    """Ranges of the leading column from the front's end up to `end` (None: no values), and the range of NULL if NULLs
+    come first.
+    """
     nulls_first = arrangement.desc.order[0].nulls_last == front.back
     made: list[KeyRange] = [(None, None)] if nulls_first else []
     if end is not None:
@@ -173,7 +181,7 @@ def _ranges(arrangement: Arrangement, front: Front, end: Any) -> list[KeyRange]:
 
 
 def _trimmed(rows: pa.Table, arrangement: Arrangement, front: Front, need: int) -> pa.Table:
-    """The first of the rows, as many as are needed, and those that tie with the last of them."""
+    """The first `need` rows (and some to spare), with all that tie with the last of them in the leading column."""
     lead = arrangement.desc.order[0]
     column = rows.column(lead.column)
     up = _ascends(arrangement, front)
@@ -197,14 +205,14 @@ def _trimmed(rows: pa.Table, arrangement: Arrangement, front: Front, need: int) 
 
 
 def _last(rows: pa.Table, name: str, front: Front, arrangement: Arrangement) -> Any:
-    """The farthest value of what was read; None where there is none but NULL."""
+    """The farthest leading value that was read; None if there is none but NULL."""
     bounds = pc.min_max(rows.column(name))
     end = bounds["max" if _ascends(arrangement, front) else "min"]
     return end.as_py()
 
 
 def _raw(value: Any, typ: pa.DataType) -> Any:
-    """A key's value as statistics have it."""
+    """A key's value in the form that statistics have."""
     if value is None or isinstance(value, str | bool):
         return value
     if pa.types.is_decimal(typ):
@@ -225,7 +233,7 @@ def _value(number: int, typ: pa.DataType) -> Any:
 
 
 def _without(rows: pa.Table, name: str, taken: Sequence[KeyRange]) -> pa.Table:
-    """The rows that are in none of the ranges, whose rows are there already."""
+    """The rows that are in none of the ranges `taken`, whose rows are there already."""
     column = rows.column(name)
     for low, high in taken:
         if low is None and high is None:

@@ -1,8 +1,8 @@
-"""The commands that wait for a replica, and the thread that takes them.
+"""The queue of a replica's commands, and the thread that takes them.
 
-Promise: commands are taken one by one, in the order in which they were sent, on a thread of the replica: who sends one waits neither for
-stores nor for a lock of the replica's. No more than `MOST_COMMANDS` wait: who sends more waits with them, and is told at the timeout.
-Nothing is looked at while nothing is sent.
+Promise: commands are taken one by one, in the order in which they were sent, on a thread of the replica, so a sender
+waits neither for backends nor for the replica's locks. At most `MOST_COMMANDS` wait; then senders block, and get an
+error at the timeout. The thread sleeps while nothing is sent.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from mzsql.threads import Supervised
 
 
 class Commands:
-    """The queue of one replica. Thread-safe.
+    """The command queue of one replica. Thread-safe.
 
     Args:
         replica_id: for messages.
-        take: carries a command out; what it raises begins the thread anew.
-        start: starts a supervised thread for some work.
-        timeout: seconds for which `send` waits for room.
+        take: carries out a command; if it raises, the thread is restarted.
+        start: starts a supervised thread.
+        timeout: seconds for which `send` waits for room in the queue.
     """
 
     def __init__(
@@ -42,11 +42,11 @@ class Commands:
         self._thread = start("commands", self._work, thread_name=f"mzsql-{replica_id}-commands")
 
     def send(self, command: Command) -> None:
-        """Have a command taken after those that were sent before.
+        """Queue a command.
 
         Raises:
-            ObjectInUse: too many waited for as long as the timeout.
-            ThreadFailed: none is taken any more.
+            ObjectInUse: the queue stayed full for the whole timeout.
+            ThreadFailed: the thread that takes commands has failed.
         """
         self._thread.check(f"what takes the commands of replica {self._replica}")
         with self._changed:
@@ -60,7 +60,9 @@ class Commands:
             self._changed.notify_all()
 
     def after(self, work: Callable[[], None]) -> None:
-        """Have work of the replica's own done between commands, after those that were sent before; it never waits for room."""
+        """Queue work of the replica's own between commands. It never waits for room: the replica's threads must not
+        block on its queue.
+        """
         with self._changed:
             self._waiting.append(work)
             self._changed.notify_all()
@@ -80,7 +82,7 @@ class Commands:
             thread.well()
 
     def close(self) -> None:
-        """Take no command any more; those that wait are forgotten. Idempotent."""
+        """Take no more commands, and discard those that wait. Idempotent."""
         with self._changed:
             self._closed = True
             self._waiting.clear()
@@ -88,5 +90,5 @@ class Commands:
         self._thread.stop()
 
     def join(self, timeout: float) -> None:
-        """Wait until the command that is being taken is."""
+        """Wait up to `timeout` seconds for the command that is being carried out."""
         self._thread.join(timeout)

@@ -1,11 +1,12 @@
-"""What inputs bring to steps: read once for all the dataflows that take the same span, and only as far as it matters to each.
+"""The inputs' updates in a step: read once for all dataflows with the same span, and reduced to what matters to each.
 
-Promise: `Deltas.of` has exactly the updates of an input in ``[lower, upper)``, which are definite, so that whoever asks for the same gets
-the same table. `Deltas.relevant` leaves out the updates of which a dataflow's statement makes nothing (`mzsql.render.relevant`); that is
-asked for all installed dataflows over an input at once, by one statement, when the first of them asks. So a transaction that passes no
-filter of a view costs that view next to nothing, and lookups have only the keys that matter.
+Promise: `Deltas.of` returns exactly the updates of an input in ``[lower, upper)``; these are definite, so all who
+ask for a span share one table. `Deltas.relevant` leaves out updates that cannot affect a dataflow's statement
+(`mzsql.render.relevant`). One statement evaluates the conditions of many installed dataflows over an input, when the
+first of them asks. So a transaction that passes none of a view's filters costs that view next to nothing, and
+lookups get only the keys that matter.
 
-Trade-off: the last `KEPT` deltas stay in memory, unless they are larger than `KEPT_BYTES`.
+Trade-off: the last `KEPT` deltas stay in memory, except those larger than `KEPT_BYTES`.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ from mzsql.render.dataflow import RenderedDataflow
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
 
-#: So many deltas are kept for others who ask for the same,
+#: How many deltas are kept for other dataflows that ask for the same span.
 KEPT = 32
-#: none of which is larger.
+#: Larger deltas are not kept, in bytes.
 KEPT_BYTES = 16 * 1024 * 1024
-#: So many conditions are asked by one statement.
+#: How many conditions one statement evaluates.
 TOGETHER = 32
 
 _Span: TypeAlias = tuple[GlobalId, pa.Schema, Timestamp, Timestamp]
@@ -44,14 +45,14 @@ _Span: TypeAlias = tuple[GlobalId, pa.Schema, Timestamp, Timestamp]
 
 @dataclass
 class Delta:
-    """The updates of one input in a step; `table` is None where they are too many for the driver."""
+    """The updates of one input in a step. `table` is None if they are too many for the driver."""
 
     source: Input
     rows: int
     bytes: int
     table: pa.Table | None
     parts: list[PartRef] = field(default_factory=list)
-    #: of conditions that were asked already, which rows they are true of
+    #: results of conditions that were evaluated: for each row whether it is relevant
     passed: dict[str, pa.ChunkedArray] = field(default_factory=dict)
     turn: threading.Lock = field(default_factory=threading.Lock)
 
@@ -60,14 +61,14 @@ class Deltas:
     """The deltas of a replica's steps. Thread-safe.
 
     Args:
-        driver: evaluates conditions.
+        driver: evaluates the conditions.
     """
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
         self._lock = threading.Lock()
         self._kept: OrderedDict[_Span, Delta] = OrderedDict()
-        #: what each installed dataflow asks of its inputs
+        #: the condition of each installed dataflow on each of its inputs
         self._conditions: weakref.WeakKeyDictionary[RenderedDataflow, dict[GlobalId, str]] = (
             weakref.WeakKeyDictionary()
         )
@@ -80,7 +81,7 @@ class Deltas:
         session: Callable[[], SparkSession],
         settings: ComputeSettings,
     ) -> Delta:
-        """The updates of an input in ``[lower, upper)``, where `upper` is at most the input's."""
+        """The updates of an input in ``[lower, upper)``; `upper` is at most the input's upper."""
         span = source.spec.id, source.schema, lower, upper
         with self._lock:
             known = self._kept.get(span)
@@ -96,7 +97,9 @@ class Deltas:
         return made
 
     def enroll(self, rendered: RenderedDataflow) -> None:
-        """Have what a dataflow asks of its inputs asked with what others do, as long as it lives: from when its statements are there."""
+        """Register a dataflow's conditions, to be evaluated together with others', once its statements are rendered and
+        as long as it lives.
+        """
         if rendered.is_rendered:
             self._enroll(rendered)
 
@@ -111,7 +114,7 @@ class Deltas:
             self._conditions[rendered] = asked
 
     def relevant(self, delta: Delta, rendered: RenderedDataflow) -> pa.Table | None:
-        """The updates that may matter to a dataflow; None where there are too many for the driver."""
+        """The updates that may matter to a dataflow; None if there are too many for the driver."""
         gid, table = delta.source.spec.id, delta.table
         if table is None or not table.num_rows:
             return table
@@ -129,15 +132,15 @@ class Deltas:
         return table.filter(passed)
 
     def _ask(self, gid: GlobalId, table: pa.Table, condition: str) -> dict[str, pa.ChunkedArray]:
-        """Which rows a condition is true of, and others that will be asked."""
+        """Evaluate a condition, together with others of the same input that will be asked for."""
         with self._lock:
             known = {one[gid] for one in self._conditions.values() if gid in one}
         every = sorted(known | {condition})
-        # In an order that stays, so that it is the same statement each time.
+        # In a stable order, so that the statement is the same each time and its plan is reused.
         first = every.index(condition) // TOGETHER * TOGETHER
         group = every[first : first + TOGETHER]
         items = ", ".join(f'coalesce({one}, false) AS "p{i}"' for i, one in enumerate(group))
-        # DuckDB keeps no order where a table is in several pieces.
+        # DuckDB does not keep the order of a table in several chunks, so each row carries its position.
         places = np.arange(table.num_rows)
         found = self._driver.simple(
             f'SELECT {items}, "mz_place" FROM "delta"',
@@ -161,7 +164,7 @@ def _read(
     if not parts:
         return Delta(source, 0, 0, no_updates(source.schema))
     if rows > settings.rows_here or size > settings.bytes_here:
-        # Compaction may have put few updates of the step beside many older ones: count before calling it large.
+        # A compacted part may hold few updates of the step among many older ones, so its size proves nothing: count.
         frame = parts_frame(session(), parts, source.schema, between=(lower, upper))
         count = int(frame.count())
         if count > settings.rows_here:

@@ -1,8 +1,8 @@
-"""For how long a replica was at each node of a dataflow.
+"""Measures the time that a replica spends on each node of a dataflow.
 
-Promise: time is counted where statements run, from their begin to when what they made is stored, with the part of one that is under way. A
-hydration has a statement for each stage, whose time is that of the node it fills; a step is one statement for the whole plan, whose time
-is the root's. One thread at a time writes, any may read.
+Promise: the time of a statement is counted from its start to when its result is stored, including a statement that
+still runs. A hydration has a statement for each stage, whose time counts for the node that it fills. A step is one
+statement for the whole plan, whose time counts for the root. One thread at a time writes, any thread may read.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ class Spent:
     """What was spent on one node.
 
     Attributes:
-        nanoseconds: for how long.
-        statements: how many were begun.
-        rows: how many rows came out, as far as is known here.
+        nanoseconds: wall time.
+        statements: number of statements begun.
+        rows: number of rows produced, as far as is known here.
     """
 
     nanoseconds: int = 0
@@ -30,7 +30,7 @@ class Spent:
 
 @dataclass
 class Elapsed:
-    """That of one dataflow."""
+    """The times of one dataflow's nodes."""
 
     now: Callable[[], float] = time.monotonic
     _spent: dict[int, Spent] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class Elapsed:
 
     @contextlib.contextmanager
     def at(self, lir_id: int) -> Iterator[None]:
-        """Within the block a statement of the node runs."""
+        """Count the time of the block as that of a statement of the node."""
         began = self.now()
         known = self._spent.get(lir_id, Spent())
         self._spent[lir_id] = Spent(known.nanoseconds, known.statements + 1, known.rows)
@@ -50,7 +50,7 @@ class Elapsed:
             self.add(lir_id, self.now() - began)
 
     def add(self, lir_id: int, seconds: float, *, statements: int = 0, rows: int = 0) -> None:
-        """A node's statement took so many seconds, and gave so many rows."""
+        """Add the time, in seconds, and the rows of a node's statement."""
         known = self._spent.get(lir_id, Spent())
         self._spent[lir_id] = Spent(
             known.nanoseconds + round(seconds * 1e9),

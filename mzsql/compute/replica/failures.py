@@ -1,7 +1,8 @@
-"""What is told of a dataflow's failure, for a person.
+"""The text of a dataflow's failure, for its status.
 
-Promise: where the machine has nothing left to give, memory or space on a disk, that is said first, whoever has met it (DuckDB, Arrow,
-Spark, the operating system), with what to do; the dataflow is tried again in any case. Anything else is told as it is.
+Promise: if the machine has run out of memory or disk space, the text begins with that and with what to do, whichever
+library has met it (DuckDB, Arrow, Spark, the operating system). Other errors are given as they are. The dataflow is
+retried in any case.
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ from collections.abc import Iterator
 
 from mzsql.expr.engines import no_memory
 
-#: What others than the operating system say where there is none.
+#: What libraries other than the operating system say when there is no memory.
 _NO_MEMORY = ("can't start new thread", "java.lang.OutOfMemoryError", "Cannot allocate memory")
 _NO_SPACE = ("No space left on device", "Disk quota exceeded", "max_temp_directory_size")
 _LIMITS = "mz_internal.mz_cluster_replica_metrics has what it takes and may take"
 
 
 def told_of(error: BaseException) -> str:
-    """The text of a dataflow's status."""
+    """The error text of a dataflow's status."""
     text = f"{type(error).__name__}: {error}"
     chain = tuple(_chain(error))
     if any(_is_space(one) for one in chain):

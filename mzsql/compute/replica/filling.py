@@ -1,11 +1,11 @@
-"""Traces that are made while their arrangements are filled.
+"""Builds the traces of arrangements while these are being filled.
 
-Promise: what a hydration writes to an arrangement's shard is sorted for its trace on the way, by threads beside it, so that the first step
-after it looks things up as every later one does. What was written is not read again for that where it has passed this process; of what
-Spark has written it is. Whatever fails here costs time only: who needs a trace that is not there loads it from the shard. Of each trace
-at most `PIECES` pieces of `PIECE_BYTES` wait to be sorted.
+Promise: what a hydration writes to an arrangement's shard is also sorted for its trace, by threads beside the
+writing, so that the first step finds the trace. Rows that pass through this process are not read again for that;
+those that Spark wrote are. Any failure here costs only time, since a missing trace is loaded from the shard. At most
+`PIECES` pieces of `PIECE_BYTES` of a trace wait to be sorted.
 
-Trade-off: a trace that was made so has a run for each piece instead of one, each of which every lookup looks into.
+Trade-off: such a trace has one run for each piece instead of one in all, and every lookup looks into each.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ _LOG = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: A run is made of about so many bytes, as they are in memory.
+#: Bytes in memory of the rows of one run.
 PIECE_BYTES = 128 * 1024 * 1024
-#: So many pieces wait, or are worked at, before the next one is made.
+#: How many pieces may wait or be sorted before the next one is made.
 PIECES = 2
-#: Between two looks whether it is still wanted, in seconds.
+#: Pause between two checks for whether the trace is still wanted, in seconds.
 _LOOK_SECONDS = 0.1
 
 
 class Beside(Protocol):
-    """Runs work on a thread of its own."""
+    """Runs work on another thread."""
 
     def __call__(self, work: Callable[[], T], /) -> Future[T]:
-        """What becomes of it."""
+        """A future of the work's result."""
 
 
 class Filling:
-    """The trace of an arrangement that is filled at a time. For one thread.
+    """Builds the trace of an arrangement from the rows written to it. For one thread.
 
     Args:
-        arrangement: whose it is.
-        as_of: the one time of all updates.
-        most_rows: with more the arrangement has no trace.
-        beside: sorts.
-        stopped: whether nobody wants it any more.
+        arrangement: the arrangement.
+        as_of: the time of all updates.
+        most_rows: with more rows no trace is built.
+        beside: runs the sorting.
+        stopped: whether the hydration is not wanted any more.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Filling:
         self._runs: list[Future[Run | None]] = []
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Updates, as the shard has them: the arrangement's columns, mz_time, mz_diff."""
+        """Add updates in the shard's form: the arrangement's columns, mz_time, mz_diff."""
         self._rows += batch.num_rows
         if self._rows > self._most_rows:
             self._give_up()
@@ -84,7 +84,7 @@ class Filling:
             self._sort()
 
     def _sort(self) -> None:
-        """Have what waits made a run."""
+        """Have the waiting rows sorted into a run."""
         if self._waiting:
             rows = pa.Table.from_batches(self._waiting)
             self._waiting, self._bytes = [], 0
@@ -100,11 +100,11 @@ class Filling:
         self._waiting, self._runs = [], []
 
     def end(self) -> None:
-        """There are no more updates, and those that came are in the shard."""
+        """All updates were added and are in the shard."""
         self._sort()
 
     def hand_over(self) -> None:
-        """Give the arrangement its trace, once it is made and as long as somebody wants it."""
+        """Wait until the trace is built and give it to the arrangement, unless it is not wanted any more."""
         if self._given_up or not _done(self._runs, self._stopped):
             self._give_up()
             return
@@ -118,7 +118,7 @@ class Filling:
 
 
 class Reading:
-    """The trace of an arrangement that was filled by others, loaded from its shard."""
+    """Loads the trace of an arrangement that Spark has filled, from its shard."""
 
     def __init__(
         self,
@@ -133,11 +133,11 @@ class Reading:
 
     def _load(self, as_of: Timestamp) -> None:
         self._arrangement.trace(as_of)
-        # A part of the hydration, which has read more than this.
+        # Clear the count of loaded bytes, so that no step reports what was part of the hydration.
         self._arrangement.take_loaded()
 
     def hand_over(self) -> None:
-        """Wait until it is there, as long as somebody wants it."""
+        """Wait until the trace is loaded, unless it is not wanted any more."""
         if not _done(self._made, self._stopped):
             self._made[0].cancel()
             return
@@ -148,7 +148,7 @@ class Reading:
 
 
 def _done(work: Sequence[Future[T]], stopped: Callable[[], bool]) -> bool:
-    """Wait until all is done; whether it is, and nobody has stopped it."""
+    """Wait until all work is done; return False if it was stopped before."""
     while wait(work, _LOOK_SECONDS).not_done:
         if stopped():
             return False

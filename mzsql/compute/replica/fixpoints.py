@@ -1,12 +1,13 @@
-"""Recursive nodes of a dataflow: their contents at a time, and their changes in a step.
+"""Recursive nodes of a dataflow (WITH MUTUALLY RECURSIVE): their contents at a time, and their changes in a step.
 
-Promise: at each time at which anything that a recursion reads changes, it is computed from empty to its fixpoint, over the whole
-contents of its inputs then; what it puts out is the difference to the time before, so it is the same however time was cut into steps.
-A recursion that fails at its limit holds that error as its only row, until a change makes it end. This is done in process by a DuckDB
-that goes to disk beyond its memory, whichever engine runs the rest of a step.
+Promise: at each time at which an input of a recursion changes, the recursion is computed from empty to its fixpoint
+over the full contents of its inputs at that time, and the result is compared with that of the time before. So the
+changes do not depend on how time is cut into steps. A recursion that reaches its recursion limit has that error as
+its only row, until its inputs change so that it ends. This runs in DuckDB in this process, which spills to disk,
+whichever engine runs the rest of the step.
 
-Trade-off: nothing is kept between steps but the contents themselves, so a change costs what computing the recursion costs, once for each
-time and, where the step before was not in this process, once more for the time before.
+Trade-off: only the contents are kept between steps. So a change costs as much as computing the recursion, once for
+each time, and once more for the time before if the previous step was not run in this process.
 """
 
 from __future__ import annotations
@@ -41,14 +42,18 @@ from mzsql.repr.types import arrow_schema
 
 
 def schema_of(made: Recursion) -> pa.Schema:
-    """The columns of a recursion's changes, before mz_time and mz_diff."""
+    """The columns of a recursion's changes, without mz_time and mz_diff."""
     return arrow_schema(made.columns).append(pa.field("mz_error", pa.string()))
 
 
 def fill(
     connection: duckdb.DuckDBPyConnection, made: Recursion, check: Callable[[], None], table: str
 ) -> None:
-    """Make a table of a recursion's contents: c0 …, mz_error, mz_diff. The relations of its inputs are there."""
+    """Create a table with a recursion's contents: c0 …, mz_error, mz_diff. Its inputs must exist as relations of the
+    connection.
+
+    A recursion that fails has its error as the only row.
+    """
     texts = recursion.texts(made.loops)
     try:
         recursion.run(connection, texts, check)
@@ -71,19 +76,19 @@ def fill(
 
 @dataclass
 class Kept:
-    """The contents of a dataflow's recursions at the end of its last step, for the next one."""
+    """The contents of a dataflow's recursions after its last step, for the next one."""
 
     at: Timestamp
     contents: Mapping[str, pa.Table]
 
 
 class Fixpoints:
-    """The recursions of one dataflow, step by step.
+    """Computes the recursions of one dataflow, step by step.
 
     Args:
-        recursions: they.
-        rows: contents of more rows than this are computed again rather than kept.
-        check: raises where the step is to end.
+        recursions: the recursive nodes.
+        rows: contents with more rows are computed again at the next step instead of kept.
+        check: called now and then; raises if the step is to end.
     """
 
     def __init__(
@@ -103,7 +108,7 @@ class Fixpoints:
     ) -> dict[str, pa.Table]:
         """The changes of each recursion in ``[lower, upper)``: c0 …, mz_error, mz_time, mz_diff.
 
-        `deltas` are the inputs' updates by the names that steps have for them; None: to be read.
+        `deltas` are the inputs' updates by the relation names of the step; those that are None are read here.
         """
         made = {}
         kept: dict[str, pa.Table] = {}
@@ -166,7 +171,7 @@ class Fixpoints:
     def _opened(
         self, one: Recursion, updates: Mapping[Input, pa.Table], lower: Timestamp
     ) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A database with the inputs' contents below a step and their updates in it."""
+        """A database that holds the inputs' contents before the step, and their updates in it."""
         wide = is_wide(to_sql(one.statement, Engine.DUCKDB))
         settings = {**(WIDE_SETTINGS if wide else {}), "temp_directory": scratch_directory()}
         with contextlib.closing(locked_connection(settings=settings)) as connection:
@@ -195,7 +200,7 @@ class Fixpoints:
 
 
 def _contents(source: Input, as_of: Timestamp) -> pa.RecordBatchReader:
-    """An input's contents as statements read them, a part at a time."""
+    """An input's contents in the columns that statements read, part by part."""
     full = with_time(source.schema)
 
     def batches() -> Iterator[pa.RecordBatch]:

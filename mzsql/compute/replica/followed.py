@@ -1,8 +1,9 @@
-"""The export of a dataflow whose view another deployment writes.
+"""The output of a dataflow whose view another deployment writes.
 
-Promise: nothing is written, and no handle of the view's shard is opened: a step's updates of it are let go of, as those of a writer that
-has lost every `compare_and_append`. Its upper is what storage knows of the collection. So a dataflow may fill its own arrangements beside
-the deployment in charge, to go on from them once it is in charge itself.
+Promise: nothing is written, and no handle of the view's shard is opened: a step's updates of it are discarded, as
+those of a writer that loses every `compare_and_append`. Its upper is what storage knows of the collection. So a new
+deployment can fill arrangements of its own while the old one is in charge, and continue from them when it takes
+over.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from mzsql.repr.ids import GlobalId
 
 
 class Followed(Target):
-    """A view's shard, of which only the upper is looked at."""
+    """A view's shard of which only the upper is read; see `Target` for the methods."""
 
     def __init__(
         self,
@@ -38,57 +39,57 @@ class Followed(Target):
         self._storage = storage
 
     def upper(self) -> Frontier:
-        """How far it is written."""
+        """The collection's upper."""
         return self._storage.upper(self._gid)
 
     @property
     def known_upper(self) -> Frontier:
-        """The same, as last seen."""
+        """The collection's upper as last seen."""
         return self._storage.seen_upper(self._gid)
 
     @property
     def durable_upper(self) -> Frontier:
-        """The same: nothing of it is made here."""
+        """As `known_upper`: nothing is added here that the shard would lack."""
         return self.known_upper
 
     def begin_to_tell(self) -> None:
-        """Whoever writes it tells."""
+        """Do nothing: the deployment that writes the view wakes its readers."""
 
     def pass_over(self, lower: Timestamp, upper: Timestamp) -> None:
-        """Nothing: see `Target.pass_over`."""
+        """Do nothing."""
 
     def late(self) -> float | None:
-        """None."""
+        """None: the shard is never behind."""
         return None
 
     def overfull(self, batches: int, size: int) -> bool:
-        """False."""
+        """False: the shard lacks nothing."""
         del batches, size
         return False
 
     def flush(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def close(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def append(
         self, updates: pa.Table, lower: Timestamp, upper: Frontier, *, exact: bool = False
     ) -> Frontier:
-        """Let go of updates that somebody else writes; how far those are written."""
+        """Discard the updates; return the upper as last seen."""
         del updates, lower, upper, exact
         return self.known_upper
 
     def adopt(
         self, frame: DataFrame, lower: Timestamp, upper: Timestamp, **how: Any
     ) -> tuple[Frontier, int]:
-        """As `append`; Spark computes nothing of it."""
+        """Discard the frame, which Spark then does not compute; return the upper as last seen, and 0 rows."""
         del frame, lower, upper, how
         return self.known_upper, 0
 
     def adopt_batch(
         self, batch: Batch, upper: Timestamp, *, exact: bool = False
     ) -> tuple[Frontier, int]:
-        """As `append`, of what was written already."""
+        """Discard the batch; return the upper as last seen."""
         del upper, exact
         return self.known_upper, batch.rows

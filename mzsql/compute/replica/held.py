@@ -1,8 +1,10 @@
-"""Relations that the statements of one DuckDB read: as Arrow has them while they are small, tables of the database beyond that.
+"""Relations for the statements of one DuckDB connection: Arrow tables while they are small, tables of the database
+beyond that.
 
-Promise: what was kept under a name can be read by it until it is dropped, on the connection; all that is held as Arrow is bounded. What
-does not fit goes to the database in pieces, which goes to disk beyond its memory. Trade-off: a table costs a copy, with statistics of each
-column, and is then found as fast; so what is read once or twice is better left where it is.
+Promise: a relation can be read under its name, on the connection, until it is dropped. The bytes held as Arrow are
+bounded; what does not fit goes piece by piece into the database, which spills to disk. Trade-off: a table costs a
+copy with statistics of each column, and is scanned no faster afterwards; so what is read once or twice is better
+left as Arrow.
 """
 
 from __future__ import annotations
@@ -21,20 +23,23 @@ class Held:
 
     Args:
         connection: reads them.
-        most_bytes: of all that are held as Arrow.
+        most_bytes: bound on all that are held as Arrow.
     """
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, most_bytes: int) -> None:
         self._connection = connection
         self._left = most_bytes
-        #: the bytes of each that is held
+        #: bytes of each relation held as Arrow
         self._bytes: dict[str, int] = {}
 
     @contextmanager
     def keeping(self, name: str, schema: pa.Schema) -> Iterator[Callable[[pa.RecordBatch], None]]:
-        """Take the batches of a relation, which may be read after the block, also while a result of the connection is being read."""
+        """Yield a function that takes the batches of a relation. The relation can be read after the block. Batches may
+        be given while a result of the connection is being read.
+        """
         waiting: list[pa.RecordBatch] = []
         size, table = 0, False
+        # A cursor of its own: a statement on the connection itself would end the result that is being read from it.
         with self._connection.cursor() as beside:
 
             def write_out() -> None:
@@ -62,7 +67,7 @@ class Held:
         self._left -= size
 
     def drop(self, name: str) -> bool:
-        """Let go of what is held under a name; False where nothing is, as it is a table."""
+        """Drop a relation that is held as Arrow; return False if there is none of this name, as it may be a table."""
         if name not in self._bytes:
             return False
         self._connection.unregister(name)

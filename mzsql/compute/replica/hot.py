@@ -1,12 +1,17 @@
-"""What the dataflows of a replica share of one arrangement: its trace, and the updates that are not in its shard yet.
+"""The state of one arrangement that the dataflows of a replica share: its trace, and the updates that are not in its
+shard yet.
 
-Promise: a step's updates are in the trace when `add` returns, and durable after the next `flush`, some seconds later at most: what must be
-durable with a step is its export's updates alone. Until then the shard is behind, and a process that dies runs the steps again from the
-shard's upper (the inputs are held until it has passed them), which makes the same updates. The shard is the truth: a trace is loaded
-from it and can be dropped at any time.
+Promise: a step's updates are in the trace when `add` returns, and durable after the next `flush`, some seconds
+later; only the output's updates have to be durable with the step. Until then the shard is behind. A process that
+dies runs the steps again from the shard's upper, which makes the same updates, because the inputs are held until the
+shard has passed them. The shard is the truth: a trace is loaded from it and can be dropped at any time.
 
-Several dataflows bring the same updates, each at its own pace; whoever is first adds them, the others add what lies beyond. Another
-process that writes the same shard does no harm either: what lies below its upper is dropped from the next flush.
+Several dataflows may bring the same updates, each at its own pace: the first adds them, the others add only what is
+beyond them. Another process that writes the same shard does no harm either: what lies below its upper is dropped
+from the next flush.
+
+Locks: `_flushing` is held through a flush and through the loading of a trace, `_lock` only for moments. Who needs
+both takes `_flushing` first.
 """
 
 from __future__ import annotations
@@ -26,12 +31,12 @@ from mzsql.repr.frontier import Frontier, Timestamp, less_than
 
 _LOG = logging.getLogger(__name__)
 
-#: Traces of fewer updates are loaded from their shards in no time.
+#: Traces of fewer updates are not saved for a restart: they load quickly from their shards.
 KEPT_ROWS = 50_000
-#: What is kept may hold its shard's since back by so many milliseconds.
+#: A saved trace may hold back its shard's since by so many milliseconds; beyond that it is deleted.
 KEPT_BACK = 600_000
 
-#: Of each row group of a part how many rows it has and the statistics of columns.
+#: For each row group of a part its number of rows and the statistics of some columns.
 GroupStats = list[tuple[int, tuple[KeyStats, ...]]]
 
 
@@ -39,10 +44,10 @@ class Hot:
     """The shared state of one arrangement. Thread-safe.
 
     Args:
-        upper: the shard's, as it was opened.
-        now: seconds that only grow.
-        later: is told when the trace has got something, to have `merge` called at a moment that suits.
-        files: where the trace's large runs are, and what is kept of it.
+        upper: the shard's upper when it was opened.
+        now: monotonic seconds.
+        later: called when the trace has unsorted updates, so that `merge` is called at a convenient moment.
+        files: stores the trace's large runs, and the saved trace.
     """
 
     def __init__(
@@ -61,44 +66,48 @@ class Hot:
         self._upper = upper
         self._durable = upper
         self._pending: list[pa.Table] = []
-        # Counted as they come: to ask a table for its size costs more than the scheduler has for all arrangements.
+        # Counted as updates come: the scheduler asks all arrangements for it, and computing the size of a table is too
+        # slow for that.
         self._pending_bytes = 0
-        #: since when the shard is behind
+        #: monotonic time since which the shard is behind; None if it is not
         self._waiting_from: float | None = None
         self._trace: Trace | None = None
-        #: how often the shard was written by itself
+        #: how many times the shard was written directly, so that a trace being loaded notices
         self._written = 0
-        #: how far each dataflow has read, by its handle
+        #: the earliest time that each dataflow may still read at, by the id of its handle
         self._readers: dict[int, Timestamp] = {}
         self.used = now()
-        #: what reads from the shard for want of a trace have cost so far, in rows of a trace that is loaded
+        #: cost of the reads from the shard that a trace would have spared, in rows of a trace that is loaded; see
+        #: `compute.replica.cold`
         self.read_cold = 0
-        #: what is known of the row groups of its shard's parts, by their objects
+        #: statistics of the row groups of the shard's parts, by object key
         self.groups: dict[str, GroupStats | None] = {}
 
     @property
     def upper(self) -> Frontier:
-        """How far its updates are known here."""
+        """How far the updates are known on this replica."""
         with self._lock:
             return self._upper
 
     @property
     def durable(self) -> Frontier:
-        """How far its shard goes, and not farther than is known here: where a process that opens it would begin."""
+        """How far its shard goes, but no further than is known here: where a process that opens the shard would begin."""
         with self._lock:
             return self._durable if less_than(self._durable, self._upper) else self._upper
 
     def seen(self, upper: Frontier) -> None:
-        """The shard's upper was seen there, by whoever opened it again."""
+        """Record the shard's upper as somebody who opened it has seen it."""
         with self._lock:
             if less_than(self._durable, upper):
                 self._durable = upper
 
     def settled(self, upper: Frontier) -> None:
-        """The shard was written past this by itself (a hydration, a large step): begin anew from there."""
+        """The shard was written directly up to `upper` (a hydration, a large step): discard the trace and what waits,
+        and begin anew.
+        """
         with self._lock:
             self._upper = self._durable = upper
-            # In its place: what a flush under way has of the one before is not the first of this one.
+            # A new list: a flush under way removes what it has written from the old one.
             self._pending = []
             self._pending_bytes = 0
             self._waiting_from = None
@@ -106,7 +115,7 @@ class Hot:
             self._written += 1
 
     def add(self, updates: pa.Table, lower: Timestamp, upper: Timestamp) -> Frontier:
-        """Add the updates of ``[lower, upper)`` that are not known yet; the upper then."""
+        """Add those updates of ``[lower, upper)`` that are not known yet; return the upper then."""
         with self._lock:
             at = self._upper
             if not less_than(at, upper):
@@ -118,20 +127,20 @@ class Hot:
                 self._pending.append(rows)
                 self._pending_bytes += rows.nbytes
             if self._waiting_from is None:
-                # Without updates, too: as long as the shard is behind, what it was made of is held.
+                # Also without updates: as long as the shard's upper is behind, the inputs are held back.
                 self._waiting_from = self._now()
             self._upper = upper
             return upper
 
     def written(self, updates: pa.Table, lower: Timestamp, upper: Frontier) -> None:
-        """As `add`, of updates that are in the shard already."""
+        """As `add`, for updates that are in the shard already."""
         with self._lock:
             if less_than(self._upper, upper):
                 assert self._upper is not None
                 self._extend(updates if self._upper <= lower else at_or_after(updates, self._upper))
                 self._upper = upper
             if updates.num_rows:
-                # A trace that is being loaded has not seen them.
+                # A trace that is being loaded may lack them.
                 self._written += 1
             self.seen(upper)
             if not less_than(self._durable, self._upper):
@@ -143,14 +152,17 @@ class Hot:
             try:
                 self._trace.add(rows, max(passed, self._trace.since))
             except BaseException:
-                # It may have some of them, and they come again: it is loaded anew, from the shard and what waits.
+                # It may have some of the updates, and they will come again. It is loaded anew when it is needed, from
+                # the shard and what waits.
                 self._trace = None
                 raise
             if self._later is not None and self._trace.unsorted:
                 self._later(self)
 
     def merge(self) -> None:
-        """Sort what was added to the trace, and make fewer runs of many, beside its readers."""
+        """Sort what was added to the trace, and merge runs if there are many. The merge itself runs without the lock,
+        beside readers.
+        """
         with self._lock:
             trace = self._trace
             if trace is not None:
@@ -170,21 +182,26 @@ class Hot:
         as_of: Timestamp,
         load: Callable[[Frontier], Trace | None],
     ) -> Trace | None:
-        """The trace, to be read by one who will not ask for times before `as_of` any more; None where it is not to be had.
+        """The trace, loaded if need be; None if it is too large or does not reach back to `as_of`.
 
-        `load` makes it from the shard's updates before the time that it is given.
+        Args:
+            reader: id of the handle that reads, which will not ask for times before `as_of` any more.
+            as_of: the time to read at.
+            load: loads the trace of the shard's updates before the time that it is given; None if it is too large.
         """
         with self._lock:
             self.used = self._now()
             self._readers[reader] = as_of
             if self._trace is not None:
                 return self._from(as_of)
-        # Whoever asks for anything else need not wait for what may be a long read; a flush must, or its updates would be in neither.
+        # Loading may take long, so it holds only the lock that flushes take: until it is done no update may move from
+        # what waits into the shard, or the trace would lack it.
         with self._flushing:
             with self._lock:
                 if self._trace is not None:
                     return self._from(as_of)
-                # Not beyond what is known here: what another process has written there comes from this one's steps, too.
+                # No further than is known here: what another process has written beyond that comes from this process's
+                # steps too.
                 durable, written = self.durable, self._written
             made = load(durable)
             with self._lock:
@@ -197,7 +214,9 @@ class Hot:
                 return self._from(as_of)
 
     def give(self, made: Trace, upper: Timestamp) -> None:
-        """Take a trace of all updates before `upper`, made by whoever wrote them; of no use where the shard has got on meanwhile."""
+        """Take over a trace of all updates before `upper` from whoever wrote these; ignored if the shard has advanced
+        meanwhile.
+        """
         with self._lock:
             if self._trace is not None or self._durable != upper:
                 return
@@ -210,45 +229,47 @@ class Hot:
 
     @property
     def loaded(self) -> bool:
-        """Whether the trace is there."""
+        """Whether the trace is loaded."""
         with self._lock:
             return self._trace is not None
 
     def reading(self) -> threading.RLock:
-        """Held while the trace is looked into."""
+        """The lock to hold while the trace is read."""
         return self._lock
 
     @property
     def bytes(self) -> int:
-        """What the trace has in memory."""
+        """Bytes of the trace in memory."""
         with self._lock:
             return 0 if self._trace is None else self._trace.bytes
 
     def cool(self) -> None:
-        """Drop the trace; it is loaded again when somebody asks for it."""
+        """Drop the trace; it is loaded again when it is needed."""
         with self._lock:
             self._trace = None
 
     def passed(self, reader: int, as_of: Timestamp) -> None:
-        """A dataflow will not ask for times before this any more, whether it looks something up now or not."""
+        """Record that a dataflow will not ask for times before `as_of` any more."""
         with self._lock:
             self._readers[reader] = as_of
 
     def left(self, reader: int) -> None:
-        """A dataflow has closed its handle."""
+        """Forget a dataflow that has closed its handle."""
         with self._lock:
             self._readers.pop(reader, None)
 
     # --- over a restart ---
 
     def keep(self, after: float) -> None:
-        """Keep the trace in files, where it is large, its shard goes as far, and it was not for so many seconds."""
+        """Save the trace in files if it is large, its shard has all its updates, and it was not saved in the last
+        `after` seconds.
+        """
         with self._lock:
             kept = None if less_than(self._durable, self._upper) else self._to_keep(after)
         self._keep(kept)
 
     def _to_keep(self, after: float) -> Contents | None:
-        """What the trace has now, where that is to be kept; the lock is held."""
+        """The trace's present contents if they should be saved, else None. The caller holds the lock."""
         trace, upper = self._trace, self._upper
         now = self._now()
         if not self.files.keeps or trace is None or upper is None or now - self._kept_at < after:
@@ -268,8 +289,10 @@ class Hot:
             _LOG.warning("an arrangement is not kept over a restart: %s", error)
 
     def held(self, since: Timestamp) -> Timestamp:
-        """As late a since as what is kept can do with, so that what comes after it can be read from the shard; it is given up where that
-        would hold too much back.
+        """The latest since, up to `since`, with which a restart can still read from the shard what came after the saved
+        trace.
+
+        If that would hold back too much history the saved trace is deleted.
         """
         span = self.files.span
         if span is None or since < span[1]:
@@ -282,7 +305,7 @@ class Hot:
     # --- durability ---
 
     def due(self, seconds: float, size: int) -> bool:
-        """Whether the shard has been behind for so long, or lacks so many bytes, that it should be flushed to."""
+        """Whether the shard has been behind for `seconds`, or lacks `size` bytes, so that it should be flushed."""
         with self._lock:
             if self._waiting_from is None:
                 return False
@@ -290,13 +313,13 @@ class Hot:
             return late or self._pending_bytes >= size
 
     def late(self) -> float | None:
-        """For how many seconds the shard has been behind; None where it is not."""
+        """For how many seconds the shard has been behind; None if it is not."""
         with self._lock:
             return None if self._waiting_from is None else self._now() - self._waiting_from
 
     @property
     def behind(self) -> bool:
-        """Whether the shard does not go as far as is known here."""
+        """Whether the shard's upper is below what is known here."""
         with self._lock:
             return less_than(self._durable, self._upper)
 
@@ -305,19 +328,20 @@ class Hot:
         append: Callable[[list[pa.Table], Timestamp, Frontier], Frontier],
         keep_after: float | None = None,
     ) -> None:
-        """Make what waits durable.
+        """Write what waits to the shard. If `append` raises, it waits on.
 
         Args:
-            append: brings updates of ``[lower, upper)`` to the shard, those that it lacks; the shard's upper then. Nothing is lost where
-                it raises.
-            keep_after: the trace is kept, too, as the shard then has it, where it was not for so many seconds; None: it is not.
+            append: appends those updates of ``[lower, upper)`` that the shard lacks, and returns the shard's upper
+                then.
+            keep_after: also save the trace, in the state that the shard reaches, if it was not saved for so many
+                seconds; None: do not.
         """
         with self._flushing:
             with self._lock:
                 lower, upper, pending = self._durable, self._upper, self._pending
                 rows = list(pending)
                 began = self._now()
-                # Now: steps that come meanwhile are in the trace before they are in the shard.
+                # Taken now: later steps add to the trace before their updates are in the shard.
                 kept = None if keep_after is None else self._to_keep(keep_after)
             if not less_than(lower, upper):
                 self._keep(kept)

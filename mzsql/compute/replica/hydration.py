@@ -1,10 +1,9 @@
-"""Hydration: a dataflow's arrangements and export filled from nothing at one time, node by node, worker by worker.
+"""Hydration on Spark: fills a dataflow's arrangements and output from nothing at one time, node by node and worker by worker.
 
-Promise: each stage is one statement, run by Spark under its node's name; what it fills is in its shard when it ends, and stays if a later
-stage fails: the next attempt goes on from there. A node is reported hydrated, worker by worker, when the worker's share of it is written;
-where the write or what makes it durable then fails, that is taken back, and said again by the next attempt. What is there already is
-reported at once. Once nobody wants the dataflow (it was dropped, the process closes), Spark's jobs for it are ended, and what was begun
-is retired.
+Promise: each stage is one statement, which Spark runs under its node's name. What it fills is in the shard when it ends, and is kept if
+a later stage fails: the next attempt continues from there. A worker of a node is reported hydrated when its share is written; if the
+write or its publication then fails, the report is taken back. What exists already is reported at once. When the dataflow is not wanted
+any more (dropped, or the process closes) its Spark jobs are cancelled and unfinished shards deleted.
 """
 
 from __future__ import annotations
@@ -62,15 +61,14 @@ _LOG = logging.getLogger(__name__)
 
 _ERRORS = pa.schema([pa.field("mz_error", pa.string()), pa.field("mz_diff", pa.int64())])
 
-#: How often the files of a running write are looked at, in seconds.
+#: Pause between two listings of the files of a running write, in seconds.
 _LOOK_SECONDS = 0.1
 
 
 class HydrationReport:
-    """The hydration statuses of one object on one replica; every change is a response, in order. Thread-safe.
+    """The hydration statuses of one object on one replica. Every change is sent as a response, in order. Thread-safe.
 
-    The last worker of the last node is said to be hydrated with the object: what is not hydrated shows where. What is told of nodes may
-    be switched off (`tell_nodes`); the object's status is told all the same.
+    The last worker of the last node is reported together with the object, so that an object that is not hydrated always shows where.
     """
 
     def __init__(
@@ -96,11 +94,11 @@ class HydrationReport:
 
     @property
     def tells_nodes(self) -> bool:
-        """Whether nodes are told of."""
+        """Whether nodes are reported."""
         return self._tells_nodes
 
     def tell_nodes(self, wanted: bool) -> None:
-        """Tell of nodes from now on, from how they stand now; or take back what was told of them, and tell no more."""
+        """Switch reports of nodes on (their present statuses are reported) or off (they are retracted)."""
         with self._lock:
             if wanted == self._tells_nodes:
                 return
@@ -111,14 +109,14 @@ class HydrationReport:
             self._tells_nodes = wanted
 
     def show(self) -> None:
-        """Append what there is, the first time."""
+        """Report the present statuses, if that was not done yet; later changes are reported from then on."""
         with self._lock:
             if not self._shown:
                 self._shown = True
                 self._tell([(row, 1) for row in self._rows()])
 
     def node_done(self, lir_ids: Iterable[int], workers: Iterable[int] | None = None) -> None:
-        """Workers (all by default) have done their share of nodes."""
+        """Record that workers (all by default) have done their shares of nodes."""
         which = range(self._workers) if workers is None else tuple(workers)
         changes: list[tuple[StatusRow, int]] = []
         with self._lock:
@@ -130,14 +128,14 @@ class HydrationReport:
                 self._tell(changes)
 
     def _turned(self, lir_id: int, worker: int, done: bool) -> list[tuple[StatusRow, int]]:
-        """A worker of a node is hydrated, or is not any more; the lock is held."""
+        """Set a worker of a node hydrated or not, and return the change of its row. The caller holds the lock."""
         before = self._row(lir_id, worker)
         self._nodes[lir_id, worker] = done
         self._left += -1 if done else 1
         return [(before, -1), (self._row(lir_id, worker), 1)]
 
     def node_undone(self, lir_ids: Iterable[int]) -> None:
-        """What was said of the workers of nodes is not so: what they had written was not kept."""
+        """Set all workers of the nodes not hydrated: what they had written was not kept."""
         undone = frozenset(lir_ids)
         changes: list[tuple[StatusRow, int]] = []
         with self._lock:
@@ -148,7 +146,7 @@ class HydrationReport:
                 self._tell(changes)
 
     def object_done(self) -> None:
-        """The export's frontier has passed as_of: everything is hydrated."""
+        """Set the object and all its nodes hydrated: the output's frontier is beyond as_of."""
         changes: list[tuple[StatusRow, int]] = []
         with self._lock:
             if self._object:
@@ -163,7 +161,7 @@ class HydrationReport:
                 self._tell(changes)
 
     def retract(self) -> None:
-        """Take every row back (the object was dropped)."""
+        """Retract every reported row, because the object was dropped."""
         with self._lock:
             if self._shown:
                 self._shown = False
@@ -171,7 +169,7 @@ class HydrationReport:
 
     @property
     def hydrated(self) -> bool:
-        """Whether the object is."""
+        """Whether the object is hydrated."""
         return self._object
 
     def _tell(self, updates: Sequence[tuple[StatusRow, int]]) -> None:
@@ -208,8 +206,8 @@ class Hydration:
         elapsed: Elapsed,
         beside: Beside,
     ) -> None:
-        """Prepare it; `reason` says why this engine runs it, `doing` takes what it is doing, and at which node, `elapsed` for how long,
-        `beside` makes traces.
+        """Prepare; `reason` says why this engine was chosen, `doing` takes progress and node, `elapsed` times, `beside` sorts for
+        traces.
         """
         self._dataflow = dataflow
         self._report = report
@@ -223,7 +221,7 @@ class Hydration:
         self._doing = doing
         self._elapsed = elapsed
         self._beside = beside
-        #: the traces of what is filled, by the arrangements' names
+        #: traces of what was filled, by arrangement name
         self._traces: dict[str, Filling | Reading] = {}
         self._looked_into = {one.arrangement for one in dataflow.rendered.lookups}
         self._registered: set[str] = set()
@@ -232,17 +230,18 @@ class Hydration:
         self._rows: dict[str, int] = {}
         self._rows_out = 0
         self._jobs = 0
-        #: error rows of the stages before the export's: (mz_error, mz_diff), or a folder of them when they are many
+        #: error rows of the stages before the output's: (mz_error, mz_diff), or a folder of Parquet files if they are many
         self._errors: list[pa.Table | Path] = []
-        #: ids of shards for what is missing; what is filled, and not found by others yet
+        #: reserved shard ids for what is missing
         self._reserved: list[str] = []
+        #: filled arrangements that are not in the registry yet
         self._filled: list[Arrangement] = []
-        #: the nodes that were said to be hydrated with them
+        #: the nodes that were reported hydrated with each arrangement
         self._completed: dict[str, tuple[int, ...]] = {}
         self._published_at = 0.0
 
     def run(self) -> RefreshStats:
-        """Run the stages whose target is missing, in order, for as long as somebody wants them."""
+        """Run the stages whose target is missing, in order, until the dataflow is not wanted any more. Returns the statistics."""
         dataflow = self._dataflow
         started = time.monotonic()
         missing = frozenset(desc.name for desc in dataflow.missing)
@@ -277,14 +276,14 @@ class Hydration:
         )
 
     def hand_over(self) -> None:
-        """Give what was filled its traces; waits for those that are still being made."""
+        """Give the filled arrangements their traces. Waits for those that are still being built."""
         traces, self._traces = self._traces, {}
         for name, one in traces.items():
             self._doing(f"sorts {name} for the steps to come", None)
             one.hand_over()
 
     def _filling(self, arrangement: Arrangement) -> Filling | None:
-        """Takes what is written to an arrangement, where steps look into that."""
+        """What collects the rows written to an arrangement for its trace; None if no step looks into it."""
         if arrangement.desc.name not in self._looked_into:
             return None
         as_of = self._dataflow.as_of
@@ -292,11 +291,11 @@ class Hydration:
 
     @property
     def _most_made(self) -> int:
-        """Of so many updates at most a trace is made."""
+        """Most updates of an arrangement whose trace is built here."""
         return min(self._settings.hot_rows, self._settings.warm_rows)
 
     def _written(self, arrangement: Arrangement, filling: Filling | None) -> None:
-        """What was written is in the shard."""
+        """Record that the rows of an arrangement are in its shard."""
         if filling is not None:
             filling.end()
             self._traces[arrangement.desc.name] = filling
@@ -344,7 +343,7 @@ class Hydration:
             self._publish()
 
     def _begin(self, desc: ArrangementDesc) -> Arrangement:
-        """A new shard, of those that were reserved all at once."""
+        """Begin an arrangement on a reserved shard; the shards of all missing ones are reserved with one write."""
         if not self._reserved:
             export = self._dataflow.output_desc is not None and self._dataflow.export_to_hydrate()
             self._reserved = self._arrangements.reserve(len(self._dataflow.missing) + export)
@@ -352,7 +351,7 @@ class Hydration:
 
     @contextlib.contextmanager
     def _publishing(self) -> Iterator[None]:
-        """However the stages end, what they have filled is there for the next attempt."""
+        """Record what the stages have filled, however they end."""
         self._published_at = time.monotonic()
         try:
             yield
@@ -363,7 +362,7 @@ class Hydration:
                 self._arrangements.give_back(self._reserved)
 
     def _publish(self) -> None:
-        """Give what was filled its names. What cannot be given them is not filled."""
+        """Record what was filled in the registry; if that fails it counts as not filled."""
         filled, self._filled = self._filled, []
         try:
             if filled:
@@ -411,9 +410,9 @@ class Hydration:
         *,
         corrected: str | None,
     ) -> None:
-        """Run a stage and write its result at as_of into a shard whose upper is `upper`.
+        """Run a stage and append its result at as_of to a shard whose upper is `upper`.
 
-        `corrected`: the shard has contents already; write what must change for it to be right from as_of on.
+        `corrected`: the shard has contents already; append the difference that makes it right from as_of on.
         """
         with self._running(stage, scratch) as (session, result):
             if stage.target is not None:
@@ -427,7 +426,7 @@ class Hydration:
             self._rows_out = self._store(stage, frame, target, upper)
 
     def _shaped(self, rows: DataFrame, full: pa.Schema) -> DataFrame:
-        """A stage's rows as updates at as_of."""
+        """A stage's rows as updates at as_of, in the columns of `full`."""
         timed = rows.withColumn("mz_time", F.lit(self._dataflow.as_of).cast("bigint"))
         return timed.select(
             *(F.col(one.name).cast(one.dataType).alias(one.name) for one in spark_schema(full))
@@ -436,7 +435,7 @@ class Hydration:
     def _store(
         self, stage: HydrationStage, frame: DataFrame, target: Target, upper: Timestamp
     ) -> int:
-        """Append the export's rows; how many."""
+        """Append the output's rows; return their number."""
         full = with_time(target.schema)
         rows = self._collect(stage, frame, full)
         if rows is None:
@@ -452,7 +451,7 @@ class Hydration:
         upper: Timestamp,
         scratch: Path,
     ) -> None:
-        """Append a stage's good rows, and remember the errors among them: one job, and another one only where many rows have errors."""
+        """Append a stage's rows without errors, and remember its error rows; a second Spark job runs only for many errors."""
         full = with_time(target.schema)
         with_error = full.insert(len(target.schema), pa.field("mz_error", pa.string()))
         rows = self._collect(stage, self._shaped(result, with_error), full)
@@ -486,7 +485,7 @@ class Hydration:
     def _adopt(
         self, stage: HydrationStage, frame: DataFrame, target: Target, upper: Timestamp
     ) -> int:
-        """Have Spark write a stage's rows; how many."""
+        """Have Spark write a stage's rows; return their number."""
         running = _Watch(self._report, stage.completes).run
         # A join may make more rows than it reads, and a reduction fewer: that makes row groups somewhat smaller or larger, no more.
         about = max((self._rows[name] for name in stage.reads), default=None)
@@ -498,7 +497,7 @@ class Hydration:
     def _running(
         self, stage: HydrationStage, scratch: Path
     ) -> Iterator[tuple[SparkSession, DataFrame]]:
-        """The stage's statement, ready to run under its node's name."""
+        """Register what the stage reads, and yield the statement's result, whose jobs bear the node's name."""
         if self._session is None:
             self._session = self._make_session()
         session, gid = self._session, self._dataflow.gid
@@ -514,7 +513,7 @@ class Hydration:
         self._jobs += count.jobs
 
     def _progress(self, stage: HydrationStage, jobs: JobCount) -> Callable[[], None]:
-        """Tells how far a stage is; to be called now and then while it runs."""
+        """A function that reports how far the stage is, to be called now and then while it runs."""
         began = time.monotonic()
 
         def tell() -> None:
@@ -535,7 +534,7 @@ class Hydration:
             self._keep_errors(result, scratch)
 
     def _keep_errors(self, result: DataFrame, scratch: Path) -> None:
-        """Remember a stage's error rows for the export."""
+        """Remember a stage's error rows for the output."""
         errors = result.where(F.col("mz_error").isNotNull()).groupBy("mz_error")
         summed = errors.agg(F.sum("mz_diff").cast("bigint").alias("mz_diff"))
         bound = collectable_rows(_ERRORS, self._settings)
@@ -548,7 +547,7 @@ class Hydration:
         self._errors.append(folder)
 
     def _with_errors(self, session: SparkSession, frame: DataFrame, full: pa.Schema) -> DataFrame:
-        """The export's rows and the error rows of the stages below it."""
+        """The output's rows and the error rows of the stages below it."""
         as_of = F.lit(self._dataflow.as_of).cast("bigint")
         for errors in self._errors:
             if isinstance(errors, Path):
@@ -569,7 +568,7 @@ class Hydration:
         return frame
 
     def _collect(self, stage: HydrationStage, frame: DataFrame, full: pa.Schema) -> pa.Table | None:
-        """A small stage's rows, at most as many as fit of a schema; None for what Spark shall write."""
+        """The rows of a small stage, at most as many as fit the driver's bounds for the schema; None if Spark has to write them."""
         size = sum(self._sizes[name] for name in stage.reads)
         if size > self._settings.small_hydration_bytes:
             return None
@@ -594,6 +593,7 @@ class Hydration:
         self._sizes[name] = sum(part.bytes for part in parts)
         self._rows[name] = sum(part.rows for part in parts)
         if self._rows[name] <= self._settings.inline_rows:
+            # few rows: reading them here is cheaper than a scan of files
             # few rows: cheaper here than as a scan of files
             rows = rows_at(parts, with_time(schema), as_of)
             rows = rows if arrangement is None else arrangement.rows(rows)
@@ -631,18 +631,18 @@ class Hydration:
 
 
 class _Unwanted(Exception):
-    """Nobody wants what is being filled; never leaves this module."""
+    """The dataflow is not wanted any more; never leaves this module."""
 
 
 class _Watch:
-    """Looks at the files of a running write and reports each worker's as it is complete."""
+    """Lists the files of a running write, and reports each worker whose file is complete."""
 
     def __init__(self, report: HydrationReport, lir_ids: Sequence[int]) -> None:
         self._report = report
         self._lir_ids = tuple(lir_ids)
 
     def run(self, write: Callable[[], None], complete: Callable[[], frozenset[int]]) -> None:
-        """Run the write in this thread, and look from another one meanwhile, where anybody is told."""
+        """Run the write on this thread, with a watcher beside it if nodes are reported."""
         if not self._report.tells_nodes:
             write()
             return

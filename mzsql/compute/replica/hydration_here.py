@@ -1,10 +1,10 @@
-"""Hydration without Spark: a dataflow's arrangements and export filled by DuckDB, in this process.
+"""Hydration without Spark: DuckDB, in this process, fills a dataflow's arrangements and output.
 
-Promise: the same stages as on Spark, in the same order, with the same statuses, errors and shards; what differs is who runs them. Inputs
-are read a part at a time, of each the columns that some stage names; what a stage makes goes to the shard in batches as it comes, and is
-kept for the stages that read it. What is kept is looked at where it is, as Arrow has it, up to `HELD_BYTES` of a hydration, and beyond
-that in a database that goes to disk (`compute.replica.held`). No JVM is started. Trade-off: one machine's cores, so what is large is
-faster on a cluster.
+Promise: the stages are those that run on Spark, in the same order and with the same statuses, errors and shards.
+Inputs are read part by part, only columns that some stage names. A stage's result goes to its shard in batches as it
+is produced, and is kept for the stages that read it: as Arrow up to `HELD_BYTES` for a hydration, beyond that in a
+database that spills to disk (`compute.replica.held`). No JVM is started. Trade-off: it uses one machine's cores, so
+large inputs are faster on a cluster.
 """
 
 from __future__ import annotations
@@ -45,22 +45,22 @@ from mzsql.repr.frontier import Frontier, Timestamp
 
 _LOG = logging.getLogger(__name__)
 
-#: The words of a text, the columns that it reads (c0, c1, …) among them.
+#: The words of a text, among them the columns that it reads (c0, c1, …).
 _WORD = re.compile(r"\w+")
 
-#: So many bytes of what one hydration reads more than once are looked at in memory as Arrow has them.
+#: How many bytes of relations one hydration holds in memory as Arrow.
 HELD_BYTES = 256 << 20
 
 _WORKER = pa.field(WORKER_COLUMN, pa.int32())
 
-#: Rows of a batch on the way from a stage to its shard.
+#: Rows of a batch on the way from a stage to its shard (DuckDB's row group size).
 _BATCH_ROWS = 122_880
-#: Rows with errors are made one a text where they are more than this.
+#: Error rows beyond so many bytes are added up by text.
 _ERROR_BYTES = 4 * 1024 * 1024
 
 
 class HydrationHere(Hydration):
-    """One attempt to fill what a dataflow lacks, in process."""
+    """One attempt to fill what a dataflow lacks, in this process."""
 
     _duck: duckdb.DuckDBPyConnection
     _used: frozenset[str]
@@ -69,7 +69,9 @@ class HydrationHere(Hydration):
     _held: Held
 
     def run(self) -> RefreshStats:
-        """Run the stages that are not there yet; ends early, with nothing lost, once it is not wanted any more."""
+        """Run the stages that are missing. Ends early once the dataflow is not wanted any more; what was filled by then
+        is kept.
+        """
         dataflow, started = self._dataflow, time.monotonic()
         missing = frozenset(desc.name for desc in dataflow.missing)
         stages = dataflow.rendered.hydration(Engine.DUCKDB, dataflow.as_of)
@@ -169,7 +171,7 @@ class HydrationHere(Hydration):
     def _appended(
         self, rows: pa.RecordBatchReader, target: Target, upper: Timestamp
     ) -> tuple[Frontier, int]:
-        """Append the rows at as_of to the target's shard."""
+        """Append the rows at as_of to the target's shard; return its upper and the number of rows."""
         end = self._dataflow.as_of + 1
         if WORKER_COLUMN in rows.schema.names:
             batch = target.writer.batch_with_workers(rows, lower=upper, upper=end)
@@ -178,7 +180,7 @@ class HydrationHere(Hydration):
         return target.adopt_batch(batch, end, exact=True)
 
     def _exported(self, stage: HydrationStage, target: Target) -> str:
-        """The query for what the export holds, the errors of all stages among it."""
+        """The query for the output's rows, including the error rows of all stages."""
         text = self._texts[id(stage)]
         listed = _listed(target)
         if "mz_error" not in target.schema.names:
@@ -194,7 +196,7 @@ class HydrationHere(Hydration):
     def _kept_for_others(
         self, stage: HydrationStage, target: Arrangement
     ) -> Iterator[Callable[[pa.RecordBatch], None] | None]:
-        """Takes what a stage makes, for later ones; None where none reads it."""
+        """Yield a function that keeps a stage's rows for later stages; None if none reads them."""
         name = stage.target
         assert name is not None
         if name not in self._last_use:
@@ -211,7 +213,9 @@ class HydrationHere(Hydration):
         keep: Callable[[pa.RecordBatch], None] | None,
         filling: Filling | None,
     ) -> pa.RecordBatchReader:
-        """A stage's good rows at as_of as its shard has them, with their workers where there are several; its errors are remembered."""
+        """A stage's rows without errors, at as_of and in the shard's form, with their workers if there are several.
+        Errors are remembered.
+        """
         full, (items, shard) = with_time(target.schema), self._items(target)
         errors_too = ", mz_error" if stage.has_errors else ""
         query = f"SELECT {items}{errors_too} FROM ({self._texts[id(stage)]})"
@@ -238,7 +242,7 @@ class HydrationHere(Hydration):
         return pa.RecordBatchReader.from_batches(shard, batches())
 
     def _remember(self, errors: list[pa.RecordBatch]) -> None:
-        """Keep a stage's error rows for the export."""
+        """Keep a stage's error rows for the output."""
         if errors:
             with given(self._duck, "given", pa.Table.from_batches(errors)):
                 self._duck.execute(
@@ -247,7 +251,7 @@ class HydrationHere(Hydration):
                 )
 
     def _forget(self, stage: HydrationStage) -> None:
-        """Drop what no later stage reads."""
+        """Drop the relations that no later stage reads."""
         for name in stage.reads:
             if self._last_use[name] == id(stage):
                 if not self._held.drop(name):
@@ -255,7 +259,7 @@ class HydrationHere(Hydration):
                 self._registered.discard(name)
 
     def _corrected(self, rows: str, target: Target, upper: Timestamp) -> str:
-        """What must change in a shard that has contents already."""
+        """The query for the difference between what the output should be and what its shard already contains."""
         reader = self._persist.open_reader(target.shard_id, timeout=self._settings.timeout)
         try:
             before = reader.snapshot_arrow(upper - 1, timeout=self._settings.timeout)
@@ -270,13 +274,13 @@ class HydrationHere(Hydration):
         return to_sql(difference("mz_after", "mz_before", row), Engine.DUCKDB)
 
     def _read(self, rows: str, target: Target) -> pa.RecordBatchReader:
-        """The rows of an export at as_of as they come; until they were read, nothing else runs on the connection."""
+        """The output's rows at as_of, as they come. Nothing else may run on the connection until they are read."""
         items, schema = self._items(target)
         made = self._duck.sql(f"SELECT {items} FROM ({rows})").to_arrow_reader(_BATCH_ROWS)
         return pa.RecordBatchReader.from_batches(schema, (batch.cast(schema) for batch in made))
 
     def _items(self, target: Target) -> tuple[str, pa.Schema]:
-        """What a query puts out for a target's rows at as_of, with their workers where there are several; the schema of that."""
+        """The select list of a target's rows at as_of, with their workers if there are several, and its schema."""
         listed = "".join(f'"{name}", ' for name in target.schema.names)
         items = f"{listed}CAST({self._dataflow.as_of} AS BIGINT) AS {TIME_COLUMN}, {DIFF_COLUMN}"
         schema = with_time(target.schema)
@@ -292,7 +296,7 @@ class HydrationHere(Hydration):
             raise InternalError("the hydration is not wanted any more")
 
     def _load(self, name: str) -> None:
-        """Have a relation of a statement as a table."""
+        """Make a relation of a statement readable."""
         if name in self._registered:
             return
         recursion = next(
@@ -339,7 +343,7 @@ class HydrationHere(Hydration):
 
 
 def _texts(made: Recursion) -> list[str]:
-    """All that a recursion runs."""
+    """All statements that a recursion runs."""
 
     def within(loops: Sequence[LoopText]) -> list[str]:
         return [
@@ -357,19 +361,19 @@ def _listed(target: Target) -> str:
 
 
 def _without_errors(batch: pa.RecordBatch, errors: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """A batch's good rows; the others' errors are added to those known."""
+    """A batch's rows without errors; the errors of the others are appended to `errors`."""
     found = batch.column("mz_error")
     if found.null_count == len(found):
         return batch
     errors.append(batch.filter(pc.is_valid(found)).select(["mz_error", DIFF_COLUMN]))
-    # What was folded is the first: folding again pays where as much has come since.
+    # The first batch is already folded: fold again only when as much has come since, so that the cost stays linear.
     if sum(one.nbytes for one in errors[1:]) > max(_ERROR_BYTES, errors[0].nbytes):
         errors[:] = _folded(errors)
     return batch.filter(pc.is_null(found))
 
 
 def _folded(errors: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """Errors with the same text as one: there may be as many as rows, and few texts of them."""
+    """Add up error rows of the same text: there may be as many as input rows, but few different texts."""
     schema = errors[0].schema
     made = pa.Table.from_batches(errors).group_by("mz_error").aggregate([(DIFF_COLUMN, "sum")])
     rows = made.select(["mz_error", f"{DIFF_COLUMN}_sum"]).rename_columns(schema.names).cast(schema)
@@ -377,7 +381,7 @@ def _folded(errors: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
 
 
 def _with_diff_0(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Partial sums as a shard has them."""
+    """Partial sums in the shard's form, with a diff of 0."""
     place = batch.schema.get_field_index(DIFF_COLUMN)
     zeros = pa.repeat(pa.scalar(0, pa.int64()), batch.num_rows)
     return batch.set_column(place, batch.schema.field(place), zeros)

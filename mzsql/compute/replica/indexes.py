@@ -1,6 +1,6 @@
-"""The indexes of a replica, as its other dataflows and peeks read them.
+"""Access to the indexes of a replica, for its other dataflows and for peeks.
 
-Promise: an index is read from its arrangement, which stays open until whoever has opened it gives it back.
+Promise: an index is read through a handle of its arrangement, which stays open until whoever opened it releases it.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from mzsql.repr.ids import GlobalId
 
 
 class Indexes:
-    """Those of one replica. Thread-safe."""
+    """The indexes of one replica. Thread-safe."""
 
     def __init__(self, installed: Installed, arrangements: Arrangements) -> None:
         self._installed = installed
         self._arrangements = arrangements
 
     def open(self, gid: GlobalId) -> Arrangement:
-        """A handle of an index, to be given back with `Arrangements.release`.
+        """Open a handle of an index, to be released with `Arrangements.release`.
 
         Raises:
             UndefinedObject: no such index is installed.
@@ -37,10 +37,10 @@ class Indexes:
         return found
 
     def rows(self, peek: Peek) -> pa.Table:
-        """The columns that a peek asks for, mz_time and mz_diff, of all rows of its index at its time.
+        """All rows of a peek's index at its time: the columns asked for, mz_time, mz_diff.
 
         Raises:
-            ResultTooLarge: they are more than one process may hold.
+            ResultTooLarge: they exceed what may be brought into one process.
         """
         arrangement = self.open(peek.id)
         try:

@@ -1,9 +1,9 @@
-"""What a replica tells of itself: its logs, and the introspection subscribes over them.
+"""A replica's introspection: its logs, and the subscribes over them.
 
-Promise: a subscribe's first batch is all that its plan comes to, each later one what has changed since, each row once. Changes are looked
-for every second or so, later where looking took long, up to five seconds: so it takes a fiftieth of a processor at most where that is
-enough, and next to nothing where nothing was told of any dataflow meanwhile. A plan that fails ends its subscribe with an error, and no
-other one.
+Promise: the first batch of a subscribe is the full result of its plan, each later one the changes since, each change
+once. Changes are looked for about every second, and less often, up to every five seconds, if looking is slow: it
+takes at most a fiftieth of a processor where that is possible, and next to nothing if no dataflow reported anything
+meanwhile. A plan that fails ends its subscribe with an error and does not affect others.
 """
 
 from __future__ import annotations
@@ -42,25 +42,25 @@ from mzsql.threads import Supervised
 
 _LOG = logging.getLogger(__name__)
 
-#: After looking, it rests for at least so many times as long as that took of a processor …
+#: Pause after looking, in multiples of the CPU time that it took …
 _REST = 50
-#: … but for no longer than so many seconds.
+#: … but at most so many seconds.
 _MOST_REST = 5.0
 
 
 class _Subscribe:
-    """One of them: its statement, and the rows that were told of."""
+    """One introspection subscribe: its statement, and the rows that were reported."""
 
     def __init__(self, command: CreateIntrospection) -> None:
         self.command = command
         self.told: Counter[LogRow] | None = None
         self.reads = frozenset(source.id for source in command.dataflow.source_imports)
-        #: the log that it tells as it is; such a one needs no engine
+        #: the log that it reports unchanged, for which no engine is needed; None if it computes something
         self.whole = _whole(command.dataflow)
         self._text: str | None = None
 
     def rows(self, duck: duckdb.DuckDBPyConnection) -> Counter[LogRow]:
-        """What its plan comes to, over the logs as relations of the connection."""
+        """The result of its plan over the logs, which are relations of the connection."""
         if self._text is None:
             rendered = one_shot(self.command.dataflow, errors_in=lambda _: False)
             typ = rendered.output_columns
@@ -82,7 +82,7 @@ class _Subscribe:
 
 
 def _whole(dataflow: DataflowDescription) -> GlobalId | None:
-    """The log that a plan reads and does nothing with."""
+    """The log that a plan reads without changing anything; None if it does more."""
     match dataflow.root.plan:
         case Get(id=str(gid), plan=GetCollection(mfp=mfp)) if mfp.is_identity:
             return GlobalId(gid)
@@ -90,14 +90,14 @@ def _whole(dataflow: DataflowDescription) -> GlobalId | None:
 
 
 class Introspection:
-    """The logs and the introspection subscribes of one replica. Thread-safe.
+    """The introspection logs and subscribes of one replica. Thread-safe.
 
     Args:
         installed: its dataflows.
-        upper: how far a collection that is no index of this replica is complete, as it was seen last.
+        upper: the upper of a stored collection, as last seen.
         respond: takes the batches.
-        start: starts a supervised thread of a kind for some work.
-        replica_id: whose they are.
+        start: starts a supervised thread.
+        replica_id: the replica.
     """
 
     def __init__(
@@ -116,12 +116,12 @@ class Introspection:
         self._lock = threading.Condition()
         self._subscribes: dict[GlobalId, _Subscribe] = {}
         self._thread: Supervised | None = None
-        # What was told of since the last look, under a lock of its own: whoever tells holds others.
+        # A lock of its own for what was reported since the last look: whoever calls `noted` holds other locks.
         self._noting = threading.Lock()
         self._touched: set[GlobalId] = set()
         self._closing = False
-        # The thread's own: each log's rows, by dataflow; the logs that have changed since subscribes were told of them; and an engine,
-        # where one of them needs one.
+        # Used by the thread only: the rows of each log by dataflow, the logs that have changed since subscribes were
+        # last served, and an engine, made when a subscribe needs one.
         self._rows: dict[GlobalId, dict[GlobalId, tuple[LogRow, ...]]] = {gid: {} for gid in LOGS}
         self._changed: set[GlobalId] = set()
         self._duck: duckdb.DuckDBPyConnection | None = None
@@ -129,7 +129,7 @@ class Introspection:
     # --- commands ---
 
     def subscribe(self, command: CreateIntrospection) -> None:
-        """Begin to tell of one."""
+        """Begin a subscribe."""
         with self._lock:
             self._subscribes[command.id] = _Subscribe(command)
             if self._thread is None and not self._closing:
@@ -142,12 +142,14 @@ class Introspection:
             self._lock.notify_all()
 
     def cancel(self, gid: GlobalId) -> None:
-        """Tell no more of one."""
+        """End a subscribe."""
         with self._lock:
             self._subscribes.pop(gid, None)
 
     def noted(self, response: Response) -> None:
-        """Something was told of a dataflow: its rows may be others now. Called with every response, so it returns at once."""
+        """Record that a response about a dataflow was sent, so its rows may have changed. Called for every response, so
+        it returns at once.
+        """
         match response:
             case Status(object_id=gid) | Frontiers(id=gid):
                 pass
@@ -159,13 +161,13 @@ class Introspection:
             self._touched.add(gid)
 
     def close(self) -> None:
-        """Tell nothing any more. Idempotent."""
+        """Report nothing any more. Idempotent."""
         with self._lock:
             self._closing = True
             self._lock.notify_all()
 
     def join(self, timeout: float) -> None:
-        """Wait until its thread has ended, for so many seconds at most."""
+        """Wait until the thread has ended, up to `timeout` seconds."""
         if self._thread is not None:
             self._thread.stop()
             self._thread.join(timeout)
@@ -177,7 +179,7 @@ class Introspection:
             while True:
                 began = time.thread_time()
                 again = self._look()
-                # What is done once for a subscribe is no measure of the next look.
+                # The first look of a subscribe, which compiles its plan, says nothing about the cost of later ones.
                 spent = time.thread_time() - began if again else 0.0
                 thread.well()
                 with self._lock:
@@ -192,11 +194,11 @@ class Introspection:
                 duck.close()
 
     def _has_news(self) -> bool:
-        """Whether there is no reason to wait."""
+        """Whether the thread should not wait."""
         return self._closing or any(one.told is None for one in self._subscribes.values())
 
     def _look(self) -> bool:
-        """Tell what has changed; whether all of them were looked at before."""
+        """Report what has changed; return whether no subscribe was served for the first time."""
         self._refresh()
         with self._lock:
             wanted = list(self._subscribes.values())
@@ -204,12 +206,12 @@ class Introspection:
         again = all(one.told is not None for one in due)
         for one in due:
             self._tell(one)
-        # Whatever fails before this is told by the next look.
+        # Cleared last: what fails before is reported by the next look.
         self._changed = set()
         return again
 
     def _refresh(self) -> None:
-        """Bring the logs up to date, and take note of which have changed."""
+        """Bring the logs up to date, and record which of them have changed."""
         every = {flow.gid: flow for flow in self._installed.all()}
         flows = {gid: flow for gid, flow in every.items() if not flow.dropped}
         for rows in self._rows.values():
@@ -222,7 +224,7 @@ class Introspection:
             uppers = _Uppers(every, self._upper)
             for gid, flow in flows.items():
                 known = gid in self._rows[FRONTIERS.id]
-                # What has work, or is to have, tells nothing while its inputs go on.
+                # A dataflow that has work reports nothing while its inputs advance, so it is looked at in any case.
                 works = flow.busy or flow.failures or flow.state is not State.RUNNING
                 if known and gid not in touched and not works:
                     continue
@@ -279,7 +281,7 @@ class Introspection:
         error: str | None = None,
     ) -> None:
         with self._lock:
-            # Under the lock: nothing comes of one after it was cancelled.
+            # Under the lock, so that nothing is sent for a subscribe after it was canceled.
             if command.id in self._subscribes or error is not None:
                 self._respond(
                     IntrospectionUpdates(
@@ -289,7 +291,7 @@ class Introspection:
 
 
 class _Uppers:
-    """How far inputs are complete, each asked for once."""
+    """The uppers of inputs, each asked for once."""
 
     def __init__(
         self, flows: Mapping[GlobalId, Flow], of_storage: Callable[[GlobalId], Frontier]
@@ -299,7 +301,7 @@ class _Uppers:
         self._seen: dict[GlobalId, tuple[Frontier, ...]] = {}
 
     def of(self, gid: GlobalId) -> tuple[Frontier, ...]:
-        """That of one; none of what was dropped and is not known any more."""
+        """The upper of an input, in a tuple; empty if the input was dropped and is not known any more."""
         if gid not in self._seen:
             flow = self._flows.get(gid)
             try:

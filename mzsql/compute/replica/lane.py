@@ -1,9 +1,9 @@
-"""The lanes of a replica's work: a few jobs at a time, and none that keeps the others waiting without end.
+"""Lanes of a replica's work: each runs a few jobs at a time, and no job keeps the others waiting without end.
 
-Promise: jobs begin in the order in which they came, `at_once` of them beside each other. One that takes longer than `patience` seconds
-goes on but is not counted any more, so the next one begins then, until `most` jobs run at once: who waits behind a job of hours waits
-for seconds. Further threads are made when they are needed, and kept. Nothing here wakes by itself when a time has come: `put`, the
-end of a job and `look` let jobs begin, and `look` says when it is to be called again.
+Promise: jobs begin in the order in which they came, `at_once` of them at a time. A job that takes longer than
+`patience` seconds goes on but is no longer counted, so the next one begins, until `most` jobs run at once; so a job
+behind one of hours waits for seconds. Threads are added when needed, and kept. A lane does not wake by itself when
+patience is over: `put`, the end of a job and `look` let jobs begin, and `look` says when to call it again.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class Lane:
     """Runs jobs on threads of its own. Thread-safe.
 
     Args:
-        start: starts a thread of that number, for some work.
-        at_once: so many jobs run beside each other, those that have outlasted `patience` aside.
+        start: starts a thread, given its number and its work.
+        at_once: how many jobs run at once, without those that have outlasted `patience`.
         patience: seconds.
-        most: so many run at once in all.
-        clock: whose monotonic time counts.
+        most: how many jobs run at once in all.
+        clock: its monotonic time is used.
     """
 
     def __init__(
@@ -50,10 +50,10 @@ class Lane:
         self._clock = clock
         lock = threading.RLock()
         self._changed = threading.Condition(lock)
-        #: nothing runs, and nothing waits for its turn
+        #: notified when nothing runs and nothing is queued
         self._rested = threading.Condition(lock)
         self._waiting: deque[Job] = deque()
-        #: when each running job began, by its thread's number
+        #: start time of each running job, by its thread's number
         self._begun: dict[int, float] = {}
         self._threads: list[Supervised] = []
         self._closed = False
@@ -61,13 +61,17 @@ class Lane:
             self._threads.append(start(number, partial(self._work, number)))
 
     def put(self, job: Job) -> None:
-        """Run a job when its turn comes."""
+        """Queue a job."""
         with self._changed:
             self._waiting.append(job)
         self.look()
 
     def look(self) -> float | None:
-        """Let those begin whose turn has come; seconds after which another look may let one begin, None where nobody waits for that."""
+        """Begin queued jobs whose turn has come.
+
+        Returns:
+            Seconds after which another call may begin more; None if no job waits for that.
+        """
         with self._changed:
             turns = min(self._turns(), len(self._waiting))
             idle = len(self._threads) - len(self._begun)
@@ -87,19 +91,19 @@ class Lane:
             thread = self._start(number, partial(self._work, number))
         except NoThread as failure:
             if len(self._begun) == number:
-                # Nobody is left who could take the next turn soon; whoever ends first does.
+                # Every thread there is runs a job, so nothing begins before one of these ends.
                 _log.warning("no thread for what waits: %s", failure)
             return
         self._threads.append(thread)
 
     def _turns(self) -> int:
-        """How many jobs may begin now."""
+        """How many jobs may begin now. The caller holds the lock."""
         now = self._clock.monotonic()
         counted = sum(now - at < self._patience for at in self._begun.values())
         return max(0, min(self._at_once - counted, self._most - len(self._begun)))
 
     def _work(self, number: int, thread: Supervised) -> None:
-        # A failure was one job's: whoever waits for another, which may take hours to come, is well.
+        # A thread that was restarted after a job's failure is well: the next job may be hours away.
         thread.well()
         while True:
             with self._changed:
@@ -119,7 +123,7 @@ class Lane:
             thread.well()
 
     def rest(self, timeout: float) -> bool:
-        """Wait for a moment in which nothing runs or waits, for so many seconds at most; whether there was one."""
+        """Wait up to `timeout` seconds for a moment in which nothing runs or is queued; return whether there was one."""
         with self._rested:
             return self._rested.wait_for(self._rests, timeout)
 
@@ -127,7 +131,7 @@ class Lane:
         return self._closed or not (self._begun or self._waiting)
 
     def close(self) -> None:
-        """Begin no job any more. Idempotent."""
+        """Begin no more jobs, and discard those that are queued. Idempotent."""
         with self._changed:
             self._closed = True
             self._rested.notify_all()
@@ -138,6 +142,6 @@ class Lane:
             thread.stop()
 
     def join(self, timeout: float) -> None:
-        """Wait until those that run have ended, for so many seconds each."""
+        """Wait until running jobs have ended, up to `timeout` seconds for each thread."""
         for thread in list(self._threads):
             thread.join(timeout)

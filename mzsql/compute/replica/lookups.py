@@ -1,10 +1,11 @@
-"""Lookups: which rows of the arrangements a step can touch, found and read before the step runs.
+"""Lookups: find and read the rows of arrangements that a step can touch, before the step runs.
 
-Promise: every row that `RenderedDataflow.lookups` says a step can touch is in the result; rows that are read on the driver are exactly
-those. The keys come from the step's deltas and from rows found before, until nothing new comes. Of a key whose first rows are enough
-those alone are read, as many as `more` says beyond what a step needs that retracts none of them; whether they were enough is asked once
-the step has run (`Firsts.lacking`), and before anything is written. Past the bound of rows and bytes for the driver an arrangement is
-handed to Spark as parts with at most 64 pushed ranges, or whole where the ranges would touch most of its pages anyway.
+Promise: the result has every row that `RenderedDataflow.lookups` says the step can touch, and of what is read on the
+driver exactly those. Keys come from the step's deltas and from rows found before, until no new keys appear. If the
+first rows of a key are enough, only those are read: as many as a step needs that retracts none of them, and `more`;
+whether that was enough is checked after the step has run (`Firsts.lacking`), before anything is written. Beyond the
+driver's bounds of rows and bytes an arrangement is left to Spark, as parts with at most 64 pushed ranges, or whole
+if the ranges would touch most pages anyway.
 """
 
 from __future__ import annotations
@@ -35,19 +36,19 @@ from mzsql.render.rendered import Front, KeySource, Lookup
 from mzsql.repr.errors import InternalError
 from mzsql.repr.frontier import Timestamp
 
-#: With more than one key in so many rows, at random, nearly every page is touched: then ranges only cost.
+#: With more than one random key for so many rows nearly every page is touched, and pushing ranges only costs time.
 _ROWS_A_PAGE = 1000
 
-#: The hash of the one key there is where there are no key columns.
+#: The hash of the only key of an arrangement without key columns.
 _NO_KEY = np.zeros(1, np.uint64)
 
-#: So many keys are looked up one by one here; more go in merged ranges.
+#: Up to so many keys are each a range of their own; more are merged into few ranges.
 _POINTS = 1024
 
 
 @dataclass
 class Pushed:
-    """An arrangement that Spark reads itself; the parts must be kept alive until it has."""
+    """An arrangement that Spark reads itself. Its parts must be kept from deletion until it has."""
 
     arrangement: Arrangement
     parts: list[PartRef]
@@ -56,17 +57,17 @@ class Pushed:
 
 @dataclass
 class Found:
-    """The relations for a step: read on the driver, or left to Spark."""
+    """The relations that a step reads: tables on the driver, and arrangements left to Spark."""
 
     tables: dict[str, pa.Table]
     pushed: dict[str, Pushed]
     stats: ReadStats
-    #: of the arrangements of whose keys the first rows alone were read: which of them there are
+    #: for arrangements of which only the first rows of keys were read: what was read of each key
     firsts: dict[str, Firsts] = field(default_factory=dict)
 
 
 class Firsts:
-    """What was read of the keys of an arrangement of which the first rows were asked for."""
+    """How much was read of the keys of an arrangement of which only first rows were read."""
 
     def __init__(self, arrangement: Arrangement, fronts: Sequence[Front]) -> None:
         self._arrangement = arrangement
@@ -75,7 +76,7 @@ class Firsts:
         self._spare: list[npt.NDArray[np.int64]] = []
 
     def add(self, hashes: Hashes, found: Sequence[FirstRows]) -> None:
-        """Keys were read, of each front what it has."""
+        """Record keys that were read, with what was found of each front."""
         spare = np.full(len(hashes), _ENOUGH)
         for front, one in zip(self._fronts, found, strict=True):
             more = np.where(one.whole, _ENOUGH, one.counts - front.count)
@@ -84,14 +85,19 @@ class Firsts:
         self._spare.append(spare)
 
     def add_one(self, hashes: Hashes, counts: Sequence[int], *, whole: bool) -> None:
-        """As `add`, of one key."""
+        """As `add`, for one key."""
         pairs = zip(self._fronts, counts, strict=True)
         spare = _ENOUGH if whole else min(count - front.count for front, count in pairs)
         self._hashes.append(hashes)
         self._spare.append(np.array([spare], np.int64))
 
     def lacking(self, updates: pa.Table) -> int:
-        """How many rows more than usual a step with these updates of the arrangement needs of a key; 0: what was read is enough."""
+        """How many rows of a key, beyond those usually needed, a step with these updates of the arrangement needs; 0 if
+        what was read is enough.
+
+        Raises:
+            InternalError: the step changed a key that was not read.
+        """
         gone = updates.filter(pc.less(updates.column(DIFF_COLUMN), 0))
         if not gone.num_rows:
             return 0
@@ -115,26 +121,26 @@ _ENOUGH = np.iinfo(np.int64).max
 
 @dataclass
 class _State:
-    """What is known of one arrangement during the passes."""
+    """What is known of one arrangement while the lookups run."""
 
     lookup: Lookup
     arrangement: Arrangement
     as_of: Timestamp
     pieces: list[pa.Table] = field(default_factory=list)
     keys: pa.Table | None = None
-    #: the hashes of the keys that were looked up in the trace
+    #: hashes of the keys that were looked up in the trace
     hashes: Hashes | None = None
     whole: bool = False
     pushed: bool = False
-    #: raised when `pieces` starts anew
+    #: incremented when `pieces` is replaced
     generation: int = 0
-    #: for each source the generation of its relation that was looked at, and how many pieces of it
+    #: for each source the generation of its relation that keys were taken from, and the number of pieces
     looked: dict[int, tuple[int, int]] = field(default_factory=dict)
     firsts: Firsts | None = None
 
     @functools.cached_property
     def parts(self) -> list[PartRef]:
-        """The parts of the arrangement's shard, for what is read there."""
+        """The parts of the arrangement's shard, for reads from there."""
         return self.arrangement.parts(self.as_of)
 
 
@@ -152,17 +158,18 @@ class LookupRun:
         more: Mapping[str, int | None] | int | None = None,
         settings: ComputeSettings | None = None,
     ) -> None:
-        """Prepare.
+        """Prepare the lookups.
 
         Args:
             lookups: in the order to follow.
-            deltas: the step's deltas by relation name; None: one too large for the driver.
+            deltas: the step's deltas by relation name; None for one too large for the driver.
             arrangements: by relation name.
-            as_of: the time the arrangements are read at, the last before the step.
+            as_of: the time to read the arrangements at, the last before the step.
             upper: where the step ends.
-            driver: evaluates the keys.
-            more: of keys of which the first rows are enough so many more, by arrangement or of all; None: the keys whole.
-            settings: whose bounds count instead of the arrangements' own.
+            driver: evaluates keys.
+            more: how many first rows of a key to read beyond those needed, for all arrangements or by name; None:
+                read keys whole.
+            settings: bounds that override the arrangements' own.
         """
         self._more = more
         self._settings = settings
@@ -181,7 +188,7 @@ class LookupRun:
         }
 
     def run(self) -> Found:
-        """Follow the lookups until a pass finds no new keys."""
+        """Look up until a pass finds no new keys; return the relations."""
         moved = True
         while moved:
             moved = False
@@ -201,7 +208,9 @@ class LookupRun:
         return Found(tables, pushed, self._stats, firsts)
 
     def _pass(self, state: _State) -> bool:
-        """Look up what the sources have that was not looked up before; whether something was."""
+        """Look up the keys that an arrangement's sources have and that were not looked up before; return whether there
+        were any.
+        """
         if state.whole:
             return False
         if state.lookup.due:
@@ -249,7 +258,7 @@ class LookupRun:
         return True
 
     def _find(self, state: _State, trace: Trace, keys: pa.Table) -> bool:
-        """Look keys up in a trace, those that were not looked up before; whether there were any."""
+        """Look new keys up in a trace; return whether there were any."""
         arrangement = state.arrangement
         hashes = arrangement.hashes(keys)
         if state.hashes is not None:
@@ -265,14 +274,18 @@ class LookupRun:
         return True
 
     def _spare(self, state: _State) -> int | None:
-        """How many of a key's first rows more than its fronts say; None: keys whole."""
+        """How many first rows of a key to read beyond those that its fronts need; None: read keys whole."""
         if not state.lookup.fronts:
             return None
         more = self._more
         return more.get(state.lookup.arrangement, 0) if isinstance(more, Mapping) else more
 
     def _first_cold(self, state: _State, keys: pa.Table | None) -> bool | None:
-        """Read the first rows of keys (no table: there are no key columns) from the shard; whether any are new. None: not to be done."""
+        """Read the first rows of keys (`keys` None: the arrangement has no key columns) from the shard.
+
+        Returns:
+            Whether any key was new; None if this is not the way to read them.
+        """
         arrangement, more = state.arrangement, self._spare(state)
         whole_keys = keys is None or keys.num_columns == arrangement.desc.key_arity
         if more is None or not whole_keys or state.pushed:
@@ -291,7 +304,7 @@ class LookupRun:
                 if one is None:
                     return None
                 read.append(one)
-        except (OverflowError, ValueError):  # days that Python does not know
+        except (OverflowError, ValueError):  # a date or time that Python cannot represent
             return None
         hashes = _NO_KEY if asked is None else arrangement.hashes_in_order(asked)
         if state.firsts is None:
@@ -307,7 +320,7 @@ class LookupRun:
         return asked is None or asked.num_rows > 0
 
     def _find_first_of_all(self, state: _State) -> bool:
-        """Of an arrangement without a key, which is one group, the first rows; whether they were had."""
+        """Read the first rows of an arrangement without key columns, which is one group; return whether that was done."""
         if self._first_cold(state, None):
             state.whole = True
             return True
@@ -318,7 +331,7 @@ class LookupRun:
         return True
 
     def _first(self, state: _State, trace: Trace, hashes: Hashes, arity: int) -> bool:
-        """Take the first rows of keys, where they are enough; whether they are."""
+        """Take the first rows of keys from the trace; return False if they have to be read whole."""
         arrangement, more = state.arrangement, self._spare(state)
         fronts = state.lookup.fronts
         if more is None or trace.order is None or arity != arrangement.desc.key_arity:
@@ -336,7 +349,7 @@ class LookupRun:
         return True
 
     def _take(self, state: _State, found: TraceRows) -> None:
-        """Rows of a trace, unless they are too many for the driver."""
+        """Take rows found in a trace; too many for the driver are left to Spark."""
         arrangement = state.arrangement
         if found.count > arrangement.most_rows(self._settings):
             state.pushed, state.pieces = True, []
@@ -344,7 +357,7 @@ class LookupRun:
             state.pieces.append(arrangement.rows(found.rows()))
 
     def _relation(self, name: str) -> tuple[int, list[pa.Table]] | None:
-        """What is known of a relation, in the pieces it came in, and their generation; None: not to be had on the driver."""
+        """A relation's generation and the pieces it came in so far; None if it is not on the driver."""
         if name in self._states:
             state = self._states[name]
             return None if state.pushed else (state.generation, state.pieces)
@@ -384,7 +397,7 @@ class LookupRun:
             state.generation += 1
 
     def _take_due(self, state: _State) -> None:
-        """The events of the step, whatever the deltas are."""
+        """Take the temporal events that fall into the step, whatever the deltas are."""
         state.whole = True
         ranges = self._due_range()
         trace = state.arrangement.trace(self._as_of)
@@ -426,7 +439,9 @@ class LookupRun:
     def _by_worker(
         self, arrangement: Arrangement, keys: pa.Table
     ) -> list[tuple[list[int] | None, pa.Table]]:
-        """The keys of each worker, where they are whole and so few that this spares reading; else all keys for all workers."""
+        """Divide whole keys by worker if they are so few that reading only their workers' parts saves work; otherwise
+        all keys for all workers.
+        """
         whole = keys.num_columns == arrangement.desc.key_arity
         if not whole or arrangement.workers == 1 or not _points(keys):
             return [(None, keys)]
@@ -473,12 +488,12 @@ class LookupRun:
 
 
 def _points(keys: pa.Table) -> bool:
-    """Whether the keys are so few that each is a range of its own."""
+    """Whether the keys are few enough for each to be a range of its own."""
     return bool(keys.num_rows <= _POINTS)
 
 
 def _ranges(keys: pa.Table) -> list[KeyRange] | None:
-    """The ranges of the first key column in which the keys are; None where it has no order to find them by."""
+    """The ranges of the first key column that cover the keys; None if its type has no order to find them by."""
     if not rangeable(keys.schema.field(0).type):
         return None
     return merge_ranges(keys.column(0), _POINTS if _points(keys) else PUSHED_RANGES)

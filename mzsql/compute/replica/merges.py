@@ -1,9 +1,9 @@
-"""Merges of traces, put off to a moment without steps.
+"""Merges the runs of traces at moments without steps.
 
-Promise: a trace with many runs is merged soon after (`Hot.merge`), once for however often it was put here, and none of it is a step's to
-wait for. All that are due are merged by one job, so that where steps leave few such moments none of these is lost by waiting for the next.
-One that fails keeps none of the others from it; the first failure is raised when all were tried.
-Trade-off: until then lookups search more runs; a trace that has too many merges them itself (`trace.MOST_RUNS`).
+Promise: a trace with unsorted updates or many runs is tidied soon (`Hot.merge`), once for however often it was put
+here, and no step waits for it. One job does all that are due, so that if steps leave few free moments, one is
+enough. A merge that fails keeps no other from being tried; the first failure is raised at the end. Trade-off: until
+then lookups search more runs. A trace with too many merges them itself (`trace.MOST_RUNS`).
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from mzsql.compute.replica.hot import Hot
 
 
 class Merges:
-    """The traces that are due. Thread-safe.
+    """The traces that are to be merged. Thread-safe.
 
     Args:
-        later: runs a job at a moment that suits.
+        later: runs a job at a moment without steps.
     """
 
     def __init__(self, later: Callable[[Callable[[], None]], None]) -> None:
@@ -28,7 +28,7 @@ class Merges:
         self._due: dict[int, Hot] = {}
 
     def put(self, hot: Hot) -> None:
-        """Have a trace merged."""
+        """Have a trace merged soon."""
         with self._lock:
             first = not self._due
             self._due[id(hot)] = hot

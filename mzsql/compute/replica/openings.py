@@ -1,8 +1,9 @@
-"""The opening of a replica's dataflows, of which there may be thousands at once.
+"""Opens a replica's dataflows, of which there may be thousands at once.
 
-Promise: what somebody in this process waits for is opened first, after what it reads; the others in the order in which they were installed.
-Dataflows are opened one after another on a thread of their own, so that those that are open go on beside that; others are told of it every
-now and then, not after each. One that cannot be opened is tried again with growing pauses, and keeps no other one waiting.
+Promise: dataflows that somebody in this process waits for are opened first, each after those that it reads; the
+others in the order in which they were installed. They are opened one after another on a thread of their own, beside
+the steps of open ones. Waiters are woken after each batch, not after each dataflow. One that cannot be opened is
+retried after growing pauses and keeps no other one waiting.
 """
 
 from __future__ import annotations
@@ -15,18 +16,18 @@ from mzsql.compute.replica.work import Work
 from mzsql.persist import Clock
 from mzsql.repr.ids import GlobalId
 
-#: Dataflows are opened for so long before others are told of it, in seconds.
+#: How long a batch of openings lasts, in seconds.
 OPEN_SECONDS = 0.05
 
 
 class Openings:
-    """Has the dataflows of one replica opened.
+    """Opens the dataflows of one replica.
 
     Args:
         installed: the dataflows.
         work: opens them.
-        awaited: gives what somebody waits for.
-        clock: whose monotonic time counts.
+        awaited: returns the collections that somebody waits for.
+        clock: its monotonic time is used.
     """
 
     def __init__(
@@ -40,11 +41,15 @@ class Openings:
         self._work = work
         self._awaited = awaited
         self._clock = clock
-        # Whether somebody is at it.
+        # Whether a batch is queued or running; there is one at a time.
         self._runs = False
 
     def look(self, now: float) -> float | None:
-        """Have somebody open what can be opened; seconds until more can be, None where nobody waits for that."""
+        """Queue a batch of openings if a dataflow can be opened.
+
+        Returns:
+            Seconds until one that failed is to be retried; None if none is, or a batch runs already.
+        """
         installed = self._installed
         with installed.changed:
             if self._runs or not installed.opening:
@@ -56,7 +61,7 @@ class Openings:
         return min(pauses, default=None)
 
     def _open_some(self) -> None:
-        """Open dataflows one after another, for a moment."""
+        """Open dataflows one after another, for `OPEN_SECONDS`."""
         installed = self._installed
         until = self._clock.monotonic() + OPEN_SECONDS
         try:
@@ -77,7 +82,9 @@ class Openings:
             installed.wake()
 
     def _wanted(self) -> Iterator[Flow]:
-        """What is to be opened, in the order in which somebody could miss it, each after what it reads. The lock is held at each step."""
+        """The dataflows to open, in order: awaited ones first, each after what it reads. The caller holds the lock at
+        each step of the iteration.
+        """
         seen: set[GlobalId] = set()
         for gid in self._awaited():
             left = [(gid, False)]

@@ -1,8 +1,8 @@
-"""Orders of rows: the one that statements sort by, found without them.
+"""Sorts rows in the order of a SQL ``ORDER BY``, without an engine.
 
-Promise: rows are put in the order that ``ORDER BY`` puts them in on every engine, column by column, with NULLs where it says: texts and
-bytes by their bytes, NaN above all numbers and -0.0 as 0.0. Rows that the order's columns do not tell apart are equal. For columns of types
-that have no order here it is for those who make orders to leave them out (`mzsql.render.fronts`).
+Promise: the order is that of ``ORDER BY`` on every engine, column by column, with NULLs as the order says: texts and
+bytes by their bytes, NaN above all numbers, -0.0 equal to 0.0. Rows equal in all columns of the order are equal.
+Types that this module cannot order must not occur in orders (`mzsql.render.fronts` leaves them out).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _Column: TypeAlias = "pa.Array | pa.ChunkedArray"
 
 
 class Ordering:
-    """An order over columns, by their numbers."""
+    """An order over columns given by position."""
 
     def __init__(self, columns: Sequence[ColumnOrder]) -> None:
         assert columns
@@ -31,14 +31,14 @@ class Ordering:
     def sorted(
         self, rows: pa.RecordBatch, first: npt.NDArray[np.uint64] | None
     ) -> npt.NDArray[np.int64]:
-        """The places of rows in order; by `first` before all, where it is given. Stable."""
+        """The positions of rows in sorted order; sorted by `first` before all columns, if it is given. Stable."""
         names, arrays = ([], []) if first is None else (["first"], [pa.array(first)])
         keys = [(name, "ascending") for name in names]
         self._add(pa.Table.from_batches([rows]), names, arrays, keys)
         return _places(pa.table(arrays, names), keys)
 
     def ranks(self, rows: pa.Table, keys: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """A number for each row: within a key, the rows before it have smaller ones, those equal to it the same."""
+        """A rank for each row within its key: smaller than those of the rows after it, equal for equal rows."""
         names, arrays = ["first"], [pa.array(keys)]
         sort_keys = [("first", "ascending")]
         self._add(rows, names, arrays, sort_keys)
@@ -67,7 +67,9 @@ class Ordering:
 
 
 def _places(table: pa.Table, keys: list[tuple[str, str]]) -> npt.NDArray[np.int64]:
-    """The places of a table's rows in order; a single column of integers without NULL is sorted by numpy, which is faster."""
+    """The positions of a table's rows in sorted order. A single integer column without NULL is sorted by NumPy, which
+    is faster.
+    """
     if len(keys) == 1 and keys[0][1] == "ascending" and not table.column(0).null_count:
         only = table.column(0)
         if pa.types.is_integer(only.type):
@@ -79,7 +81,7 @@ def _places(table: pa.Table, keys: list[tuple[str, str]]) -> npt.NDArray[np.int6
 
 
 def _comparable(column: _Column) -> _Column:
-    """The column in a type whose order Arrow and SQL see alike; NULL stays NULL."""
+    """The column in a type that Arrow orders as SQL orders the original one. NULL stays NULL."""
     if pa.types.is_boolean(column.type):
         return column.cast(pa.int8())
     if not pa.types.is_floating(column.type):
@@ -87,13 +89,13 @@ def _comparable(column: _Column) -> _Column:
     wide = column.cast(pa.float64())
     bits = floats_as_bits(pa.table({"v": wide})).column("v")
     values = bits.fill_null(0).to_numpy()
-    # The bits of negative numbers grow as the numbers fall.
+    # The bit patterns of negative floats, read as integers, grow as the numbers fall.
     mapped = np.where(values < 0, values ^ np.int64(0x7FFFFFFFFFFFFFFF), values)
     return pa.chunked_array([pa.array(mapped, mask=bits.is_null().to_numpy())])
 
 
 def differs(column: _Column) -> npt.NDArray[np.bool_]:
-    """Whether each value but the first is another than the one before it; NULL is one value."""
+    """For each value except the first whether it differs from the one before; NULL equals NULL."""
     array = column
     if isinstance(array, pa.ChunkedArray):
         array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], column.type)

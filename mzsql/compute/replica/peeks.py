@@ -1,7 +1,8 @@
-"""The peeks that a replica has to answer: those whose time has not come, and those that are read.
+"""The peeks that a replica has to answer: those whose time has not come, and those that are being read.
 
-Promise: a peek is answered once: with its rows, with an error, or with neither where it was canceled before they were there. No more than
-`MOST_PEEKS` are known at a time. A peek that waits costs nothing: its time comes with the step that completes it.
+Promise: each peek is answered once: with rows, with an error, or with neither if it was canceled before they were
+there. At most `MOST_PEEKS` are held. A waiting peek costs next to nothing: it is checked when the scheduler runs,
+which the step that completes its time wakes.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ from mzsql.repr.ids import GlobalId
 
 
 class PendingPeeks:
-    """Those of one replica. Thread-safe.
+    """The unanswered peeks of one replica. Thread-safe.
 
     Args:
         respond: takes the answers.
-        frontier: how far an index can be read; 0 where it cannot be yet, None also where it is gone: reading it says so.
-        rows: what a peek asks for; its error is the answer's.
+        frontier: how far an index can be read: 0 before it is hydrated, None if it is sealed or gone (reading it
+            then fails with the reason).
+        rows: reads what a peek asks for; its error becomes the answer.
     """
 
     def __init__(
@@ -41,7 +43,11 @@ class PendingPeeks:
         self._read: set[str] = set()
 
     def add(self, peek: Peek) -> None:
-        """A peek that is to be answered. Raises ObjectInUse where there are too many."""
+        """Accept a peek.
+
+        Raises:
+            ObjectInUse: there are too many.
+        """
         with self._lock:
             if len(self._waiting) + len(self._read) < MOST_PEEKS:
                 self._waiting[peek.uuid] = peek
@@ -57,7 +63,7 @@ class PendingPeeks:
             self._respond(PeekResponse(uuid))
 
     def ready(self) -> list[Callable[[], None]]:
-        """The jobs that answer those whose index is complete at their time now; each is given out once."""
+        """The jobs that answer the peeks whose index is complete at their time. Each job is returned once."""
         if not self._waiting:
             return []
         with self._lock:
@@ -68,7 +74,7 @@ class PendingPeeks:
         return [partial(self._answer, peek) for peek in found]
 
     def _answer(self, peek: Peek) -> None:
-        """Tell what came of one; not where it was canceled meanwhile."""
+        """Read a peek's rows and answer it, unless it was canceled meanwhile."""
         try:
             response = PeekResponse(peek.uuid, self._rows(peek))
         except Exception as error:  # told to who has asked

@@ -1,6 +1,7 @@
-"""Ranges of keys: what a lookup asks a shard's row groups for.
+"""Ranges of keys that a lookup pushes down to a shard's row groups.
 
-Promise: the ranges cover every key, NULL included, whatever else they cover; there are at most so many of them, since each costs a filter.
+Promise: the ranges cover every key, NULL included, and perhaps other values. Their number is bounded, since each
+costs a filter.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from mzsql.compute.engines.relations import PUSHED_RANGES, KeyRange
 
 
 def merge_ranges(keys: pa.ChunkedArray | pa.Array, limit: int = PUSHED_RANGES) -> list[KeyRange]:
-    """At most `limit` + 1 inclusive ranges that cover the keys: numbers and dates merged across the smallest gaps, others by count.
+    """Cover keys by at most `limit` + 1 inclusive ranges (the additional one is that of NULL).
 
-    The one more is the range of NULL. The keys' type must be ordered the same everywhere (no floats, no nested types). What lies beyond
-    the days that Python knows is covered by an open range, which holds other keys too.
+    Numbers and dates are merged across the smallest gaps, other keys by count. The keys' type must be ordered alike
+    everywhere (no floats, no nested types). Dates and times beyond what Python can represent are covered by an open
+    range, which holds other keys too.
     """
     if isinstance(keys, pa.ChunkedArray):
         keys = keys.combine_chunks()
@@ -35,7 +37,7 @@ def merge_ranges(keys: pa.ChunkedArray | pa.Array, limit: int = PUSHED_RANGES) -
             return [*ranges, *dict.fromkeys(points)]
     if pa.types.is_integer(values.type) or pa.types.is_date32(values.type):
         numbers = values.cast(pa.int32()) if pa.types.is_date32(values.type) else values
-        # in float: a difference of two int64 may not fit one
+        # In float, because the difference of two int64 may not fit one.
         gaps = pc.subtract(
             numbers[1:].cast(pa.float64(), safe=False), numbers[:-1].cast(pa.float64(), safe=False)
         )
@@ -50,7 +52,7 @@ def merge_ranges(keys: pa.ChunkedArray | pa.Array, limit: int = PUSHED_RANGES) -
 
 
 def _between(low: pa.Scalar, high: pa.Scalar) -> list[KeyRange]:
-    """Ranges that cover the values from one to the other."""
+    """Ranges that cover the values from `low` to `high`."""
     lo, hi = _value(low), _value(high)
     if not isinstance(lo, _Beyond) and not isinstance(hi, _Beyond):
         return [(lo, hi)]
@@ -69,14 +71,14 @@ def _between(low: pa.Scalar, high: pa.Scalar) -> list[KeyRange]:
 
 
 class _Beyond(enum.Enum):
-    """Where a day or moment is that Python has no value for."""
+    """On which side a date or time lies beyond what Python can represent."""
 
     BEFORE = enum.auto()
     AFTER = enum.auto()
 
 
 def _value(scalar: pa.Scalar) -> Any:
-    """A key's value in Python, or where it is beyond all of them."""
+    """A key's value in Python, or on which side it is out of Python's range."""
     try:
         return scalar.as_py()
     except (OverflowError, ValueError):

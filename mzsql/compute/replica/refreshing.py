@@ -1,7 +1,7 @@
-"""Changes of a view that is refreshed at some times only, at the times at which they take effect.
+"""Moves the updates of a view with a refresh schedule to the refreshes at which they take effect.
 
-Promise: what `RefreshSchedule.round_up` says of one time, of a whole relation of updates, in Arrow and in Spark; updates after the last
-refresh take effect never and are left out.
+Promise: `rounded` and `rounded_frame` do for a whole relation of updates, in Arrow and on Spark, what
+`RefreshSchedule.round_up` does for one time. Updates after the last refresh never take effect and are left out.
 """
 
 from __future__ import annotations
@@ -17,15 +17,18 @@ from mzsql.repr.refresh import RefreshSchedule
 
 
 def rounded(updates: pa.Table, refresh: RefreshSchedule) -> pa.Table:
-    """Updates (with `TIME_COLUMN`), each at the first refresh at or after its time."""
+    """Set the time of each update (`TIME_COLUMN`) to the first refresh at or after it."""
     if not updates.num_rows:
         return updates
     at = updates.schema.get_field_index(TIME_COLUMN)
     times = updates.column(at).to_numpy()
+    # A time beyond all others, since NumPy's int64 has no null: a refresh that would be past `MAX_TIMESTAMP` never
+    # comes.
     never = np.int64(MAX_TIMESTAMP + 1)
     found = np.full(len(times), never, np.int64)
     for every in refresh.everies:
         ahead = np.mod(np.int64(every.aligned_to) - times, np.int64(every.interval_ms))
+        # Compared this way because ``times + ahead`` may overflow.
         fits = times <= never - ahead
         found = np.minimum(found, np.where(fits, times + np.where(fits, ahead, 0), never))
     for moment in refresh.ats:
@@ -35,7 +38,7 @@ def rounded(updates: pa.Table, refresh: RefreshSchedule) -> pa.Table:
 
 
 def rounded_frame(updates: DataFrame, refresh: RefreshSchedule) -> DataFrame:
-    """As `rounded`, of what Spark has."""
+    """As `rounded`, for a Spark frame."""
     time = F.col(TIME_COLUMN)
     found = [
         time + F.pmod(F.lit(every.aligned_to) - time, F.lit(every.interval_ms))

@@ -1,7 +1,8 @@
-"""What has come out of a step, by its outputs.
+"""The result of a step, divided by output.
 
-Promise: `StepResult.rows` has all updates of an output, in the columns and types of the shard that they go to, whether the statement made
-them or they are a relation's as they came (`mzsql.render.straight`), whose columns are handed on and not copied.
+Promise: `StepResult.rows` has all updates of an output, in the columns and types of its shard, both those that the
+statement computed and those that are rows of a relation unchanged (`mzsql.render.straight`), whose columns are
+passed on without copying.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ class StepResult:
     """The updates that a step makes.
 
     Args:
-        made: the statement's rows, with mz_tag, c0 …, mz_error, mz_time, mz_diff; None where it has none.
-        straight: what is rows of relations as they are.
-        relations: these, by name.
+        made: the statement's result: mz_tag, c0 …, mz_error, mz_time, mz_diff; None if no statement ran.
+        straight: outputs that are rows of a relation unchanged.
+        relations: these relations, by name.
     """
 
     def __init__(
@@ -38,7 +39,7 @@ class StepResult:
         self._tags: npt.NDArray[np.int32] | None = None
 
     def rows(self, output: StepOutput, schema: pa.Schema) -> pa.Table:
-        """An output's updates, of a schema that ends with mz_time and mz_diff. They may repeat or cancel."""
+        """The updates of an output, in a schema that ends with mz_time and mz_diff. They may repeat or cancel."""
         known = self._known.get(output.tag)
         if known is None:
             known = self._known[output.tag] = self._rows(output, schema)
@@ -59,7 +60,9 @@ class StepResult:
         return pieces[0] if len(pieces) == 1 else pa.concat_tables(pieces)
 
     def _tagged(self, tag: int) -> pa.Table | None:
-        """The statement's rows of an output. They mostly come together, one part of the union after another; then none is copied."""
+        """The statement's rows of an output. They are mostly adjacent, as parts of a UNION ALL come one after another,
+        and then not copied.
+        """
         if self._made is None:
             return None
         if self._tags is None:
@@ -68,7 +71,7 @@ class StepResult:
         if not len(places):
             return None
         first, last = int(places[0]), int(places[-1])
-        # DuckDB refuses to read what is nested from a part of an array.
+        # DuckDB refuses nested columns that are slices of an array.
         nested = any(pa.types.is_nested(field.type) for field in self._made.schema)
         if last - first + 1 == len(places) and not nested:
             return self._made.slice(first, len(places))
@@ -76,7 +79,7 @@ class StepResult:
 
 
 def _with_error(straight: Straight, schema: pa.Schema) -> list[str | None]:
-    """The relation's column for each of the schema's; None for the error that there is not."""
+    """For each column of the schema the relation's column; None for the error, which such a row does not have."""
     *columns, time, diff = straight.columns
     none = [None] * (len(schema) - len(straight.columns))
     return [*columns, *none, time, diff]
@@ -95,6 +98,6 @@ def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
 
 
 def result_names(output: StepOutput, schema: pa.Schema) -> list[str]:
-    """Where an output's columns are in the statement's result."""
+    """The names of an output's columns in the statement's result."""
     columns = [f"c{position}" for position in output.positions]
     return [*columns, *schema.names[len(columns) :]]

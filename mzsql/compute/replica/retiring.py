@@ -1,6 +1,8 @@
-"""Giving up the arrangements that no dataflow of a replica uses.
+"""Deletes the arrangements that no dataflow of a replica uses, and frees memory of traces and statements that are not
+in use.
 
-Promise: none is given up before every dataflow has opened what it may reuse; one that others still read is looked after again and again.
+Promise: no arrangement is deleted before every dataflow has opened what it may reuse. One that others still read is
+tried again later.
 """
 
 from __future__ import annotations
@@ -19,24 +21,24 @@ from mzsql.repr.ids import GlobalId
 
 _LOG = logging.getLogger(__name__)
 
-#: Arrangements that were given up, and that somebody still reads, are looked after so often, in seconds.
+#: Pause before arrangements that somebody still reads are tried again, in seconds.
 RETIRE_SECONDS = 60.0
-#: Statements that nobody has looked at for so many seconds are kept as bytes,
+#: Rendered statements that nobody has used for so many seconds are kept as bytes only; …
 STATEMENTS_SECONDS = 30.0
-#: looked for so often, in seconds,
+#: … that is checked every so many seconds, …
 STATEMENTS_LOOK = 10.0
-#: of so many dataflows at once.
+#: … for so many dataflows at a time.
 STATEMENTS_AT_ONCE = 32
 
 
 class Retiring:
-    """Gives up what nobody uses, between two commands.
+    """Deletes what nobody uses, between two commands.
 
     Args:
         arrangements: the replica's.
         installed: the dataflows that may use them.
-        commands: between which it is done, so that no dataflow is installed meanwhile.
-        later: runs what need not be done now.
+        commands: runs the deletion between commands, so that no dataflow is installed meanwhile.
+        later: runs work that is not urgent.
     """
 
     def __init__(
@@ -47,18 +49,20 @@ class Retiring:
         later: Callable[[Callable[[], None]], None],
     ) -> None:
         self._later = later
-        #: those whose statements are about to be let go of
+        #: dataflows whose statements are queued to be freed
         self._cooling: set[GlobalId] = set()
         self._statements_at = 0.0
         self._arrangements = arrangements
         self._installed = installed
         self._commands = commands
         self._due = False
-        # When what was given up and others still read is to be looked after again.
+        # Clock time at which arrangements that others still read are tried again.
         self._again_at = 0.0
 
     def retire(self) -> None:
-        """Give up what is in the registry and no installed dataflow uses, now or once all are open. For the thread of the commands."""
+        """Delete registered arrangements that no installed dataflow uses, now or once all are open. Runs on the thread
+        of the commands.
+        """
         if self._installed.opening:
             self._due = True
             return
@@ -69,7 +73,7 @@ class Retiring:
             self._due = True
 
     def look(self, now: float) -> None:
-        """Have done what is due at ``now``, in seconds of the replica's clock."""
+        """Queue the deletion if it is due at ``now`` (seconds of the replica's clock)."""
         if (self._due and not self._installed.opening) or (
             self._arrangements.left and now >= self._again_at
         ):
@@ -77,7 +81,7 @@ class Retiring:
             self._commands.after(self.retire)
 
     def cool(self, now: float) -> None:
-        """Let go of the traces that were not used for longest, until the others fit in memory, and of statements that nobody looks at."""
+        """Drop the least recently used traces until the others fit in memory, and free statements that nobody uses."""
         self._arrangements.cool()
         if now < self._statements_at or self._cooling:
             return

@@ -1,17 +1,20 @@
-"""Runs in files: large ones mapped into memory, and all of a trace's kept for who opens its arrangement next.
+"""Runs in files: large runs memory-mapped, and whole traces saved so that the next process to open the arrangement need
+not read the shard.
 
-Promise: what `RunFiles.load` gives is what `RunFiles.keep` was given last: all updates of an arrangement before a time, told apart from one
-on; or nothing, where a file is missing, damaged, of another format, of another release of what hashes keys, or of an arrangement that looks
-otherwise now. So the directory may be deleted at any time, and changed, cut short or filled up while no process has it, and that costs time
-alone. A replica's directory is one process's at a time: another one that works for the same replica meanwhile keeps its large runs in files
-without names, as does one that has no directory.
+Promise: `RunFiles.load` returns what `RunFiles.keep` saved last (all updates of an arrangement before a time,
+readable from another time on), or nothing if a file is missing, damaged, of another format, made with another
+release of DuckDB (which hashes keys), or of an arrangement whose description has changed. So the directory may be
+deleted at any time, and altered, truncated or filled up while no process uses it; that costs only time. One process
+at a time has a replica's directory. Another one that works for the same replica, or one without a directory, keeps
+its large runs in unlinked files.
 
-What is kept is a list of files, written beside the one before and renamed; the files themselves are written once and never changed. Nothing
-is forced to the disk: what a machine's failure leaves does not match its checksums. Those are of all bytes and compared once, when files
-are mapped, which takes about a second for each GB.
+What is saved is a list of files, written beside the previous list and renamed into place; the files are written once
+and never changed. Nothing is synced to disk: files that a machine's failure left incomplete do not match their
+checksums, which cover all bytes and are compared once, when files are mapped (about a second for each GB).
 
-Trade-off: nothing here knows of a shard that was put back to an earlier state by who restores it from a copy. What an environment in a
-directory keeps is in that directory and so of the same copy; who restores other stores deletes what was kept beside them.
+Trade-off: a shard that an operator restored from a backup to an earlier state is not recognized. An environment in a
+directory keeps these files in that directory, so they are part of the same backup; who restores other stores must
+delete the saved files.
 """
 
 from __future__ import annotations
@@ -42,7 +45,7 @@ from mzsql.repr.frontier import Timestamp
 
 _LOG = logging.getLogger(__name__)
 
-#: The format of the files and of their list.
+#: Version of the format of the files and of their list.
 FORMAT = 1
 _LIST = "kept.json"
 _LOCK = "lock"
@@ -52,14 +55,14 @@ _NUMBERS = itertools.count()
 
 
 class _File(msgspec.Struct, frozen=True):
-    """A file's size in bytes and the CRC-32 of them."""
+    """The size of a file in bytes, and the CRC-32 of its contents."""
 
     size: int
     crc: int
 
 
 class _KeptRun(msgspec.Struct, frozen=True):
-    """A run's files, and what is not in them."""
+    """A saved run: the name of its files, and its metadata."""
 
     name: str
     arity: int
@@ -71,7 +74,7 @@ class _KeptRun(msgspec.Struct, frozen=True):
 
 
 class _Kept(msgspec.Struct, frozen=True):
-    """The list of what is kept."""
+    """The list of a saved trace's runs."""
 
     signature: str
     since: Timestamp
@@ -81,7 +84,7 @@ class _Kept(msgspec.Struct, frozen=True):
 
 
 class Contents(msgspec.Struct, frozen=True):
-    """Runs of all updates before `upper`, told apart from `since` on."""
+    """Runs that hold all updates before `upper`, readable from `since` on."""
 
     runs: tuple[Run, ...]
     since: Timestamp
@@ -89,12 +92,13 @@ class Contents(msgspec.Struct, frozen=True):
 
 
 class RunFiles:
-    """The files of one arrangement's runs. Thread-safe. A file goes with the last of the run that is in it and the list that names it.
+    """The files of one arrangement's runs. Thread-safe. A file is deleted when neither a run in use nor the list refers
+    to it.
 
     Args:
-        directory: where they have names and can be kept; made when there is something to put there. None: nowhere.
-        scratch: where those without names are made: a directory that is there; asked for each of them.
-        signature: equal for arrangements whose runs are good for each other.
+        directory: where named files are made, so that they can be saved; created when needed. None: nowhere.
+        scratch: returns an existing directory for unlinked files; called for each of them.
+        signature: equal for arrangements whose runs are interchangeable.
     """
 
     def __init__(
@@ -105,19 +109,19 @@ class RunFiles:
         self._signature = signature
         self._lock = threading.Lock()
         self._writing = threading.Lock()
-        #: the files of runs that are in use
+        #: checksums of the files of runs that are in use, by name
         self._used: dict[str, tuple[_File, _File]] = {}
-        #: what the files of a run are called
+        #: the name of each run's files
         self._of: weakref.WeakKeyDictionary[Run, str] = weakref.WeakKeyDictionary()
         self._kept: _Kept | None = None
         self._closed = False
-        #: files of runs that nobody has any more
+        #: names of files whose runs nobody uses any more
         self._left: deque[str] = deque()
         if directory is not None:
             self._look(directory)
 
     def _look(self, directory: Path) -> None:
-        """See what is there; what is in no list is nobody's any more."""
+        """Read the list of what is saved, and delete files that it does not name."""
         try:
             found = {path.stem for path in directory.iterdir() if path.suffix in (_ROWS, _HASHES)}
         except FileNotFoundError:
@@ -131,13 +135,13 @@ class RunFiles:
 
     @property
     def span(self) -> tuple[Timestamp, Timestamp] | None:
-        """What is kept has all updates before the second time, told apart from the first on; None where nothing is."""
+        """The pair (since, upper) of the saved trace; None if none is saved."""
         with self._lock:
             return None if self._kept is None else (self._kept.since, self._kept.upper)
 
     @property
     def keeps(self) -> bool:
-        """Whether anything can be kept here."""
+        """Whether traces can be saved here."""
         return self._directory is not None
 
     def put(self, run: Run) -> Run:
@@ -151,14 +155,16 @@ class RunFiles:
         return made
 
     def _use(self, run: Run, name: str, sums: tuple[_File, _File]) -> None:
-        """A run is in files, and in use until nobody has it any more."""
+        """Record that a run is in files, until it is garbage-collected."""
         with self._lock:
             self._sweep()
             self._used[name], self._of[run] = sums, name
         weakref.finalize(run, self._unused, name).atexit = False
 
     def _unused(self, name: str) -> None:
-        """Nobody has a run any more. Comes at any moment, in any thread, so it waits for nobody: whoever is at work here sees to it."""
+        """A run was garbage-collected. That happens at any moment on any thread, perhaps one that holds the lock, so
+        this must not wait for the lock: whoever takes it next deletes the files.
+        """
         self._left.append(name)
         if self._lock.acquire(blocking=False):
             try:
@@ -167,7 +173,7 @@ class RunFiles:
                 self._lock.release()
 
     def _sweep(self) -> None:
-        """Give up the files of runs that nobody has and no list names; the lock is held."""
+        """Delete the files of runs that are neither in use nor saved. The caller holds the lock."""
         while self._left:
             name = self._left.popleft()
             self._used.pop(name, None)
@@ -175,7 +181,7 @@ class RunFiles:
                 self._unlink({name})
 
     def _unlink(self, names: Collection[str]) -> None:
-        """Give files up; who has them mapped goes on reading them."""
+        """Delete files. A process that has them mapped can still read them."""
         assert self._directory is not None
         for name in names:
             for suffix in (_ROWS, _HASHES):
@@ -185,15 +191,16 @@ class RunFiles:
     # --- keeping ---
 
     def keep(self, runs: Sequence[Run], since: Timestamp, upper: Timestamp) -> None:
-        """Keep the runs of a trace, instead of what was kept before.
+        """Save the runs of a trace, replacing what was saved before.
 
         Args:
             runs: all updates before `upper`, and no others.
-            since: they can be told apart from then on.
-            upper: the shard has them, too.
+            since: the earliest time at which they can be read.
+            upper: the shard's upper is at least this.
 
         Raises:
-            OSError: they cannot be written; nothing is kept then, as what was kept before may be what fills the disk.
+            OSError: they cannot be written. Then nothing is saved any more, since what was saved before may be what
+                fills the disk.
         """
         directory = self._directory
         if directory is None or self._closed:
@@ -229,7 +236,7 @@ class RunFiles:
         return _KeptRun(name, run.arity, run.first, run.last, run.mixed, *sums)
 
     def load(self) -> Contents | None:
-        """What is kept, its files mapped and their checksums compared; None where that is nothing, or damaged."""
+        """Map what is saved and compare its checksums; None if nothing is saved or it is damaged."""
         with self._lock:
             kept = self._kept
         if kept is None or self._directory is None:
@@ -247,7 +254,7 @@ class RunFiles:
         return Contents(runs, kept.since, kept.upper)
 
     def drop(self) -> None:
-        """Keep nothing; the files of runs that are in use stay as long as these are."""
+        """Delete what is saved. Files of runs in use are deleted when these are gone."""
         with self._lock:
             before, self._kept = self._kept, None
             if self._directory is not None:
@@ -257,7 +264,7 @@ class RunFiles:
                 self._unlink(_names(before) - set(self._used))
 
     def close(self) -> None:
-        """Make no more files with names; those that are not kept go."""
+        """Make no more named files, and delete those that are not saved."""
         with self._lock:
             self._closed = True
             if self._directory is not None:
@@ -269,11 +276,12 @@ class RunFiles:
 
 
 class HotDirectory:
-    """What one replica keeps of its arrangements, each in a directory of its own, as long as no other process does.
+    """The directory in which one replica saves its arrangements' traces, each in a subdirectory. Used if no other
+    process has it.
 
     Args:
-        root: the replica's directory; None: nothing is kept.
-        scratch: as `RunFiles` has it.
+        root: the directory; None to save nothing.
+        scratch: as in `RunFiles`.
     """
 
     def __init__(self, root: Path | None, scratch: Callable[[], Path]) -> None:
@@ -283,7 +291,7 @@ class HotDirectory:
         self._lock = threading.Lock()
 
     def _take(self) -> None:
-        """Have the directory for this process, or none."""
+        """Lock the directory for this process; if another process has it, do without."""
         with self._lock:
             root = self._root
             if root is None or self._held is not None:
@@ -299,18 +307,18 @@ class HotDirectory:
                 self._root = None
 
     def of(self, shard: str, signature: str) -> RunFiles:
-        """The files of a shard's arrangement."""
+        """The files of the arrangement in a shard."""
         self._take()
         directory = None if self._root is None else self._root / shard
         return RunFiles(directory, self._scratch, signature)
 
     def remove(self, shard: str) -> None:
-        """Give up what is kept of a shard."""
+        """Delete what is saved of a shard."""
         if self._held is not None and self._root is not None:
             shutil.rmtree(self._root / shard, ignore_errors=True)
 
     def retain(self, shards: Collection[str]) -> None:
-        """Give up what is kept of any other shard."""
+        """Delete what is saved of all other shards."""
         if self._held is not None and self._root is not None:
             with contextlib.suppress(OSError):  # somebody has deleted it
                 for path in self._root.iterdir():
@@ -318,14 +326,16 @@ class HotDirectory:
                         shutil.rmtree(path, ignore_errors=True)
 
     def close(self) -> None:
-        """Leave the directory to others. Idempotent."""
+        """Unlock the directory. Idempotent."""
         held, self._held, self._root = self._held, None, None
         if held is not None:
             os.close(held)
 
 
 def remove_others(root: Path, replicas: Collection[str]) -> None:
-    """Give up what replicas have kept below a directory that are not among those there are, but for one that still runs here."""
+    """Delete the directories below `root` of replicas that do not exist any more, except those that a process has
+    locked.
+    """
     with contextlib.suppress(OSError):
         for path in root.iterdir():
             if path.name not in replicas and path.is_dir():
@@ -333,7 +343,7 @@ def remove_others(root: Path, replicas: Collection[str]) -> None:
 
 
 def remove_old(caches: Path, seconds: float, now: float) -> None:
-    """Give up what other environments' replicas have kept below a directory of caches and nobody has used for so long, at ``now``."""
+    """Delete what replicas of other environments saved below `caches` and nobody has used for `seconds` before ``now``."""
     with contextlib.suppress(OSError):
         for lock in caches.glob(f"*/hot/*/{_LOCK}"):
             if now - lock.stat().st_mtime > seconds:
@@ -341,7 +351,7 @@ def remove_old(caches: Path, seconds: float, now: float) -> None:
 
 
 def _remove_unlocked(directory: Path) -> None:
-    """Give up a replica's directory that no process has."""
+    """Delete a replica's directory unless a process has it locked."""
     try:
         held = _locked(directory / _LOCK)
     except OSError as error:
@@ -353,7 +363,7 @@ def _remove_unlocked(directory: Path) -> None:
 
 
 def _locked(path: Path) -> int | None:
-    """The descriptor that holds a lock; None where another process does."""
+    """Lock a file and return its descriptor, which holds the lock; None if another process holds it."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -384,10 +394,14 @@ def _read_list(directory: Path, signature: str) -> _Kept | None:
 def _named(
     run: Run, directory: Path
 ) -> tuple[str, tuple[pa.Buffer, pa.Buffer], tuple[_File, _File]]:
-    """A run in files of a new name: that, they as mapped, and their checksums."""
+    """Write a run to files of a new name.
+
+    Returns:
+        The name, the mapped files, and their checksums.
+    """
     make_directory(directory)
     while True:
-        # No two of this process are the same, whoever writes them; of another life's there may be one.
+        # Unique within this process; a file of that name may be left from an earlier one.
         name = str(next(_NUMBERS))
         rows, hashes = directory / f"{name}{_ROWS}", directory / f"{name}{_HASHES}"
         try:
@@ -406,7 +420,7 @@ def _named(
 
 
 def _written(run: Run, rows: Path, hashes: Path) -> tuple[pa.Buffer, pa.Buffer]:
-    """A run's files, mapped."""
+    """Write a run's files; return them mapped."""
     make_file(rows)
     with pa.OSFile(str(rows), "wb") as sink, pa.ipc.new_file(sink, run.rows.schema) as file:
         file.write_batch(run.rows)
@@ -422,7 +436,7 @@ def _map(path: Path) -> pa.Buffer:
 
 
 def _mapped(run: Run | _KeptRun, rows: pa.Buffer, hashes: pa.Buffer) -> Run:
-    """A run as it is in files."""
+    """A run over its mapped files."""
     batch = pa.ipc.open_file(pa.BufferReader(rows)).get_batch(0)
     numbers: Hashes = np.frombuffer(hashes, np.uint64)
     made = Run(batch, run.arity, numbers, (run.first, run.last))
@@ -452,7 +466,7 @@ def _loaded(kept: _KeptRun, directory: Path) -> Run:
 
 
 def _unnamed(run: Run, scratch: Path) -> Run:
-    """The run in files that have no name any more: they go with the last who reads them."""
+    """Move a run into files that are unlinked at once, so that they vanish with their last reader."""
     with tempfile.TemporaryDirectory(dir=scratch, prefix="run-") as folder:
         rows, hashes = _written(run, Path(folder) / "rows", Path(folder) / "hashes")
     return _mapped(run, rows, hashes)

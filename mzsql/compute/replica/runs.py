@@ -1,10 +1,10 @@
-"""Sorted runs of updates, and the hashes of keys that they are sorted by.
+"""Sorted runs of updates, and the hashes of keys by which they are sorted.
 
-Promise: `key_hashes` gives equal keys one 64-bit hash, whatever their types, NULL included, and spreads them evenly; a `Run` finds the
-rows of keys by their hashes in two binary searches. A run never changes.
+Promise: `key_hashes` gives equal keys the same 64-bit hash, for all types and NULL, and spreads hashes evenly. A
+`Run` finds the rows of keys by their hashes in two binary searches. A run never changes.
 
-The hash of what has a fixed width, and of texts, is computed here; the one of other types is the engine's, so runs that are kept longer
-than the process are only good for the release of it that has made them.
+Values of fixed width and texts are hashed here; values of other types by DuckDB, whose hash may change between
+releases. So runs that are stored longer than the process are only valid for the DuckDB release that made them.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from mzsql.repr.frontier import Timestamp
 Hashes = npt.NDArray[np.uint64]
 Places = npt.NDArray[np.int64]
 
-#: Computes DuckDB's hash of the columns of a table, for types that have no fixed width: a column "h", in the table's order.
+#: Computes DuckDB's hash of the single column c0 of a table, in the table's order, for types without a fixed width.
 Hasher = Callable[[pa.Table], Hashes]
 
 _NULL = np.uint64(0x9E3779B97F4A7C15)
 _M1, _M2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-#: The bits of a word's first n bytes.
+#: Masks for the first n bytes of a word.
 _FIRST_BYTES = np.array([(1 << 8 * n) - 1 for n in range(9)], np.uint64)
 
 
@@ -45,7 +45,9 @@ def _mixed(values: Hashes) -> Hashes:
 
 
 def key_hashes(keys: pa.Table, hasher: Hasher) -> Hashes:
-    """A 64-bit hash of each row: equal for rows that are equal null-safely, column by column, in tables of the same types."""
+    """A 64-bit hash of each row, equal for rows that are equal (NULL equal to NULL), in tables of the same column
+    types.
+    """
     made: Hashes | None = None
     for name, column in zip(keys.column_names, keys.columns, strict=True):
         one = _column_hashes(name, column, hasher)
@@ -55,8 +57,9 @@ def key_hashes(keys: pa.Table, hasher: Hasher) -> Hashes:
 
 
 def distinct(hashes: Hashes) -> Hashes:
-    """Each once, in order. NumPy's own way looks each up in a table first, which costs several times the sorting."""
-    # Rows of one key come together, and what was found in a run comes in the order of hashes: most of the sorting was done then.
+    """The distinct hashes, sorted."""
+    # NumPy's unique hashes its input first, which takes several times as long as sorting. Rows of one key mostly come
+    # together, and what was found in a run comes in the order of hashes, so most of the sorting is done already.
     made = _changing(hashes)
     turns = int(np.count_nonzero(made[1:] < made[:-1]))
     if not turns:
@@ -65,24 +68,25 @@ def distinct(hashes: Hashes) -> Hashes:
     return _changing(np.sort(made, kind="stable" if stretches else None))
 
 
-#: Stretches in order are merged where they have so many on the average; shorter ones cost more than to sort all.
+#: Sorted stretches are merged (by a stable sort) if they have so many hashes on average; for shorter ones a full sort
+#: is faster.
 _A_STRETCH = 8
 
 
 def _changing(hashes: Hashes) -> Hashes:
-    """Without those that are the same as the one before."""
+    """The hashes without those equal to the one before."""
     keep = np.ones(len(hashes), np.bool_)
     keep[1:] = hashes[1:] != hashes[:-1]
     return hashes[keep]
 
 
-#: Of so many bits of a hash it is counted how often they are there, in 8 bytes each.
+#: Most bits of a hash by which `repeated` counts, with 8 bytes for each count.
 _MOST_BITS = 22
 
 
 def repeated(hashes: Hashes) -> npt.NDArray[np.bool_]:
-    """Which are there more than once."""
-    # To sort them all is several times the cost of counting by some of their bits those that cannot be.
+    """Which hashes occur more than once."""
+    # Counting by some of their bits first excludes most hashes, at a fraction of the cost of sorting all.
     bits = max(len(hashes).bit_length() + 3, 8)
     slots = (hashes >> np.uint64(64 - bits)).astype(np.int64)
     maybe = np.flatnonzero(np.bincount(slots)[slots] > 1)
@@ -97,12 +101,12 @@ def repeated(hashes: Hashes) -> npt.NDArray[np.bool_]:
 
 
 def together(some: Hashes, others: Hashes) -> Hashes:
-    """Those that are in either, each once, in order."""
+    """The hashes that are in either, each once, sorted."""
     return distinct(np.concatenate([some, others]))
 
 
 def without(hashes: Hashes, known: Hashes) -> Hashes:
-    """Those that are not known; both each once, in order."""
+    """The hashes that are not in `known`; both are sorted and without duplicates."""
     if not len(known):
         return hashes
     at = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
@@ -125,7 +129,9 @@ def _column_hashes(name: str, column: pa.ChunkedArray, hasher: Hasher) -> Hashes
 
 
 def _bits(array: pa.Array) -> Hashes | None:
-    """A number for each value, equal for equal ones; None for a type that has no fixed width. Those of NULLs mean nothing."""
+    """A number for each value, the same for equal values; None for a type without a fixed width. The numbers of NULLs
+    are meaningless.
+    """
     typ = array.type
     if pa.types.is_boolean(typ):
         array = array.cast(pa.int8())
@@ -154,14 +160,14 @@ def _bits(array: pa.Array) -> Hashes | None:
 
 
 def _text_bits(array: pa.Array) -> Hashes:
-    """As `_bits`, of texts: their lengths, and their bytes eight at a time, mixed one into the other."""
+    """As `_bits`, for texts: hashes of their length and of their bytes, eight at a time."""
     count = len(array)
     _, places, data = array.buffers()
     if data is None or not count:
         return np.zeros(count, np.uint64)
     bounds = np.frombuffer(places, np.int32)[array.offset : array.offset + count + 1]
     first, last = int(bounds[0]), int(bounds[-1])
-    # Every byte begins a word; eight more behind them, so that the last ones do as well.
+    # Words are read at every byte offset, so eight bytes of padding follow the last one.
     padded = np.zeros(last - first + 8, np.uint8)
     padded[: last - first] = np.frombuffer(data, np.uint8)[first:last]
     words = np.ndarray(last - first + 1, "<u8", padded, strides=(1,))
@@ -179,16 +185,17 @@ def _text_bits(array: pa.Array) -> Hashes:
     return made
 
 
-#: In a run of so many rows, so many keys are looked for where they should be: its pages are in no cache, and halving it touches many.
+#: In a run of so many rows, so many keys are found by interpolation: the run is in no cache, and binary search would
+#: touch many of its pages.
 _LONG_RUN, _MANY_KEYS = 1_000_000, 1_000
-#: So far from there at most.
+#: How far from its interpolated place a key is searched for.
 _NEAR = 64
 
 
 def _begins(hashes: Hashes, keys: Hashes) -> Places:
-    """Where the first hash is that is not less than each key, as `numpy.searchsorted` says; both are in order.
+    """For each key the place of the first hash that is not less; as `numpy.searchsorted`. Both arguments are sorted.
 
-    Hashes are spread evenly, so a key's place is nearly known, and better with each look at what is there.
+    Hashes are spread evenly, so a key's place can be interpolated, better with each look at the hashes there.
     """
     count = len(hashes)
     if count < _LONG_RUN or len(keys) < _MANY_KEYS:
@@ -207,21 +214,21 @@ def _begins(hashes: Hashes, keys: Hashes) -> Places:
         less = (beyond <= count) & (hashes[np.minimum(beyond, count) - 1] < keys)
         at = np.where(less, beyond, at)
         step //= 2
-    # Many rows of one key put all others off their places.
+    # Many rows with one key displace all others; keys not found nearby are searched for in the whole run.
     far = np.flatnonzero(~near)
     at[far] = np.searchsorted(hashes, keys[far])
     return at
 
 
-#: Of keys with more rows than this the end is searched for.
+#: The end of a key's rows is searched for only if it has more rows than this.
 _BESIDE = 8
 
 
 def _ends(hashes: Hashes, keys: Hashes, begin: Places) -> Places:
-    """Where the stretches of equal hashes end that begin there (or nowhere).
+    """For each key the end of the stretch of its hash that begins at `begin` (empty if it has no rows).
 
-    Most keys have few rows or none, and those lie beside the place where the search for the first one has just been: to look there is
-    much cheaper than to search for the end from anew.
+    Most keys have few rows or none, which lie next to the place just found, so looking there is much cheaper than
+    another search.
     """
     ends = begin.copy()
     open_, wanted = np.arange(len(keys)), keys
@@ -238,7 +245,9 @@ def _ends(hashes: Hashes, keys: Hashes, begin: Places) -> Places:
 
 
 class Run:
-    """Updates in the order of the hash of their first `arity` columns; other numbers of columns have an index of their own."""
+    """Updates sorted by the hash of their first `arity` columns. Lookups by fewer columns use further indexes, made
+    when they are needed.
+    """
 
     def __init__(
         self, rows: pa.RecordBatch, arity: int, hashes: Hashes, times: tuple[Timestamp, Timestamp]
@@ -247,9 +256,9 @@ class Run:
         self.arity = arity
         self.hashes = hashes
         self.first, self.last = times
-        #: whether keys that differ have one hash; asked for where there is an order only
+        #: whether different keys have one hash; determined only for runs with an order
         self.mixed = False
-        #: whether it is in files
+        #: whether it is memory-mapped from files
         self.mapped = False
         self.bytes = int(rows.nbytes + hashes.nbytes)
         self._others: dict[int, tuple[Hashes, npt.NDArray[np.int64]]] = {}
@@ -257,7 +266,9 @@ class Run:
     def places(
         self, keys: Hashes, arity: int, hasher: Hasher
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64] | None]:
-        """For each key where its rows begin and end, in the index's order, and that order (None: the run's own)."""
+        """For each key the places at which its rows begin and end in the index, and the index's order (None: the run's
+        own).
+        """
         hashes, order = self.hashes, None
         if arity != self.arity:
             hashes, order = self._by(arity, hasher)
@@ -275,11 +286,11 @@ class Run:
 
 
 class Files(Protocol):
-    """Keeps large runs in files."""
+    """Stores large runs in files."""
 
     def put(self, run: Run, /) -> Run:
-        """The run, mapped from files.
+        """Store a run; return it memory-mapped.
 
         Raises:
-            OSError: none can be written.
+            OSError: the files cannot be written.
         """

@@ -1,9 +1,10 @@
-"""When what the dataflows of a tick have made is committed together.
+"""Decides when the outputs of the dataflows of one tick are committed to the export log together.
 
-Promise: a tick is the dataflows that are at work, or wait for their turn, when it begins; it is over when each of them has done that work.
-Where others have work then (a view over one of these), the tick takes them in, until it has lasted for `GATHER` seconds: a chain of views
-goes in one write. One that takes long keeps the others waiting for no longer than a step's patience. Nobody who reads in this process
-waits for any of it. Trade-off: what other processes read of a view is as much later as the others of its tick take.
+Promise: a tick consists of the dataflows that have queued or running steps when it begins, and is over when each has
+finished that step. If others have work by then (a view over one of these), they join the tick, until it has lasted
+`GATHER` seconds; so a chain of views is committed in one write. A long step keeps the others waiting for no longer
+than the step patience. Readers in this process wait for none of this. Trade-off: other processes see a view only
+when the others of its tick are done.
 """
 
 from __future__ import annotations
@@ -12,15 +13,15 @@ from collections.abc import Callable, Mapping
 
 from mzsql.repr.ids import GlobalId
 
-#: A tick takes dataflows in for so long, in seconds.
+#: How long dataflows may join a tick, in seconds.
 GATHER = 0.1
 
 
 class Ticks:
-    """Follows the dataflows of one replica. For one thread.
+    """Follows the ticks of one replica. For one thread.
 
     Args:
-        settle: commits what was made, or has it committed; is called more often than there is something.
+        settle: commits what was made, or has it committed; may be called when there is nothing to commit.
     """
 
     def __init__(self, settle: Callable[[], None]) -> None:
@@ -29,7 +30,7 @@ class Ticks:
         self._since = 0.0
 
     def look(self, working: Mapping[GlobalId, int], now: float) -> None:
-        """Settle where a tick is over.
+        """Settle if the present tick is over.
 
         Args:
             working: the dataflows that have work, each with the number of that work.

@@ -1,21 +1,26 @@
-"""Traces: an arrangement's updates kept close, as sorted runs in which keys are found without reading the rest.
+"""Traces: the updates of an arrangement kept near the process, as sorted runs in which keys are found without reading
+the rest.
 
-Promise: `Trace.find` has every update at or before a time whose leading key columns are among those asked for, whatever the keys' types,
-NULL included, in O(k log n) for k keys; it may have others too (two keys of one hash), never fewer. Nothing in a trace is the truth: it is
-made of what is in the arrangement's shard and of the updates that steps add, and losing it costs only time.
+Promise: `Trace.find` returns every update at or before a time whose leading key columns are among those asked for,
+for keys of any types including NULL, in O(k log n) for k keys. It may return others too (two keys with one hash),
+never fewer. A trace is a cache: it is made of what is in the arrangement's shard and of the updates that steps add,
+and losing it costs only time.
 
-A run is a table in the order of a 64-bit hash of its key, with the hashes beside it: a lookup is two binary searches a run. The hash
-spreads keys evenly, so that one way serves keys of every type and any number of columns, and a large run, which is a file mapped into
-memory, is touched on a few pages a key. Runs are merged when there are many, small ones first (a log-structured merge: the field's
-"spine"), and what is merged is consolidated, with times up to the one that all readers have passed made one. Whoever has a trace may do
-that beside its readers, at a moment that suits (`Trace.due`, `Merge`); `add` does it itself only where nobody has for long. So it is with
-the sorting of what was added (`Trace.sort`), which whoever reads does where nobody has.
+A run is a table sorted by a 64-bit hash of the key, with the hashes beside it; a lookup is two binary searches in
+each run. Hashes are spread evenly, so one method serves keys of every type and any number of columns, and a large
+run, which is a memory-mapped file, is touched on a few pages for each key. When there are many runs, small ones are
+merged first, as in a log-structured merge tree (differential dataflow's "spine"). A merge consolidates, after
+advancing times to the earliest that a reader may still ask for. The owner of a trace may merge beside its readers,
+at a convenient moment (`Trace.due`, `Merge`); `add` merges itself only if nobody has for long. The same holds for
+sorting what was added (`Trace.sort`), which a reader does if nobody has.
 
-Where a trace has an `order`, a run is in that order within each hash, and `Trace.first` has the rows of a key that come first (or last) in
-it without reading the others: the first few of each run, and more of them only until those that are certain are enough. Certain are the
-rows before the last one taken of any run that has more: whatever else is in the runs comes after them.
+If a trace has an `order`, a run is in that order within each hash, and `Trace.first` finds the rows of a key that
+come first (or last) in it without reading the others: it takes the first few rows of each run, and more until enough
+of them are certain. Certain are the rows before the last one taken of any run that has more: whatever else is in the
+runs comes after them.
 
-Trade-off: a hash has no order, so what goes by order across keys (the events of a temporal filter) looks through the whole trace.
+Trade-off: a hash keeps no order of keys, so what goes by order across keys (the events of a temporal filter) scans
+the whole trace.
 """
 
 from __future__ import annotations
@@ -36,18 +41,18 @@ from mzsql.repr.frontier import Timestamp
 
 _LOG = logging.getLogger(__name__)
 
-#: Runs of more bytes than this are files, mapped into memory.
+#: Runs of more bytes than this are memory-mapped files.
 MAPPED_BYTES = 16 * 1024 * 1024
-#: So many runs at the end are merged at once, with those before that are not much larger,
+#: When there are so many runs, the last ones are merged, with those before them that are not much larger, …
 FAN = 8
-#: and where there are so many, before anything is done with them.
+#: … by `Trace.add` itself when there are so many that nobody has merged.
 MOST_RUNS = 4 * FAN
-#: So many rows more than are needed are taken of each run at first.
+#: How many rows more than are needed `first` takes of each run at first.
 _SPARE = 8
 
 
 class Found:
-    """Where the rows are that a lookup has found: counted, and not yet taken."""
+    """The places of the rows that a lookup found. The rows are counted, but not copied before `rows` is called."""
 
     def __init__(
         self,
@@ -60,7 +65,7 @@ class Found:
         self._schema = schema
 
     def joined(self, other: Found) -> Found:
-        """What is in either, once."""
+        """The rows of both, each once."""
         pieces = {id(run): (run, places) for run, places in self._pieces}
         for run, places in other._pieces:
             _, known = pieces.get(id(run), (run, np.empty(0, np.int64)))
@@ -70,13 +75,13 @@ class Found:
 
     @property
     def count(self) -> int:
-        """How many updates."""
+        """Number of updates."""
         return sum(
             run.rows.num_rows if places is None else len(places) for run, places in self._pieces
         )
 
     def rows(self) -> pa.Table:
-        """The updates, each shown at the time asked for. Not consolidated."""
+        """The updates, with all times set to the time asked for. Not consolidated."""
         batches = []
         for run, places in self._pieces:
             batch = run.rows if places is None else run.rows.take(pa.array(places))
@@ -91,7 +96,7 @@ class Found:
 
 
 class Merge:
-    """Some runs of a trace, to be made one."""
+    """Some adjacent runs of a trace, to be merged into one."""
 
     def __init__(self, trace: Trace, runs: Sequence[Run], since: Timestamp) -> None:
         self.runs = list(runs)
@@ -99,17 +104,17 @@ class Merge:
         self._since = since
 
     def made(self) -> Run | None:
-        """The one; None where nothing is left of them. May run beside the trace's readers and beside `Trace.add`."""
+        """Compute the merged run; None if nothing is left. May run beside the trace's readers and beside `Trace.add`."""
         return self._trace.merged(self.runs, self._since)
 
 
 class FirstRows:
-    """The first rows of keys.
+    """The first rows of some keys.
 
     Attributes:
-        found: where they are, of each of their rows all updates.
-        counts: for each key how many rows they come to, multiplicities counted.
-        whole: for each key whether they are all that it has.
+        found: where they are: all updates of each of these rows.
+        counts: for each key the number of rows, multiplicities counted.
+        whole: for each key whether these are all its rows.
         looked: how many updates were looked at.
     """
 
@@ -123,17 +128,17 @@ class FirstRows:
 
 
 class Trace:
-    """An arrangement's updates from a time on. For one thread at once.
+    """An arrangement's updates, readable from `since` on. For one thread at a time.
 
     Args:
         schema: the arrangement's columns, key columns first, then mz_time and mz_diff.
-        key_arity: how many columns are the key.
-        since: contents can be told at this time and later ones.
-        order: the order of a key's rows.
-        hasher: hashes what has no fixed width.
+        key_arity: number of key columns.
+        since: the earliest time at which the contents can be read.
+        order: the order of the rows of a key; None if they have none.
+        hasher: hashes values of types without a fixed width.
         consolidated: adds up equal updates.
-        sums: whether updates of rows that differ may be added up, too.
-        files: keeps large runs.
+        sums: whether updates of different rows may be added up, too (partial sums).
+        files: stores large runs.
     """
 
     def __init__(
@@ -157,30 +162,30 @@ class Trace:
         self._consolidated = consolidated
         self._files = files
         self._runs: list[Run] = []
-        #: what was added and is not sorted yet
+        #: updates that were added and are not sorted yet
         self._new: list[pa.Table] = []
-        #: so many of the first runs were made beside, and are as large as what was read at once
+        #: how many runs at the beginning came from `take`; they are too large to be merged for their number alone
         self._taken = 0
 
     @property
     def runs(self) -> tuple[Run, ...]:
-        """All updates, those that came first in the first."""
+        """All updates as sorted runs, oldest first."""
         return tuple(self._sorted())
 
     @property
     def updates(self) -> int:
-        """How many there are."""
+        """Number of updates."""
         made = int(sum(run.rows.num_rows for run in self._runs))
         return made + int(sum(one.num_rows for one in self._new))
 
     @property
     def bytes(self) -> int:
-        """What is in memory; what is mapped is not counted."""
+        """Bytes in memory, without memory-mapped runs."""
         kept = sum(run.bytes for run in self._runs if not run.mapped)
         return kept + int(sum(one.nbytes for one in self._new))
 
     def add(self, updates: pa.Table, passed: Timestamp) -> None:
-        """Add updates; readers have passed a time and will not ask for earlier ones."""
+        """Add updates. No reader will ask for a time before `passed` any more."""
         self.since = max(self.since, passed)
         if updates.num_rows:
             self._new.append(updates)
@@ -191,13 +196,13 @@ class Trace:
             self.settle(merge, merge.made())
 
     def sort(self) -> None:
-        """Make runs of what was added, so that no reader has to."""
+        """Sort what was added into runs, so that no reader has to."""
         self._sorted()
 
     def _sorted(self) -> list[Run]:
-        """The runs, with all that was added."""
+        """All runs, after sorting what was added."""
         while self._new:
-            # Where this fails it is still there for the next one.
+            # Removed only after it was sorted: if sorting fails, the next call tries again.
             self._runs.append(self._run(self._new[0]))
             del self._new[0]
         return self._runs
@@ -212,12 +217,12 @@ class Trace:
         return bool(self._new)
 
     def due(self) -> Merge | None:
-        """What makes one of the runs at the end, where they are many; of those that are sorted."""
+        """The merge to do next, of sorted runs, or None if there are few runs."""
         tail = self._tail()
         return Merge(self, self._runs[-tail:], self.since) if tail else None
 
     def settle(self, merge: Merge, made: Run | None) -> None:
-        """Have what was made of some runs stand in their place; nothing is done where others have taken it meanwhile."""
+        """Put the result of a merge in place of its runs, unless these were replaced meanwhile."""
         runs = merge.runs
         first = next((at for at, run in enumerate(self._runs) if run is runs[0]), None)
         if first is not None and self._runs[first : first + len(runs)] == runs:
@@ -225,31 +230,35 @@ class Trace:
             self._taken = min(self._taken, first)
 
     def run_of(self, updates: pa.Table) -> Run | None:
-        """A run of updates, to be taken by this trace; on any thread, beside its other work. None of none."""
+        """Make a run of updates, for `take`; on any thread, beside other use of the trace. None if there are no
+        updates.
+        """
         return self._run(updates) if updates.num_rows else None
 
     def take(self, runs: Sequence[Run]) -> None:
-        """Have runs that were made by `run_of`, none of which has updates that are here; before any other update is added."""
+        """Take over runs made by `run_of`, as the first of a trace that has no updates yet."""
         assert not self._runs
         assert not self._new
         self._runs = list(runs)
         self._taken = len(self._runs)
 
     def _tail(self) -> int:
-        """How many runs at the end are to become one."""
+        """How many runs at the end should be merged; 0 if none."""
         small = len(self._runs) - self._taken
         if small < FAN:
             return 0
         taken, rows = 0, 0
         for run in reversed(self._runs):
-            # Those that were taken are no reason to read them again before as much has come.
+            # A much larger run (one from `take`, above all) is read again only when as many updates have come since.
             if taken >= min(FAN - 1, small) and run.rows.num_rows > rows:
                 break
             taken, rows = taken + 1, rows + run.rows.num_rows
         return taken
 
     def merged(self, runs: Sequence[Run], since: Timestamp) -> Run | None:
-        """One run of several, times before one made that one; None where nothing is left. Changes nothing: others may read meanwhile."""
+        """Merge runs into one, with times before `since` set to `since`; None if nothing is left. Changes nothing, so
+        others may read meanwhile.
+        """
         rows = pa.Table.from_batches([run.rows for run in runs], self._schema)
         position = self._schema.get_field_index(TIME_COLUMN)
         times = pc.max_element_wise(rows.column(TIME_COLUMN), pa.scalar(since, pa.int64()))
@@ -261,9 +270,10 @@ class Trace:
         return self._run(rows, hashes) if rows.num_rows else None
 
     def _added_up(self, rows: pa.Table, hashes: Hashes) -> tuple[pa.Table, Hashes]:
-        """The rows with equal updates added up, and their keys' hashes.
+        """Add up equal updates; return the rows, and the hashes of their keys.
 
-        Of what comes and goes most was there before: of all rows few are there twice, and only those are looked at.
+        Only rows whose hash occurs more than once are consolidated: most updates have no counterpart in the same
+        runs.
         """
         columns = [name for name in rows.column_names if name not in (TIME_COLUMN, DIFF_COLUMN)]
         twice = repeated(key_hashes(rows.select(columns), self._hasher))
@@ -280,7 +290,7 @@ class Trace:
         return key_hashes(rows.select(list(range(self._key_arity))), self._hasher)
 
     def _run(self, updates: pa.Table, hashes: Hashes | None = None) -> Run:
-        """A run of updates, whose keys' hashes are given where they are known."""
+        """Sort updates into a run. `hashes` are those of their keys, if they are known."""
         arity = self._key_arity
         bounds = pc.min_max(updates.column(TIME_COLUMN)).as_py()
         batch = pa.RecordBatch.from_arrays(
@@ -300,7 +310,7 @@ class Trace:
         return self._kept(run) if run.bytes > MAPPED_BYTES else run
 
     def _kept(self, run: Run) -> Run:
-        """A large run in files; in memory where none can be written, which costs memory and no answer."""
+        """Store a large run in files. If they cannot be written it stays in memory, which costs memory but no result."""
         try:
             return self._files.put(run)
         except OSError as error:
@@ -310,11 +320,11 @@ class Trace:
     # --- reading ---
 
     def find(self, wanted: Hashes, arity: int, as_of: Timestamp) -> Found:
-        """The updates at or before a time whose first columns are one of the keys (and perhaps others).
+        """The updates at or before a time whose leading columns equal one of the keys (and perhaps others).
 
         Args:
-            wanted: the keys' `key_hashes`, each once, in order.
-            arity: how many columns the keys have.
+            wanted: the `key_hashes` of the keys, each once, sorted.
+            arity: number of columns of the keys.
             as_of: at or after `since`.
         """
         assert as_of >= self.since
@@ -333,13 +343,13 @@ class Trace:
         return Found(pieces, as_of, self._schema)
 
     def first(self, wanted: Hashes, as_of: Timestamp, need: int, *, back: bool) -> FirstRows:
-        """The rows of keys, whole keys, that come first in the trace's order.
+        """The rows of whole keys that come first in the trace's order.
 
         Args:
-            wanted: the keys' `key_hashes`, each once, in order; one of 0 where the trace has no key.
+            wanted: the `key_hashes` of the keys, each once, sorted; a single 0 if the trace has no key columns.
             as_of: at or after `since`.
-            need: of each key at least so many, multiplicities counted, where it has them.
-            back: the last ones instead.
+            need: at least so many rows of each key, multiplicities counted, if it has them.
+            back: take the last rows instead.
         """
         assert as_of >= self.since
         runs = [run for run in self._sorted() if run.first <= as_of]
@@ -366,7 +376,7 @@ class Trace:
         return FirstRows(Found(pieces, as_of, self._schema), counts, whole, looked)
 
     def _whole(self, wanted: Hashes, as_of: Timestamp) -> FirstRows:
-        """All rows of the keys, however many they come to."""
+        """All rows of the keys, in the form of a result of `first`."""
         found = self.find(wanted, self._key_arity, as_of)
         counts = np.zeros(len(wanted), np.int64)
         return FirstRows(found, counts, np.ones(len(wanted), np.bool_), found.count)
@@ -379,9 +389,11 @@ class Trace:
         as_of: Timestamp,
         back: bool,
     ) -> tuple[list[npt.NDArray[np.bool_]], Places, npt.NDArray[np.bool_]] | None:
-        """For what was taken of each run which rows have all their updates there; for each key how many they are, and whether all.
+        """Judge which of the rows taken from the runs are certain to be among the first.
 
-        None where two keys have one hash.
+        Returns:
+            For each run which rows are certain (all their updates were taken); for each key how many rows these are;
+                for each key whether they are all its rows. None if two different keys have one hash.
         """
         assert self.order is not None
         batches = [
@@ -396,6 +408,8 @@ class Trace:
         ranks = self.order.ranks(rows, key_of)
         if back:
             ranks = -ranks
+        # The border of a key is the earliest last row taken from a run that has more of the key: rows before it are
+        # certain.
         border = np.full(keys, np.iinfo(np.int64).max)
         np.minimum.at(border, key_of[edge], ranks[edge])
         sure = ranks < border[key_of]
@@ -416,7 +430,7 @@ class Trace:
         return Found(pieces, as_of, self._schema)
 
     def between(self, low: int, high: int, as_of: Timestamp) -> Found:
-        """The updates at or before a time whose first column, an integer, is within bounds, both included."""
+        """The updates at or before `as_of` whose first column, an integer, is between `low` and `high`, both included."""
         assert as_of >= self.since
         pieces = []
         for run in self._sorted():
@@ -429,7 +443,9 @@ class Trace:
 
 
 class _Taken:
-    """What is taken of a run: where the rows are, the key of each, and whether it is the last one taken of a key that has more."""
+    """Rows taken from a run: their places, the number of each row's key, and whether it is the last one taken of a key
+    that has more.
+    """
 
     def __init__(self, places: Places, keys: Places, edges: npt.NDArray[np.bool_]) -> None:
         self.places = places
@@ -438,7 +454,7 @@ class _Taken:
 
 
 def _taken(begin: Places, end: Places, most: int, back: bool) -> _Taken:
-    """At most so many rows of each stretch, from its beginning or its end."""
+    """At most `most` rows of each stretch from `begin` to `end`, from its beginning or (with `back`) its end."""
     sizes = end - begin
     counts = np.minimum(sizes, most)
     starts = end - counts if back else begin
@@ -452,7 +468,7 @@ def _taken(begin: Places, end: Places, most: int, back: bool) -> _Taken:
 
 
 def _mixes(rows: pa.RecordBatch | pa.Table, hashes: npt.NDArray[Any], arity: int) -> bool:
-    """Whether of rows that lie beside each other and have one hash the keys differ."""
+    """Whether adjacent rows with the same hash have different keys."""
     same = hashes[1:] == hashes[:-1]
     return any(bool(np.any(same & differs(rows.column(i)))) for i in range(arity))
 

@@ -1,9 +1,11 @@
-"""A dataflow that lives in this process for as long as somebody listens to it: hydrated and stepped by DuckDB, nothing durable.
+"""A dataflow that lives in this process as long as somebody subscribes to it: DuckDB hydrates and steps it, and nothing
+is durable.
 
-Promise: the same rendered statements as a maintained view's, so its output at every timestamp is the query's, and a step costs what the
-updates touch plus one scan of the arrangements that it reads; the inputs are read once, at `as_of`. State is tables of a DuckDB that
-spills to a temporary directory beyond `MEMORY_LIMIT`, consolidated whenever it has doubled. Trade-offs: no lookups by key (a step scans
-the state that it joins with, in process), and nothing is shared between listeners or survives them.
+Promise: it runs the same rendered statements as a maintained view, so its output at every timestamp is the query's.
+A step costs what the updates touch plus one scan of the arrangements that it reads. The inputs are read in full
+once, at `as_of`. State is in tables of a DuckDB that spills to a temporary directory beyond `MEMORY_LIMIT`; a table
+is consolidated whenever it has doubled. Trade-offs: no lookups by key (a step scans the state that it joins with),
+and nothing is shared between subscribers or survives them.
 """
 
 from __future__ import annotations
@@ -37,11 +39,11 @@ from mzsql.repr.errors import Unsupported
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
 
-#: Memory that one such dataflow may hold before DuckDB goes to disk.
+#: Memory of one such dataflow, beyond which DuckDB spills to disk.
 MEMORY_LIMIT = "256MiB"
-#: Rows are handed to DuckDB in pieces of about so many bytes.
+#: Bytes of a piece in which rows are handed to DuckDB.
 PIECE_BYTES = 32 << 20
-#: Fewer updates than this in an arrangement are never consolidated.
+#: An arrangement with fewer updates is never consolidated.
 _CONSOLIDATE_ROWS = 50_000
 
 
@@ -49,7 +51,7 @@ _CONSOLIDATE_ROWS = 50_000
 def given(
     connection: duckdb.DuckDBPyConnection, name: str, rows: pa.Table | pa.RecordBatch
 ) -> Iterator[None]:
-    """A relation of this name within the block."""
+    """Register rows as a relation of this name within the block."""
     connection.register(name, rows)
     try:
         yield
@@ -58,14 +60,16 @@ def given(
 
 
 def bounded_connection(directory: str) -> duckdb.DuckDBPyConnection:
-    """An in-process DuckDB that keeps `MEMORY_LIMIT` in memory and the rest in ``directory``."""
+    """Open an in-process DuckDB that keeps `MEMORY_LIMIT` in memory and spills to ``directory``."""
     return locked_connection(settings={"memory_limit": MEMORY_LIMIT, "temp_directory": directory})
 
 
 def load(
     connection: duckdb.DuckDBPyConnection, name: str, rows: pa.RecordBatchReader | pa.Table
 ) -> None:
-    """Make a table of rows, piece by piece; whatever makes them runs outside of DuckDB, so that its errors stay what they are."""
+    """Create a table of rows, piece by piece. The rows are produced outside of DuckDB, so that errors of their producer
+    are raised unchanged.
+    """
     made = False
     for piece in _pieces(rows):
         statement = f'INSERT INTO "{name}"' if made else f'CREATE TABLE "{name}" AS'
@@ -75,7 +79,7 @@ def load(
 
 
 def _pieces(rows: pa.RecordBatchReader | pa.Table) -> Iterator[pa.Table]:
-    """The rows in few pieces of bounded size, each of which costs a statement; one at least."""
+    """The rows in few pieces of bounded size, at least one; each piece costs a statement."""
     schema, size, made = rows.schema, 0, False
     waiting: list[pa.RecordBatch] = []
     for batch in rows.to_batches() if isinstance(rows, pa.Table) else rows:
@@ -89,11 +93,14 @@ def _pieces(rows: pa.RecordBatchReader | pa.Table) -> Iterator[pa.Table]:
 
 
 class TransientDataflow:
-    """One dataflow's state; `hydrate`, then `step` after `step`. For one thread at a time, but for `interrupt`.
+    """One dataflow's state: call `hydrate`, then `step` again and again. For one thread at a time, except `interrupt`.
 
     Args:
-        rendered: the dataflow; it may not read indexes.
+        rendered: the dataflow; it must not read indexes.
         as_of: the time of its first contents.
+
+    Raises:
+        Unsupported: the dataflow is recursive.
     """
 
     def __init__(self, rendered: RenderedDataflow, as_of: Timestamp) -> None:
@@ -111,22 +118,22 @@ class TransientDataflow:
 
     @property
     def temporal(self) -> bool:
-        """Whether rows come and go as time passes, without any update."""
+        """Whether rows appear and disappear as time passes, without updates of the inputs."""
         return self._rendered.temporal
 
     def interrupt(self) -> None:
-        """End what runs; from any thread."""
+        """Interrupt the running statement; from any thread."""
         self._duck.interrupt()
 
     def close(self) -> None:
-        """Give the state up. Idempotent."""
+        """Discard the state. Idempotent."""
         self._duck.close()
         self._directory.cleanup()
 
     # --- hydration ------------------------------------------------------------------------------
 
     def hydrate(self, snapshots: Mapping[GlobalId, pa.RecordBatchReader | pa.Table]) -> pa.Table:
-        """Fill the arrangements; the export's contents at `as_of`: c0 …, mz_error, mz_diff, consolidated.
+        """Fill the arrangements; return the output's contents at `as_of`: c0 …, mz_error, mz_diff, consolidated.
 
         Args:
             snapshots: each input's contents at `as_of`: c0 …, [mz_error], mz_diff; a reader is read once.
@@ -171,7 +178,7 @@ class TransientDataflow:
         return int(rows)
 
     def _present(self, name: str, at: Timestamp) -> None:
-        """An arrangement's state as the relation that statements read: every row at one time."""
+        """Show an arrangement's state as the relation that statements read, with every row at one time."""
         self._duck.execute(
             f'CREATE OR REPLACE TEMP VIEW "{name}" AS'
             f' SELECT * EXCLUDE (mz_diff), CAST({at} AS BIGINT) AS mz_time, mz_diff FROM "state_{name}"'
@@ -182,12 +189,13 @@ class TransientDataflow:
     def step(
         self, deltas: Mapping[GlobalId, pa.Table], lower: Timestamp, upper: Timestamp
     ) -> pa.Table:
-        """Process the inputs' updates of ``[lower, upper)``; the export's: c0 …, mz_error, mz_time, mz_diff, consolidated.
+        """Process the inputs' updates of ``[lower, upper)``; return the output's: c0 …, mz_error, mz_time, mz_diff,
+        consolidated.
 
         Args:
             deltas: each input's updates at their times: c0 …, [mz_error], mz_time, mz_diff.
-            lower: the end of the step before, or the time after `as_of`.
-            upper: where the step ends; the inputs are complete there.
+            lower: the upper of the step before, or the time after `as_of`.
+            upper: where the step ends; the inputs are complete below it.
         """
         step = self._rendered.step(Engine.DUCKDB, lower, upper)
         for name in self._specs:
@@ -220,7 +228,7 @@ class TransientDataflow:
         return self._asked(export)
 
     def _settle(self, name: str) -> None:
-        """Consolidate an arrangement that has doubled since it was consolidated last."""
+        """Consolidate an arrangement that has doubled since it was last consolidated."""
         state = f"state_{name}"
         rows = self._count(state)
         if rows < max(_CONSOLIDATE_ROWS, 2 * self._settled[name]):
@@ -236,7 +244,7 @@ class TransientDataflow:
         if not spec.additive:
             row: list[Ast] = [col(f"c{i}") for i in range(len(spec.columns))]
             return to_sql(consolidated(state, row), Engine.DUCKDB)
-        # An accumulator's value is the sum of what its rows add, so a key's rows are as good as their sums in one row.
+        # An accumulator's value is the sum over a key's rows, so one row with the sums replaces them.
         types = self._duck.table(state).types
         items, keys, sums = [], [], []
         for i, _ in enumerate(spec.columns):

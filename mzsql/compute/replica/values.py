@@ -1,7 +1,8 @@
-"""What the values of a step's relations are, coarsely, so that its statement can be a lean one (`mzsql.render.lean`).
+"""Coarse bounds on the values in a step's relations, so that the step can run a statement without guards
+(`mzsql.render.lean`).
 
-Promise: `measured` says of a relation only what is true of each of its rows. It looks at null counts, least and greatest values, which
-Arrow finds in microseconds where rows are few; it is meant for those.
+Promise: what `measured` says of a relation is true of each of its rows. It uses null counts, minima and maxima,
+which Arrow finds in microseconds if rows are few; it is meant for such relations.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _KINDS = {
     pa.timestamp("us"): "TIMESTAMP",
 }
 
-#: Columns of times, of which nothing is said: what is true of one step's is not of the next one's.
+#: Columns of times. No bounds are given for them, since those of one step would not hold in the next.
 _TIMES = frozenset(("mz_time",))
 
 
@@ -46,7 +47,7 @@ def measured(table: pa.Table, columns: Container[str]) -> Relation:
 
     Args:
         table: the relation.
-        columns: those of which anything is asked; of others it is said what their type says.
+        columns: columns to measure; of the others only the type is said.
     """
     facts = {
         field.name: _fact(field, table.column(field.name))
@@ -58,14 +59,17 @@ def measured(table: pa.Table, columns: Container[str]) -> Relation:
 
 
 def kind_of(typ: pa.DataType) -> str | None:
-    """The type as DuckDB writes it."""
+    """The name of the type in DuckDB; None for types of which nothing is said."""
     if pa.types.is_decimal128(typ):
         return decimal_kind(typ.precision, typ.scale)
     return _KINDS.get(typ)
 
 
 def _same(table: pa.Table, columns: Container[str]) -> dict[str, str]:
-    """Columns of counts that are the same in each row, as those of the values that several aggregates have not left out mostly are."""
+    """Columns of counts that are equal in each row, each with the first such column.
+
+    The counts that several aggregates keep of non-null values are mostly equal.
+    """
     found: dict[str, str] = {}
     first: list[str] = []
     for field in table.schema:
