@@ -1,9 +1,10 @@
-"""The relations in which a replica keeps what only it knows of its dataflows, and the LIR plans that read them.
+"""The introspection logs of a replica (relations of what only the replica knows of its dataflows), and LIR plans that
+read them.
 
-Promise: a log has a row for each thing that is so on the replica now, nothing of the past, and is read by introspection subscribes alone
-(`mzsql.compute.controller.introspection` defines those). Its id is among the system's, beyond those of the catalog's relations, as no
-session can name it. The first column is the export of the dataflow that a row is of, in what a plan makes of it, too. Rows hold text,
-whole numbers and booleans, so that they travel as they are.
+Promise: a log has a row for each fact that is true on the replica now, and no history. Only introspection subscribes
+read logs (`mzsql.compute.controller.introspection` defines them). A log's id is a system id beyond those of the
+catalog's relations, so no session can name it. The first column of a log, and of every plan over logs, is the id of
+the dataflow's exported object. Values are texts, integers and booleans, which travel unchanged.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from mzsql.repr.types import (
     RelationType,
 )
 
-#: A row of a log, or of what a subscribe makes of logs.
+#: A row of a log, or of the result of a plan over logs.
 LogRow: TypeAlias = tuple[Any, ...]
 
 _TEXT, _BIGINT = ColumnType(TEXT, False), ColumnType(BIGINT, False)
@@ -34,10 +35,10 @@ _TIME = ColumnType(MZ_TIMESTAMP, True)
 
 
 class Log(msgspec.Struct, frozen=True):
-    """One of them.
+    """One introspection log.
 
     Attributes:
-        id: what plans read it by.
+        id: by which plans read it.
         desc: its columns.
     """
 
@@ -50,15 +51,16 @@ def _log(number: int, **columns: ColumnType) -> Log:
     return Log(GlobalId(f"s{1_000_000 + number}"), RelationDesc(names, RelationType(types)))
 
 
-#: How far each export is complete; NULL where it is for ever.
+#: The upper of each exported object; NULL if it is sealed.
 FRONTIERS = _log(1, export_id=_TEXT, time=_TIME)
-#: How far what each export reads is complete as the replica sees it.
+#: The upper of each input of each exported object, as the replica sees it.
 IMPORT_FRONTIERS = _log(2, export_id=_TEXT, import_id=_TEXT, time=_TIME)
-#: For how long the replica was at each node, with what is under way, and how many rows came out of that.
+#: For each LIR node the time spent, including running statements, the number of statements, and the number of rows
+#: produced.
 ELAPSED = _log(
     3, export_id=_TEXT, lir_id=_BIGINT, elapsed_ns=_BIGINT, statements=_BIGINT, rows_out=_BIGINT
 )
-#: All that there are, by id.
+#: All logs, by id.
 LOGS = {log.id: log for log in (FRONTIERS, IMPORT_FRONTIERS, ELAPSED)}
 
 
@@ -70,7 +72,7 @@ class LogPlan(msgspec.Struct, frozen=True):
 
 
 def get(log: Log, mfp: MapFilterProject | None = None, *, lir_id: int = 0) -> lir.Get:
-    """The node that reads a log."""
+    """The LIR node that reads a log."""
     columns = log.desc.typ.columns
     read = MapFilterProject.identity(len(columns)) if mfp is None else mfp
     raw = lir.AvailableCollections(raw=True)
@@ -78,12 +80,12 @@ def get(log: Log, mfp: MapFilterProject | None = None, *, lir_id: int = 0) -> li
 
 
 def whole(log: Log) -> LogPlan:
-    """The plan that tells a log as it is."""
+    """The plan that returns a log unchanged."""
     return LogPlan(get(log), log.desc.typ)
 
 
 def kept(log: Log, columns: Sequence[str], *predicates: Scalar) -> LogPlan:
-    """The plan that tells some columns of those rows of a log for which all predicates (over its columns) hold."""
+    """The plan that returns some columns of the log's rows for which all predicates (over the log's columns) hold."""
     places = [log.desc.names.index(name) for name in columns]
     mfp = MapFilterProject.identity(log.desc.arity).filter(predicates).project(places)
     return LogPlan(
@@ -92,7 +94,7 @@ def kept(log: Log, columns: Sequence[str], *predicates: Scalar) -> LogPlan:
 
 
 def over_logs(read: LogPlan) -> lir.DataflowDescription:
-    """The dataflow of a plan over logs, those that it reads imported."""
+    """The dataflow description of a plan over logs."""
     logs = {
         node.id: LOGS[node.id]
         for node in lir.walk(read.plan)

@@ -1,1 +1,3 @@
-"""What decides which dataflows run where: placement on replicas, reconciliation with the catalog, holds."""
+"""The compute controller: decides which dataflows run on which replicas, reconciles that with the catalog, and holds
+inputs readable.
+"""

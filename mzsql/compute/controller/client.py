@@ -1,12 +1,11 @@
-"""One replica, as its controller knows it: by the responses that it gives to commands.
+"""A controller's side of one replica: sends commands, and knows the replica by its responses.
 
-Promise: nothing is known of the replica but what it told, and nothing is asked of it but by commands. Inputs of a dataflow are held at its
-`as_of` until the replica says how the dataflow stands, by when it holds them itself, or, where its holds would end with its process, from
-where it says on for as long as the dataflow is wanted; so is what the indexes that it reads are made of. An index is kept readable for the
-dataflows that are to read it and have not opened it yet. An index that is dropped while dataflows read it is not told of any more, and the
-replica goes on with it until the last of these is dropped: only then it is told, so that a replica that begins anew is given all that its
-dataflows read. No call waits for the replica except `settle`, `wait_until` and `peek`, each for a stated time.
-Responses are recorded where they come; nothing is queued here, and nobody is woken but who waits.
+Promise: nothing is known of the replica except what it reported, and it is asked only by commands. The inputs of a dataflow, and what
+the indexes that it reads are made of, are held at its `as_of` until the replica has reported a status, because then it holds them
+itself. If the replica's holds would end with its process, they are held for as long as the dataflow is wanted, at the time the replica
+reports. An index stays readable for dataflows that are to read it and have not opened it yet. An index that is dropped while dataflows
+read it is not reported any more, but the replica is told only when the last of them is dropped, so that a restarted replica is given
+everything that its dataflows read. Only `settle`, `wait_until` and `peek` wait for the replica, each for a stated time.
 """
 
 from __future__ import annotations
@@ -51,20 +50,20 @@ from mzsql.repr.errors import DuplicateObject, NotReadable, UndefinedObject
 from mzsql.repr.frontier import Frontier, Timestamp, join, less_than
 from mzsql.repr.ids import GlobalId, sort_key
 
-#: Whoever waits for a replica looks so often whether it is away.
+#: Whoever waits for a replica checks this often, in seconds, whether it is offline.
 _LOOK_SECONDS = 0.5
 
 
 class ReplicaClient:
-    """Commands one replica and knows what it told. Thread-safe.
+    """Commands one replica and knows what it reported. Thread-safe.
 
     Args:
-        connect: the way to the replica.
-        replica_id: whose replica this is.
-        settings: what it is to be begun with.
+        connect: makes the link to the replica.
+        replica_id: the replica.
+        settings: its settings at the beginning.
         storage: holds inputs.
-        sink: where its statuses go; what an earlier life of it has reported stays until this one reports of the same object.
-        subscribed: its introspection subscribes.
+        sink: takes its statuses. What an earlier run of it reported of an object stays until this one reports of the object.
+        subscribed: its introspection subscribes; None if it has none.
     """
 
     def __init__(
@@ -82,19 +81,19 @@ class ReplicaClient:
         self._sink = sink
         self._changed = threading.Condition()
         self._dataflows: dict[GlobalId, Dataflow] = {}
-        # What was dropped, and the replica was not told so yet: somebody reads it there.
+        # Dropped here, but the replica was not told so yet, because a dataflow there reads it.
         self._dropped: dict[GlobalId, Dataflow] = {}
-        # Those that move with time: it is asked at each look whether there are any.
+        # Kept as a set because every look asks whether there are any.
         self._temporal: set[GlobalId] = set()
-        # What nothing is held for, as the replica was away for too long.
+        # Dataflows whose inputs are not held any more, because the replica was away for too long.
         self._forgone: set[GlobalId] = set()
         self._refreshes: deque[RefreshStats] = deque(maxlen=settings.refreshes_kept)
         self._peeks: dict[str, PeekResponse | None] = {}
         self._pinged = self._ponged = self._given_up = 0
         self._subscribed = subscribed
-        # Whether nothing is left of what it has told of itself.
+        # Whether all rows of its introspection were deleted.
         self._forgotten = False
-        # Whether what it told was taken back, as it was gone.
+        # Whether its statuses were deleted because it was gone.
         self._taken_back = False
         self._initialized = False
         self._closed = False
@@ -107,10 +106,10 @@ class ReplicaClient:
         """Have a dataflow maintained.
 
         Raises:
-            DuplicateObject: it is there already, or is still there after it was dropped.
+            DuplicateObject: it is installed, or was dropped and is not gone yet.
             UndefinedObject: it imports an index that the replica does not have.
             ObjectInUse: the replica takes no commands.
-            ThreadFailed: the replica has ended.
+            ThreadFailed: the replica has failed.
         """
         gid = command.id
         with self._changed:
@@ -134,11 +133,11 @@ class ReplicaClient:
             raise
 
     def drop(self, gid: GlobalId) -> None:
-        """Have a dataflow dropped; an index that others read once the last of these is. Idempotent.
+        """Drop a dataflow; an index that others read is dropped with the last of these. Idempotent.
 
         Raises:
             ObjectInUse: the replica takes no commands.
-            ThreadFailed: the replica has ended.
+            ThreadFailed: the replica has failed.
         """
         with self._changed:
             known = self._dataflows.get(gid)
@@ -160,11 +159,11 @@ class ReplicaClient:
             raise
 
     def let_go(self) -> None:
-        """Tell the replica of what was dropped and nobody reads any more; to be called again where it raises.
+        """Tell the replica to drop what no dataflow reads any more. Call it again if it raises.
 
         Raises:
             ObjectInUse: the replica takes no commands.
-            ThreadFailed: the replica has ended.
+            ThreadFailed: the replica has failed.
         """
         while (one := self._next_unread()) is not None:
             gid = one.command.id
@@ -176,7 +175,7 @@ class ReplicaClient:
                 raise
 
     def _is_read(self, index: Dataflow) -> bool:
-        """Whether the replica may read an index for another dataflow, as far as it was told; the lock is held."""
+        """Whether the replica may read an index for another dataflow, by what it was told. The caller holds the lock."""
         gid = index.command.id
         return index.command.output_shard is None and any(
             one.reads(gid)
@@ -185,7 +184,7 @@ class ReplicaClient:
         )
 
     def _next_unread(self) -> Dataflow | None:
-        """What the replica can be told now that it is dropped."""
+        """A dropped dataflow that the replica can be told of now."""
         with self._changed:
             for gid, one in self._dropped.items():
                 if not self._is_read(one):
@@ -193,21 +192,21 @@ class ReplicaClient:
         return None
 
     def configure(self, wanted: ComputeSettings) -> None:
-        """Have what may change while it runs be as wanted, from now on, where it is not."""
+        """Send the settings that differ from what is wanted, if a running replica's may change."""
         change = UpdateConfiguration.between(self.settings, wanted)
         if change != UpdateConfiguration():
             self._link.send(change)
             self.settings = change.of(self.settings)
 
     def introspect(self, seconds: float | None) -> None:
-        """Have the replica tell of itself, or no more; then nothing of it is left. Idempotent; to be called again where it raises.
+        """Have the replica report its introspection, or stop that and delete the rows. Idempotent; call it again if it raises.
 
         Args:
-            seconds: it looks so often whether there is a change; None: no more.
+            seconds: how often the replica checks for changes; None to stop.
 
         Raises:
             ObjectInUse: the replica takes no commands.
-            ThreadFailed: the replica has ended.
+            ThreadFailed: the replica has failed.
         """
         if self._subscribed is None:
             return
@@ -245,10 +244,10 @@ class ReplicaClient:
             self._forgotten = True
 
     def forgo(self, forward: Collection[GlobalId]) -> None:
-        """Hold no more what dataflows read, as the replica has been away for too long: it hydrates them anew when it comes back.
+        """Release the holds for a replica that has been away for too long: it hydrates its dataflows anew when it comes back.
 
         Args:
-            forward: the views that another replica brings forward. For others all is held, as their shards would lack what is not there.
+            forward: the views that another replica maintains. Holds for others stay, as their shards would lack what is compacted.
         """
         holds = list[ReadHold]()
         with self._changed:
@@ -260,7 +259,7 @@ class ReplicaClient:
         release_all(holds)
 
     def _may_lack(self, known: Dataflow, forward: Collection[GlobalId]) -> bool:
-        """Whether a dataflow may begin anew wherever its inputs begin, with nothing missing in a view; the lock is held."""
+        """Whether a dataflow may begin anew at whatever time its inputs begin, without a gap in a view. The caller holds the lock."""
         if known.command.dataflow.indexes:
             # It begins where the index does, which keeps less than the view may need.
             return False
@@ -270,7 +269,7 @@ class ReplicaClient:
 
     @property
     def brought_forward(self) -> frozenset[GlobalId]:
-        """The dataflows for which all that they read is held, back to where their views are complete."""
+        """The dataflows whose inputs are all held back to where their views are complete."""
         with self._changed:
             return frozenset(
                 gid
@@ -280,18 +279,18 @@ class ReplicaClient:
 
     @property
     def forgone(self) -> frozenset[GlobalId]:
-        """What the replica is to hydrate anew when it comes back."""
+        """The dataflows that the replica must hydrate anew when it comes back."""
         with self._changed:
             return frozenset(self._forgone)
 
     def hold_again(self, forward: Collection[GlobalId] | None = None) -> None:
-        """Hold what was forgone, from where it can be held: the replica is back, or nobody brings it forward any more.
+        """Hold what was forgone, from the earliest time possible: the replica is back, or no other one maintains the view any more.
 
         Args:
-            forward: as of `forgo`, for a replica that is still away; None: it is back.
+            forward: as in `forgo`, for a replica that is still away; None: it is back.
 
         Raises:
-            Exception: what holding raises, the first of it; what could not be held is forgone still, and the rest is held.
+            Exception: the first failure to hold; what could not be held stays forgone, the rest is held.
         """
         with self._changed:
             flows = ((gid, self._dataflows.get(gid)) for gid in self._forgone)
@@ -314,7 +313,7 @@ class ReplicaClient:
             raise failures[0]
 
     def _hold(self, known: Dataflow) -> None:
-        """Hold all that a dataflow reads, or nothing where that raises."""
+        """Hold everything that a dataflow reads; hold nothing of it if that raises."""
         since, holds = join(known.command.as_of, known.needs), list[ReadHold]()
         if since is None:
             return
@@ -329,22 +328,22 @@ class ReplicaClient:
             release_all(holds)
 
     def look_after(self) -> None:
-        """Take back what a replica has told that is gone; it tells all of it when it comes back."""
+        """Delete the statuses of a replica that is gone. It reports all of them when it comes back."""
         gone = self._link.gone
         if gone and not self._taken_back:
             self._sink.delete_replica(self.replica_id)
         self._taken_back = gone
 
     def initialization_complete(self) -> None:
-        """Let the replica give up what it has kept of dataflows that were not sent; once is enough."""
+        """Let the replica delete what it has kept of dataflows that were not sent. Sent once."""
         if not self._initialized:
             self._link.send(InitializationComplete())
             self._initialized = True
 
     def allow_compaction(self, present: Timestamp) -> None:
-        """Let indexes go of the times that nobody reads any more: those before the last complete one, unless a dataflow is to open them.
+        """Allow indexes to compact times before the last complete one, unless a dataflow that needs them is about to open the index.
 
-        None goes beyond the present, as new dataflows begin there; one on a view that is refreshed at times is complete beyond it.
+        Never beyond the present, at which new dataflows begin; an index on a view with a refresh schedule is complete beyond it.
         """
         with self._changed:
             flows = self._dataflows.values()
@@ -368,9 +367,9 @@ class ReplicaClient:
         return AllowCompaction(gid, allowed) if allowed > one.allowed else None
 
     def ping(self) -> int:
-        """Ask the replica to say when it has taken all commands that were sent; what to give to `settled`.
+        """Ask the replica to report when it has taken all commands; return what to give to `settled`.
 
-        Nothing is asked of one that has not answered in time before.
+        A replica that has not answered an earlier ping in time is not asked again before it has.
         """
         with self._changed:
             if self._ponged < self._given_up:
@@ -381,9 +380,10 @@ class ReplicaClient:
         return nonce
 
     def settled(self, nonce: int, timeout: float) -> bool:
-        """Wait until a ping is answered, for at most so many seconds; whether it is.
+        """Wait up to `timeout` seconds for the answer to a ping; return whether it came.
 
-        One that is away is not waited for: it is told when it is met again. Nor is one that an earlier call has waited for in vain.
+        A replica that is away is not waited for, since it is told everything when it is back; nor is one that has let an earlier wait
+        pass.
         """
         until = time.monotonic() + timeout
         while True:
@@ -399,7 +399,7 @@ class ReplicaClient:
                 return False
 
     def settle(self, timeout: float) -> bool:
-        """Wait until the replica has taken all commands that were sent, as `ping` and `settled` do."""
+        """Wait until the replica has taken all commands, as `ping` and `settled` do."""
         return self.settled(self.ping(), timeout)
 
     def peek(
@@ -413,7 +413,7 @@ class ReplicaClient:
         """The contents of an index: its arrangement's columns (key, value, mz_error), mz_time and mz_diff.
 
         Raises:
-            NotReadable: the index is not complete at the time so soon, or cannot be read there.
+            NotReadable: the index is not complete at the time within `timeout` seconds, or cannot be read at it.
         """
         name = str(uuid.uuid4())
         self._peeks[name] = None
@@ -483,13 +483,13 @@ class ReplicaClient:
         with self._changed:
             if self._subscribed is None or not self._subscribed.takes(batch):
                 return
-            # What was cancelled leaves nothing behind: what it had told goes with it.
+            # A subscribe that has failed leaves no rows behind.
             anew = batch.snapshot or batch.error is not None
             updates = [one for one in batch.updates if self._is_shown(one[0][0])]
             self._sink.introspected(batch.relation, self.replica_id, updates, anew=anew)
 
     def _is_shown(self, gid: object) -> bool:
-        """Whether a dataflow that a row is of is there for others than those that still read it; the lock is held."""
+        """Whether a row's dataflow is reported, which a dropped index is not. The caller holds the lock."""
         known = self._dataflows.get(GlobalId(str(gid)))
         return known is not None and not known.unseen
 
@@ -516,7 +516,7 @@ class ReplicaClient:
         release_all(holds)
 
     def _let_go(self, gid: GlobalId, since: Frontier) -> None:
-        """A dataflow needs no earlier time of what it reads; None: no time at all."""
+        """A dataflow reads its inputs only from `since` on; None: not at all."""
         with self._changed:
             known = self._dataflows.get(gid)
             if known is None:
@@ -529,7 +529,7 @@ class ReplicaClient:
             release_all(holds)
             return
         for hold in holds:
-            # Asking for its since has the collection opened: only what is open is let go of by whoever leads.
+            # Reading `since` opens the collection; in a leading process only what is open is released.
             if less_than(hold.since, since):
                 hold.downgrade(since)
 
@@ -542,17 +542,17 @@ class ReplicaClient:
 
     @property
     def offline(self) -> str | None:
-        """Why the replica does not work now, for a person; None where it does."""
+        """Why the replica cannot be used now, as a message for a person; None while it can."""
         return self._link.offline
 
     @property
     def dataflows(self) -> tuple[GlobalId, ...]:
-        """Every dataflow that the replica was told of, and has not told to be gone."""
+        """Every dataflow that was sent to the replica and that it has not reported dropped."""
         with self._changed:
             return tuple(self._dataflows)
 
     def status(self) -> tuple[Status, ...]:
-        """Every dataflow that was not dropped, by id."""
+        """The statuses of all dataflows that were not dropped, by id."""
         with self._changed:
             known = [one for one in self._dataflows.values() if not one.dropped]
             shown = [one.shown(self.replica_id) for one in known]
@@ -560,30 +560,30 @@ class ReplicaClient:
 
     @property
     def waiting(self) -> bool:
-        """Whether some dataflow waits to be opened, or for the replica to tell of it."""
+        """Whether some dataflow waits to be opened, or for the replica's first report of it."""
         with self._changed:
             known = [one.status for one in self._dataflows.values() if not one.dropped]
         return any(status is None or status.state == "waiting" for status in known)
 
     def failure(self, gid: GlobalId) -> str | None:
-        """The last failure's message of a dataflow that fails."""
+        """The message of a dataflow's last failure, while it fails; else None."""
         with self._changed:
             known = self._dataflows.get(gid)
             return None if known is None or known.status is None else known.status.error
 
     @property
     def temporal(self) -> bool:
-        """Whether some dataflow's rows come and go as time passes, without any update."""
+        """Whether some dataflow's rows appear and disappear as time passes, without updates."""
         with self._changed:
             return bool(self._temporal)
 
     def refreshes(self) -> tuple[RefreshStats, ...]:
-        """The latest refreshes, oldest first."""
+        """The latest refresh statistics, oldest first."""
         with self._changed:
             return tuple(self._refreshes)
 
     def frontier(self, gid: GlobalId) -> Frontier:
-        """The upper of the export as the replica told it."""
+        """The output's upper as the replica reported it. Raises UndefinedObject if no such dataflow is installed there."""
         with self._changed:
             known = self._dataflows.get(gid)
             if known is None:
@@ -591,7 +591,7 @@ class ReplicaClient:
             return known.frontier
 
     def wait_until(self, gid: GlobalId, ts: Timestamp, timeout: float) -> None:
-        """Wait until `ts` is complete in the export. Raises NotReadable naming frontier, time and replica."""
+        """Wait until `ts` is complete in the output. Raises NotReadable after `timeout` seconds; it names frontier, time and replica."""
 
         def done() -> bool:
             known = self._dataflows.get(gid)
@@ -628,7 +628,7 @@ class ReplicaClient:
         self._link.close()
 
     def release(self) -> None:
-        """After `close`: let go of all that is held here of inputs. Idempotent."""
+        """Release all holds on inputs, after `close`. Idempotent."""
         self._link.release()
         with self._changed:
             holds = [hold for one in self._dataflows.values() for hold in one.holds]

@@ -1,12 +1,13 @@
-"""The compute controller: which dataflows run on which replicas, brought in line with the catalog.
+"""The compute controller: reconciles the dataflows on an environment's replicas with the catalog.
 
-Promise: `reconcile` drops what is not wanted, or not where it is, and says what is missing; `install` has every replica that works for its
-cluster maintain it, indexes before what reads them. An object that cannot run keeps no other from running, and `failure` says why. What is
-told to a replica, and what it tells, goes through `compute.protocol` alone. Nothing here waits for a replica except `settle` and
-`close`; nothing is started that `close` does not end. Who may run a controller at all is not decided here.
+Promise: `reconcile` drops dataflows that are not wanted, or not wanted where they are, and returns what is missing;
+`install` sends a missing object to every replica that works for its cluster, indexes before their readers. An object
+that cannot run keeps no other from running, and `failure` says why it cannot. Controller and replicas exchange only
+messages of `compute.protocol`. Only `settle` and `close` wait for replicas. Which process may run a controller is
+decided elsewhere (`adapter/dataflows`).
 
-Trade-off: several replicas of a cluster do the same work, each from the inputs, so that any of them can die unnoticed; what they write is
-the same, and the one that comes second drops it.
+Trade-off: all replicas of a cluster do the same work, each from the inputs, so that any of them may fail. Their
+outputs are the same, and the one that writes second drops its own (docs/architecture.md, decision 6).
 """
 
 from __future__ import annotations
@@ -34,17 +35,17 @@ from mzsql.repr.ids import GlobalId
 
 _log = logging.getLogger(__name__)
 
-#: What a replica does not take now, and may take soon: it takes no commands, or has not ended yet what it was to end.
+#: Errors of a replica that may take the command later: its queue is full, or it has not finished dropping the dataflow.
 _FOR_NOW = (ObjectInUse, DuplicateObject)
-#: The history that a replica in another process needs is kept for so long while that is away, in seconds. Longer only for views that no
-#: other replica brings forward, or that read indexes, as what is not there any more would be missing in them.
+#: For how many seconds inputs are held for a replica in another process that is away. They are held longer only for
+#: views that no other replica maintains, or that read indexes, because what is compacted would be missing from them.
 HISTORY_SECONDS = 24 * 3600.0
-#: A replica in another process is waited for so long by `settle`, in seconds: then it is told of as one that hangs.
+#: Most seconds that `settle` waits for a replica in another process.
 _APART_SECONDS = 3.0
 
 
 def told(failure: Exception) -> str:
-    """What to say of a failure; one that is not meant for a person is a bug of ours."""
+    """The text of a failure. An exception that is no SqlError is a bug and is marked as an internal error."""
     if isinstance(failure, SqlError):
         return str(failure)
     return f"internal error: {type(failure).__name__}: {failure}"
@@ -53,7 +54,9 @@ def told(failure: Exception) -> str:
 def indexes_first(
     items: Iterable[Maintained], plans: Mapping[GlobalId, SealedDataflow]
 ) -> list[Maintained]:
-    """The items in an order in which each comes after the indexes that its plan reads, which may be younger than it is."""
+    """The items, each after the indexes that its plan reads. An index may be younger than its reader, so ids do not
+    give this order.
+    """
     by_id = {item.id: item for item in items}
     ordered: dict[GlobalId, Maintained] = {}
 
@@ -69,21 +72,22 @@ def indexes_first(
 
 
 class ComputeController:
-    """The dataflows of an environment, on its replicas. One thread at a time changes it; any may ask.
+    """The dataflows of an environment on its replicas. One thread at a time changes it; any thread may ask.
 
     Args:
-        connect: the way to a replica.
+        connect: makes the link to a replica.
         storage: holds inputs.
-        sink: where statuses and refreshes go.
-        present: the latest time at which tables are complete; indexes stay readable there, be they complete beyond it.
+        sink: takes statuses and refreshes.
+        present: the latest time at which tables are complete; indexes stay readable at it, even if they are complete
+            beyond it.
         monotonic: seconds.
         history_seconds: see `HISTORY_SECONDS`.
-        transient_ids: gives an id for an introspection subscribe; None: replicas tell nothing of themselves.
-        read_only: whether the views are written by another deployment (see `ComputeSettings.read_only`).
+        transient_ids: returns an id for an introspection subscribe; None: replicas report no introspection.
+        read_only: whether another deployment writes the views (see `ComputeSettings.read_only`).
 
     Attributes:
-        replicas_gone: how many replicas were closed as they are gone, or have another size.
-        heard: whether replicas have taken all that they were told since the last `reconcile`; else it is to be told again.
+        replicas_gone: how many replicas were closed because they were dropped or resized.
+        heard: whether replicas have taken everything since the last `reconcile`; if not, it must be sent again.
     """
 
     def __init__(
@@ -104,29 +108,32 @@ class ComputeController:
         self._present = present
         self._monotonic, self._history_seconds = monotonic, history_seconds
         self._transient_ids = transient_ids
-        # Since when replicas are away.
+        # When each replica that is away was first found so.
         self._away: dict[str, float] = {}
         self._introspect = True
-        # How often replicas look at what they are to tell of themselves; those that are to tell nothing are not here.
+        # How often each replica checks for changes of its introspection, in seconds; replicas that report none are
+        # absent.
         self._seconds: dict[str, float] = {}
         self._read_only = read_only
-        # The replicas that work, of every cluster that has dataflows, and what each was told to maintain.
+        # The working replicas of every cluster that has dataflows, and what each was told to maintain.
         self._replicas: dict[str, ReplicaClient] = {}
         self._on: dict[str, set[GlobalId]] = {}
-        # Those that were closed, and hold what they read until all that is wanted is held anew.
+        # Closed replicas, whose holds are released only after everything wanted is held by others.
         self._given_up: list[ReplicaClient] = []
         self._failures: dict[GlobalId, str] = {}
-        # What is on no replica as it could not be given to one.
+        # Statuses of objects that no replica could be given.
         self._unrun: dict[GlobalId, Status] = {}
         self._swept = False
-        # Which replicas worked when what cannot be run was tried.
+        # The working replicas when objects were last found not to run; if others work, they are tried again.
         self._tried_on: set[str] = set()
         self._step_engine = "auto"
         self.replicas_gone = 0
         self.heard = True
 
     def _working(self, state: CatalogState) -> dict[str, list[Replica]]:
-        """The replicas that work for each cluster, by its name; of those that are read only just one, in this process."""
+        """The working replicas of each cluster, by its name. Of a read-only deployment there is one for each, in this
+        process.
+        """
         if not self._read_only:
             return {one.name: state.working(one.id) for one in state.clusters.values()}
         serving = (
@@ -142,12 +149,12 @@ class ComputeController:
     def reconcile(
         self, state: CatalogState, *, step_engine: str, introspect: bool = True
     ) -> list[Maintained]:
-        """Drop what is not wanted where it is; what is missing on some replica, to be given to `install`.
+        """Drop what is not wanted where it is; return what is missing on some replica, to be given to `install`.
 
         Args:
             state: the catalog.
-            step_engine: what is to run steps.
-            introspect: whether replicas are to tell of themselves.
+            step_engine: the engine setting of replicas.
+            introspect: whether replicas report introspection.
         """
         self._step_engine, self.heard = step_engine, True
         self._introspect = introspect
@@ -176,7 +183,7 @@ class ComputeController:
         return [item for item in wanted.values() if self._is_missing(item, working)]
 
     def _is_missing(self, item: Maintained, working: Mapping[str, Sequence[Replica]]) -> bool:
-        """Whether some replica of its cluster was not told of it, and it can be run."""
+        """Whether the object can run and some replica of its cluster was not told of it."""
         return item.id not in self._failures and any(
             item.id not in self._on.get(one.id, ()) for one in working[item.cluster or ""]
         )
@@ -188,7 +195,7 @@ class ComputeController:
             self._sink.stands(msgspec.structs.replace(status, state="dropped"))
 
     def _try(self, command: Callable[[], object]) -> bool:
-        """Tell a replica something that is told again at the next look where it does not take it."""
+        """Send a replica something; return False if it did not take it and must be told again."""
         try:
             command()
         except SqlError as failure:
@@ -197,7 +204,7 @@ class ComputeController:
         return True
 
     def _told_again(self, what: str, failure: Exception) -> None:
-        """A replica is to be told at the next look what it was not told at this one."""
+        """Log that a replica was not told something, and note that it must be told again."""
         bug = None if isinstance(failure, SqlError) else failure
         _log.warning("%s: %s", what, told(failure), exc_info=bug)
         self.heard = False
@@ -207,7 +214,7 @@ class ComputeController:
         working: Mapping[str, Sequence[Replica]],
         wanted: Mapping[GlobalId, Maintained],
     ) -> None:
-        """Close replicas that are gone, work elsewhere, or have another size; what ran there is missing where it now belongs."""
+        """Close replicas that were dropped, moved or resized. What ran there is then missing where it now belongs."""
         here = {one.id: one for found in working.values() for one in found}
         for replica_id, client in list(self._replicas.items()):
             replica = here.get(replica_id)
@@ -226,15 +233,15 @@ class ComputeController:
             if replica is None:
                 self._sink.delete_replica(replica_id)
                 continue
-            # Nobody will tell any more of what it was to drop.
+            # The closed replica will not report that these are dropped.
             for gid in client.dataflows:
                 if gid not in wanted or not _has(working, wanted[gid], replica_id):
                     self._sink.stands(Status(gid, replica_id, "dropped", 0, 0, False))
 
     def cannot_run(self, item: Maintained, failure: Exception) -> None:
-        """Take note of an object that cannot be run, be it by a bug; its reads say why.
+        """Record that an object cannot run, because of its plan or of a bug; reads of it say why.
 
-        Where it runs on another replica, or a replica only takes it later, that is tried again at the next look.
+        If it runs on another replica, or the replica may take it later, it is only tried again.
         """
         if self._runs(item.id) or isinstance(failure, _FOR_NOW):
             self._told_again(f"{item.full_name} cannot be run by a replica", failure)
@@ -254,13 +261,14 @@ class ComputeController:
         state: CatalogState,
         outlines: Mapping[GlobalId, Outline] | None = None,
     ) -> None:
-        """Have objects maintained that `reconcile` found missing, by every replica of their clusters that was not told of them.
+        """Have objects that `reconcile` found missing maintained by every replica of their clusters that was not told
+        of them.
 
         Args:
-            items: those; one without a plan is left out.
-            plans: of each.
-            state: the catalog, which says where.
-            outlines: what is known of plans as rendered.
+            items: the objects; one without a plan is left out.
+            plans: by object.
+            state: the catalog, which says where they run.
+            outlines: what is known of the rendered plans.
         """
         working = self._working(state)
         for item in indexes_first([one for one in items if one.id in plans], plans):
@@ -273,7 +281,7 @@ class ComputeController:
                 (outlines or {}).get(item.id),
                 item.refresh if isinstance(item, MaterializedView) else None,
             )
-            # Where it has none any more its replicas were dropped since: the next look at the catalog finds it so.
+            # A cluster that has no replica any more was altered meanwhile; the next reconcile sees that.
             failures = [
                 failure
                 for replica in working.get(item.cluster or "", ())
@@ -286,7 +294,7 @@ class ComputeController:
                 self.cannot_run(item, failures[0])
 
     def _install_on(self, replica: Replica, command: CreateDataflow) -> Exception | None:
-        """Have one replica maintain an object; why it does not."""
+        """Send a dataflow to one replica; return the failure if it does not take it."""
         try:
             self._client_of(replica).create_dataflow(command)
         except Exception as failure:
@@ -299,7 +307,7 @@ class ComputeController:
         return any(gid in gids for gids in self._on.values())
 
     def _settings(self, replica: Replica) -> ComputeSettings:
-        """What a replica is to be told."""
+        """The settings of a replica."""
         return ComputeSettings(
             workers=replica.workers,
             step_engine=self._step_engine,
@@ -325,9 +333,11 @@ class ComputeController:
         return found
 
     def maintain(self) -> None:
-        """What follows once all that is wanted is installed, and every now and then: replicas let go of what nobody reads any more."""
+        """Upkeep after everything wanted was installed, and now and then: release holds, and let replicas delete and
+        compact what nobody reads.
+        """
         if self._limit_history():
-            # What one holds is held by another one before it is let go of.
+            # Only now that others hold what a closed replica held may its holds be released.
             given_up, self._given_up = self._given_up, []
             for client in given_up:
                 client.release()
@@ -336,18 +346,20 @@ class ComputeController:
             self._try(client.let_go)
             self._try(client.initialization_complete)
             self._try(partial(client.allow_compaction, present))
-            # Now at the earliest: a replica that another process has commanded before tells once of what runs there, and what is not wanted
-            # of it, or not known to be yet, is not shown.
+            # Not before: a replica that another process commanded first reports everything that runs there, and rows
+            # of dataflows that are not wanted, or not yet known to be, are not shown.
             self._try(partial(client.introspect, self._seconds.get(client.replica_id)))
             client.look_after()
         if not self._swept:
-            # What an earlier process has left of others than are here now.
+            # Delete what an earlier process left of dataflows and replicas that do not exist any more.
             self._swept = True
             on = {(gid, replica_id) for replica_id, gids in self._on.items() for gid in gids}
             self._sink.keep(frozenset([*on, *((gid, "") for gid in self._unrun)]))
 
     def _limit_history(self) -> bool:
-        """Keep for a replica that is away no history for ever that another one does not need; whether all is held that is to be."""
+        """Limit for how long inputs are held for replicas that are away; return whether everything that should be held
+        is.
+        """
         now = self._monotonic()
         there = {rid for rid, one in self._replicas.items() if one.offline is None}
         away = {rid: self._away.get(rid, now) for rid in self._replicas.keys() - there}
@@ -365,7 +377,7 @@ class ComputeController:
     def _holds_again(
         self, client: ReplicaClient, forward: Collection[GlobalId] | None = None
     ) -> bool:
-        """Have a client hold what it has forgone; whether it does. What it does not keeps nothing from any other."""
+        """Have a client hold what it has forgone; return whether it does. A failure keeps no other client from it."""
         try:
             client.hold_again(forward)
         except Fenced:
@@ -376,10 +388,10 @@ class ComputeController:
         return True
 
     def settle(self, timeout: float) -> None:
-        """Wait until the replicas have taken what they were told, for at most so many seconds, all of them together.
+        """Wait until the replicas have taken what they were told, up to `timeout` seconds for all of them together.
 
-        Who is away, or takes nothing, is not waited for: one in another process for seconds at most, any that has let a wait pass before
-        not at all until it answers again.
+        A replica that is away or takes nothing is not waited for; one in another process for `_APART_SECONDS` at
+        most; one that has let an earlier wait pass only after it has answered again.
         """
         pinged: list[tuple[ReplicaClient, int]] = []
         for client in self.replicas:
@@ -394,7 +406,7 @@ class ComputeController:
 
     @property
     def installed(self) -> frozenset[GlobalId]:
-        """What some replica was told of, or cannot be run."""
+        """The objects that some replica was told of, or that cannot run."""
         return frozenset(self._failures).union(*self._on.values())
 
     @property
@@ -404,11 +416,11 @@ class ComputeController:
 
     @property
     def commanded(self) -> frozenset[str]:
-        """The replicas that this process commands."""
+        """The ids of the replicas that this process commands."""
         return frozenset(self._replicas)
 
     def offline(self, replica_id: str) -> str | None:
-        """Why a replica does not work now; None where it does, or there is nothing to command it for."""
+        """Why a replica cannot be used now; None if it can, or if it has nothing to do."""
         client = self._replicas.get(replica_id)
         why = None if client is None else client.offline
         if client is not None and why is not None and client.forgone:
@@ -417,21 +429,23 @@ class ComputeController:
 
     @property
     def temporal(self) -> bool:
-        """Whether rows of some dataflow come and go as time passes, without any update."""
+        """Whether some dataflow's rows appear and disappear as time passes, without updates."""
         return any(client.temporal for client in self.replicas)
 
     def status(self) -> list[Status]:
-        """Every dataflow that runs."""
+        """The statuses of all dataflows on all replicas."""
         return [status for client in self.replicas for status in client.status()]
 
     @property
     def waiting(self) -> bool:
-        """Whether some dataflow waits to be opened; a replica that is away is not waited for, unless all of them are."""
+        """Whether some dataflow waits to be opened. Replicas that are away are ignored, unless all are."""
         there = [client for client in self.replicas if client.offline is None]
         return any(client.waiting for client in there or self.replicas)
 
     def failure(self, gid: GlobalId) -> str | None:
-        """Why an object's dataflow could not be installed, or failed when it ran last wherever it runs, if it did."""
+        """Why an object could not be installed, or the last failure of its dataflow if it fails on every replica; else
+        None.
+        """
         if gid in self._failures:
             return self._failures[gid]
         on = [rid for rid, gids in list(self._on.items()) if gid in gids]
@@ -440,11 +454,11 @@ class ComputeController:
         return next(iter(failures), None) if None not in failures else None
 
     def refreshes(self) -> list[RefreshStats]:
-        """The latest refreshes of every replica."""
+        """The latest refresh statistics of every replica."""
         return [one for client in self.replicas for one in client.refreshes()]
 
     def stop(self) -> None:
-        """Close the replicas, which another process may take over: nothing is installed any more. Idempotent."""
+        """Close the replicas, for another process to take over. Idempotent."""
         replicas, self._replicas = self._replicas, {}
         given_up, self._given_up = self._given_up, []
         self._on.clear()

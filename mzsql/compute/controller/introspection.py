@@ -1,11 +1,11 @@
-"""The introspection subscribes: what every replica is asked to tell of itself, and which relation of the catalog it is put into.
+"""The introspection subscribes: what every replica is asked to report of itself, and the catalog relation that each
+feeds.
 
-Promise: a unified introspection relation has three parts, each in one place. The first is here, in `SUBSCRIBES`: a LIR plan over the logs
-of a replica (`mzsql.compute.logs`), whose columns are those of the relation but for the first, the replica's id, which is put before them.
-The second is the kind of the collection that takes the rows (`MANAGED` in `mzsql.adapter.environment.opening`), the third the relation's
-file in ``catalog/``.
-
-A plan is over logs alone: neither the catalog nor the optimizer is known here.
+Promise: a unified introspection relation is defined in three places. The first is `SUBSCRIBES` here: a LIR plan over
+a replica's logs (`mzsql.compute.logs`), whose columns are those of the relation without the first, the replica's id.
+The second is the kind of the collection that takes the rows (`MANAGED` in `mzsql.adapter.environment.opening`), the
+third the relation's file in ``catalog/``. Plans read only logs: neither the catalog nor the optimizer is needed
+here.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from mzsql.repr.ids import GlobalId
 
 
 class IntrospectionSubscribe(msgspec.Struct, frozen=True):
-    """The first part of a unified introspection relation.
+    """The plan of a unified introspection relation.
 
     Attributes:
-        relation: the relation's whole name.
-        dataflow: what comes behind the replica's id.
+        relation: the relation's full name.
+        dataflow: the plan of its columns after the replica's id.
     """
 
     relation: str
     dataflow: DataflowDescription
 
 
-#: All that there are.
+#: All introspection subscribes.
 SUBSCRIBES: tuple[IntrospectionSubscribe, ...] = (
     IntrospectionSubscribe(
         "mz_internal.mz_compute_frontiers_unified",
@@ -57,7 +57,7 @@ class Subscribed:
     """The introspection subscribes of one replica. For one thread at a time.
 
     Args:
-        transient_ids: gives an id that no other dataflow of this process has.
+        transient_ids: returns an id that no other dataflow of this process has.
     """
 
     def __init__(self, transient_ids: Callable[[], GlobalId]) -> None:
@@ -66,13 +66,13 @@ class Subscribed:
         self._met: set[GlobalId] = set()
 
     def outdated(self, seconds: float) -> list[CancelIntrospection]:
-        """What ends those that look at other times whether there is a change."""
+        """Commands that end the subscribes with another interval than `seconds`."""
         return [
             CancelIntrospection(one.id) for one in self._told.values() if one.seconds != seconds
         ]
 
     def create(self, seconds: float) -> list[CreateIntrospection]:
-        """What installs those that the replica was not told of; it is to be looked so often whether there is a change."""
+        """Commands that create the subscribes that the replica was not sent, each to check for changes every `seconds`."""
         told = frozenset(one.relation for one in self._told.values())
         return [
             CreateIntrospection(self._transient_ids(), one.relation, one.dataflow, seconds)
@@ -81,24 +81,26 @@ class Subscribed:
         ]
 
     def cancel(self) -> list[CancelIntrospection]:
-        """What ends those that the replica was told of."""
+        """Commands that end the subscribes that the replica was sent."""
         return [CancelIntrospection(gid) for gid in self._told]
 
     def created(self, command: CreateIntrospection) -> None:
-        """The replica is about to be told of one: what it answers is known."""
+        """Record that a command is about to be sent, so that its responses are accepted."""
         self._told[command.id] = command
 
     def cancelled(self, gid: GlobalId) -> None:
-        """The replica was told of the end of one, or could not be told of its begin."""
+        """Record that the end of a subscribe was sent, or its creation could not be."""
         self._told.pop(gid, None)
         self._met.discard(gid)
 
     def parted(self) -> None:
-        """The replica is to be met again: what it tells until it has told all is not of these."""
+        """The connection was lost. Until each subscribe's next snapshot, what arrives belongs to the old connection and
+        is ignored.
+        """
         self._met = set()
 
     def takes(self, batch: IntrospectionUpdates) -> bool:
-        """Whether a batch is one of theirs, in its place."""
+        """Whether a batch belongs to one of these subscribes and follows its snapshot."""
         told = self._told.get(batch.id)
         if told is None or told.relation != batch.relation:
             return False

@@ -1,6 +1,6 @@
-"""What a controller knows of one dataflow of a replica, and what it asks of its neighbours.
+"""A controller's record of one dataflow of a replica, and the interfaces that a controller needs.
 
-Promise: values and protocols alone; whoever has them guards them.
+Promise: only values and protocols; their owner does the locking.
 """
 
 from __future__ import annotations
@@ -19,16 +19,18 @@ from mzsql.repr.ids import GlobalId
 
 
 class StatusSink(Protocol):
-    """Where statuses and refreshes go: storage-managed collections behind FIFO queues. Calls return at once."""
+    """Takes statuses and refreshes: collections that the system writes, behind queues. Calls return at once."""
 
     def connected(self, replica_id: str) -> None:
-        """A replica begins anew: what was told of it before stays, object by object, until it tells of the object itself."""
+        """A replica begins anew. What was reported of an object before stays until the replica reports of the object
+        itself.
+        """
 
     def update(self, rows: Sequence[tuple[StatusRow, int]]) -> None:
-        """Append the rows with their diffs (+1 or -1), all at one time."""
+        """Add rows of hydration statuses with their diffs (+1 or -1), all at one time."""
 
     def stands(self, status: Status) -> None:
-        """How a dataflow stands now; nothing is left of one that was dropped."""
+        """A dataflow's present status; the rows of a dropped one are deleted."""
 
     def refreshed(self, replica_id: str, stats: RefreshStats) -> None:
         """A replica has done a step or a hydration."""
@@ -41,43 +43,46 @@ class StatusSink(Protocol):
         *,
         anew: bool,
     ) -> None:
-        """Rows of a unified introspection relation with their diffs, without the replica's id; `anew`: instead of all that it has of it."""
+        """Add rows of a unified introspection relation, with diffs and without the replica's id.
+
+        With `anew` they replace all that the replica has in the relation.
+        """
 
     def keep(self, dataflows: Collection[tuple[GlobalId, str]]) -> None:
-        """Retract what is told of other dataflows than these, given as object and replica."""
+        """Retract the rows of all dataflows but these, given as object and replica."""
 
     def delete_replica(self, replica_id: str) -> None:
-        """Retract every row of the replica that was appended before this call, by this process or another."""
+        """Retract every row of the replica that this process or another one wrote before the call."""
 
 
 class Holder(Protocol):
-    """What holds inputs readable; a `compute.protocols.StorageReader` does."""
+    """Holds inputs readable, as a `compute.protocols.StorageReader` does."""
 
     def hold(self, gid: GlobalId, since: Timestamp) -> ReadHold:
-        """Hold the collection's since at `since` or the present since, whichever is later."""
+        """Hold the collection readable from `since` on, or from its present since where that is later."""
 
 
 @dataclass
 class Dataflow:
-    """A dataflow that the replica was told of."""
+    """A dataflow that was sent to the replica."""
 
     command: CreateDataflow
     holds: list[ReadHold]
-    #: what storage keeps of all that it reads, itself or through indexes
+    #: the stored collections that it reads, itself or through indexes
     stored: tuple[GlobalId, ...] = ()
     status: Status | None = None
     frontier: Frontier = 0
     dropped: bool = False
-    #: dropped, and read by dataflows that are not: nothing is told of it any more
+    #: dropped, but read by dataflows that are not, so it runs on without being reported
     unseen: bool = False
-    #: from where on it needs what it reads, as it was told last; None: it reads nothing any more
+    #: the earliest time at which it reads its inputs, as last reported; None: it reads nothing any more
     needs: Frontier = 0
-    #: to where its index was allowed to be compacted
+    #: up to where its index was allowed to compact
     allowed: Timestamp = field(default=-1)
 
     @property
     def opened(self) -> bool:
-        """Whether it holds what it reads by itself, indexes too."""
+        """Whether it has opened what it reads, indexes too, and holds it by itself."""
         return self.status is not None and (
             self.status.state in ("hydrating", "running", "refused") or self.status.hydrated
         )
@@ -88,11 +93,11 @@ class Dataflow:
         return self.status is not None and self.status.state == "refused"
 
     def reads(self, gid: GlobalId) -> bool:
-        """Whether it reads an index."""
+        """Whether it reads the index `gid`."""
         return gid in self.command.dataflow.indexes
 
     def shown(self, replica_id: str) -> Status:
-        """How it stands as far as it is known."""
+        """Its status as far as it is known."""
         if self.status is None:
             command = self.command
             return Status(command.id, replica_id, "waiting", 0, command.as_of, False)
@@ -102,10 +107,10 @@ class Dataflow:
 def stored_below(
     command: CreateDataflow, known: Mapping[GlobalId, Dataflow]
 ) -> tuple[GlobalId, ...]:
-    """What a dataflow reads of storage, itself or through indexes.
+    """The stored collections that a dataflow reads, itself or through indexes.
 
-    An index ends with its last reader, and may be further than that: whoever plans a view again without it is to find in storage what the
-    view lacks.
+    Those below an index matter because an index ends with its last reader: a view that is planned anew without the
+    index must still find in storage what it has not taken in.
     """
     read = command.dataflow
     below = (one for index in read.indexes for one in known[index].stored)
@@ -113,6 +118,6 @@ def stored_below(
 
 
 def release_all(holds: Sequence[ReadHold]) -> None:
-    """Let go of all of them."""
+    """Release all holds."""
     for hold in holds:
         hold.release()

@@ -1,1 +1,1 @@
-"""Running a statement: DuckDB in this process, Spark's session, its jobs, and relations on their way between the two."""
+"""Running statements: DuckDB in this process, Spark's sessions and jobs, and relations for both."""

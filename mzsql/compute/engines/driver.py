@@ -1,12 +1,12 @@
-"""SQL over Arrow tables on the driver: the small evaluations around a step, in DuckDB, in process.
+"""SQL over Arrow tables on the driver, in DuckDB in this process: steps over few rows, and small evaluations around a
+step.
 
-Promise: `query` runs a statement built as an AST over named Arrow tables and returns an Arrow table; nothing is read from or left in
-any catalog, the thread that calls pays, and calls from several threads do not meet. Used for distinct keys, for cutting a batch by
-worker, for peeks and steps that are too small for a Spark job.
+Promise: `query` runs a statement, built as an AST, over named Arrow tables and returns an Arrow table. It reads and
+leaves nothing in a catalog, runs on the calling thread, and calls from several threads do not affect each other.
 
-Over few rows parsing and planning are all that a statement costs. So a text that is run again and again is planned once
-(`compute.engines.plans`); until it is, it is run as it was written, without the optimizer's passes. Both run on one thread, with the joins
-as they are written, in the order in which rows are few.
+Over few rows a statement costs mainly its parsing and planning. So a text that is run repeatedly is planned once
+(`compute.engines.plans`); until then it is run as written, without the optimizer's passes. Both run on one thread
+and join in the written order, which rendering has chosen for few rows.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from mzsql.expr.functions.table import Engine
 from mzsql.render.templates import LeanText, Text
 from mzsql.repr.frontier import Timestamp
 
-#: A step over at most so many rows is run as it was written,
+#: A step over at most so many rows runs as written, without the optimizer's passes, …
 SMALL_ROWS = 20_000
-#: and over at most so many by its plan.
+#: … and one over at most so many by its kept plan.
 PLANNED_ROWS = 250_000
 #: A text is planned when it has been run so many times.
 PLAN_USES = 3
-#: So many simple texts are counted.
+#: For how many simple texts the number of uses is kept.
 SIMPLE_TEXTS = 1000
 
 # The copy that this warns of is worth less than the second binding of the relation that it recommends.
@@ -51,17 +51,18 @@ warnings.filterwarnings(
 
 
 class Driver:
-    """DuckDB connections, one of each kind for each calling thread that has use for it."""
+    """DuckDB connections: one of each kind for each calling thread, made when needed."""
 
     def __init__(self) -> None:
         self._local = threading.local()
         self._lock = threading.Lock()
         self._all: list[duckdb.DuckDBPyConnection] = []
         self._plans = Plans()
-        #: the databases that plans are made on
+        #: the databases on which plans are made, by kind
         self._planners: dict[str, duckdb.DuckDBPyConnection] = {}
-        #: how often texts without a plan were run; none while one is made, nor after it could not be made
+        #: how often simple texts were run that have no plan yet
         self._simple: OrderedDict[Simple, int] = OrderedDict()
+        #: how often steps' texts were run that have no plan yet; None while one is made, and after that has failed
         self._uses: weakref.WeakKeyDictionary[Text, int | None] = weakref.WeakKeyDictionary()
 
     def query(self, statement: exp.Expression, relations: Mapping[str, pa.Table]) -> pa.Table:
@@ -69,11 +70,13 @@ class Driver:
         return self.run(to_sql(statement, Engine.DUCKDB), relations)
 
     def run(self, text: str, relations: Mapping[str, pa.Table]) -> pa.Table:
-        """As `query`, of a statement that is written already."""
+        """As `query`, for a statement given as text."""
         return self._run(self._connection("wide" if is_wide(text) else "usual"), text, relations)
 
     def simple(self, text: str, relations: Mapping[str, pa.Table]) -> pa.Table:
-        """As `run`, of a statement that is asked for again and again and is best run as it is written: one relation, no joins."""
+        """As `run`, for a statement over one relation, without joins, that is run again and again; it needs no
+        optimizer.
+        """
         rows = sum(table.num_rows for table in relations.values())
         if rows > PLANNED_ROWS:
             return self.run(text, relations)
@@ -101,14 +104,14 @@ class Driver:
         relations: Mapping[str, pa.Table],
         later: Callable[[Callable[[], None]], None],
     ) -> pa.Table:
-        """A step's result.
+        """The result of a step's statement.
 
         Args:
             text: the statement.
             lower: where the step begins.
             upper: where it ends.
-            relations: what the statement reads.
-            later: runs what plans the text, now or later.
+            relations: the tables that the statement reads.
+            later: runs the planning of the text, now or later.
         """
         with_parameters = text.with_parameters
         if with_parameters is None:
@@ -128,14 +131,14 @@ class Driver:
         return self._run(self._connection(kind), with_parameters, relations, parameters)
 
     def prepare(self, schemas: Mapping[str, pa.Schema], lean: LeanText) -> None:
-        """Plan a step's text before it is run for the first time.
+        """Plan a step's text before it runs for the first time.
 
         Args:
             schemas: of each relation that the text may read.
-            lean: the text, which will be run again and again.
+            lean: the text, which will be run repeatedly.
 
         Raises:
-            duckdb.Error: it cannot be planned. It is run as it is written then.
+            duckdb.Error: it cannot be planned; it will be run as written.
         """
         text = lean.text
         written = None if text is None else text.with_parameters
@@ -158,7 +161,8 @@ class Driver:
         try:
             return plan.run(relations, parameters)
         except duckdb.IOException:
-            # As in `_run`; who runs another plan of the database still holds it, so it is closed with the last of them.
+            # As in `_run`. Another thread may be running a plan of the same database, which is closed with the last of
+            # them.
             self._plans.drop(key, plan)
             written = key.with_parameters if isinstance(key, Text) else key[0]
             with self._lock:
@@ -166,7 +170,7 @@ class Driver:
             raise
 
     def _is_due(self, text: Text) -> bool:
-        """Whether a text is to be planned, now that it is run once more."""
+        """Count a use of a text; return whether it should be planned now."""
         with self._lock:
             uses = self._uses.get(text, 0)
             if uses is None:
@@ -206,7 +210,8 @@ class Driver:
             # One binding: a relation object would be bound when it is made and again when it is asked for its rows.
             return connection.execute(statement, parameters).to_arrow_table()
         except duckdb.IOException:
-            # Where it spills to may have been removed: the next attempt is to have a connection that spills elsewhere.
+            # The directory that it spills to may have been removed: the next attempt gets a new connection, which
+            # spills elsewhere.
             left = True
             raise
         finally:
@@ -225,7 +230,7 @@ class Driver:
         return mine
 
     def _leave(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Close a connection of this thread, which makes another one when it has use for it."""
+        """Close a connection of this thread; a new one is made when it is needed."""
         for kind, mine in list(vars(self._local).items()):
             if mine is connection:
                 delattr(self._local, kind)
@@ -252,7 +257,7 @@ class Driver:
 
 
 def _planned_on(written: str) -> str:
-    """The kind of the database that a statement is planned on."""
+    """The kind of database on which a statement is planned."""
     return "small" if is_wide(written) else "planned"
 
 

@@ -1,9 +1,10 @@
-"""Parts read and written by the executors through mzsql's own Blob store, where Spark cannot open the store's paths.
+"""Executors read and write parts through mzsql's Blob client, where Spark itself cannot open the store's paths.
 
-Promise: `executor_frame` has the rows that Spark's own reader would find, and none of them passes through the driver; `executor_write`
-puts a frame's rows into the Blob store as Parquet objects and tells which, with their rows, so that nothing is taken for written that is
-not there. Each executor opens the Blob store by its URL with credentials of its own, found the standard way there; a URL that holds a
-secret never gets into a plan: a profile is named instead. Trade-off: rows pass through Python workers as Arrow, about four times slower.
+Promise: `executor_frame` has the rows that Spark's own reader would have, and none of them passes through the
+driver. `executor_write` puts a frame's rows into the Blob store as Parquet objects and returns the objects with
+their numbers of rows, so that nothing counts as written that is not there. Each executor opens the Blob store by
+URL, with its own credentials, found there in the standard way. A URL that holds a secret never gets into a plan; a
+profile is named instead. Trade-off: rows pass through Python workers as Arrow, about four times slower.
 """
 
 from __future__ import annotations
@@ -40,13 +41,13 @@ from mzsql.persist.pushdown import Filters
 from mzsql.repr.errors import InternalError
 from mzsql.repr.frontier import Frontier, Timestamp
 
-#: The formats' names; nobody but mzsql uses them.
+#: Names of the data source formats, used only by mzsql itself.
 READ_FORMAT = "mzsql_parts"
 WRITE_FORMAT = "mzsql_objects"
 
-#: Rows of an Arrow batch handed to Spark.
+#: Rows of an Arrow batch that is handed to Spark.
 BATCH_ROWS = 65_536
-#: An executor closes an object when it has about so many bytes: so much of it is in memory.
+#: An executor ends an object when it has about so many bytes, which are held in memory until then.
 OBJECT_BYTES = 64 * 1024 * 1024
 
 _WRITTEN = "_written.json"
@@ -61,14 +62,14 @@ class Written(msgspec.Struct, frozen=True):
 
 
 def place_for_executors(blob_url: str | None, what: str) -> str:
-    """Where executors open the Blob store: a URL without secrets, or the profile that has it.
+    """Where executors open the Blob store: a URL without secrets, or the name of a profile.
 
     Args:
-        blob_url: the URL it was opened with here.
+        blob_url: the URL with which it was opened here.
         what: what is to be read or written, for the message.
 
     Raises:
-        UsageError: another process cannot open it, or only with a secret that a plan must not show.
+        UsageError: another process cannot open it, or only with a secret that must not be in a plan.
     """
     if blob_url is None:
         raise UsageError(
@@ -104,16 +105,16 @@ def executor_frame(
     lower: Timestamp = 0,
     upper: Frontier = None,
 ) -> DataFrame:
-    """Updates out of parts, a task for each share of them, read where the tasks run.
+    """Updates from parts, read by the tasks themselves, one task for each share of the parts.
 
     Args:
-        spark: where the frame lives.
+        spark: the frame's session.
         refs: parts of one Blob store; kept alive by the caller until the frame was used.
-        schema: the columns wanted, mz_time and mz_diff among them as the last, with the types wanted.
-        spark_schema: the same as Spark's types.
-        filters: ranges of the values wanted; rows of others may come all the same.
+        schema: the wanted columns and types, with mz_time and mz_diff as the last two.
+        spark_schema: the same in Spark's types.
+        filters: ranges of wanted values; other rows may come all the same.
         lower: no update before this time is wanted …
-        upper: … nor one at or after this.
+        upper: … nor one at or after this time.
 
     Raises:
         UsageError: see `place_for_executors`.
@@ -159,7 +160,7 @@ def _register(spark: SparkSession) -> None:
 
 
 class PartsSource(DataSource):  # type: ignore[misc]  # PySpark is not typed for mypy here
-    """Shares of parts as a relation; the option ``shares`` has them."""
+    """The data source of shares of parts; its option ``shares`` holds them."""
 
     _planned = False
 
@@ -169,13 +170,15 @@ class PartsSource(DataSource):  # type: ignore[misc]  # PySpark is not typed for
         return READ_FORMAT
 
     def reader(self, schema: StructType) -> SharesReader:
-        """A reader of the shares."""
+        """The reader of the shares."""
         shares = msgspec.msgpack.decode(_data(self.options["shares"]), type=list[bytes])
         self._planned = True
         return SharesReader(shares, schema)
 
     def __getstate__(self) -> dict[str, object]:
-        """Once there is a reader this goes to each task, which has its own share and needs no other."""
+        """Once there is a reader, this object is sent to each task, which has its own share and does not need the
+        option.
+        """
         return {**self.__dict__, "options": {}} if self._planned else dict(self.__dict__)
 
 
@@ -187,7 +190,7 @@ class ShareOf(InputPartition):  # type: ignore[misc]  # PySpark is not typed for
 
 
 class SharesReader(DataSourceReader):  # type: ignore[misc]  # PySpark is not typed for mypy here
-    """One task a share."""
+    """Reads each share in a task of its own."""
 
     def __init__(self, shares: list[bytes], schema: StructType) -> None:
         self._shares = shares
@@ -198,7 +201,7 @@ class SharesReader(DataSourceReader):  # type: ignore[misc]  # PySpark is not ty
         return [ShareOf(share) for share in self._shares]
 
     def __getstate__(self) -> dict[str, object]:
-        """As each task gets it: without the shares of the others."""
+        """Sent to each task without the shares of the others."""
         return {"_shares": [], "_schema": self._schema}
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -223,19 +226,19 @@ def executor_write(
     group_rows: int,
     page_rows: int,
 ) -> list[Written]:
-    """Have the executors put a frame's rows into the Blob store, as Parquet objects under a prefix.
+    """Have the executors write a frame's rows into the Blob store, as Parquet objects under a prefix.
 
-    Rows keep their order within a partition of the frame. Where the frame has a column `WORKER_COLUMN`, that is not written, and an object
-    has the rows of one worker, whose number is in its key as in ``mz_worker=3``. On an error, or where the driver dies, objects may
-    be left under the prefix: they belong to nothing.
+    Rows keep their order within a partition. If the frame has a column `WORKER_COLUMN`, it is not written; each
+    object then has the rows of one worker, whose number is in its key as in ``mz_worker=3``. After an error, or if
+    the driver dies, objects may be left under the prefix; nothing refers to them.
 
     Args:
         frame: what to write.
         blob: the store, as this process has it open.
-        blob_url: where it was opened.
+        blob_url: the URL with which it was opened.
         prefix: a fresh key prefix.
-        group_rows: rows of a row group at most.
-        page_rows: rows of a page at most.
+        group_rows: most rows of a row group.
+        page_rows: most rows of a page.
 
     Raises:
         UsageError: see `place_for_executors`.
@@ -256,7 +259,7 @@ def executor_write(
 
 
 class ObjectsSink(DataSource):  # type: ignore[misc]  # PySpark is not typed for mypy here
-    """Parquet objects in a Blob store; see `executor_write`."""
+    """The data sink of Parquet objects in a Blob store; see `executor_write`."""
 
     @classmethod
     def name(cls) -> str:
@@ -264,7 +267,7 @@ class ObjectsSink(DataSource):  # type: ignore[misc]  # PySpark is not typed for
         return WRITE_FORMAT
 
     def writer(self, schema: StructType, overwrite: bool) -> ObjectsWriter:  # noqa: ARG002  Spark's signature
-        """A writer of such rows."""
+        """The writer of such rows."""
         rows = int(self.options["group_rows"]), int(self.options["page_rows"])
         return ObjectsWriter(self.options["place"], self.options["prefix"], rows, schema)
 
@@ -277,7 +280,9 @@ class WrittenBy(WriterCommitMessage):  # type: ignore[misc]  # PySpark is not ty
 
 
 class ObjectsWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark is not typed for mypy here
-    """Each task writes objects of names that no other attempt has, and tells which; the others are swept with what belongs to nothing."""
+    """Each task attempt writes objects with unique names and returns which; objects of other attempts are deleted with
+    everything unreferenced.
+    """
 
     def __init__(self, place: str, prefix: str, rows: tuple[int, int], schema: StructType) -> None:
         self._place = place
@@ -295,7 +300,9 @@ class ObjectsWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark is 
             return WrittenBy(msgspec.json.encode(objects.end()))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """All tasks are done: leave word of what they wrote."""
+        """Called when all tasks are done: put the list of what they wrote into the store, where the driver's process
+        looks for it.
+        """
         found = [
             one
             for message in messages
@@ -306,11 +313,11 @@ class ObjectsWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark is 
             blob.set(f"{self._prefix}/{_WRITTEN}", msgspec.json.encode(found))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Some task failed: whoever asked for the write deletes what is under its prefix."""
+        """Do nothing: the caller of the write deletes what is under its prefix."""
 
 
 class _Objects:
-    """The objects of one task, one worker's after another's."""
+    """The objects of one task, worker after worker."""
 
     def __init__(self, blob: Blob, prefix: str, rows: tuple[int, int], schema: pa.Schema) -> None:
         self._blob = blob
@@ -327,7 +334,7 @@ class _Objects:
         self._done: list[Written] = []
 
     def add(self, rows: pa.Table) -> None:
-        """Write the rows, which follow those before."""
+        """Write rows, after those before."""
         if not self._keyed:
             self._take(rows)
             return
@@ -349,7 +356,7 @@ class _Objects:
             self._write()
 
     def _write(self) -> None:
-        """Write what waits, as row groups."""
+        """Write the waiting rows as row groups."""
         rows = pa.concat_tables([self._schema.empty_table(), *self._waiting])
         self._waiting.clear()
         if not rows.num_rows:
@@ -384,6 +391,6 @@ class _Objects:
         self._file, self._rows = None, 0
 
     def end(self) -> list[Written]:
-        """All objects written."""
+        """Finish, and return all objects written."""
         self._close()
         return self._done

@@ -1,8 +1,8 @@
-"""Names for Spark's jobs: a group, a description and a scheduler pool for what one thread runs.
+"""Names Spark's jobs: a job group, a description and a scheduler pool for what one thread runs.
 
-Promise: jobs started inside `named_jobs` carry the object's and the nodes' ids wherever Spark shows jobs, and can be counted. Classic
-sessions know groups and pools per thread; a Spark Connect session knows tags only, and counts no jobs (the count is then 0). What nobody
-wants any more is ended rather than waited for.
+Promise: jobs started inside `named_jobs` carry the ids of the object and the nodes wherever Spark shows jobs, and
+are counted. Classic sessions have groups and pools for each thread; a Spark Connect session has only tags, and its
+jobs are not counted (the count is 0). Jobs that are not wanted any more are cancelled.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ from mzsql.threads import PROCESS, Supervised
 _RUNS = iter(range(1, 2**62))
 _RUNS_LOCK = threading.Lock()
 _LOOK_SECONDS = 0.2
-#: Progress is told once in so many looks.
+#: Progress is reported at every so many checks.
 _PROGRESS_LOOKS = 5
 
 
 class JobCount:
-    """How many jobs ran inside a `named_jobs` block, to be read after it; and the way to end them from another thread."""
+    """The number of jobs that ran inside a `named_jobs` block, to be read after it; and a way to cancel them from
+    another thread.
+    """
 
     jobs: int = 0
 
@@ -39,11 +41,11 @@ class JobCount:
         self._tasks = tasks
 
     def tasks(self) -> tuple[int, int] | None:
-        """How many tasks of the stages that run now are done, and of how many; None where that is not known. From any thread."""
+        """Completed tasks, and all tasks, of the stages that run now; None if unknown. From any thread."""
         return self._tasks()
 
     def cancel(self) -> None:
-        """End the jobs that run inside the block now. Idempotent."""
+        """Cancel the jobs that run inside the block now. Idempotent."""
         self._cancel()
 
 
@@ -51,13 +53,13 @@ class JobCount:
 def cancelled_when(
     unwanted: Callable[[], bool], jobs: JobCount, progress: Callable[[], None] | None = None
 ) -> Iterator[None]:
-    """End the jobs of a block, which then fails, as soon as nobody wants what they make; looks every fifth of a second, and calls
-    `progress` every second.
+    """Cancel the jobs of a block, which then fails, as soon as their result is unwanted. Checks every `_LOOK_SECONDS`,
+    and calls `progress` every `_PROGRESS_LOOKS` checks.
     """
     ended = threading.Event()
 
     def look(thread: Supervised) -> None:
-        # again and again: between two jobs there is nothing to end
+        # Cancelling is repeated, because between two jobs there is nothing to cancel.
         looks = 0
         while not ended.wait(_LOOK_SECONDS):
             looks += 1
@@ -77,12 +79,12 @@ def cancelled_when(
 
 
 def describe(gid: GlobalId, lir_ids: Sequence[int], what: str) -> str:
-    """What Spark shows for a job: ``mz u3 lir 5: hydrate``."""
+    """The description of a job, such as ``mz u3 lir 5: hydrate``."""
     return f"mz {gid} lir {','.join(map(str, lir_ids))}: {what}"
 
 
 def _tasks(context: SparkContext, group: str) -> tuple[int, int] | None:
-    """Tasks done, and tasks, of the stages of a group's jobs that run now."""
+    """Completed tasks, and all tasks, of the running stages of a group's jobs."""
     tracker = context.statusTracker()
     done = total = 0
     for job_id in tracker.getJobIdsForGroup(group):
@@ -100,7 +102,7 @@ def _tasks(context: SparkContext, group: str) -> tuple[int, int] | None:
 def named_jobs(
     spark: SparkSession, gid: GlobalId, lir_ids: Sequence[int], what: str, pool: str
 ) -> Iterator[JobCount]:
-    """Name the jobs that this thread starts inside, and count them."""
+    """Name the jobs that this thread starts inside the block, and count them."""
     with _RUNS_LOCK:
         group = f"mz {gid} {next(_RUNS)}"
     try:
@@ -125,5 +127,5 @@ def named_jobs(
     finally:
         count.jobs = len(context.statusTracker().getJobIdsForGroup(group))
         for name in ("spark.jobGroup.id", "spark.job.description", "spark.scheduler.pool"):
-            # None removes a local property; PySpark's annotation does not say so
+            # None removes a local property, although PySpark's annotation does not say so.
             context.setLocalProperty(name, None)

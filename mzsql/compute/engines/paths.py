@@ -1,10 +1,11 @@
-"""Whether a Spark session can open the paths that a Blob store gives for its objects.
+"""Finds out whether a Spark session can open the paths that a Blob store gives for its objects.
 
-Promise: no scheme is known by name. A session is asked once for each scheme and authority, in bounded time, by opening something that is
-not there: one that looks and finds nothing can open paths, one that fails in any other way (no file system for the scheme, its classes
-not on the class path, no credentials, no answer) cannot, and the reason is logged once. What it cannot open is read and written through
-the executors' own Blob store (`compute.engines.executors`): the same rows, more slowly. Trade-off: an answer of no is asked for again only
-after `ASK_AGAIN_SECONDS`, so a session that was refused for a moment is slow for some minutes.
+Promise: no scheme is treated specially. A session is asked once for each scheme and authority, in bounded time, by
+opening a path that does not exist: a session that finds nothing there can open paths; one that fails otherwise (no
+file system for the scheme, missing classes, missing credentials, no answer) cannot, and the reason is logged once.
+Parts that it cannot open are read and written by executors through mzsql's Blob client
+(`compute.engines.executors`): the same rows, more slowly. Trade-off: a negative answer is tried again only after
+`ASK_AGAIN_SECONDS`, so a session that failed for a moment is slow for some minutes.
 """
 
 from __future__ import annotations
@@ -26,18 +27,19 @@ from mzsql.location import shown_url
 
 _LOG = logging.getLogger(__name__)
 
-#: A session that has not answered by then is taken for one that cannot: clients of object stores retry for minutes.
+#: A session that has not answered after so many seconds counts as unable: clients of object stores may retry for
+#: minutes.
 ASK_SECONDS = 20.0
-#: A session that could not open a store's paths is asked again after so long.
+#: A session that could not open a store's paths is asked again after so many seconds.
 ASK_AGAIN_SECONDS = 600.0
 
 _NOTHING_THERE = "PATH_NOT_FOUND"
-#: Settings with these names decide how a session opens paths; sessions that agree on them need not be asked twice.
+#: Prefixes of the settings that decide how a session opens paths; sessions that agree on them share an answer.
 _OF_FILE_SYSTEMS = ("fs.", "spark.hadoop.fs.")
 
 
 class _Answer(msgspec.Struct, frozen=True):
-    """What a session said, and when: `reason` says why it cannot, None that it can."""
+    """A session's answer and its monotonic time. `reason` says why it cannot open paths; None that it can."""
 
     reason: str | None
     at: float
@@ -58,22 +60,24 @@ _told: set[tuple[str, str | None]] = set()
 
 
 def is_connect(given: object) -> bool:
-    """Whether something is a session of Spark Connect, whose server may be another machine. Its class has no parent with that of other
-    sessions; grpcio need not be there.
+    """Whether an object is a Spark Connect session, whose server may be on another machine.
+
+    Judged by the names of its classes: it has no base class in common with other sessions, and importing its class
+    needs grpcio.
     """
     return any(one.__module__ == "pyspark.sql.connect.session" for one in type(given).__mro__)
 
 
 def why_not(spark: SparkSession, path: str) -> str | None:
-    """Why the session cannot open paths of the store in which ``path`` is; None where it can.
+    """Why the session cannot open paths of the store that ``path`` belongs to; None if it can.
 
     Args:
         spark: the session.
-        path: as `SparkReadable.spark_path` gives it.
+        path: as `SparkReadable.spark_path` returns it.
     """
     store = _store(path)
     if not store[0]:
-        return None  # a path of this machine, which is read as such
+        return None  # a path on this machine, which Spark can read
     with _lock:
         answers = _by_session.setdefault(spark, {})
         known = answers.get(store)
@@ -93,7 +97,7 @@ def why_not(spark: SparkSession, path: str) -> str | None:
 
 
 def can_open(spark: SparkSession, path: str | None) -> bool:
-    """Whether the session can open ``path``; False where there is none."""
+    """Whether the session can open ``path``; False if that is None."""
     return path is not None and why_not(spark, path) is None
 
 
@@ -110,7 +114,7 @@ def _settings(spark: SparkSession) -> frozenset[tuple[str, str]]:
 
 
 def _ask(spark: SparkSession, path: str) -> str | None:
-    """Ask the session, in a thread of its own: a client of an object store may try for minutes."""
+    """Ask the session, on a thread of its own, because a client of an object store may retry for minutes."""
     absent = f"{path.rstrip('/')}/mzsql-is-not-here-{uuid.uuid4()}"
     said: list[str | None] = []
 
@@ -139,7 +143,7 @@ def _look(spark: SparkSession, absent: str) -> str | None:
 
 
 def _first_line(error: Exception) -> str:
-    """What an error of Spark says, without the call that failed and Java's stack."""
+    """The message of a Spark error, without the failed call and Java's stack trace."""
     lines = [line.strip(": ") for line in str(error).splitlines() if line.strip()]
     if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
         lines = lines[1:]

@@ -1,6 +1,7 @@
-"""A statement's rows out of DuckDB, a piece at a time.
+"""A statement's rows from DuckDB, piece by piece.
 
-Promise: what is asked for is made, and no more than DuckDB makes ahead by itself. A statement that is cancelled or late ends its work.
+Promise: only what is asked for is computed, except what DuckDB computes ahead by itself. A statement that is
+canceled or past its deadline ends its work.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import pyarrow as pa
 from mzsql.compute.engines import recursion
 from mzsql.repr.interrupt import Interrupt
 
-#: Rows of a piece: its texts have to fit Arrow's arrays, 2 GiB for each column.
+#: Rows of a piece: few enough for its texts to fit an Arrow array, which holds 2 GiB of a column.
 PIECE_ROWS = 2048
 
 
@@ -23,11 +24,11 @@ def pieces(
     loops: Sequence[recursion.LoopText],
     interrupt: Interrupt,
 ) -> Iterator[pa.Table]:
-    """The statement's result over what the recursions ``loops`` come to: at least one piece.
+    """The statement's result, over the contents of the recursions ``loops``: at least one piece.
 
     Raises:
         DataError: a recursion reached a limit that is an error.
-        QueryCanceled: the statement was cancelled, or its time was over.
+        QueryCanceled: the statement was canceled, or its deadline passed.
     """
     try:
         with interrupt.on_interrupt(connection.interrupt):
@@ -44,13 +45,13 @@ def pieces(
     except GeneratorExit:
         raise
     except BaseException:
-        # Interrupted work fails in DuckDB's words.
+        # An interrupted statement fails with an error of DuckDB's; raise the reason of the interrupt instead.
         interrupt.check()
         raise
 
 
 def _next(reader: pa.RecordBatchReader) -> list[pa.RecordBatch]:
-    """The next batch of a reader; nothing at its end."""
+    """The next batch of a reader, in a list; empty at its end."""
     try:
         return [reader.read_next_batch()]
     except StopIteration:

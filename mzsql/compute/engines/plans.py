@@ -1,16 +1,19 @@
 """Statements that are planned once and run over other tables each time.
 
-Promise: `Plan.run` gives what the statement means over the tables it is given, as `Driver.run` does, for about a quarter of the CPU where
-rows are few: parsing, binding and planning are done when the plan is made. A plan is for tables of the schemas it was made for (`fits`);
-only one thread at a time runs it (`run` gives None to a second one, which runs the text itself).
+Promise: `Plan.run` returns the statement's result over the tables it is given, as `Driver.run` does, for about a
+quarter of the CPU time when rows are few: parsing, binding and planning are done when the plan is made. A plan is
+for tables of the schemas it was made for (`fits`). Only one thread at a time runs it; `run` returns None to a second
+one, which runs the text itself.
 
-How: each relation is registered once, as an object that hands out whatever table it holds (the Arrow PyCapsule interface), on a connection
-of the plan's own. Nothing is created or dropped between two runs, so DuckDB finds its catalog as it was and keeps the prepared statement.
-It would plan anew without a word if a parameter stood in two places; `mzsql.render.templates` gives each place a name of its own. Releases
-from 2.0.1 on do so for whatever reads a relation, which is why an earlier one is asked for.
+How: each relation is registered once, as an object that hands out whatever table it holds (the Arrow PyCapsule
+interface), on a connection of the plan's own. Nothing is created or dropped between two runs, so DuckDB's catalog
+does not change and the prepared statement stays valid. A parameter that occurs in two places would make DuckDB
+silently plan anew, so `mzsql.render.templates` gives each place a name of its own. DuckDB from 2.0.1 on plans anew
+for every statement that reads a relation, which is why an earlier release is required.
 
-Trade-off: a plan knows nothing of how many rows will come. Joins are run in the order in which they are written, which is the order for
-steps of few rows. And it costs memory, some hundred bytes for each character of the text: `Plans` keeps the ones used last.
+Trade-off: a plan does not know how many rows will come, so joins run in the written order, which suits steps of few
+rows. And it takes memory, some hundred bytes for each character of the text; `Plans` keeps the most recently used
+ones.
 """
 
 from __future__ import annotations
@@ -27,13 +30,13 @@ import pyarrow as pa
 from mzsql.render.templates import Text
 from mzsql.repr.interrupt import Interrupt
 
-#: So many characters of text are kept planned: some 300 MB.
+#: Most characters of text that are kept planned; that takes some 300 MB.
 PLANNED_CHARACTERS = 1_500_000
 
-#: A text that is not a dataflow's, over relations of these schemas.
+#: A text that belongs to no dataflow, and the schemas of its relations.
 Simple: TypeAlias = tuple[str, tuple[pa.Schema, ...]]
 
-#: Passes of DuckDB's optimizer that order joins by sizes, which a plan for tables yet to come has none of.
+#: Passes of DuckDB's optimizer that order joins by size, which is unknown when a plan is made.
 BY_SIZE = "join_order,build_side_probe_side"
 
 
@@ -50,13 +53,13 @@ class _Slot:
 
 
 class Plan:
-    """One statement, planned.
+    """One planned statement.
 
     Args:
         connection: its own, closed with it.
         text: the statement.
         schemas: of each relation that it reads.
-        parameters: the names of its parameters.
+        parameters: names of its parameters.
 
     Raises:
         duckdb.Error: it cannot be planned.
@@ -83,7 +86,7 @@ class Plan:
             raise
 
     def fits(self, tables: Mapping[str, pa.Table]) -> bool:
-        """Whether the tables are those that it was planned for, by name and schema."""
+        """Whether the tables have the names and schemas that it was planned for."""
         return tables.keys() == self._slots.keys() and all(
             table.schema.equals(self._slots[name].schema) for name, table in tables.items()
         )
@@ -98,12 +101,12 @@ class Plan:
 
         Args:
             tables: the relations' rows.
-            parameters: values by their names.
-            interrupt: what may end it.
+            parameters: values by name.
+            interrupt: may end it.
 
         Raises:
-            duckdb.Error: what running it raises.
-            QueryCanceled: it was over before it began.
+            duckdb.Error: running it failed.
+            QueryCanceled: it was interrupted before it began.
         """
         given = [
             f"{name} := {value:d}"
@@ -119,7 +122,7 @@ class Plan:
             if interrupt is None:
                 return self._connection.execute(call).to_arrow_table()
             with interrupt.on_interrupt(self._connection.interrupt):
-                # What fell due before the run begins would not end it.
+                # An interrupt that came before the run began would not end it.
                 interrupt.check()
                 return self._connection.execute(call).to_arrow_table()
         finally:
@@ -128,7 +131,7 @@ class Plan:
             self._running.release()
 
     def close(self) -> None:
-        """Let go of it; nobody may be running it."""
+        """Close its connection; nobody may be running it."""
         self._connection.close()
 
 
@@ -136,21 +139,21 @@ class Plans:
     """The plans of the texts that were run last. Thread-safe.
 
     Args:
-        most: so many characters of text are kept planned.
+        most: most characters of text that are kept planned.
     """
 
     def __init__(self, most: int = PLANNED_CHARACTERS) -> None:
         self._most = most
         self._lock = threading.Lock()
         self._clock = itertools.count()
-        #: a step's plan goes with its text, which goes with its dataflow
+        #: a step's plan is freed with its text, which is freed with its dataflow
         self._of_texts: weakref.WeakKeyDictionary[Text, Plan] = weakref.WeakKeyDictionary()
         self._of_simple: dict[Simple, Plan] = {}
-        #: when each was used last
+        #: the time of each plan's last use, by a counter
         self._used: weakref.WeakKeyDictionary[Plan, int] = weakref.WeakKeyDictionary()
 
     def get(self, key: Text | Simple, tables: Mapping[str, pa.Table]) -> Plan | None:
-        """The plan of a text for such tables, if there is one."""
+        """The plan of a text for such tables; None if there is none."""
         with self._lock:
             plan = self._store(key).get(key)
             if plan is None or not plan.fits(tables):
@@ -159,14 +162,14 @@ class Plans:
             return plan
 
     def keep(self, key: Text | Simple, plan: Plan) -> None:
-        """Keep a plan, instead of the text's earlier one; those used longest ago go."""
+        """Keep a plan, replacing the text's earlier one; the least recently used ones are dropped."""
         with self._lock:
             self._store(key)[key] = plan
             self._used[plan] = next(self._clock)
             self._trim()
 
     def drop(self, key: Text | Simple, plan: Plan) -> None:
-        """Keep a plan no more, if it still is the text's; its connection is closed with the last who runs it."""
+        """Drop a plan if it still is the text's. Its connection is closed when the last thread that runs it is done."""
         with self._lock:
             store = self._store(key)
             if store.get(key) is plan:
@@ -182,12 +185,12 @@ class Plans:
             for key, plan in store.items()
         ]
         size = sum(plan.size for _, _, plan in plans)
-        # The last one stays, however long it is: it would be made again at each use.
+        # The last one stays however long it is, or it would be made again at each use.
         for _, key, plan in sorted(plans, key=lambda one: one[0])[:-1]:
             if size <= self._most:
                 return
             size -= plan.size
-            # Who runs it still holds it; its connection is closed with the last who does.
+            # A thread that runs it still holds it; the connection is closed when that is done.
             del self._store(key)[key]
 
     def __len__(self) -> int:
@@ -195,7 +198,7 @@ class Plans:
             return len(self._of_simple) + len(self._of_texts)
 
     def close(self) -> None:
-        """Let go of all; none may be running."""
+        """Close all plans; none may be running."""
         with self._lock:
             for plan in (*self._of_simple.values(), *self._of_texts.values()):
                 plan.close()

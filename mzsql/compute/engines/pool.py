@@ -1,12 +1,13 @@
-"""DuckDB for small peeks: a database in memory, one for wide statements, and one for statements that are planned once.
+"""DuckDB for small peeks: an in-memory database, one for wide statements, and one for kept plans.
 
-Promise: a statement runs over Arrow tables, and its rows come a piece at a time, as they are asked for; queries run side by side and see
-each other's relations never. A statement that is cancelled or late ends DuckDB's work. The trade-off: opening a database costs more
-than most queries, so the one in memory stays open, and idle connections to it are kept for the next query. What is not small is
-`mzsql.compute.peek.files`'s.
+Promise: a statement runs over Arrow tables, and its rows come piece by piece, as they are asked for. Queries run
+side by side and never see each other's relations. A statement that is canceled or past its deadline ends DuckDB's
+work. Trade-off: opening a database costs more than most queries, so the databases stay open, and idle connections
+are kept for the next query. What is not small goes through `mzsql.compute.peek.files`.
 
-What tools ask of the catalog are long texts over few rows: reading and planning them is most of what they cost. `at_once` binds such a
-text once and not twice, as its few rows need not come in pieces, and keeps its plan (`mzsql.compute.engines.plans`) for the next time.
+Tools query the catalog with long texts over few rows, which cost mainly parsing and planning. `at_once` binds such a
+text only once, since its few rows need not come in pieces, and keeps its plan (`mzsql.compute.engines.plans`) for
+the next time.
 """
 
 from __future__ import annotations
@@ -28,29 +29,29 @@ from mzsql.expr.engines import WIDE_SETTINGS, is_wide, locked_connection
 from mzsql.repr.errors import InternalError
 from mzsql.repr.interrupt import current
 
-#: So many idle connections are kept.
+#: Most idle connections that are kept.
 _IDLE = 16
-#: A result of more rows comes in pieces.
+#: A result with more rows comes in pieces.
 AT_ONCE_ROWS = 8192
-#: A text of so many characters is worth a plan that is kept.
+#: Texts of at least so many characters are worth a kept plan.
 LONG_TEXT = 8 * 1024
-#: Of so many texts it is known that they are not answered at once.
+#: For how many texts it is remembered that they are not answered at once.
 _REMEMBERED = 1024
-#: So many characters of texts are kept planned: some 100 MB.
+#: Most characters of text that are kept planned; that takes some 100 MB.
 _PLANNED_CHARACTERS = 500_000
 
-#: What a database is for: an optimizer's settings are those of a database.
+#: What a database is for. They are separate because the optimizer's settings belong to a database.
 Use: TypeAlias = Literal["usual", "wide", "planned"]
 _SETTINGS: Mapping[Use, Mapping[str, str]] = {
     "usual": {},
     "wide": WIDE_SETTINGS,
-    # As for steps: of relations whose rows are yet to come it knows no sizes to order joins by.
+    # As for steps: the sizes of relations are unknown when the plan is made, so it cannot order joins by them.
     "planned": {"threads": "1", "disabled_optimizers": BY_SIZE},
 }
 
 
 class DuckDbPool:
-    """DuckDB's databases and their connections. Thread-safe."""
+    """DuckDB databases and their connections. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -58,12 +59,12 @@ class DuckDbPool:
         self._idle: dict[Use, list[duckdb.DuckDBPyConnection]] = {kind: [] for kind in _SETTINGS}
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
         self._plans = Plans(_PLANNED_CHARACTERS)
-        #: the hashes of long texts that have many rows, or cannot be planned
+        #: hashes of long texts that have many rows or cannot be planned
         self._in_pieces: OrderedDict[int, None] = OrderedDict()
         self._closed = False
 
     def query(self, statement: str, relations: Mapping[str, pa.Table]) -> pa.Table:
-        """As `pieces`, the whole result."""
+        """As `pieces`, the whole result in one table."""
         return pa.concat_tables(self.pieces(statement, relations))
 
     def pieces(
@@ -72,11 +73,12 @@ class DuckDbPool:
         relations: Mapping[str, pa.Table],
         loops: Sequence[recursion.LoopText] = (),
     ) -> Iterator[pa.Table]:
-        """The statement's result over the given relations, and over what the recursions `loops` come to: at least one piece.
+        """The statement's result over the given relations and the contents of the recursions `loops`: at least one
+        piece.
 
         Raises:
             DataError: a recursion reached a limit that is an error.
-            QueryCanceled: the statement that this thread runs was cancelled, or its time was over.
+            QueryCanceled: this thread's statement was canceled, or its deadline passed.
         """
         interrupt = current()
         interrupt.check()
@@ -93,14 +95,15 @@ class DuckDbPool:
                 connection.execute(f'DROP TABLE IF EXISTS "{name}"')
             whole = True
         except duckdb.IOException:
-            # Where it spills to may have been removed: the next query is to have a database that spills elsewhere.
+            # The directory that it spills to may have been removed: the next query gets a new database, which spills
+            # elsewhere.
             self._leave(database, kind)
             raise
         finally:
             if whole:
                 self._give_back(database, connection, kind)
             else:
-                # What ended half way may have left something behind.
+                # A query that ended half way may have left relations or tables behind.
                 connection.close()
 
     # --- at once ------------------------------------------------------------------------------
@@ -108,15 +111,16 @@ class DuckDbPool:
     def at_once(
         self, statement: str, relations: Mapping[str, pa.Table], limit: int | None
     ) -> pa.Table | None:
-        """The whole result of a long statement over few rows; None where that is more than `AT_ONCE_ROWS`, or it is better taken in pieces.
+        """The whole result of a long statement over few rows; None if it has more than `AT_ONCE_ROWS` rows or had
+        better come in pieces.
 
         Args:
-            statement: the text, in an order of its rows that its LIMIT, or one that is added, cuts.
+            statement: the text. A LIMIT that is appended must cut its rows in their order.
             relations: what it reads.
             limit: its LIMIT, if it has one.
 
         Raises:
-            QueryCanceled: the statement that this thread runs was cancelled, or its time was over.
+            QueryCanceled: this thread's statement was canceled, or its deadline passed.
         """
         if len(statement) < LONG_TEXT or is_wide(statement) or not self._is_for_this(statement):
             return None
@@ -124,6 +128,8 @@ class DuckDbPool:
             return None
         text = statement if limit is not None else f"{statement} LIMIT {AT_ONCE_ROWS + 1}"
         interrupt = current()
+        # An interrupted statement fails with an error of DuckDB's. Any other error will be raised when the statement
+        # runs as written.
         interrupt.check()
         try:
             rows = self._planned(text, relations).run(relations, interrupt=interrupt)
@@ -149,7 +155,7 @@ class DuckDbPool:
                 self._in_pieces.popitem(last=False)
 
     def _planned(self, text: str, relations: Mapping[str, pa.Table]) -> Plan:
-        """A text's plan, made where there is none."""
+        """The text's plan, made if there is none."""
         schemas = {name: one.schema for name, one in relations.items()}
         key: Simple = text, tuple(schemas.values())
         plan = self._plans.get(key, relations)
@@ -162,7 +168,7 @@ class DuckDbPool:
     # --- databases ----------------------------------------------------------------------------
 
     def _take(self, kind: Use) -> tuple[duckdb.DuckDBPyConnection, duckdb.DuckDBPyConnection]:
-        """A database, and a connection to it."""
+        """A database of this kind, and a connection to it."""
         with self._lock:
             if self._closed:
                 raise InternalError("the engine of small queries was closed")
@@ -171,7 +177,8 @@ class DuckDbPool:
                     self._scratch = tempfile.TemporaryDirectory(
                         prefix="mzsql-queries-", ignore_cleanup_errors=True
                     )
-                # Below the directory, which is nobody else's: one that was removed DuckDB would make anew for everybody to look into.
+                # A subdirectory, so that our own directory keeps its permissions: DuckDB would recreate a removed one
+                # readable for everybody.
                 spilled = {"temp_directory": str(Path(self._scratch.name) / "spilled")}
                 self._databases[kind] = locked_connection(settings={**spilled, **_SETTINGS[kind]})
             database, idle = self._databases[kind], self._idle[kind]
@@ -191,7 +198,7 @@ class DuckDbPool:
         connection.close()
 
     def _leave(self, database: duckdb.DuckDBPyConnection, kind: Use) -> None:
-        """Use a database no more; it goes with the last query that runs on it."""
+        """Stop using a database; it is closed with the last query that runs on it."""
         with self._lock:
             if self._databases.get(kind) is not database:
                 return
@@ -203,7 +210,7 @@ class DuckDbPool:
             one.close()
 
     def close(self) -> None:
-        """Close the database; no query runs any more. Idempotent."""
+        """Close the databases; no query may be running. Idempotent."""
         with self._lock:
             self._closed = True
             open_now = [one for idle in self._idle.values() for one in idle]

@@ -1,7 +1,7 @@
-"""Running recursions in DuckDB, before the statement that reads what they come to.
+"""Runs recursions (WITH MUTUALLY RECURSIVE) in DuckDB, before the statement that reads their results.
 
-Promise: afterwards each binding's contents lie in a temporary table of the connection, at the fixpoint or at the limit's last round;
-a recursion that goes on is ended by whoever interrupts the statement.
+Promise: afterwards the contents of each binding are in a temporary table of the connection, at the fixpoint or after
+the last round that the limit allows. An interrupt of the statement ends a running recursion.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mzsql.repr.errors import DataError
 
 
 class BindingText(msgspec.Struct, frozen=True):
-    """`mzsql.render.recursion.Binding` as DuckDB runs it."""
+    """A `mzsql.render.recursion.Binding` in DuckDB's SQL."""
 
     relation: str
     empty: str
@@ -27,14 +27,14 @@ class BindingText(msgspec.Struct, frozen=True):
 
 
 class LoopText(msgspec.Struct, frozen=True):
-    """`mzsql.render.recursion.Loop` as DuckDB runs it."""
+    """A `mzsql.render.recursion.Loop` in DuckDB's SQL."""
 
     bindings: tuple[BindingText, ...]
     limit: tuple[int, bool] | None
 
 
 def texts(loops: Sequence[Loop]) -> tuple[LoopText, ...]:
-    """Recursions in DuckDB's dialect."""
+    """Recursions in DuckDB's SQL."""
     return tuple(
         LoopText(
             tuple(
@@ -53,7 +53,7 @@ def texts(loops: Sequence[Loop]) -> tuple[LoopText, ...]:
 
 
 def tables(loops: Sequence[LoopText]) -> list[str]:
-    """Every table that running leaves behind."""
+    """Every table that `run` leaves behind."""
     return [
         name
         for loop in loops
@@ -68,9 +68,9 @@ def run(
     """Run recursions, one after another.
 
     Args:
-        connection: where the relations that they read are.
+        connection: has the relations that they read.
         loops: the recursions.
-        check: raises where the statement is to end; called once a round.
+        check: called once a round; raises if the statement should end.
 
     Raises:
         DataError: a limit was reached that is an error.
@@ -94,7 +94,7 @@ def run(
 def _round(
     connection: duckdb.DuckDBPyConnection, loop: LoopText, check: Callable[[], None]
 ) -> bool:
-    """Compute every binding once; whether that changed one."""
+    """Compute every binding once, each over the newest contents of the others; return whether one of them changed."""
     check()
     changed = False
     for one in loop.bindings:

@@ -1,11 +1,12 @@
-"""Relations for Spark: Arrow tables and Parquet parts as temporary views, with nothing inferred and nothing lost.
+"""Relations for Spark: Arrow tables and Parquet parts as DataFrames, with no type inferred and no row lost.
 
-Promise: a relation has exactly the rows it was given and the Arrow types it was given, in whatever chunks they came. (Spark's
-`createDataFrame` stops at an empty chunk behind a non-empty one without saying so; `combine_chunks` is what keeps rows from getting
-lost.) A schema is always stated: inference would be a job. Parts are read with their times as persist defines them,
-``greatest(mz_time, time_floor)``, and only between the bounds asked for. Whatever the session's settings say, a part that is missing or
-damaged fails the query: the checksum of each page is compared, which costs a few percent of a scan. Parts whose paths the session cannot
-open come through the driver while they are few (`DRIVER_ROWS`, `DRIVER_BYTES`), and else through the executors' own Blob store.
+Promise: a relation has exactly the rows and Arrow types that it was given, in whatever chunks they came. (Spark's
+`createDataFrame` silently stops at an empty chunk that follows a non-empty one; `combine_chunks` avoids that.) A
+schema is always given, because inference would be a job. Parts are read with the times that persist defines,
+``greatest(mz_time, time_floor)``, and only between the bounds asked for. Whatever the session's settings are, a
+missing or damaged part fails the query: page checksums are verified, which costs a few percent of a scan. Parts
+whose paths the session cannot open are read on the driver while they are few (`DRIVER_ROWS`, `DRIVER_BYTES`), else
+by the executors through mzsql's Blob client.
 """
 
 from __future__ import annotations
@@ -32,18 +33,18 @@ from mzsql.persist import DIFF_COLUMN, TIME_COLUMN, PartRef
 from mzsql.repr.errors import InternalError
 from mzsql.repr.frontier import Timestamp
 
-#: Inclusive bounds of a key; None leaves a side open, (None, None) asks for NULL.
+#: Inclusive bounds of a key. None leaves a side open; (None, None) is NULL.
 KeyRange: TypeAlias = tuple[Any, Any]
 
 #: More pushed ranges than this cost Spark more than they save.
 PUSHED_RANGES = 64
 
-#: Parts that the session cannot open by path come through the driver: so many encoded bytes of them at most …
+#: Parts that the session cannot open by path are read on the driver up to so many encoded bytes …
 DRIVER_BYTES = 64 * 1024 * 1024
 #: … and so many updates.
 DRIVER_ROWS = 1_000_000
 
-#: How Spark reads parts, whatever its session is set to.
+#: Options for reading parts, which override the session's settings.
 READ_OPTIONS = {
     "parquet.page.verify-checksum.enabled": "true",
     "ignoreCorruptFiles": "false",
@@ -51,7 +52,7 @@ READ_OPTIONS = {
     "datetimeRebaseMode": "CORRECTED",
     "mergeSchema": "false",
 }
-#: A guess at a value's size in Arrow memory where the type does not say.
+#: Assumed bytes of a value in Arrow memory if its type has no fixed width.
 VALUE_BYTES = 32
 _PATTERN = re.compile(r"[\\{}\[\]*?]")
 _DISCOVERY = "spark.sql.sources.parallelPartitionDiscovery.threshold"
@@ -74,7 +75,7 @@ _SIMPLE: dict[pa.DataType, st.DataType] = {
 
 
 def collectable_rows(schema: pa.Schema, settings: ComputeSettings) -> int:
-    """How many rows of a schema may come to the driver."""
+    """How many rows of a schema may be brought to the driver."""
     width = 0
     for one in schema:
         try:
@@ -85,7 +86,11 @@ def collectable_rows(schema: pa.Schema, settings: ComputeSettings) -> int:
 
 
 def spark_type(typ: pa.DataType) -> st.DataType:
-    """The Spark type of an Arrow type; a timestamp without zone is `timestamp_ntz`."""
+    """The Spark type of an Arrow type; a timestamp without zone is `timestamp_ntz`.
+
+    Raises:
+        InternalError: there is none.
+    """
     if typ in _SIMPLE:
         return _SIMPLE[typ]
     if pa.types.is_decimal(typ):
@@ -113,11 +118,11 @@ def arrow_frame(
     """The rows of an Arrow table as a DataFrame.
 
     Args:
-        spark: where the frame lives.
-        table: any chunking, also none or empty chunks.
-        scratch: an existing folder that Spark can read by path: a large table goes through a Parquet file there, which must stay until
-            the frame was used.
-        inline_rows: with a `scratch`, tables of more rows are large.
+        spark: the frame's session.
+        table: in any chunks, also none or empty ones.
+        scratch: an existing folder that Spark can read by path. A large table is written there as a Parquet file,
+            which must stay until the frame was used.
+        inline_rows: with a `scratch`, tables with more rows are large.
     """
     if scratch is not None and table.num_rows > inline_rows:
         path = scratch / f"{id(table):x}-{table.num_rows}.parquet"
@@ -128,10 +133,11 @@ def arrow_frame(
 
 
 def at_most(frame: DataFrame, rows: int) -> DataFrame:
-    """A frame's rows, of each partition so many at most; which ones is not said.
+    """A frame with at most `rows` rows of each partition; which ones is undefined.
 
-    Unlike a LIMIT it needs no operator that brings partitions together, and none that Spark compiles anew whenever it is asked for: that
-    gives its counter a number of its own. What comes after is computed and left out.
+    Unlike a LIMIT it needs no exchange that brings partitions together. Nor does Spark compile it anew for each
+    query, as it does a LIMIT, whose generated code has a counter numbered afresh each time. Rows beyond the bound
+    are computed and left out.
     """
     place = F.monotonically_increasing_id().bitwiseAND(F.lit((1 << 33) - 1))
     return frame.where(place < F.lit(rows))
@@ -140,9 +146,11 @@ def at_most(frame: DataFrame, rows: int) -> DataFrame:
 def range_condition(
     column: Column, ranges: Sequence[KeyRange], *, floating: bool = False
 ) -> Column:
-    """Whether a column lies in one of the ranges (of values or literals); never NULL for a (None, None) range that it meets.
+    """Whether a column lies in one of the ranges (of values or literals). A (None, None) range makes it true, not NULL,
+    for NULL.
 
-    ``floating`` says that the column is, where NaN is beyond all other numbers; it is to be given as a value, not as a literal.
+    With ``floating`` the column is a float, for which NaN is greater than all numbers; bounds must then be values,
+    not literals.
     """
     conditions: list[Column] = []
     for lo, hi in ranges:
@@ -162,7 +170,9 @@ def range_condition(
 
 
 def _up_to_nan(column: Column, lo: Any) -> Column:
-    """Whether floats are at or beyond ``lo``. The statistics that Spark prunes by say nothing of NaN, so that is asked for by itself."""
+    """Whether floats are at or beyond ``lo``. NaN is tested explicitly, because the statistics by which Spark prunes do
+    not cover it.
+    """
     if lo is None:
         return column.isNotNull()
     return F.isnan(column) if _is_nan(lo) else (column >= F.lit(lo)) | F.isnan(column)
@@ -173,13 +183,16 @@ def _is_nan(value: Any) -> bool:
 
 
 def _parquet_frame(spark: SparkSession, paths: Sequence[str], schema: pa.Schema) -> DataFrame:
-    """The rows of Parquet parts. Their paths are looked at here: beyond a number of them Spark would start a job for that."""
-    # A path is a name to us and a pattern to Spark.
+    """The rows of Parquet parts. Spark lists the paths on the driver here; beyond a threshold it would start a job to
+    do so.
+    """
+    # Spark takes a path for a glob pattern, so its special characters are escaped.
     named = [_PATTERN.sub(r"\\\g<0>", path) for path in paths]
     named = [f"file://{path}" if path.startswith("/") else path for path in named]
     read = spark.read.schema(spark_schema(schema)).options(**READ_OPTIONS)
     if len(named) <= int(str(spark.conf.get(_DISCOVERY))):
         return read.parquet(*named)
+    # The threshold is a setting of the session, which other threads may use at the same time.
     with _discovery_lock:
         threshold = spark.conf.get(_DISCOVERY)
         spark.conf.set(_DISCOVERY, str(len(named)))
@@ -199,20 +212,23 @@ def parts_frame(
     key_ranges: Sequence[KeyRange] | None = None,
     filters: Mapping[str, Sequence[KeyRange]] | None = None,
 ) -> DataFrame:
-    """Updates out of persist's parts, read by Spark itself; those it cannot open are read here where they are few, else by executors.
+    """Updates from persist's parts, read by Spark. Parts that it cannot open are read on the driver if they are few,
+    else by executors.
 
     Args:
-        spark: where the frame lives.
+        spark: the frame's session.
         parts: must be kept alive by the caller until the frame was used.
         columns: the row's columns.
         as_of: present the contents at this time: all times become it, later updates are left out …
-        between: … or the updates with ``lower <= mz_time < upper`` at their own times. Exactly one of the two is given.
-        key_ranges: at most `PUSHED_RANGES` ranges of the first column, pushed into the scan; None reads all.
-        filters: ranges of columns that whoever asks filters by: parts that executors read leave rows of others out where that saves
-            reading.
+        between: … or the updates with ``lower <= mz_time < upper`` at their own times. Exactly one of the two is
+            given.
+        key_ranges: at most `PUSHED_RANGES` ranges of the first column, pushed into the scan; None reads everything.
+        filters: ranges of columns that the caller filters by. Parts that executors read leave out other rows where
+            that saves reading.
 
     Raises:
         UsageError: parts that are too large for the driver are in a Blob store that executors cannot open.
+        InternalError: both or neither of `as_of` and `between` are given.
     """
     if (as_of is None) == (between is None):
         raise InternalError("parts are read either at a time or between two")
@@ -230,7 +246,8 @@ def parts_frame(
         if path is None or not can_open(spark, path):
             here.append(part)
         else:
-            # at one time all times look alike, and the floor of a part that counts is not beyond it
+            # With `as_of` all times become equal anyway, and the floor of a part that was not skipped is at or before
+            # it.
             floor = 0 if as_of is not None else part.time_floor
             by_floor.setdefault(floor, []).append(path)
     frames = [_parquet_frame(spark, paths, full) for paths in by_floor.values()]
@@ -266,7 +283,7 @@ def _without_path(
     filters: Mapping[str, Sequence[KeyRange]],
     times: tuple[Timestamp, Timestamp | None],
 ) -> list[DataFrame]:
-    """Updates of parts that the session cannot open by path; at their own times, perhaps beyond those wanted too."""
+    """Updates of parts that the session cannot open by path, at their own times; may include times beyond those wanted."""
     away: list[PartRef] = []
     if beyond_driver(parts):
         away = [part for part in parts if not part.inline]
@@ -287,7 +304,7 @@ def _without_path(
 
 
 def beyond_driver(parts: Iterable[PartRef]) -> bool:
-    """Whether the parts are more than may come through the driver."""
+    """Whether the parts are more than may be read on the driver."""
     found = list(parts)
     return (
         sum(part.rows for part in found) > DRIVER_ROWS
@@ -296,7 +313,9 @@ def beyond_driver(parts: Iterable[PartRef]) -> bool:
 
 
 def rows_at(parts: Sequence[PartRef], schema: pa.Schema, as_of: Timestamp) -> pa.Table:
-    """The parts' updates at or before a time, read here, all presented at it; `schema` includes mz_time and mz_diff."""
+    """The parts' updates at or before `as_of`, read here, with all times set to it. `schema` includes mz_time and
+    mz_diff.
+    """
     tables = [part.to_arrow().select(schema.names).cast(schema) for part in parts]
     if not tables:
         return schema.empty_table()

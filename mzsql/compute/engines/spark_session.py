@@ -1,9 +1,10 @@
-"""Spark sessions: the one made when none is given, local or on any master, and the kinds a replica works in.
+"""Spark sessions: starts one when none is given, and derives from it the sessions for steps, hydrations and queries.
 
-Promise: a missing or too old Java is one typed, one-line error before Spark is touched. A step runs in a session of its dataflow with
-the settings measured to cost least for small inputs; a hydration runs in one that cuts its work into short tasks, so that steps of
-other dataflows, in a pool that comes first, need not wait. Only SQL settings differ, so that a session given by the user
-(remote masters, Spark Connect) works too, merely without the scheduler pools.
+Promise: a missing or too old Java raises one typed error, with a one-line message, before Spark is started. A step
+runs in a session of its dataflow, with settings measured to be cheapest for small inputs. A hydration runs in one
+that divides its work into short tasks, so that steps of other dataflows, whose scheduler pool has priority, need not
+wait. Only SQL settings differ, so a session that the user provides (a remote master, Spark Connect) works too,
+though Spark Connect has no scheduler pools.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ from mzsql.compute.engines.spark_start import Launch, is_stopped
 from mzsql.expr.engines import SPARK_STEP_SETTINGS
 from mzsql.repr.errors import EnvironmentRefused
 
-#: The oldest Java that Spark 4 runs on.
+#: The oldest Java version that Spark 4 supports.
 MINIMUM_JAVA = 17
 
-#: Held while the session of this process is started.
+#: Held while this process's session is started.
 _starting = threading.Lock()
 
-#: Pools of the FAIR scheduler: a step's tasks come before any hydration's.
+#: Pools of the FAIR scheduler: the tasks of steps have priority over those of hydrations.
 STEP_POOL = "step"
 HYDRATION_POOL = "hydration"
 
@@ -49,7 +50,7 @@ _POOLS = f"""<?xml version="1.0"?>
 </allocations>
 """
 
-# Spark's own log4j file prints a banner and warnings on the terminal of whoever merely asked for a query.
+# Spark's own log4j file would print a banner and warnings on the terminal of a user who only ran a query.
 _LOG4J = """rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = console
 logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
@@ -62,7 +63,7 @@ appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 """
 
 _MASTER = "spark.master"
-#: What Spark itself adds to an application's settings.
+#: Settings that Spark adds itself and that must not be given to another application.
 _OF_ONE_LIFE = frozenset(
     {
         "spark.app.id",
@@ -74,10 +75,10 @@ _OF_ONE_LIFE = frozenset(
         "spark.submit.deployMode",
     }
 )
-#: Of an application whose executors are on this machine: nobody else is to reach it.
+#: Settings of an application whose executors are on this machine: nobody else may connect to it.
 _ON_THIS_MACHINE = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 
-#: What every session of ours has, for right answers.
+#: Settings that results depend on; every session of ours has them.
 CORRECTNESS_SETTINGS = {
     **SPARK_STEP_SETTINGS,
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
@@ -85,7 +86,7 @@ CORRECTNESS_SETTINGS = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
 }
 
-#: What makes a small step cheap: one task, and no job but one. A broadcast is a job.
+#: Settings for cheap small steps: a single job with a single task. A broadcast would be another job.
 STEP_SETTINGS = {
     **CORRECTNESS_SETTINGS,
     "spark.sql.adaptive.enabled": "false",
@@ -94,13 +95,13 @@ STEP_SETTINGS = {
     "spark.sql.leafNodeDefaultParallelism": "1",
     "spark.sql.optimizer.dynamicPartitionPruning.enabled": "false",
     "spark.sql.optimizer.runtime.bloomFilter.enabled": "false",
-    # a step's expressions are many and its rows few: looking for equal ones costs more than computing them twice
+    # Steps have many expressions and few rows: finding common ones costs more than computing them twice.
     "spark.sql.subexpressionElimination.enabled": "false",
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
 }
 
 
-#: What keeps a large query's tasks many, and the result of each small: results come a partition at a time.
+#: Settings for a large query: many tasks with small results each, since results come one partition at a time.
 QUERY_SETTINGS = {
     **CORRECTNESS_SETTINGS,
     "spark.sql.adaptive.enabled": "true",
@@ -114,7 +115,7 @@ QUERY_SETTINGS = {
 
 
 def java_version() -> int | None:
-    """The major version of the Java that Spark would start; None where there is none."""
+    """The major version of the Java that Spark would start; None if there is none."""
     home = os.environ.get("JAVA_HOME")
     candidate = str(Path(home) / "bin" / "java") if home else "java"
     java = shutil.which(candidate)  # Spark looks nowhere else when JAVA_HOME is set
@@ -135,7 +136,11 @@ def java_version() -> int | None:
 
 
 def require_java() -> None:
-    """Raise EnvironmentRefused, one line for a person, unless Java is there and new enough."""
+    """Check that Java is installed and new enough.
+
+    Raises:
+        EnvironmentRefused: it is not; the message is one line for a person.
+    """
     version = java_version()
     if version is None:
         raise EnvironmentRefused(
@@ -150,9 +155,10 @@ def require_java() -> None:
 
 
 def driver_memory_mib() -> int:
-    """The heap of a local session: a quarter of the machine's memory, at least 1 and at most 4 GiB.
+    """The heap of a local session, in MiB: a quarter of the machine's memory, between 1 and 4 GiB.
 
-    Driver and executor are one process here, and Spark's own default of 1 GiB is used up by the compiled plans of a few large dataflows.
+    Driver and executor are one process here, and the compiled plans of a few large dataflows use up Spark's default
+    of 1 GiB.
     """
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
     return min(max(total // 4, 1024), 4096)
@@ -165,24 +171,26 @@ def local_session(
     master: str | None = None,
     conf: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """A Spark session in this process: the one there is, untouched, or a new one. Who comes while another thread starts it waits.
+    """The Spark session of this process: the existing one, unchanged, or a new one. Concurrent calls wait for one
+    start.
 
     Args:
-        cores: task slots; all cores of the machine (at least 2) by default.
-        app_name: what Spark calls the application.
-        master: where its tasks run, as `spark-submit --master` has it; by default what `spark-submit` has started this process with, else
-            this process.
-        conf: further settings of Spark, which come before ours.
+        cores: task slots; by default all cores of the machine, at least 2.
+        app_name: the application's name in Spark.
+        master: where tasks run, as in `spark-submit --master`; by default what `spark-submit` started this process
+            with, else this process.
+        conf: further Spark settings, which override ours.
 
     Raises:
-        EnvironmentRefused: no Java, or one older than `MINIMUM_JAVA`; or Spark does not start so.
+        EnvironmentRefused: Java is missing or older than `MINIMUM_JAVA`, or Spark does not start with these
+            settings.
     """
     with _starting:
         active = SparkSession.getActiveSession()
         if active is not None:
             return active
         if SparkContext._active_spark_context is not None:
-            # started by another thread; without settings of ours, which would change it
+            # Another thread started it. Without settings of ours, which would change it.
             return SparkSession.builder.getOrCreate()
         slots = cores if cores is not None else max(2, os.cpu_count() or 2)
         submitted = _submitted()
@@ -191,8 +199,8 @@ def local_session(
 
 
 def kept_session(given: SparkSession) -> Callable[[], SparkSession]:
-    """Gives a session that somebody else has made; where its application has ended, the one that there is now, or a new one on the same
-    master with the same settings, as what is maintained on it is to go on.
+    """A function that returns a session made by somebody else or, after its application has ended, the present one or a
+    new one with the same master and settings, so that what is maintained on it goes on.
     """
     try:
         conf = given.sparkContext.getConf().getAll()
@@ -213,12 +221,12 @@ def kept_session(given: SparkSession) -> Callable[[], SparkSession]:
 
 
 def is_submitted() -> bool:
-    """Whether `spark-submit` has started this process, whose JVM is then that one."""
+    """Whether `spark-submit` started this process, which then uses that JVM."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def _submitted() -> dict[str, str]:
-    """The settings that `spark-submit` has started this process's JVM with; none where it has not."""
+    """The settings with which `spark-submit` started this process's JVM; empty if it did not."""
     if not is_submitted():
         return {}
     SparkContext._ensure_initialized()
@@ -226,7 +234,7 @@ def _submitted() -> dict[str, str]:
 
 
 def is_here(master: str) -> bool:
-    """Whether all that runs an application is on this machine."""
+    """Whether everything that runs an application on this master is on this machine."""
     return master == "local" or master.startswith(("local[", "local-cluster["))
 
 
@@ -235,7 +243,7 @@ def _start(given: Mapping[str, str], app_name: str) -> SparkSession:
     master = given[_MASTER]
     here = is_here(master)
     if here:
-        # Workers that Spark starts must be this interpreter, or they miss the packages installed here.
+        # Python workers must use this interpreter, or they lack the packages installed here.
         os.environ["PYSPARK_PYTHON"] = sys.executable
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     else:
@@ -253,7 +261,7 @@ def _start(given: Mapping[str, str], app_name: str) -> SparkSession:
         "spark.scheduler.mode": "FAIR",
         "spark.scheduler.allocation.file": pools.as_uri(),
         "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri(),
-        # What it writes into a store in directories is its owner's alone, as what the store writes.
+        # Files that Spark writes into a store in directories are their owner's alone, like those that mzsql writes.
         "spark.hadoop.fs.permissions.umask-mode": "077",
         "spark.sql.codegen.cache.maxEntries": "5000",
         **CORRECTNESS_SETTINGS,
@@ -261,7 +269,7 @@ def _start(given: Mapping[str, str], app_name: str) -> SparkSession:
     }
     conf = SparkConf().setAppName(app_name).setAll([*settings.items(), *given.items()])
     logging.getLogger("py4j").setLevel(logging.ERROR)
-    # PySpark logs every failed analysis as JSON with the JVM's stack besides raising it; the caller has the exception.
+    # PySpark logs every failed analysis as JSON with the JVM's stack trace, besides raising it.
     PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
     launch = Launch(scratch)
     atexit.register(launch.end)
@@ -272,7 +280,7 @@ def _start(given: Mapping[str, str], app_name: str) -> SparkSession:
 
 
 def _remove_work(session: SparkSession) -> None:
-    """Remove what the executors of a cluster within this machine leave in Spark's directory."""
+    """Remove what the executors of a local-cluster master leave in Spark's directory."""
     context = session.sparkContext
     folder = Path(_find_spark_home()) / "work" / str(context.applicationId)
     context.stop()
@@ -280,8 +288,8 @@ def _remove_work(session: SparkSession) -> None:
 
 
 def _let_exit(session: Any) -> None:
-    """Keep a session of Spark Connect from telling its server at exit: whoever has stopped it before waits ten minutes for an answer.
-    The server lets go of sessions that nobody uses by itself.
+    """Keep a Spark Connect session from contacting its server at exit: if the server was stopped before, that waits ten
+    minutes for an answer. The server releases unused sessions by itself.
     """
     on_exit = getattr(session.client, "_on_exit", None)
     if on_exit is not None:
@@ -298,17 +306,17 @@ def _configured(spark: SparkSession, settings: dict[str, str]) -> SparkSession:
 
 
 def step_session(spark: SparkSession) -> SparkSession:
-    """A session for the steps of one dataflow: its own temporary views, settings for small inputs."""
+    """A session for the small steps of one dataflow, with its own temporary views."""
     return _configured(spark, STEP_SETTINGS)
 
 
 def query_session(spark: SparkSession) -> SparkSession:
-    """A session for one large query: its own temporary views, work cut into tasks whose results are each little on the driver."""
+    """A session for one large query, with its own temporary views; each task's result on the driver is small."""
     return _configured(spark, QUERY_SETTINGS)
 
 
 def large_step_session(spark: SparkSession, *, workers: int) -> SparkSession:
-    """A session for what of a dataflow's steps is many rows: several tasks, and broadcasts where one side of a join is small."""
+    """A session for a dataflow's steps over many rows: several tasks, and broadcasts where one side of a join is small."""
     return _configured(spark, _many_tasks(workers))
 
 
@@ -324,12 +332,15 @@ def _many_tasks(workers: int) -> dict[str, str]:
 
 
 def hydration_session(spark: SparkSession, *, workers: int) -> SparkSession:
-    """A session for one dataflow's hydration: shuffles into `workers` slices, files scanned in several short tasks."""
+    """A session for one dataflow's hydration: shuffles into `workers` partitions, scans of files in several short
+    tasks.
+    """
     return _configured(
         spark,
         {
             **_many_tasks(workers),
-            # as files appear when their task ends, each worker's progress can be seen; nothing reads them before the job is done
+            # Version 2 shows a task's files as soon as it ends, by which each worker's progress is seen. Nothing reads
+            # them before the job is done, which is what version 1 would protect.
             "mapreduce.fileoutputcommitter.algorithm.version": "2",
             "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
         },

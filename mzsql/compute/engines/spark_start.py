@@ -1,11 +1,12 @@
-"""The start of a Spark session, which takes seconds: on a thread of its own, waited for only by those who still want it.
+"""Starts a Spark session, which takes seconds, on a thread of its own; callers wait only while they want it.
 
-Promise: `SparkStart` hands out a session that is given or made once, and made anew where it was stopped; who does not want it any more (a
-closed controller, a dropped dataflow, a cancelled query) stops waiting at once, while the start goes on for the next who asks: a process
-has one session, which stays until the process ends. `Launch` starts Spark's JVM with a log file for its standard error, so that this
-process keeps its own, and leaves neither a JVM nor files behind when the process ends, were it in the midst of the start. Trade-off: an
-exit in the first moments of a start waits, for seconds at most, until the JVM is there to be ended; where it is not there by then it ends
-by itself, as its input is closed.
+Promise: `SparkStart` returns a session that is given or made once, and made anew if it was stopped. A caller that
+does not want it any more (a closed controller, a dropped dataflow, a canceled query) stops waiting at once, while
+the start goes on for the next one: a process has one session, which lives until the process ends. `Launch` starts
+Spark's JVM with its standard error in a log file, so that this process keeps its own, and leaves neither a JVM nor
+files when the process ends, even in the middle of a start. Trade-off: an exit right after the start waits some
+seconds until the JVM exists and can be ended; if it does not exist by then, it ends by itself when its input is
+closed.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _EXIT_SECONDS = 3.0
 
 
 class SparkStart:
-    """The session of those who share it. Thread-safe.
+    """A session shared by several users. Thread-safe.
 
     Args:
         spark: the session, or a function that makes it when it is first needed.
@@ -44,7 +45,7 @@ class SparkStart:
         self._attempt: Future[SparkSession] | None = None
 
     def session(self, unwanted: Callable[[], bool]) -> SparkSession:
-        """The session; waits for its start while it is wanted.
+        """The session; waits for its start as long as it is wanted.
 
         Raises:
             QueryCanceled: it is not wanted any more.
@@ -83,7 +84,7 @@ def _is_over(attempt: Future[SparkSession]) -> bool:
 
 
 def is_stopped(session: SparkSession) -> bool:
-    """Whether the application of a session has ended; not known of Spark Connect's."""
+    """Whether a session's application has ended; False for Spark Connect, where it is not known."""
     try:
         context = session.sparkContext
     except (PySparkException, AttributeError):
@@ -114,10 +115,10 @@ class Launch:
         self._process: subprocess.Popen[bytes] | None = None
 
     def run(self, conf: SparkConf) -> SparkSession:
-        """Start it.
+        """Start the JVM and the session.
 
         Raises:
-            EnvironmentRefused: it does not start; with the end of what it has to say.
+            EnvironmentRefused: Spark does not start; the detail has the last lines of its log.
         """
         log = self._scratch / "spark.log"
         try:
@@ -144,19 +145,20 @@ class Launch:
         return session
 
     def end(self) -> None:
-        """End a start that is still under way, and remove its files. At exit, by `atexit`."""
+        """End a start that is still under way, and remove its files. Called by `atexit`."""
         Launch._exiting = True
         if not self._over.is_set():
             self._launched.wait(_EXIT_SECONDS)
         if not self._over.is_set() and self._process is not None:
-            # Nobody is to hear that the other end of the connection has gone.
+            # Without this, py4j would log that its connection broke.
             logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
-            # It speaks as the root logger, too.
+            # py4j uses the root logger, too.
             logging.getLogger().addFilter(lambda record: "py4j" not in record.pathname)
             warnings.simplefilter("ignore", RuntimeWarning)
             self._process.terminate()
             self._over.wait(_EXIT_SECONDS)
             # What it is still writing would be in the way of removing it.
             with contextlib.suppress(subprocess.TimeoutExpired):
+                # Files that it still writes would keep the folder from being removed.
                 self._process.wait(_EXIT_SECONDS)
         shutil.rmtree(self._scratch, ignore_errors=True)

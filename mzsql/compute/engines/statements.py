@@ -1,7 +1,8 @@
-"""Statements as Spark runs them: with what they call beside Spark's own functions.
+"""Runs rendered statements on Spark, after registering the functions that they call.
 
-Promise: every statement that was rendered for Spark goes through `run`, which makes known to the session what it calls of the in-process
-evaluator (`mzsql.expr.evaluated`), each once.
+Promise: every statement rendered for Spark goes through `run` or `register`, which register what it calls of the
+in-process evaluator (`mzsql.expr.evaluated`, for functions that Spark has no spelling of) as Arrow UDFs, each once
+for a session.
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ from mzsql.expr.functions.table import Engine
 from mzsql.repr.types import arrow_type
 
 _lock = threading.Lock()
-#: What each session knows already.
+#: The functions that each session has registered.
 _known: weakref.WeakKeyDictionary[SparkSession, set[str]] = weakref.WeakKeyDictionary()
 
 
 def run(session: SparkSession, statement: exp.Expression) -> DataFrame:
-    """A rendered statement's result, to be computed."""
+    """The result of a rendered statement, as a frame that is not computed yet."""
     register(session, statement)
     return session.sql(to_sql(statement, Engine.SPARK))
 
 
 def register(session: SparkSession, statement: exp.Expression) -> None:
-    """Make known what a statement, or an expression, calls."""
+    """Register what a statement or expression calls."""
     called = evaluations(statement)
     if not called:
         return

@@ -1,7 +1,8 @@
-"""Queries whose answer is known when they are planned: the rows of a constant, in order.
+"""Queries whose answer is a constant known when they are planned.
 
-Promise: the rows that an engine would give, and in its order. Numerics that no column holds (more than 38 digits, NaN) come out whole, as
-texts in their column (`mzsql.compute.peek.rows.constant_table`); only then are rows put in order here.
+Promise: the rows are those that an engine would return, in its order. Numerics that no column can hold (more than 38
+digits, NaN) are returned in full as texts in their column (`mzsql.compute.peek.rows.constant_table`). Only results
+with such values are sorted here.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from mzsql.transform.fast_path import ConstantPlan
 
 
 def answered(constant: ConstantPlan, finishing: RowSetFinishing) -> pa.Table | None:
-    """The answer, columns c0 …; None where an engine is to put the rows in order.
+    """The answer, with columns c0 …; None if an engine has to sort the rows.
 
     Raises:
         DataError: the constant is an error.
@@ -49,7 +50,7 @@ def _is_held(row: Row, columns: Sequence[ColumnType]) -> bool:
 def _ordered(
     rows: Sequence[tuple[Row, int]], finishing: RowSetFinishing, columns: Sequence[ColumnType]
 ) -> tuple[tuple[Row, int], ...]:
-    """In the finishing's order, ties broken by the whole row."""
+    """Sort rows in the finishing's order, ties broken by the whole row."""
     asked = [(order.column, order.desc, order.nulls_last) for order in finishing.order_by]
     asked += [(i, False, True) for i in range(len(columns))]
     keys = [(_taking(i), columns[i].type, desc, last) for i, desc, last in asked]

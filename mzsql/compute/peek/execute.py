@@ -1,11 +1,12 @@
-"""Answering a query at one time.
+"""Answers a query at one time.
 
-Promise: the answer is that of the plan over the inputs' contents at the timestamp, whichever engine runs it (docs/architecture.md,
-decisions 10 and 11), and `PlannedQuery.peek`, which EXPLAIN prints, is what is done: a constant needs no engine; an index gives the rows
-with some keys; a row-wise read of one collection is evaluated over Arrow where that is exact; other queries over inputs that are small
-enough to be held by DuckDB over tables; larger ones by DuckDB over the parts where they lie, up to `Limits.stored` bytes of what they
-read; the rest by Spark, unless there is none or it cannot see all that is read (builtin relations, a transaction's own writes).
-``step_engine`` moves the second bound. The rows come piece by piece, and none is made that nobody takes.
+Promise: the answer is that of the plan over the inputs' contents at the timestamp, whichever engine runs it
+(docs/architecture.md, decisions 10 and 11). What is done is what `PlannedQuery.peek` says and EXPLAIN prints: a
+constant needs no engine; an index gives the rows with some keys; a row-wise read of one collection is evaluated over
+Arrow where that is exact. Other queries run in DuckDB over tables if their inputs are small enough to be held in
+memory; else in DuckDB over the stored parts, if what they read has at most `Limits.stored` bytes; else on Spark,
+unless there is none or it cannot see all inputs (builtin relations, a transaction's own writes). ``step_engine``
+overrides the choice between the last two. Rows come piece by piece, and no more are computed than are taken.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from mzsql.repr.ids import GlobalId
 from mzsql.repr.interrupt import current
 from mzsql.transform.fast_path import ConstantPlan, DataflowPlan, PeekIndexPlan
 
-#: Over fewer rows than this a statement is run as it is: what can be left out of it for them costs more to find.
+#: Over fewer rows a statement runs as it is: finding what can be left out of it costs more than it saves.
 _MANY_ROWS = 20_000
 
 
@@ -40,10 +41,10 @@ class Peeker:
     """Runs one-shot queries. Thread-safe.
 
     Args:
-        inputs: what they read.
-        indexes: what they look into.
-        spark: runs large queries; None where there is no Spark.
-        engine: what is to run large queries, as ``step_engine`` says.
+        inputs: reads collections.
+        indexes: reads indexes.
+        spark: runs large queries; None if there is no Spark.
+        engine: returns the present ``step_engine``, for large queries.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class Peeker:
         self._files = FilePeeks()
 
     def close(self) -> None:
-        """Release the engines; no query runs any more. Idempotent."""
+        """Close the engines; no query may be running. Idempotent."""
         self._duckdb.close()
         self._files.close()
 
@@ -73,13 +74,13 @@ class Peeker:
 
         Args:
             query: the query.
-            as_of: the time; every stored input is complete there.
+            as_of: the time, at which every stored input is complete.
             overlay: what the transaction itself has written.
-            ordered: whether the order of many rows matters.
+            ordered: whether the order of rows matters.
 
         Raises:
             DataError: a value could not be computed.
-            QueryCanceled: the statement was cancelled, or its time was over.
+            QueryCanceled: the statement was canceled, or its deadline passed.
         """
         if isinstance(query.peek, ConstantPlan):
             rows = answered(query.peek, query.finishing)
@@ -101,7 +102,7 @@ class Peeker:
     def _large(
         self, query: PlannedQuery, as_of: Timestamp, overlay: Overlay, *, ordered: bool
     ) -> Generator[pa.Table]:
-        """The answer of a query whose inputs are not held here: over their parts, by DuckDB or by Spark."""
+        """The answer of a query whose inputs are too large to be held in memory: DuckDB or Spark over their parts."""
         spark = self._on_spark(query, overlay)
         engine = self._engine()
         if spark and engine == "spark":
@@ -109,6 +110,7 @@ class Peeker:
             return
         sources, prepared = self._sources(query, as_of, overlay, ordered=ordered)
         if spark and engine == "auto" and self._beyond(sources, prepared):
+            # Releases the leases on the parts; Spark's way takes its own.
             del sources
             yield from self._by_spark(query, as_of, ordered=ordered)
             return
@@ -121,13 +123,13 @@ class Peeker:
         except Exception as failure:
             if not (spark and engine == "auto" and no_memory(failure)):
                 raise
-            # Nobody has seen a row yet.
+            # No row was handed out yet, so the query can begin again.
             yield from self._by_spark(query, as_of, ordered=ordered)
             return
         yield from found
 
     def _beyond(self, sources: Mapping[str, Source], prepared: Prepared) -> bool:
-        """Whether what a query reads is more than is read here."""
+        """Whether what a query reads exceeds what is read in this process."""
         left = self._inputs.limits.stored
         for name, source in sources.items():
             whole = sum(part.bytes for part in source.parts)
@@ -140,7 +142,7 @@ class Peeker:
     def _sources(
         self, query: PlannedQuery, as_of: Timestamp, overlay: Overlay, *, ordered: bool
     ) -> tuple[dict[str, Source], Prepared]:
-        """The inputs of a query, and its statement for what is known of them."""
+        """The inputs of a query, and its statement, made for what their statistics tell."""
         rendered = query.contents(self._inputs.has_errors)
         sources = {
             f"snap_{one.id}": self._inputs.source(one, as_of, overlay.get(one.id, ()))
@@ -175,13 +177,13 @@ class Peeker:
         except GeneratorExit:
             raise
         except BaseException:
-            # Cancelled jobs fail in Spark's words.
+            # Canceled jobs fail with an error of Spark's; raise the reason of the interrupt instead.
             interrupt.check()
             raise
 
     @staticmethod
     def _as_rows(query: PlannedQuery, found: Iterable[pa.Table]) -> Generator[pa.Table]:
-        """The rows of what a statement gives."""
+        """The rows of a statement's result, with what is left of the finishing applied."""
         if query.finished:
             for piece in found:
                 yield counted(piece, "the result")[0]
@@ -191,13 +193,13 @@ class Peeker:
     def by_index(
         self, query: PlannedQuery, as_of: Timestamp, timeout: float
     ) -> Generator[pa.Table] | None:
-        """As `rows`, of a query that reads indexes; None where one is of no use at this time: then what it is on is to be read instead, by
-        a plan without indexes.
+        """As `rows`, for a query that reads indexes; None if an index cannot be used at this time. The caller then
+        plans the query without indexes.
 
         Args:
             query: the query.
             as_of: the time.
-            timeout: seconds for which what it reads beside indexes is waited for.
+            timeout: seconds to wait for inputs besides indexes.
         """
         match query.peek:
             case PeekIndexPlan() as plan:
@@ -221,7 +223,7 @@ class Peeker:
         return self._here(query, dict.fromkeys(query.inputs, rows))
 
     def _row_wise(self, query: PlannedQuery, read: RowRead, rows: pa.Table) -> Generator[pa.Table]:
-        """A row-wise read of the rows of one collection that its conditions leave."""
+        """The answer of a row-wise read, over rows of its collection."""
         rows = narrowed(rows, read.conditions)
         done = evaluated(rows, read)
         if done is not None:
@@ -233,11 +235,11 @@ class Peeker:
     def _here(
         self, query: PlannedQuery, tables: Mapping[GlobalId, pa.Table], *, ordered: bool = True
     ) -> Generator[pa.Table]:
-        """The answer by DuckDB, over the inputs' contents."""
+        """The answer by DuckDB over the inputs' contents in memory."""
         rendered = query.contents(self._inputs.has_errors)
         relations = {f"snap_{one.id}": tables[one.id] for one in rendered.inputs}
         few = sum(one.num_rows for one in relations.values()) < _MANY_ROWS
-        # Rows that are made as they are taken are not to be added up first.
+        # A statement that adds equal rows up first would compute all rows before the first is taken.
         if few and (ordered or not query.makes_rows):
             statement = query.statement(self._inputs.has_errors)
             text, loops = statement.text, statement.loops
@@ -256,7 +258,11 @@ class Peeker:
 
 
 def _good(rows: pa.Table) -> pa.Table:
-    """Rows without error rows and their column; fails with the first error there is."""
+    """The rows without the error column.
+
+    Raises:
+        DataError: there is an error row.
+    """
     if "mz_error" not in rows.column_names:
         return rows
     errors = rows.column("mz_error")

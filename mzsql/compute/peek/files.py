@@ -1,14 +1,17 @@
-"""DuckDB over the parts of collections: one-shot queries that are too large for tables in memory and not for this machine.
+"""One-shot queries by DuckDB over stored parts, for inputs that are too large to be held in memory but not for this
+machine.
 
-Promise: parts whose store has them as files are read by DuckDB itself, by column and row group, where they lie; of all others the columns
-that are needed are copied once, as they come, into a database on disk. What a query works on is in memory up to its share and on disk
-beyond (`Memory`), and its rows come a piece at a time; it ends as soon as its statement does. Parts stay leased while it runs. While it
-runs its database is its own, sees exactly these files, and is locked: whatever a statement says, it reaches nothing else. As opening one
-costs as much as a small query, it is kept for the next query over just these files with as much memory (`mzsql.compute.peek.kept`).
+Promise: DuckDB reads parts that are files itself, by column and row group. Of other parts the needed columns are
+copied once, as they arrive, into a database on disk. A query's working memory is bounded by its share (`Memory`),
+beyond which it spills to disk; rows come piece by piece, and the work ends with the statement. Parts stay leased
+while the query runs. Its database is its own, can read exactly these files, and is locked: no statement can reach
+anything else. Since opening a database costs as much as a small query, it is kept for later queries over the same
+files with as much memory (`mzsql.compute.peek.kept`).
 
-DuckDB looks at no checksum. So before it reads columns of a part, what is stored of them is compared with persist's checksums, once for a
-file as it is (its inode, size and time of change): damage that was there when a process first read a part, or that came by writing, is
-`CorruptPart`; a disk that returns other bytes to a later read of the same file is not noticed. A part that is gone is `MissingPart`.
+DuckDB verifies no checksums. So before it reads columns of a part, their stored bytes are compared with persist's
+checksums, once for each version of a file (by inode, size and modification time). Damage that existed when a process
+first read a part, or came by a write, raises `CorruptPart`; a disk that returns other bytes at a later read of the
+same file is not noticed. A missing part raises `MissingPart`.
 """
 
 from __future__ import annotations
@@ -39,28 +42,29 @@ from mzsql.render.lean import Relation
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.interrupt import Interrupt, current
 
-#: No query has less memory than this.
+#: Least memory of a query, in bytes.
 LEAST_BYTES = 256 * 1024 * 1024
-#: And none more whose rows are written as they come: what they are added up from may be as large as a table, and belongs on disk.
+#: Most memory of a query whose rows are written as they come: what it aggregates may be as large as a table, and
+#: belongs on disk.
 FLOWING_BYTES = 320 * 1024 * 1024
-#: It is remembered of so many files which columns were compared with their checksums.
+#: For how many files it is remembered which columns were compared with their checksums.
 _FILES = 100_000
-#: DuckDB takes a path with any of these for a pattern.
+#: Characters that make DuckDB take a path for a glob pattern.
 _PATTERN = frozenset("*?[")
 
-#: Reads some columns of an input, not added up: c0 …, [mz_error], mz_diff.
+#: Reads some columns of an input, not consolidated: c0 …, [mz_error], mz_diff.
 Reader: TypeAlias = Callable[[Sequence[str]], pa.RecordBatchReader]
 
 
 class Source:
-    """One input of a query; it keeps its parts' leases.
+    """One input of a query; it keeps its parts leased.
 
     Args:
         schema: the columns c0 …, [mz_error], mz_diff.
         as_of: the time of the query.
         parts: the input's parts at that time.
-        more: further updates of it: `schema`.
-        reader: reads the parts where some are no files.
+        more: further updates, in the same schema.
+        reader: reads the parts if some are not files.
     """
 
     def __init__(
@@ -79,7 +83,7 @@ class Source:
 
     @property
     def rows(self) -> int:
-        """It has at most so many updates."""
+        """Upper bound on its number of updates."""
         stored = sum(part.rows for part in self.parts)
         return stored + sum(int(one.num_rows) for one in self.more)
 
@@ -88,9 +92,9 @@ class Prepared(msgspec.Struct, frozen=True):
     """A statement over ``snap_…`` relations.
 
     Attributes:
-        text: for DuckDB.
-        loops: recursions to be run before.
-        reads: the columns that it reads of each relation; of one that is not in it: all.
+        text: DuckDB's SQL.
+        loops: recursions to run before it.
+        reads: the columns that it reads of each relation; all columns of a relation that is absent.
     """
 
     text: str
@@ -99,7 +103,9 @@ class Prepared(msgspec.Struct, frozen=True):
 
 
 class Memory:
-    """What the queries of a process may have in memory together: each gets half of what the others leave, and `LEAST_BYTES` at least."""
+    """Shares out the memory of a process's queries: each gets half of what the others have left, and at least
+    `LEAST_BYTES`.
+    """
 
     def __init__(self, total: int | None = None) -> None:
         machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -108,7 +114,7 @@ class Memory:
 
     @contextmanager
     def share(self, most: int | None = None) -> Iterator[int]:
-        """So many bytes are the caller's within the block; no more than `most`."""
+        """Yield the caller's share in bytes, at most `most`; it is given back after the block."""
         with self._lock:
             mine = max(LEAST_BYTES, self._left // 2)
             if most is not None:
@@ -122,14 +128,14 @@ class Memory:
 
 
 class _Compared:
-    """Which columns of which files were compared with their checksums. Thread-safe."""
+    """Remembers which columns of which files were compared with their checksums. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._known: OrderedDict[str, tuple[tuple[int, ...], frozenset[str]]] = OrderedDict()
 
     def compare(self, part: PartRef, path: str, columns: frozenset[str]) -> None:
-        """Compare what was not yet; raises what `PartRef.verify` raises."""
+        """Compare columns that were not compared yet; raises what `PartRef.verify` raises."""
         found = _identity(path)
         with self._lock:
             identity, known = self._known.get(path, (found, frozenset()))
@@ -144,13 +150,13 @@ class _Compared:
                 self._known.popitem(last=False)
 
     def forget(self, path: str) -> None:
-        """The file is not to be trusted."""
+        """Forget what is known of a file that may have been damaged since."""
         with self._lock:
             self._known.pop(path, None)
 
 
 def _identity(path: str) -> tuple[int, ...]:
-    """What changes where a file does; nothing of one that is not there."""
+    """Values that change when a file is replaced or written; empty if it does not exist."""
     try:
         found = Path(path).stat()
     except OSError:
@@ -159,10 +165,10 @@ def _identity(path: str) -> tuple[int, ...]:
 
 
 class FilePeeks:
-    """Runs one-shot queries over parts, in this process. Thread-safe.
+    """Runs one-shot queries over parts in this process. Thread-safe.
 
     Attributes:
-        footers: what parts tell of their columns.
+        footers: caches what parts' footers say.
     """
 
     def __init__(self, memory: Memory | None = None) -> None:
@@ -172,7 +178,7 @@ class FilePeeks:
         self.footers = Footers()
 
     def close(self) -> None:
-        """Let go of what is kept for queries to come; what runs ends as it would. Idempotent."""
+        """Close the idle databases; running queries go on. Idempotent."""
         self._databases.close()
 
     def known(self, source: Source) -> Relation:
@@ -187,18 +193,18 @@ class FilePeeks:
 
         Args:
             prepared: the statement.
-            sources: what it reads.
-            most: of so many bytes at most in memory.
+            sources: its inputs by relation name.
+            most: most bytes of memory.
 
         Raises:
-            MissingPart, CorruptPart, LocationError: of what it reads.
+            MissingPart, CorruptPart, LocationError: from reading the inputs.
             DataError: a recursion reached a limit that is an error.
-            QueryCanceled: the statement that this thread runs was cancelled, or its time was over.
+            QueryCanceled: this thread's statement was canceled, or its deadline passed.
         """
         interrupt = current()
         interrupt.check()
         inputs = {name: _Input(name, one, prepared.reads) for name, one in sources.items()}
-        # In an order that does not depend on which input is named first.
+        # Sorted, so that the database's kind does not depend on the order of the inputs.
         files = tuple(sorted(path for one in inputs.values() for path in one.files))
         with self._memory.share(most) as size:
             kind = Kind(
@@ -213,14 +219,14 @@ class FilePeeks:
                         one.provide(connection, self._compared, interrupt)
                     yield from pieces(connection, prepared.text, prepared.loops, interrupt)
                 except duckdb.Error:
-                    # What DuckDB stumbles over may be a part's damage, or that it is gone.
+                    # DuckDB's error may come from a part that is damaged or gone: check, and raise that instead.
                     for one in inputs.values():
                         one.compare_anew(self._compared)
                     raise
 
 
 class _Input:
-    """How DuckDB gets an input's columns."""
+    """Provides an input's columns to DuckDB."""
 
     def __init__(self, name: str, source: Source, reads: Mapping[str, frozenset[str]]) -> None:
         self._name = name
@@ -228,11 +234,11 @@ class _Input:
         wanted = reads.get(name)
         names = source.schema.names
         kept = [one for one in names if wanted is None or one in wanted]
-        # Without any it is read how many rows there are.
+        # A statement that reads no column still needs the number of rows.
         self._columns = kept or [DIFF_COLUMN]
         paths = {part: _path(part) for part in source.parts if not part.inline}
         self.is_copied = None in paths.values()
-        #: the files that are read
+        #: the files that DuckDB reads, by path
         self.files: dict[str, PartRef] = {}
         if not self.is_copied:
             self.files = {path: part for part, path in paths.items() if path is not None}
@@ -240,7 +246,7 @@ class _Input:
     def provide(
         self, connection: duckdb.DuckDBPyConnection, compared: _Compared, interrupt: Interrupt
     ) -> None:
-        """Have the relation on a connection."""
+        """Create the input's relation on a connection."""
         tables = list(self._source.more)
         if self.is_copied:
             assert self._source.reader is not None
@@ -263,7 +269,7 @@ class _Input:
         )
 
     def compare_anew(self, compared: _Compared) -> None:
-        """Look at the files again; raises where one is not what was written."""
+        """Verify the files again; raises if one is not what was written."""
         for path, part in self.files.items():
             compared.forget(path)
             compared.compare(part, path, self._read_of(part))
@@ -273,7 +279,7 @@ class _Input:
         return frozenset([*self._columns, TIME_COLUMN] if late else self._columns)
 
     def _of_files(self) -> Iterator[str]:
-        """Queries for the files: the times of those that have updates after the query's time are looked at."""
+        """Queries over the files. Times are compared only in files that have updates after the query's time."""
         for late in (False, True):
             of = [
                 exp.Literal.string(path).sql("duckdb")
@@ -285,7 +291,9 @@ class _Input:
                 yield f"SELECT {self._items()} FROM read_parquet([{', '.join(of)}]){where}"
 
     def _items(self) -> str:
-        """The columns, each of the type that DuckDB has for its Arrow type: where it has that already, the cast is none."""
+        """The select list: each column cast to the type that DuckDB has for its Arrow type, which is no work if it has
+        that type already.
+        """
         schema = self._source.schema
         return ", ".join(
             f'CAST("{name}" AS {_type_name(schema.field(name).type)}) AS "{name}"'
@@ -295,14 +303,14 @@ class _Input:
 
 @lru_cache(maxsize=4096)
 def _type_name(typ: pa.DataType) -> str:
-    """DuckDB's name of an Arrow type."""
+    """DuckDB's name for an Arrow type."""
     with locked_connection() as connection:
         given = pa.table({"x": pa.array([], typ)})
         return str(connection.from_arrow(given).types[0])
 
 
 def _path(part: PartRef) -> str | None:
-    """The file that a part is, if it is one that DuckDB can be told of."""
+    """The path of a part that is a file which DuckDB can be given by name; else None."""
     url = part.spark_path
     if url is None or _PATTERN & set(url):
         return None
@@ -313,7 +321,7 @@ def _path(part: PartRef) -> str | None:
 
 
 def _inline(source: Source) -> list[pa.Table]:
-    """The updates that came with the parts."""
+    """The updates of inline parts."""
     found = []
     for part in source.parts:
         if part.inline:
@@ -330,7 +338,7 @@ def _copy(
     reader: pa.RecordBatchReader,
     interrupt: Interrupt,
 ) -> None:
-    """Copy rows into a table; what their reader fails with is raised as it is."""
+    """Copy rows into a table. An error of their reader is raised unchanged, instead of DuckDB's error about it."""
     failures: list[BaseException] = []
 
     def watched() -> Iterator[pa.RecordBatch]:

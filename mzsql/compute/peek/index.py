@@ -1,9 +1,10 @@
-"""Reads of indexes: the arrangement of an index, on its shard, by key.
+"""Reads an index from its arrangement's shard, by key.
 
-Promise: `IndexReads.rows` gives exactly the rows of the indexed object at a time that have one of the keys, whoever maintains the index and
-in which process; or None where the index is of no use: it is not filled, is not complete at the time, holds errors (which errors a query
-meets depends on what it reads, so it is then answered from what the index is on), or its key has no order to look it up by. A lookup in
-a large index reads, of the workers' files, only the row groups that may have the key. A small index is kept in memory.
+Promise: `IndexReads.rows` returns exactly the rows of the indexed object at a time that have one of the keys,
+whichever process maintains the index. It returns None if the index cannot be used: it is not hydrated, not complete
+at the time, contains errors (which errors a query raises depends on what it reads, so it must read the indexed
+object), or has a key type without an order. A lookup in a large index reads only the row groups that may contain the
+key. A small index is kept in memory.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from mzsql.storage import Collection, Collections
 from mzsql.storage.collection import ARRANGEMENT
 from mzsql.transform.fast_path import PeekIndexPlan
 
-#: So many keys are looked up at a time; more are answered without the index.
+#: Most keys of one lookup; for more the index is not used.
 MAX_KEYS = 64
 
 
@@ -48,10 +49,10 @@ class Layout(msgspec.Struct, frozen=True):
     """How an index's rows are stored.
 
     Attributes:
-        suffix: what its name in the catalog ends with, behind the replica.
+        suffix: the part of its name in the catalog that follows the replica.
         columns: key columns, then the others.
-        key_arity: how many are the key.
-        permutation: for each column of the indexed object its place.
+        key_arity: number of key columns.
+        permutation: for each column of the indexed object its position in `columns`.
     """
 
     suffix: str
@@ -64,10 +65,10 @@ class IndexReads:
     """Reads the indexes of an environment in one process. Thread-safe.
 
     Args:
-        collections: what is stored.
-        state: gives the catalog as last seen.
-        plan: of an index, as it runs, with what is known of it as rendered: it names the arrangement.
-        kept: keeps small ones in memory.
+        collections: reads shards.
+        state: returns the catalog as last seen.
+        plan: returns an index's plan and outline, which identify its arrangement.
+        kept: keeps small indexes in memory.
         limits: how much a lookup may bring into this process.
     """
 
@@ -89,10 +90,11 @@ class IndexReads:
         self._registered: dict[GlobalId, Collection] = {}
 
     def rows(self, plan: PeekIndexPlan, as_of: Timestamp) -> pa.Table | None:
-        """The indexed object's rows with the plan's keys (all rows where it has none): c0 …, mz_diff; None where the index is of no use.
+        """The indexed object's rows with the plan's keys (all rows if it has none): c0 …, mz_diff; None if the index
+        cannot be used.
 
         Args:
-            plan: which index, which keys.
+            plan: the index and the keys.
             as_of: the time.
         """
         found = self._found(plan.index_id, plan.key, plan.typ.arity, plan.rows, as_of)
@@ -109,11 +111,12 @@ class IndexReads:
         lookups: Mapping[GlobalId, Sequence[Row]],
         as_of: Timestamp,
     ) -> dict[GlobalId, pa.Table] | None:
-        """The rows of indexes as they are arranged: c0 … of the key, then the other columns, mz_diff; None where one is of no use.
+        """The rows of indexes in the arrangement's column order: c0 … (key, then the other columns), mz_diff; None if
+        an index cannot be used.
 
         Args:
             imports: the indexes, as a plan imports them.
-            lookups: the keys that are wanted of some of them; of the others all rows are.
+            lookups: the wanted keys of some of them; of the others all rows are wanted.
             as_of: the time.
         """
         tables: dict[GlobalId, pa.Table] = {}
@@ -133,7 +136,7 @@ class IndexReads:
         rows: Sequence[Row] | None,
         as_of: Timestamp,
     ) -> tuple[Layout, pa.Table] | None:
-        """The rows of an index with some keys, or all of them, as they are stored; None where it is of no use."""
+        """The rows of an index with some keys, or all of them, in stored form; None if the index cannot be used."""
         item = self._state().items.get(gid)
         if not isinstance(item, Index) or (rows is not None and len(rows) > MAX_KEYS):
             return None
@@ -147,10 +150,13 @@ class IndexReads:
             return None
         try:
             found = self._read(collection, layout, rows, as_of)
+        # Dropped, or being filled anew.
         except (ShardFinalized, ExpiredHandle, UndefinedTable):
             # It was dropped, or is being filled anew.
             self._forget(collection)
             return None
+        # Nothing holds the index at the query's time, and it was just compacted beyond it. The indexed object is held,
+        # so read that.
         except SinceViolation:
             # Nothing holds it at the query's time, which its history has just passed; what it is on is held.
             return None
@@ -178,7 +184,7 @@ class IndexReads:
         return made
 
     def _collection(self, item: Index, layout: Layout) -> Collection | None:
-        """The arrangement as a readable collection; None where no replica has filled it."""
+        """The arrangement, registered as a readable collection; None if no replica has filled it."""
         state = self._state()
         serving = state.serving(item.cluster)
         shard = None if serving is None else state.arrangements.get(f"{serving.id}/{layout.suffix}")
@@ -199,13 +205,14 @@ class IndexReads:
             has_errors=True,
             exported=True,
         )
+        # As in `_collection`, so that an arrangement that was just registered there is not removed.
         with self._lock:
             self._collections.register(made)
             self._registered[item.id] = made
         return made
 
     def _forget(self, gone: Collection) -> None:
-        """Let go of an arrangement, unless another one of the index has taken its place."""
+        """Unregister an arrangement, unless another one of the index has taken its place."""
         # In one with what `_collection` does: what it has just registered is not forgotten.
         with self._lock:
             if self._registered.get(gone.id) is not gone:
@@ -215,7 +222,7 @@ class IndexReads:
             self._collections.forget(gone.id)
 
     def forget_dropped(self) -> None:
-        """Let go of indexes that the catalog has no longer."""
+        """Unregister the indexes that are no longer in the catalog."""
         items = self._state().items
         with self._lock:
             gone = [one for gid, one in self._registered.items() if gid not in items]
@@ -233,7 +240,9 @@ class IndexReads:
         keys: Sequence[Row] | None,
         as_of: Timestamp,
     ) -> pa.Table | None:
-        """The stored rows with the keys, and all errors; None where the index is not complete yet, or too large to be read whole."""
+        """The stored rows with the keys, and all error rows; None if the index is not complete at the time, or too
+        large to be read whole.
+        """
         collections, gid = self._collections, collection.id
         upper = collections.known_upper(gid)
         if upper is not None and upper <= as_of:
@@ -248,7 +257,8 @@ class IndexReads:
             return None
         first = decoder(layout.columns[0].type)
         values = pa.array([first(key[0]) for key in keys], arrow_type(layout.columns[0].type))
-        # Error rows have no key: they are found under NULL. Arrow's values, as Python has no date after the year 9999.
+        # Error rows have no key, so they are in the range of NULL. Arrow values, because Python has no dates after the
+        # year 9999.
         ranges: list[KeyRange] = [(None, None), *((v, v) for v in values)]
         limits = self._limits
         found = collections.lookup(gid, as_of, ranges, rows=limits.rows, size=limits.bytes)

@@ -1,8 +1,8 @@
-"""What peeks read: contents of collections and of builtin relations at a time, with what a transaction has written itself.
+"""Reads what peeks need: the contents of collections and builtin relations at a time, with a transaction's own writes.
 
-Promise: contents are those at the time, consolidated, whoever wrote them. What is more than the stated limits is not brought into this
-process as a whole. Small contents that do not change are kept, so a repeated read of them asks no store for anything. A wait for an
-input ends at its time, and says what was waited for.
+Promise: contents are those at the time, consolidated, whoever wrote them. Contents beyond the limits are never
+brought into this process whole. Small contents that do not change are cached, so reading them again calls no
+backend. A wait for an input ends at its timeout, with an error that says what was waited for.
 """
 
 from __future__ import annotations
@@ -31,37 +31,37 @@ from mzsql.repr.interrupt import current
 from mzsql.repr.types import arrow_schema
 from mzsql.storage import CollectionManager, Collections, empty_updates
 
-#: Updates, not committed yet, that a transaction's own reads see: by table, columns c0 …, mz_time, mz_diff.
+#: Uncommitted updates of a transaction, which its own reads see, by table: columns c0 …, mz_time, mz_diff.
 Overlay: TypeAlias = Mapping[GlobalId, Sequence[pa.Table]]
-#: Ranges that hold every error row.
+#: Ranges that every error row is in.
 _ERRORS: Filters = {"mz_error": [("", None)]}
 
-#: While it waits for its inputs, a query looks so often whether it was cancelled, in seconds.
+#: How often a query that waits for its inputs checks whether it was canceled, in seconds.
 _LOOK_SECONDS = 0.25
 
 
 class SystemRows(Protocol):
-    """The rows of those builtin relations that are made when they are asked for."""
+    """The rows of builtin relations that are computed when they are read."""
 
     def is_derived(self, builtin: Builtin) -> bool:
-        """Whether a builtin relation is one."""
+        """Whether the rows of a builtin relation are computed when it is read."""
 
     def derived(self, builtin: Builtin, columns: Set[int] | None = None) -> pa.Table:
-        """Its rows now: c0 …; of columns that are not among these (None: all) anything may be in it."""
+        """Its present rows: c0 …. If `columns` is given, other columns may contain anything."""
 
 
 class Inputs:
-    """Reads what peeks are over. Thread-safe.
+    """Reads the inputs of peeks. Thread-safe.
 
     Args:
-        collections: what is stored.
-        manager: writes what the system fills.
-        system: what is made when it is asked for.
-        replicas: who maintains a view, for messages.
-        limits: how much of its inputs a query may bring into this process's memory.
+        collections: reads shards.
+        manager: writes the collections that the system fills.
+        system: computes derived relations.
+        replicas: describes the replicas that maintain a view, for messages.
+        limits: how much of its inputs a query may hold in memory.
 
     Attributes:
-        kept: contents as last read.
+        kept: caches contents.
     """
 
     def __init__(
@@ -84,14 +84,15 @@ class Inputs:
     # --- waiting ------------------------------------------------------------------------------
 
     def stored(self, gids: Sequence[GlobalId]) -> list[GlobalId]:
-        """Those of the inputs that have contents at times: tables and materialized views."""
+        """The inputs whose contents depend on the time: tables and materialized views, not builtin relations."""
         return [gid for gid in gids if gid not in builtins()]
 
     def wait(self, gids: Sequence[GlobalId], as_of: Timestamp, timeout: float) -> None:
         """Wait until every stored input is complete at ``as_of``.
 
         Raises:
-            NotReadable: one is not within ``timeout`` seconds; names it, its frontier, the time needed and the replicas there are.
+            NotReadable: one is not within ``timeout`` seconds; names it, its frontier, the time and the replicas.
+            QueryCanceled: this thread's statement was canceled, or its deadline passed.
         """
         interrupt = current()
         end = time.monotonic() + min(timeout, interrupt.left())
@@ -110,7 +111,8 @@ class Inputs:
                     if left <= _LOOK_SECONDS:
                         raise self._late(gid, as_of, timeout) from None
                 except Determinate:
-                    # A look is short: what was not to be had within it (a busy Consensus, another call's turn) may be within the next.
+                    # Each look has a short timeout: what failed in it (a busy Consensus, another thread's turn) may
+                    # succeed in the next.
                     if left <= _LOOK_SECONDS:
                         raise
 
@@ -126,9 +128,10 @@ class Inputs:
     # --- contents -----------------------------------------------------------------------------
 
     def rows_of(self, read: RowRead, as_of: Timestamp) -> pa.Table | None:
-        """The rows of a collection that a row-wise read may want: what is kept of it, else what its conditions leave of the stored ones.
+        """Rows of a collection for a row-wise read: the cached contents, else the stored rows that its conditions do
+        not exclude.
 
-        None where even that is too much for this process.
+        None if even these are too many for this process.
         """
         kept = self.kept.read(StoredContents(self._collections, read.id), as_of)
         if kept is not None:
@@ -147,7 +150,9 @@ class Inputs:
     def pushed_parts(
         self, source: SourceImport, as_of: Timestamp
     ) -> tuple[Sequence[PartRef], Sequence[PartRef]]:
-        """The parts of a stored collection's contents at a time, and those whose statistics let a row through the MFP of its read."""
+        """The parts of a stored collection's contents at a time, and those whose statistics do not exclude every row by
+        the import's MFP.
+        """
         parts = self._collections.parts(source.id, as_of)
         if source.mfp is None:
             return parts, parts
@@ -165,13 +170,13 @@ class Inputs:
         overlay: Overlay,
         looked_at: Mapping[GlobalId, Set[int]] | None = None,
     ) -> Mapping[GlobalId, pa.Table] | None:
-        """The inputs' contents; None where they are too large to be held here, together or one of them.
+        """The inputs' contents; None if one of them, or all together, are too large to be held here.
 
         Args:
             gids: the inputs.
             as_of: the time.
-            overlay: what the transaction has written itself.
-            looked_at: of some of them the columns that matter; what is made when it is asked for has anything in the others.
+            overlay: the transaction's own writes.
+            looked_at: for some inputs the columns that matter; derived relations may have anything in the others.
         """
         if self._too_much(part for gid in gids for part in self._parts(gid, as_of)):
             return None
@@ -188,7 +193,7 @@ class Inputs:
         return {gid: merged(rows, overlay.get(gid, ()), as_of) for gid, rows in tables.items()}
 
     def _parts(self, gid: GlobalId, as_of: Timestamp) -> Sequence[PartRef]:
-        """The parts of an input's contents; a relation that is made of the catalog has none."""
+        """The parts of an input's contents; none for a relation that is derived from the catalog."""
         builtin = builtins().get(gid)
         if builtin is not None and self._system.is_derived(builtin):
             return ()
@@ -196,7 +201,7 @@ class Inputs:
         return () if at is None else self._collections.parts(gid, at)
 
     def source(self, spec: InputSpec, as_of: Timestamp, overlay: Sequence[pa.Table]) -> Source:
-        """An input's contents and a transaction's own writes, not added up."""
+        """An input's contents with a transaction's own writes, not consolidated."""
         gid, schema = spec.id, input_schema(spec).append(pa.field("mz_diff", pa.int64()))
         builtin = builtins().get(gid)
         derived = builtin is not None and self._system.is_derived(builtin)
@@ -229,7 +234,9 @@ class Inputs:
         *,
         columns: Set[int] | None = None,
     ) -> pa.Table:
-        """An input's contents: c0 …, [mz_error], mz_diff, consolidated; builtin relations as they are now. See `SystemRows.derived`."""
+        """An input's contents: c0 …, [mz_error], mz_diff, consolidated. Builtin relations are read as they are now; for
+        `columns` see `SystemRows.derived`.
+        """
         builtin = builtins().get(gid)
         if builtin is None:
             table = self._collections.snapshot(gid, as_of).drop_columns(["mz_time"])
@@ -250,7 +257,7 @@ class Inputs:
         return collections.snapshot(gid, at).drop_columns(["mz_time"]) if kept is None else kept
 
     def _managed_at(self, gid: GlobalId) -> Timestamp | None:
-        """The time of the present contents of what the system fills; None where there was never anything."""
+        """The time of the present contents of a collection that the system fills; None if nothing was ever written."""
         if self._manager.is_registered(gid):
             self._manager.flush(gid)
         if gid not in self._collections.ids():
@@ -262,7 +269,7 @@ class Inputs:
 
 
 def _wanted(read: RowRead) -> list[int]:
-    """The columns that a row-wise read looks at."""
+    """The columns that a row-wise read uses."""
     found = {c for c in read.mfp.projection if c < read.mfp.input_arity}
     found |= {condition.column for condition in read.conditions}
     for expr in read.mfp.expressions:

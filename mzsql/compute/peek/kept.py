@@ -1,9 +1,10 @@
-"""Databases of queries over files, kept for the next query that may have the same one.
+"""DuckDB databases for queries over files, kept for later queries that can use the same one.
 
-Promise: within the block a database is one query's alone; it was opened for exactly the files, the memory and the settings that are asked
-for, and locked. It is kept only after a query that ended well or whose rows were not all wanted, and then holds nothing of it: all that
-a query makes is temporary, which is its connection's own and goes with that. Trade-off: a few idle databases, each with its threads, for
-the hundredths of a second that opening one takes; what is written to has other files then, and another database.
+Promise: within the block a database belongs to one query. It was opened for exactly the files, the memory and the
+settings asked for, and is locked. It is kept only if its query ended well or not all its rows were wanted, and then
+holds nothing of the query, because everything a query creates is temporary and goes with its connection. Trade-off:
+a few idle databases, each with its threads, save the hundredths of a second that opening one takes. A collection
+that was written to has other files, and so needs another database.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from mzsql.expr.engines import WIDE_SETTINGS, locked_connection
 
 _log = logging.getLogger(__name__)
 
-#: So many idle databases are kept, those that were used last.
+#: How many idle databases are kept, the most recently used ones.
 _IDLE = 4
 
 
@@ -32,9 +33,9 @@ class Kind(msgspec.Struct, frozen=True):
 
     Attributes:
         files: the paths that it may read.
-        mebibytes: its memory.
+        mebibytes: its memory limit.
         wide: whether its statement is a wide one.
-        on_disk: whether rows are copied into it, which then lie in a file; it is kept for nobody.
+        on_disk: whether rows are copied into it; it then lies in a file and is not kept.
     """
 
     files: tuple[str, ...]
@@ -53,7 +54,8 @@ class _Opened:
         self.directory = Path(self._folder.name)
         settings = {
             "memory_limit": f"{kind.mebibytes}MiB",
-            # Below the directory, which is nobody else's: one that was removed DuckDB would make anew for everybody to look into.
+            # A subdirectory, so that our own directory keeps its permissions: DuckDB would recreate a removed one
+            # readable for everybody.
             "temp_directory": str(self.directory / "spilled"),
         }
         if kind.wide:
@@ -73,17 +75,17 @@ class _Opened:
 
 
 class Databases:
-    """Opens databases, and keeps some. Thread-safe."""
+    """Opens databases, and keeps some of them. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        #: least recently used first; several of a kind where queries ran side by side
+        #: least recently used first; several of one kind if queries ran side by side
         self._idle: OrderedDict[_Opened, Kind] = OrderedDict()
         self._closed = False
 
     @contextmanager
     def connection(self, kind: Kind) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A connection to a database of a kind, which nobody else uses within the block."""
+        """A connection to a database of a kind, which no other query uses within the block."""
         opened = self._take(kind) or _Opened(kind)
         clean = False
         try:

@@ -1,9 +1,9 @@
-"""What is known of the inputs of a query without reading them: from the footers of their parts, and of rows that are here.
+"""What is known of a query's inputs without reading them: from the footers of their parts, and from rows in memory.
 
-Promise: `known_of` says of a relation only what is true of each of its updates, whatever their times: bounds, NULLs and numbers of rows,
-coarsely (`mzsql.render.facts.coarse`), so that a statement made for them serves until an input has grown a thousandfold. A part never
-changes, so what its footer tells is asked for once. What has no usable statistics (texts, floats, what others wrote without them) is
-said nothing of.
+Promise: what `known_of` says of a relation is true of each of its updates, at whatever time: bounds, NULLs, numbers
+of rows. It is said coarsely (`mzsql.render.facts.coarse`), so that a statement made for it remains valid until an
+input has grown a thousandfold. Parts never change, so a footer is read once. Nothing is said of columns without
+usable statistics (texts, floats, files written without them).
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from mzsql.render.facts import (
 )
 from mzsql.render.lean import Relation
 
-#: Of so many parts it is kept what their footers tell.
+#: For how many parts the footers' summaries are kept.
 _PARTS = 50_000
 
 
 class Footers:
-    """What the footers of parts tell, kept. Thread-safe."""
+    """Caches what the footers of parts say. Thread-safe."""
 
     def __init__(self, capacity: int = _PARTS) -> None:
         self._capacity = capacity
@@ -45,7 +45,7 @@ class Footers:
         self._kept: OrderedDict[str, dict[str, ColumnSummary]] = OrderedDict()
 
     def columns(self, part: PartRef) -> dict[str, ColumnSummary]:
-        """Of each column that the part's object has; nothing where that is not to be had.
+        """A summary of each column of the part's object; empty if the part is inline.
 
         Raises:
             MissingPart, CorruptPart, LocationError: as `PartRef.columns`.
@@ -66,7 +66,7 @@ class Footers:
         return found
 
     def bytes(self, parts: Sequence[PartRef], columns: frozenset[str]) -> int:
-        """How many encoded bytes some columns of the parts take; of a part that does not tell: all it has."""
+        """The encoded bytes of some columns of the parts; the whole size of a part whose footer does not say."""
         total = 0
         for part in parts:
             found = self.columns(part)
@@ -83,9 +83,9 @@ def known_of(
     """What is known of a relation.
 
     Args:
-        schema: its columns, mz_diff among them.
-        rows: how many rows it has at most.
-        parts: what its parts' footers tell.
+        schema: its columns, with mz_diff.
+        rows: upper bound on its number of rows.
+        parts: what its parts' footers say.
         tables: its other rows.
     """
     names = frozenset(schema.names)
@@ -96,12 +96,12 @@ def known_of(
         if parts:
             found.append(_of_parts(field, [one.get(field.name) for one in parts]))
         facts[field.name] = one_of(found) if found else null(kind_of(field.type))
-    # Of a relation without any row, too: it is read like any other.
+    # At least 1, since a statement for no rows at all would leave the relation out.
     return Relation(facts, coarse_rows(max(1, rows)))
 
 
 def _of_parts(field: pa.Field, columns: Sequence[ColumnSummary | None]) -> Fact:
-    """What several parts' statistics say of a column."""
+    """What several parts' statistics together say of a column."""
     kind = kind_of(field.type)
     stats = [None if one is None else one.stats for one in columns]
     known = [one for one in stats if one is not None and one.known]
@@ -127,7 +127,7 @@ def _of_parts(field: pa.Field, columns: Sequence[ColumnSummary | None]) -> Fact:
 
 
 def _scaled(digits: int, scale: int) -> int | Decimal:
-    """The number that a decimal's statistics stand for, which are its digits without the point."""
+    """The number in a decimal's statistics, which give its digits without the point."""
     if not scale:
         return digits
     return Decimal((int(digits < 0), tuple(int(d) for d in str(abs(digits))), -scale))

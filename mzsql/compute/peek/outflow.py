@@ -1,8 +1,8 @@
-"""Rows on their way to whoever asked for them, a piece at a time.
+"""A result's rows on the way to the client, piece by piece.
 
-Promise: what passes is looked at while it passes. `finished` makes rows of added-up ones, each as often as it is there, and never more
-of them at once than a piece; `gathered` keeps rows until they are more than a session takes, and ends the flow there. What is more
-than belongs into memory (docs/architecture.md, decision 11) lies in a file, which the table that is handed out maps and nobody else sees.
+Promise: `finished` expands consolidated rows to one row for each copy, never more than a piece at a time. `gathered`
+keeps rows, and ends the flow when there are more than a session may take. What is too large for memory
+(docs/architecture.md, decision 11) is written to a file, which only the returned table maps.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from mzsql.expr.relation import RowSetFinishing
 from mzsql.repr.tables import piece
 from mzsql.repr.types import RelationDesc, arrow_schema
 
-#: So many copies of rows are made at once …
+#: Most copies of rows that are made at once …
 PIECE_ROWS = 64 * 1024
-#: … and of so many bytes, but for a row that is larger.
+#: … and most bytes of them, unless a single row is larger.
 PIECE_BYTES = 16 * 1024 * 1024
 
-#: No value of a type without a length of its own is larger.
+#: Upper bound on the size of a value of a type with fixed width.
 _FIXED_BYTES = 16
 
-#: Is told the rows and bytes that there are so far, and raises where they are too many.
+#: Called with the rows and bytes so far; raises if they are too many.
 Check = Callable[[int, int], None]
 
 
 def _stored_here() -> int:
-    """Encoded bytes of what a query reads, up to which it is this process's: a quarter of the machine's memory."""
+    """Default of `Limits.stored`: a quarter of the machine's memory."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """How much of one input, or of one result, this process holds in memory; what is more goes through files.
+    """How much of one input, or of one result, this process holds in memory; more goes through files.
 
-    ``stored`` is how many encoded bytes the columns that a query reads may have for it to run in this process where Spark could run it.
+    ``stored`` bounds the encoded bytes of the columns that a query reads: beyond it Spark runs the query, if it can.
     """
 
     rows: int = ComputeSettings().driver_rows
@@ -52,12 +52,12 @@ class Limits(msgspec.Struct, frozen=True):
     stored: int = msgspec.field(default_factory=_stored_here)
 
     def exceeded(self, rows: int, size: int) -> bool:
-        """Whether so much is more."""
+        """Whether so many rows or bytes are too many."""
         return rows > self.rows or size > self.bytes
 
 
 def expanded(updates: pa.Table, name: str) -> Generator[pa.Table]:
-    """As `mzsql.compute.peek.rows.expand`, a piece at a time: a row may be there a billion times."""
+    """As `mzsql.compute.peek.rows.expand`, piece by piece: a row may have a billion copies."""
     rows, counts = counted(updates, name)
     if counts is None:
         yield rows
@@ -70,7 +70,7 @@ def expanded(updates: pa.Table, name: str) -> Generator[pa.Table]:
 
 
 def _widest(rows: pa.Table) -> int:
-    """Bytes that no row is larger than."""
+    """Upper bound on the bytes of a row."""
     return sum(_widest_value(column) for column in rows.columns)
 
 
@@ -83,11 +83,12 @@ def _widest_value(column: pa.ChunkedArray) -> int:
 
 
 def finished(pieces: Iterable[pa.Table], finishing: RowSetFinishing) -> Generator[pa.Table]:
-    """OFFSET, LIMIT and the projection of added-up rows (c0 …, [mz_error], mz_diff) that come in order, a row for each copy.
+    """Apply OFFSET, LIMIT and projection to consolidated rows (c0 …, [mz_error], mz_diff) that come in order; one row
+    for each copy.
 
     Raises:
-        DataError: an error row is among those that come; it is met before any row that the limit leaves, as it comes first.
-        InternalError: a row with a negative count.
+        DataError: there is an error row. Error rows come first, so it is raised before any row.
+        InternalError: a row has a negative count.
     """
     skip, left = finishing.offset, finishing.limit
     for updates in pieces:
@@ -105,13 +106,13 @@ def finished(pieces: Iterable[pa.Table], finishing: RowSetFinishing) -> Generato
 def gathered(
     pieces: Iterable[pa.Table], desc: RelationDesc, limits: Limits, check: Check
 ) -> pa.Table:
-    """All rows as one table, whose columns are those of ``desc``.
+    """All rows in one table, with the columns of ``desc``.
 
     Args:
-        pieces: the rows, each piece with the same columns.
+        pieces: the rows; all pieces have the same columns.
         desc: their columns.
-        limits: what of them is held in memory.
-        check: is asked with each piece.
+        limits: how much of them is held in memory.
+        check: called with each piece; may raise.
     """
     with Gathering(desc, limits, check) as rows:
         for one in pieces:
@@ -120,7 +121,7 @@ def gathered(
 
 
 class Gathering:
-    """Rows that are kept as they come, in memory or in a file; a context manager."""
+    """Collects rows in memory, and in a file when there are many. A context manager."""
 
     def __init__(self, desc: RelationDesc, limits: Limits, check: Check) -> None:
         self._desc = desc
@@ -142,7 +143,7 @@ class Gathering:
             self._file.unlink(missing_ok=True)
 
     def add(self, rows: pa.Table) -> None:
-        """Keep some rows; raises what ``check`` raises."""
+        """Add rows; raises what ``check`` raises."""
         self.rows += rows.num_rows
         self.bytes += rows.nbytes
         self._check(self.rows, self.bytes)
@@ -156,7 +157,7 @@ class Gathering:
             self._spill()
 
     def _spill(self) -> None:
-        """From here on the rows go into a file."""
+        """Write the rows so far, and all later ones, into a file."""
         with tempfile.NamedTemporaryFile(prefix="mzsql-result-", delete=False) as made:
             self._file = Path(made.name)
         self._writer = pa.ipc.new_file(str(self._file), self._held[0].schema)
@@ -165,12 +166,12 @@ class Gathering:
             self._writer.write_table(one)
 
     def table(self) -> pa.Table:
-        """All rows that were added; nothing is added any more."""
+        """All rows that were added; none may be added afterwards."""
         if self._writer is not None:
             assert self._file is not None
             self._writer.close()
             self._writer = None
-            # The map stays when the name goes.
+            # The mapping stays valid after the file is unlinked.
             with pa.memory_map(str(self._file)) as source:
                 return pa.ipc.open_file(source).read_all()
         if not self._desc.arity:

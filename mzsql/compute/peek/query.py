@@ -1,7 +1,7 @@
-"""A one-shot query that was planned: how it is answered, and its statement.
+"""A planned one-shot query: how it is answered, and its statement.
 
-Promise: `PlannedQuery.peek` says how it is answered, as EXPLAIN prints it (`mzsql.transform.fast_path`); what that takes beyond it is made
-at first use and kept: the dataflow's plan, and for DuckDB its statement's text.
+Promise: `PlannedQuery.peek` says how the query is answered, as EXPLAIN prints it (`mzsql.transform.fast_path`). What
+the answer needs beyond that is made at first use and kept: the dataflow's plan, and the SQL text for DuckDB.
 """
 
 from __future__ import annotations
@@ -40,14 +40,15 @@ from mzsql.transform.fast_path import (
 
 
 class Statement(msgspec.Struct, frozen=True):
-    """A one-shot query in DuckDB.
+    """A one-shot query as DuckDB runs it.
 
     Attributes:
-        text: what DuckDB runs, over ``snap_…`` relations.
+        text: SQL over ``snap_…`` relations.
         inputs: the ids of those relations.
-        finished: whether the text skips, cuts off, projects and copies; else it comes as `summed` gives it.
-        loops: recursions to be run before.
-        limit: how many rows it has at most, where it cuts them off.
+        finished: whether the text applies OFFSET, LIMIT, projection and multiplicities; else its result is that of
+            `summed`.
+        loops: recursions to run before it.
+        limit: the LIMIT in the text, if there is one.
     """
 
     text: str
@@ -58,14 +59,14 @@ class Statement(msgspec.Struct, frozen=True):
 
 
 class PlannedQuery:
-    """A one-shot query, as far planned as its answer takes. Thread-safe.
+    """A one-shot query, planned as far as its answer needs. Thread-safe.
 
     Args:
-        peek: how it is answered: what EXPLAIN prints.
-        make: plans it as a dataflow; where an index is looked into, over the rows that it gives, without errors.
+        peek: how it is answered, as EXPLAIN prints it.
+        make: plans it as a dataflow; if an index is looked up, over the rows that that gives, without errors.
         finishing: order, limit, offset, projection.
-        columns: the columns of the plan's result, before the finishing's projection.
-        read: the query as a row-wise read of one collection, where that is known without its plan.
+        columns: the columns of the plan's result, before the projection.
+        read: the query as a row-wise read of one collection, if that is known without its plan.
     """
 
     def __init__(
@@ -100,21 +101,21 @@ class PlannedQuery:
 
     @property
     def planned(self) -> Planned:
-        """Its optimized and its physical plan, made at first use."""
+        """The optimized and the physical plan, made at first use."""
         if self._planned is None:
             self._planned = self._make()
         return self._planned
 
     @functools.cached_property
     def looked_at(self) -> Mapping[GlobalId, frozenset[int]]:
-        """Of what it reads the columns that have any influence on its answer; what is not named is looked at as a whole."""
+        """For some inputs the columns that can affect the answer; all columns matter of inputs that are absent."""
         if isinstance(self.peek, ConstantPlan) or not any(gid in builtins() for gid in self.inputs):
             return {}
         return looked_at(self.planned.plan)
 
     @functools.cached_property
     def makes_rows(self) -> bool:
-        """Whether it may come to far more rows than it reads."""
+        """Whether the result may have far more rows than the inputs (through a table function)."""
         if isinstance(self.peek, ConstantPlan) or self.read is not None:
             return False
         nodes = (node for one in self.planned.plan.objects for node in walk(one.plan))
@@ -122,7 +123,7 @@ class PlannedQuery:
 
     @property
     def inputs(self) -> tuple[GlobalId, ...]:
-        """What it reads, but for what it reads of indexes."""
+        """The collections that it reads, other than through indexes."""
         if self.read is not None:
             return (self.read.id,)
         if isinstance(self.peek, ConstantPlan):
@@ -131,12 +132,12 @@ class PlannedQuery:
 
     @property
     def reads_indexes(self) -> bool:
-        """Whether it is answered by indexes."""
+        """Whether it reads an index."""
         return isinstance(self.peek, PeekIndexPlan) or bool(self.indexes)
 
     @property
     def indexes(self) -> tuple[IndexImport, ...]:
-        """The indexes whose rows its dataflow is over; none where it is answered without that."""
+        """The indexes whose rows its dataflow reads; empty if it is answered without a dataflow."""
         if self.read is not None or not isinstance(self.peek, DataflowPlan):
             return ()
         return self.planned.plan.index_imports
@@ -148,8 +149,8 @@ class PlannedQuery:
         """The statement for DuckDB, rendered at first use.
 
         Args:
-            errors_in: whether an input has the column mz_error: the same at each call.
-            ordered: whether the rows' order matters.
+            errors_in: whether an input has the column mz_error; must answer the same at each call.
+            ordered: whether the order of rows matters.
         """
         known = self._statements.get(ordered)
         if known is None:
@@ -157,7 +158,7 @@ class PlannedQuery:
             ast, loops = rendered.rendered(Engine.DUCKDB)
             ast = self.finish(ast, Engine.DUCKDB, ordered=ordered)
             if not loops:
-                # Most of what a query over few rows takes is that DuckDB reads and plans its text.
+                # A query over few rows costs mainly its parsing and planning, so its names are shortened.
                 rename(ast)
             inputs = tuple(one.id for one in rendered.inputs)
             text = to_sql(ast, Engine.DUCKDB)
@@ -166,10 +167,10 @@ class PlannedQuery:
         return known
 
     def contents(self, errors_in: Callable[[GlobalId], bool]) -> OneShot:
-        """The query's contents, ready to be rendered; arguments as for `statement`."""
+        """The query, ready to be rendered; arguments as for `statement`."""
         if isinstance(self.peek, PeekIndexPlan):
             return one_shot(self.planned.plan, errors_in=lambda _: False)
-        # An index that holds errors is not read.
+        # Indexes that contain errors are not read, so they have no column mz_error.
         own = {index.id for index in self.indexes}
         return one_shot(self.planned.plan, errors_in=lambda gid: gid not in own and errors_in(gid))
 
@@ -177,12 +178,13 @@ class PlannedQuery:
     def prepared(
         self, rendered: OneShot, known: Mapping[str, KnownRows], *, ordered: bool = True
     ) -> Prepared:
-        """The statement for DuckDB over what is known of its inputs: that of before where it was made for as much.
+        """The statement for DuckDB, simplified by what is known of its inputs. An earlier one is reused if it covers
+        what is known now.
 
         Args:
             rendered: the query's `contents`.
             known: what is true of each ``snap_…`` relation.
-            ordered: whether the rows' order matters.
+            ordered: whether the order of rows matters.
         """
         before = self._prepared.get(ordered)
         if before is not None and all(one.covers(known[name]) for name, one in before[0].items()):
@@ -192,14 +194,14 @@ class PlannedQuery:
         if not loops:
             made = lean(ast, known, lambda one, rows: self._finished(one, rows, ordered=ordered))
             if made is None:
-                # No row meets the conditions.
+                # By what is known no row can meet the conditions.
                 made = self.finish(ast, Engine.DUCKDB, ordered=ordered)
                 assert isinstance(made, exp.Select)
                 made = made.limit(0)
             semi_joined(made, known)
         else:
             made = self.finish(ast, Engine.DUCKDB, ordered=ordered)
-        # What a recursion reads is in statements of its own.
+        # A recursion's reads are in statements of its own, so nothing is known of the columns.
         read = {} if loops else columns_read(made, known, drop=True)
         reads = {name: frozenset(columns) for name, columns in read.items()}
         found = Prepared(to_sql(made, Engine.DUCKDB), texts(loops), reads)
@@ -215,13 +217,15 @@ class PlannedQuery:
 
     @property
     def finished(self) -> bool:
-        """Whether the engine skips, cuts off and copies the rows: those without columns cannot be counted outside of it."""
+        """Whether the engine applies the whole finishing. It must for rows without columns, which cannot be counted
+        outside of it.
+        """
         return not self.columns
 
     def finish(
         self, ast: exp.Expression, engine: Engine, *, ordered: bool = True
     ) -> exp.Expression:
-        """The one-shot statement with as much of the finishing as an engine does."""
+        """The one-shot statement with the part of the finishing that the engine applies."""
         if self.finished:
             return finish(ast, self.finishing, self.columns, engine)
         return summed(ast, self.finishing, self.columns, in_order=ordered)

@@ -1,9 +1,10 @@
-"""Queries that are a `MapFilterProject` over one collection, evaluated over Arrow without an engine where that is exact.
+"""Queries that are a `MapFilterProject` over one collection, evaluated over Arrow without an engine where that is
+exact.
 
-Promise: the same rows, in the same order, and the same errors as the query's statement gives in DuckDB, or None where this cannot promise
-it. Only comparisons of a column with literals, of types whose order is the same everywhere, are evaluated here; they cannot fail, so
-asking them first keeps no row from failing that would have failed otherwise (`mzsql.render.rows`). Error rows of the collection are kept
-whatever is asked.
+Promise: rows, order and errors are those of the query's statement in DuckDB; None where this cannot be promised.
+Only comparisons of a column with literals are evaluated here, for types that are ordered alike everywhere. They
+cannot fail, so evaluating them first hides no error that the statement would raise (`mzsql.render.rows`). Error rows
+of the collection always pass.
 """
 
 from __future__ import annotations
@@ -48,14 +49,15 @@ PLAIN = frozenset(
         "timestamptz",
     }
 )
-#: Types that Arrow puts in the order that SQL has: a column's numerics have one scale, which a literal need not have.
+#: Types that Arrow sorts as SQL does. All numerics of a column have one scale, so they sort alike; a literal may have
+#: another scale.
 _ORDERED = PLAIN | {"numeric"}
-#: So many rows are sorted here; an engine sorts more.
+#: Most rows that are sorted here; an engine sorts more.
 _SORTED_ROWS = 100_000
 
 
 class Condition(msgspec.Struct, frozen=True):
-    """A column compared with literals: with each of ``values`` for ``in``, else with the only one."""
+    """A comparison of a column with literals: with any of ``values`` for ``in``, else with the only one."""
 
     column: int
     op: Op
@@ -74,9 +76,9 @@ class RowRead(msgspec.Struct, frozen=True):
     Attributes:
         id: the collection.
         columns: its columns.
-        mfp: what is done to each row.
-        conditions: predicates of the MFP that are evaluated here.
-        rest: how many other predicates there are.
+        mfp: applied to each row.
+        conditions: the MFP's predicates that are evaluated here.
+        rest: number of other predicates.
     """
 
     id: GlobalId
@@ -87,7 +89,7 @@ class RowRead(msgspec.Struct, frozen=True):
 
     @property
     def filters(self) -> Filters:
-        """Ranges that every wanted row is in, for persist's reads; other rows may be in them too."""
+        """Ranges that every wanted row is in, for persist to skip parts and row groups; other rows may be in them too."""
         found: dict[str, list[KeyRange]] = {}
         for condition in self.conditions:
             name = f"c{condition.column}"
@@ -106,7 +108,9 @@ class RowRead(msgspec.Struct, frozen=True):
 
 
 def source(relation: r.Relation) -> tuple[MapFilterProject, r.Relation]:
-    """The row-wise work of a query as one MFP, and what it stands on, without the row of no columns that its FROM begins with."""
+    """A query's row-wise work as one MFP, and the relation below it, without the single row of no columns that a FROM
+    begins with.
+    """
     mfp, below = extract_mfp(relation)
     while True:
         other = _beside_a_row(below)
@@ -117,7 +121,7 @@ def source(relation: r.Relation) -> tuple[MapFilterProject, r.Relation]:
 
 
 def _beside_a_row(relation: r.Relation) -> r.Relation | None:
-    """What a join joins with one row of no columns; None of anything else."""
+    """What a join joins with one row of no columns; None for other relations."""
     if not isinstance(relation, r.Join) or relation.equivalences:
         return None
     others = [one for one in relation.inputs if not _is_a_row(one)]
@@ -129,7 +133,7 @@ def _is_a_row(relation: r.Relation) -> bool:
 
 
 def row_read(mir: MirDataflow) -> RowRead | None:
-    """The one-shot dataflow as an MFP over one catalog object, if it is that."""
+    """The one-shot dataflow as an MFP over one catalog object; None if it is more."""
     if len(mir.objects) != 1 or mir.index_imports:
         return None
     mfp, below = extract_mfp(mir.objects[0].plan)
@@ -139,7 +143,7 @@ def row_read(mir: MirDataflow) -> RowRead | None:
 
 
 def over(gid: GlobalId, columns: tuple[ColumnType, ...], mfp: MapFilterProject) -> RowRead:
-    """An MFP over a collection."""
+    """An MFP over a collection, with its predicates divided into those evaluated here and others."""
     conditions: list[Condition] = []
     rest = 0
     for predicate in conjuncts(tuple(predicate for _, predicate in mfp.predicates)):
@@ -152,7 +156,7 @@ def over(gid: GlobalId, columns: tuple[ColumnType, ...], mfp: MapFilterProject) 
 
 
 def condition_of(predicate: Scalar, columns: Sequence[ColumnType]) -> Condition | None:
-    """The comparison with literals that a predicate is, if it is one of those evaluated here."""
+    """A predicate as a comparison with literals; None if it is not one that is evaluated here."""
     if not isinstance(predicate, Call):
         return None
     if predicate.func == "or":
@@ -179,12 +183,12 @@ def condition_of(predicate: Scalar, columns: Sequence[ColumnType]) -> Condition 
 
 
 def needs_no_engine(read: RowRead) -> bool:
-    """Whether `evaluated` gives the rows of a read."""
+    """Whether `evaluated` returns the rows of a read."""
     return not read.rest and all(_is_plain(read.mfp, column) for column in read.mfp.projection)
 
 
 def _is_plain(mfp: MapFilterProject, column: int) -> bool:
-    """Whether an output is a column of the input, or a literal."""
+    """Whether an output is a column of the input or a literal."""
     if column < mfp.input_arity:
         return True
     expr = mfp.expressions[column - mfp.input_arity]
@@ -212,7 +216,7 @@ def narrowed(rows: pa.Table, conditions: Sequence[Condition]) -> pa.Table:
 
 
 def evaluated(rows: pa.Table, read: RowRead) -> pa.Table | None:
-    """The MFP's rows (c0 …, [mz_error], mz_diff) over narrowed ones; None where that takes an engine."""
+    """The MFP's rows (c0 …, [mz_error], mz_diff) over narrowed rows; None if that takes an engine."""
     if not needs_no_engine(read):
         return None
     arity = read.mfp.input_arity
@@ -228,7 +232,7 @@ def evaluated(rows: pa.Table, read: RowRead) -> pa.Table | None:
             assert isinstance(expr, Literal)
             value = None if expr.value is None else decoder(expr.typ)(expr.value)
             one = pa.array([value], arrow_type(expr.typ))
-            # Arrow repeats no list so that nothing is left of it.
+            # Arrow cannot repeat a list zero times.
             arrays.append(pa.repeat(one[0], rows.num_rows) if rows.num_rows else one[:0])
     names = [f"c{i}" for i in range(len(arrays))]
     for name in ("mz_error", "mz_diff"):
@@ -241,7 +245,7 @@ def evaluated(rows: pa.Table, read: RowRead) -> pa.Table | None:
 def placed(
     rows: pa.Table, finishing: RowSetFinishing, columns: Sequence[ColumnType]
 ) -> pa.Table | None:
-    """Rows (c0 …, mz_diff) in the finishing's order, ties broken by the whole row; None where that takes an engine."""
+    """Sort rows (c0 …, mz_diff) in the finishing's order, ties broken by the whole row; None if that takes an engine."""
     if rows.num_rows <= 1:
         return rows
     if rows.num_rows > _SORTED_ROWS:
@@ -259,7 +263,7 @@ def placed(
 
 
 def projected(rows: pa.Table, finishing: RowSetFinishing) -> pa.Table:
-    """The finishing's projection of rows (c0 …)."""
+    """Apply the finishing's projection to rows (c0 …)."""
     picked = [rows.column(i) for i in finishing.project]
     # Rows without columns are counted by a column that the caller drops.
     return pa.table(picked, names=[f"c{i}" for i in range(len(picked))]) if picked else rows

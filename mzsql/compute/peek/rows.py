@@ -1,7 +1,7 @@
-"""Rows on their way out: from collections' updates to a result's rows, and from plans' constants to Arrow.
+"""Converts rows for results: updates of collections to rows, and constants of plans to Arrow.
 
-Promise: a result is an Arrow table of the types of `mzsql.repr.types.arrow_schema`, its columns named as the query names them, a row for
-each copy. An error row fails the read with its message.
+Promise: a result is an Arrow table of the types of `mzsql.repr.types.arrow_schema`, with columns named as in the
+query, and one row for each copy. An error row fails the read with its message.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ from mzsql.repr.values import arrow_value
 
 
 def expand(updates: pa.Table, name: str) -> pa.Table:
-    """Rows for consolidated updates at one time: each as often as its diff says, time, diff and error columns gone.
+    """The rows of consolidated updates at one time, each as often as its diff says, without time, diff and error
+    columns.
 
     Raises:
-        DataError: the collection holds an error at that time.
-        InternalError: a row with a negative count.
+        DataError: there is an error row.
+        InternalError: a row has a negative count.
     """
     rows, counts = counted(updates, name)
     if counts is None:
@@ -37,7 +38,9 @@ def expand(updates: pa.Table, name: str) -> pa.Table:
 
 
 def counted(updates: pa.Table, name: str) -> tuple[pa.Table, np.ndarray | None]:
-    """As `expand`, the copies not made yet: the different rows, and how often each is there; None: once, as without mz_diff."""
+    """As `expand` before copying: the distinct rows and the count of each; None for counts that are all 1, or without
+    mz_diff.
+    """
     if "mz_error" in updates.column_names:
         errors = updates.column("mz_error")
         if errors.null_count < len(errors):
@@ -56,7 +59,9 @@ def counted(updates: pa.Table, name: str) -> tuple[pa.Table, np.ndarray | None]:
 
 
 def named(rows: pa.Table, desc: RelationDesc, *, spelled: bool = False) -> pa.Table:
-    """The columns under the relation's names, with exactly its Arrow types but for constants that come as texts where `spelled`."""
+    """Name the columns as the relation does, and cast them to exactly its Arrow types; with `spelled`, constants may
+    stay texts.
+    """
     if not desc.arity:
         return rows.select([])  # what is left of them is their number
     schema = arrow_schema(desc.typ.columns)
@@ -70,10 +75,11 @@ def named(rows: pa.Table, desc: RelationDesc, *, spelled: bool = False) -> pa.Ta
 
 
 def as_columns(rows: pa.Table, desc: RelationDesc) -> pa.Table:
-    """A result whose constants are in the columns' Arrow types, digits beyond a column's scale rounded.
+    """A result with its texts of constants converted to the columns' Arrow types, digits beyond a column's scale
+    rounded.
 
     Raises:
-        NotCarried: a constant that no column holds.
+        NotCarried: a column cannot hold a constant.
     """
     types = [column.type for column in desc.typ.columns]
     if all(
@@ -105,7 +111,7 @@ def _interval(value: Any) -> Any:
 
 
 def decoder(typ: SqlType) -> Callable[[Any], Any]:
-    """From a `Datum` that is not None to what Arrow takes for the type."""
+    """The function from a `Datum` that is not None to what Arrow takes for the type."""
     match typ.kind:
         case "numeric":
             return lambda v: carried(v, typ)
@@ -126,15 +132,17 @@ def decoder(typ: SqlType) -> Callable[[Any], Any]:
 def constant_table(
     rows: Sequence[tuple[Row, int]], columns: Sequence[ColumnType], *, spelled: bool = False
 ) -> pa.Table:
-    """The rows of a constant relation as columns c0 …, each copy a row.
+    """The rows of a constant relation as columns c0 …, one row for each copy.
 
     Args:
-        rows: the rows and how often each is there.
+        rows: the rows and their counts.
         columns: the columns' types.
-        spelled: whether a column with a number that its Arrow type cannot hold comes as texts, each the value's datum.
+        spelled: whether a column with a number that its Arrow type cannot hold is returned as texts, each the
+            value's datum.
 
     Raises:
         NotCarried: there is such a number, and `spelled` is false.
+        InternalError: a row has a negative count.
     """
     flat: list[tuple[Datum, ...]] = []
     for row, diff in rows:

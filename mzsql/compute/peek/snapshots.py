@@ -1,8 +1,9 @@
-"""Contents of small collections, kept in memory while they do not change.
+"""Caches the contents of small collections while they do not change.
 
-Promise: `SnapshotCache.read` gives exactly the consolidated contents at a time. What is kept is the contents at some time together with
-that time: they are the contents at a later time too where nothing was written in between, and are brought forward by the updates where
-little was. What is kept is bounded in bytes, the least recently read goes first. An earlier time than the one kept is read afresh.
+Promise: `SnapshotCache.read` returns exactly the consolidated contents at a time. An entry is the contents at some
+time. It serves a later time too if nothing was written in between, and is brought forward by the updates if these
+are few. An earlier time is read from storage. The cache is bounded in bytes; the least recently read entries are
+dropped first.
 """
 
 from __future__ import annotations
@@ -21,12 +22,13 @@ from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
 from mzsql.storage import Collections
 
+#: Bound on the cache, in bytes.
 TOTAL_BYTES = 128 * 1024 * 1024
-#: What is larger than this, as stored or in memory, is not kept.
+#: Contents with more bytes than this, stored or in memory, are not kept, …
 ENTRY_BYTES = 16 * 1024 * 1024
-#: What has more updates than this is not kept.
+#: … nor those with more updates than this.
 ENTRY_ROWS = 1_000_000
-#: Of so many contents it is remembered that they were too large to be kept: they are not read again before they are half as many.
+#: For how many contents it is remembered that they were too large: they are not read again before they have halved.
 _LARGE = 10_000
 
 
@@ -34,23 +36,23 @@ _TIME = pa.field("mz_time", pa.int64())
 
 
 class Contents(Protocol):
-    """Something whose contents can be read at times: a collection, an arrangement."""
+    """Something whose contents can be read at a time: a collection, an arrangement."""
 
     @property
     def key(self) -> Hashable:
-        """What it is kept under; the same for the same schema and history alone."""
+        """The cache key; equal only for the same schema and history."""
 
     def contents_at(self, as_of: Timestamp) -> Timestamp | None:
-        """A time, not after ``as_of``, at which the contents are the same; None where there was never anything."""
+        """A time at or before ``as_of`` at which the contents are the same; None if nothing was ever written."""
 
     def stored(self, at: Timestamp) -> tuple[int, int]:
-        """The updates and the bytes of the parts that the contents consist of."""
+        """The number of updates and of bytes in the parts of the contents."""
 
     def changed(self, lower: Timestamp, upper: Timestamp) -> bool:
         """Whether there may be updates with ``lower <= time < upper``."""
 
     def changed_bytes(self, lower: Timestamp, upper: Timestamp) -> int:
-        """The size of the parts that may hold updates with ``lower <= time < upper``."""
+        """The bytes of the parts that may hold updates with ``lower <= time < upper``."""
 
     def snapshot(self, at: Timestamp) -> pa.Table:
         """The contents: columns, mz_time, mz_diff, consolidated."""
@@ -60,7 +62,7 @@ class Contents(Protocol):
 
 
 class StoredContents:
-    """A collection as `SnapshotCache` reads it."""
+    """A collection, as `SnapshotCache` reads it."""
 
     def __init__(self, collections: Collections, gid: GlobalId) -> None:
         self._collections = collections
@@ -68,28 +70,28 @@ class StoredContents:
         self.key: Hashable = (gid, collections.meta(gid).shard)
 
     def contents_at(self, as_of: Timestamp) -> Timestamp | None:
-        """A time at which the contents are the same."""
+        """See `Contents`."""
         return self._collections.contents_at(self._gid, as_of)
 
     def stored(self, at: Timestamp) -> tuple[int, int]:
-        """The updates and the bytes of the parts."""
+        """See `Contents`."""
         parts = self._collections.parts(self._gid, at)
         return sum(part.rows for part in parts), sum(part.bytes for part in parts)
 
     def changed(self, lower: Timestamp, upper: Timestamp) -> bool:
-        """Whether there may be updates."""
+        """See `Contents`."""
         return bool(self._collections.parts_between(self._gid, lower, upper))
 
     def changed_bytes(self, lower: Timestamp, upper: Timestamp) -> int:
-        """The size of the parts of the updates."""
+        """See `Contents`."""
         return sum(p.bytes for p in self._collections.parts_between(self._gid, lower, upper))
 
     def snapshot(self, at: Timestamp) -> pa.Table:
-        """The contents."""
+        """See `Contents`."""
         return self._collections.snapshot(self._gid, at)
 
     def updates(self, lower: Timestamp, upper: Timestamp) -> pa.Table:
-        """The updates."""
+        """See `Contents`."""
         return self._collections.updates(self._gid, lower, upper)
 
 
@@ -99,7 +101,7 @@ class _Kept(msgspec.Struct, frozen=True):
 
 
 class _Turn:
-    """Whoever reads contents that several want, and how many these are."""
+    """The lock of a read that several threads want, and their number."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -110,9 +112,9 @@ class SnapshotCache:
     """Contents as last read. Thread-safe.
 
     Args:
-        total_bytes: the bound on what is kept.
-        entry_bytes: the bound for each …
-        entry_rows: … and that in rows.
+        total_bytes: bound on the whole cache.
+        entry_bytes: bound on each entry …
+        entry_rows: … and its bound in rows.
     """
 
     def __init__(
@@ -126,7 +128,7 @@ class SnapshotCache:
         self._entry_rows = entry_rows
         self._lock = threading.Lock()
         self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
-        #: what was too large in memory, and how many updates it had
+        #: contents that were too large in memory, with their number of updates
         self._large: OrderedDict[Hashable, int] = OrderedDict()
         self._loading: dict[Hashable, _Turn] = {}
         self._bytes = 0
@@ -135,18 +137,18 @@ class SnapshotCache:
 
     @property
     def bytes(self) -> int:
-        """The size of what is kept."""
+        """Bytes of all entries."""
         return self._bytes
 
     def read(self, contents: Contents, as_of: Timestamp) -> pa.Table | None:
-        """The contents at ``as_of``: columns and mz_diff, consolidated; None where they are too large to keep.
+        """The contents at ``as_of``: columns and mz_diff, consolidated; None if they are too large to keep.
 
         Args:
             contents: what to read; complete at ``as_of``.
             as_of: the time.
 
         Raises:
-            what the reads of ``contents`` raise.
+            Exception: what reading the contents raises.
         """
         key = contents.key
         at = contents.contents_at(as_of)
@@ -155,6 +157,7 @@ class SnapshotCache:
         found = self._fit(contents, key, at)
         if found is not None:
             return found
+        # One thread reads, the others find the result.
         with self._turn(key):
             # Whoever waited for another's read finds it done.
             found = self._fit(contents, key, at)
@@ -164,7 +167,7 @@ class SnapshotCache:
 
     @contextlib.contextmanager
     def _turn(self, key: Hashable) -> Iterator[None]:
-        """One reads at a time."""
+        """Let one thread at a time read the contents of a key."""
         with self._lock:
             turn = self._loading.setdefault(key, _Turn())
             turn.wanted += 1
@@ -178,7 +181,7 @@ class SnapshotCache:
                     del self._loading[key]
 
     def _fit(self, contents: Contents, key: Hashable, at: Timestamp) -> pa.Table | None:
-        """What is kept, if it is the contents at ``at``."""
+        """The entry, if it is the contents at ``at``."""
         with self._lock:
             kept = self._kept.get(key)
             if kept is None:
@@ -232,7 +235,7 @@ class SnapshotCache:
                 self._bytes -= gone.rows.nbytes
 
     def forget(self, key: Hashable) -> None:
-        """Let go of what was dropped."""
+        """Drop the entry of a key."""
         with self._lock:
             old = self._kept.pop(key, None)
             if old is not None:
@@ -240,7 +243,7 @@ class SnapshotCache:
 
 
 def _may_have_changed(contents: Contents, since: Timestamp, at: Timestamp) -> bool:
-    """Whether there may be updates after ``since``, up to ``at``: also where the history in between was given up."""
+    """Whether there may be updates after ``since`` up to ``at``; also true if that history was compacted."""
     try:
         return contents.changed(since + 1, at + 1)
     except SinceViolation:
@@ -248,7 +251,9 @@ def _may_have_changed(contents: Contents, since: Timestamp, at: Timestamp) -> bo
 
 
 def _brought_forward(contents: Contents, kept: _Kept, at: Timestamp, most: int) -> pa.Table | None:
-    """What was kept with the updates since; None where they are not to be had, or more than reading afresh or than ``most`` bytes."""
+    """An entry with later updates applied; None if they cannot be read, or reading the contents is cheaper, or they
+    exceed ``most`` bytes.
+    """
     try:
         if contents.changed_bytes(kept.at + 1, at + 1) > most:
             return None
@@ -263,7 +268,9 @@ def _brought_forward(contents: Contents, kept: _Kept, at: Timestamp, most: int) 
 
 
 def merged(contents: pa.Table, updates: Sequence[pa.Table], at: Timestamp) -> pa.Table:
-    """Contents (columns, mz_diff) with updates (columns, mz_time, mz_diff) that they have not seen, at a time after all of them."""
+    """Contents (columns, mz_diff) with further updates (columns, mz_time, mz_diff) applied, at a time at or after all
+    of them.
+    """
     if not updates:
         return contents
     place = contents.num_columns - 1
@@ -272,7 +279,7 @@ def merged(contents: pa.Table, updates: Sequence[pa.Table], at: Timestamp) -> pa
         one.select(before.column_names).set_column(place, _TIME, _at(at, one.num_rows))
         for one in updates
     ]
-    # Rows read and rows made here may differ in what they say of NULLs, not in type.
+    # Schemas may differ in nullability, not in type.
     both = pa.concat_tables([before, *after], promote_options="default")
     found: pa.Table = consolidate(both, None)
     return found.drop_columns(["mz_time"])

@@ -1,9 +1,9 @@
-"""One-shot queries on Spark: the contents of a plan at one time, in pieces.
+"""One-shot queries on Spark: the result of a plan at one time, piece by piece.
 
-Promise: the rows come in the order of the statement, a few thousand at a time, and none that nobody takes: at no time is more in this
-process than the piece that was asked for, however large the result is. Nothing is installed or written anywhere, so any process may
-ask, whether it leads or not. Trade-off: the rows pass through Spark's Python workers, which make Arrow's bytes of them where they are;
-collected by Spark itself the whole result would be here before anybody could look at its size.
+Promise: rows come in the statement's order, a few thousand at a time, and no more than are taken: this process holds
+one piece at a time, however large the result is. Nothing is installed or written, so any process may ask, whether it
+leads or not. Trade-off: rows pass through Spark's Python workers, which encode them as Arrow where they are; Spark's
+own collect would bring the whole result to the driver before anybody could check its size.
 """
 
 from __future__ import annotations
@@ -33,16 +33,19 @@ from mzsql.repr.errors import InternalError, Unsupported
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
 
-#: Within what it gives, its argument is called when the peek is to end: from another thread, perhaps more than once.
+#: Returns a context within which its argument is called, from another thread and perhaps repeatedly, when the peek
+#: should end.
 Interruptible = Callable[[Callable[[], None]], AbstractContextManager[None]]
-#: What a peek does to the one-shot statement (ORDER BY, LIMIT, projection) for the engine that will run it.
+#: Applies the finishing (ORDER BY, LIMIT, projection) to the one-shot statement, for the engine that will run it.
 Finish = Callable[[exp.Expression, Engine], exp.Expression]
 
 _PIECE = st.StructType([st.StructField("piece", st.BinaryType(), False)])
 
 
 class Snapshot:
-    """One input of a peek: its parts at the peek's time (kept alive with this object) and its columns."""
+    """One input of a peek: its columns, and its parts at the peek's time, which stay leased as long as this object
+    lives.
+    """
 
     def __init__(self, parts: Sequence[PartRef], schema: pa.Schema) -> None:
         self.parts = list(parts)
@@ -50,7 +53,7 @@ class Snapshot:
 
 
 class Peeks:
-    """Runs one-shot queries on a Spark session. Thread-safe.
+    """Runs one-shot queries on Spark. Thread-safe.
 
     Args:
         spark: the session, or a function that makes it when it is first needed.
@@ -72,18 +75,19 @@ class Peeks:
         timeout: float = 60.0,
         interruptible: Interruptible | None = None,
     ) -> Iterator[pa.Table]:
-        """The result of the one-shot statement of a plan at ``as_of``, piece by piece: c0 …, mz_error, [mz_diff].
+        """The result of a plan's one-shot statement at ``as_of``, piece by piece: c0 …, mz_error, [mz_diff].
 
         Args:
             desc: the plan; it reads no index.
-            as_of: the time, waited for.
+            as_of: the time, which is waited for.
             finish: rewrites the statement; without it equal rows are not added up.
             timeout: seconds to wait for each input.
-            interruptible: ends the wait for Spark's start, or Spark's jobs (which then fail as Spark has it), when the caller gives up.
+            interruptible: ends the wait for Spark's start, or the jobs (which then fail with an error of Spark's),
+                when the caller gives up.
 
         Raises:
             NotReadable: an input is not complete in time, or not readable any more.
-            Unsupported: the plan has a recursion.
+            Unsupported: the plan is recursive.
         """
         rendered = one_shot(desc, errors_in=self._storage.has_errors)
         statement, loops = rendered.rendered(Engine.SPARK)
@@ -101,7 +105,7 @@ class Peeks:
         gid: GlobalId = desc.export.id
 
         def run() -> Iterator[pa.Table]:
-            # one for each peek: their relations have equal names
+            # A session for each peek, because the relations of different peeks have equal names.
             session = query_session(self._started(interruptible))
             with ExitStack() as inside:
                 jobs = inside.enter_context(
@@ -124,7 +128,9 @@ class Peeks:
 
 
 def _elsewhere(run: Callable[[], Iterator[pa.Table]]) -> Iterator[pa.Table]:
-    """What ``run`` yields, run in a thread of its own: working in a session makes it the thread's active one; this one is the user's."""
+    """Yield what ``run`` yields, running it on another thread: using a session makes it the thread's active one, and
+    this thread belongs to the user.
+    """
     with ThreadPoolExecutor(1, "mzsql-peek") as thread:
         found = thread.submit(run).result()
         try:
@@ -135,10 +141,12 @@ def _elsewhere(run: Callable[[], Iterator[pa.Table]]) -> Iterator[pa.Table]:
 
 
 def pieces_of(frame: DataFrame) -> Iterator[pa.Table]:
-    """The rows of a frame in its order, as Arrow tables of one piece of one partition each; a partition is computed when it is reached."""
+    """The rows of a frame in its order, as Arrow tables that each hold a piece of a partition. A partition is computed
+    when it is reached.
+    """
 
     def written(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        # By value, so that executors need pyarrow alone.
+        # The function travels to executors by value, so that they need pyarrow only, not mzsql.
         import pyarrow  # noqa: PLC0415
 
         for batch in batches:

@@ -1,8 +1,9 @@
-"""The rows of queries that spell them out, such as those of INSERT … VALUES: computed without a plan.
+"""Rows that a query spells out, as in INSERT … VALUES, computed without planning.
 
-Promise: the rows that the query's plan would give, or None where one of them is more than literals and functions of literals, or fails:
-then the plan says what there is to say. What many rows have alike, as the casts of a VALUES list to the columns of its table, is computed
-for all of them at once; a few calls are asked for one by one, as the evaluator knows those that it was asked for lately.
+Promise: the rows are those of the query's plan; None if a value is more than a literal or a function of literals, or
+if it fails, because then planning gives the error. Calls of one function for many rows, such as the casts of a
+VALUES list to the table's types, are evaluated together; a few calls one by one, because the evaluator caches recent
+ones.
 """
 
 from __future__ import annotations
@@ -17,21 +18,21 @@ from mzsql.expr.scalar import Call, Column, Literal, Scalar, support
 from mzsql.repr.datum import Datum, Row
 from mzsql.repr.types import ColumnType, SqlType
 
-#: So many expressions that have no like are computed one by one …
+#: Most expressions that are evaluated one by one, if no other one has the same form …
 _ALONE = 64
-#: … and so many calls of one function.
+#: … and most calls of one function.
 _FEW = 32
 
 
 def spelled_rows(
     relation: Relation, simplify: Callable[[Scalar], Scalar], evaluator: Evaluator | None
 ) -> tuple[tuple[Row, int], ...] | None:
-    """The rows of a relation that is one list of values, or several one after the other; None of any other.
+    """The rows of a relation that is a list of values, or a union of such lists; None for any other.
 
     Args:
         relation: the query.
         simplify: reduces an expression without columns to a literal.
-        evaluator: computes one expression for many rows.
+        evaluator: evaluates one expression for many rows.
     """
     found: list[tuple[Constant, MapFilterProject]] = []
     for one in relation.inputs if isinstance(relation, Union) else (relation,):
@@ -57,7 +58,7 @@ def spelled_rows(
 def _values(
     exprs: Sequence[Scalar], simplify: Callable[[Scalar], Scalar], evaluator: Evaluator | None
 ) -> dict[Scalar, Datum] | None:
-    """The value of each expression."""
+    """The value of each expression; None if one cannot be computed here."""
     found: dict[Scalar, Datum] = {}
     alike: dict[tuple[str, SqlType, SqlType], dict[Call, Datum]] = {}
     alone: list[Scalar] = []
@@ -86,7 +87,7 @@ def _values(
 
 
 def _of_all(calls: dict[Call, Datum], evaluator: Evaluator) -> list[Datum] | None:
-    """The values of calls of one function, whose arguments are given with them."""
+    """The values of calls of one function; None if one fails."""
     if len(calls) <= _FEW:
         known = [one for one in evaluator.evaluate(list(calls)) if not isinstance(one, EvalError)]
         return known if len(known) == len(calls) else None

@@ -141,7 +141,7 @@ class Target:
         return self.writer.context.clock.monotonic()
 
     def late(self) -> float | None:
-        """For how many seconds the shard has been behind what is known here; None where it is not."""
+        """For how many seconds the shard has been behind what is known here; None if it is not."""
         if self._behind_since is None or not self._behind():
             return None
         return self._now() - self._behind_since
@@ -150,17 +150,18 @@ class Target:
         return less_than(self.writer.upper, self.writer.known_upper)
 
     def overfull(self, batches: int, size: int) -> bool:
-        """Whether the shard lacks so many batches, or so many bytes."""
+        """Whether the shard lacks at least `batches` batches, or `size` bytes."""
         if self._behind_since is None:
             return False
         lacking = self.writer.behind
         return lacking[0] >= batches or lacking[1] >= size
 
     def flush(self) -> None:
-        """Have the shard follow. May run beside an append."""
+        """Write to the shard what it lacks. May run beside an append."""
         with self._turn:
             if not self._behind():
                 return
+            # Taken before the write: what is added meanwhile has waited since then at most.
             began = self._now()
             try:
                 self.writer.catch_up(timeout=self.timeout)
@@ -176,26 +177,29 @@ class Target:
             self.log.attach(self.writer)
 
     def close(self) -> None:
-        """Give the handle up; the shard stays."""
+        """Close the handle; the shard stays."""
         if self.log is not None:
             self.log.detach(self.writer)
         self.writer.expire()
 
     def split(self, updates: pa.Table) -> pa.Table | Mapping[int, pa.Table] | None:
-        """The updates as the writer takes them, consolidated; None for none."""
+        """The updates consolidated and in the form that the writer takes; None if nothing is left."""
         updates = consolidate(updates)
         return updates if updates.num_rows else None
 
     def append(
         self, updates: pa.Table, lower: Timestamp, upper: Frontier, *, exact: bool = False
     ) -> Frontier:
-        """Append updates of ``[lower, upper)`` that nobody has appended yet; the upper then, of the shard or as it is known here.
+        """Append those updates of ``[lower, upper)`` that nobody has appended yet.
 
         Args:
             updates: columns, mz_time, mz_diff.
             lower: at or before the shard's upper.
-            upper: where the shard will be at least.
-            exact: raise Overtaken where the shard's upper is not `lower` (the updates mean something only from there on).
+            upper: where the shard's upper will be at least.
+            exact: raise Overtaken unless the shard's upper is `lower`, for updates that are only valid as a continuation of it.
+
+        Returns:
+            The upper then, of the shard or as it is known here.
         """
         if self.log is not None and not exact and upper is not None:
             return self._append_quietly(updates, lower, upper)
@@ -228,7 +232,7 @@ class Target:
         return upper
 
     def _has_moved(self) -> None:
-        """The shard was written directly: those who follow the log are to look at it."""
+        """Tell the export log's followers that the shard was written directly, so that they look at it."""
         upper = self.writer.upper
         if self.log is not None:
             at = 0 if upper is None else upper
@@ -243,7 +247,7 @@ class Target:
         at: Frontier,
         exact: bool = False,
     ) -> Frontier:
-        """As `append`, of a shard whose upper is believed to be `at`."""
+        """As `append`, given that the shard's upper is believed to be `at`."""
         with self._turn:
             return self._append_from(updates, lower, upper, at, exact)
 
@@ -263,6 +267,7 @@ class Target:
                 )
             except UpperMismatch as lost:
                 at = lost.current
+            # A kind of expired handle that reopening cannot help.
             except ShardFinalized:
                 raise
             except ExpiredHandle:
@@ -281,18 +286,21 @@ class Target:
         running: Running | None = None,
         rows: int | None = None,
     ) -> tuple[Frontier, int]:
-        """Have Spark write a frame (columns, mz_time, mz_diff) and append it; the shard's upper then, and the rows.
+        """Have Spark write a frame (columns, mz_time, mz_diff) and append it.
 
         Args:
             frame: updates with times in ``[lower, upper)``.
             lower: the shard's upper when the frame was made.
-            upper: where the shard will be.
+            upper: where the shard's upper will be.
             exact: raise Overtaken unless the shard's upper is `lower` when the batch is appended.
             running: runs the write.
-            rows: about how many rows the frame has, where that is known: the files are laid out for it.
+            rows: about how many rows the frame has, if that is known; the files are laid out for it.
+
+        Returns:
+            The shard's upper, and the number of rows.
 
         Raises:
-            Overtaken: another writer is somewhere between; nothing was appended.
+            Overtaken: another writer has moved the upper in between; nothing was appended.
         """
         return self.adopt_batch(
             self._written(frame, (lower, upper), running, rows), upper, exact=exact
@@ -301,7 +309,7 @@ class Target:
     def adopt_batch(
         self, batch: Batch, upper: Timestamp, *, exact: bool = False
     ) -> tuple[Frontier, int]:
-        """As `adopt`, of what is written already."""
+        """As `adopt`, for a batch that is written already."""
         try:
             while True:
                 try:
@@ -327,7 +335,7 @@ class Target:
             raise Overtaken from error
 
     def arrange(self, frame: DataFrame) -> DataFrame:
-        """The frame laid out as the shard wants its files; with a column `WORKER_COLUMN` where there are workers."""
+        """Partition and sort a frame as the shard's files should be; adds the column `WORKER_COLUMN` if the shard is divided by worker."""
         return frame
 
     def _written(
@@ -364,7 +372,7 @@ class Target:
         running: Running | None,
         rows: int | None,
     ) -> int:
-        """Have Spark write a frame by path; how many rows it wrote."""
+        """Have Spark write a frame to a path; return the number of rows that it says it wrote."""
         counted = Observation()
         writer = frame.observe(counted, F.count(F.lit(1)).alias("rows")).write.mode("append")
         if self.workers is not None:
@@ -393,7 +401,7 @@ class Target:
         running: Running | None,
         rows: int | None,
     ) -> Batch:
-        """A batch of files that Spark writes into the Blob by path."""
+        """Have Spark write files into the Blob by path; return them as a batch."""
 
         def keys() -> list[str]:
             return [key for key, _ in self.persist.blob.list_keys_and_metadata(prefix)]
@@ -416,7 +424,7 @@ class Target:
         running: Running | None,
         rows: int | None,
     ) -> Batch:
-        """A batch of objects that executors put into the Blob."""
+        """Have executors put objects into the Blob through mzsql's Blob client; return them as a batch."""
         persist = self.persist
         blob = persist.blob
         settings = persist.settings
@@ -461,7 +469,11 @@ class Target:
         return self.writer.adopt_parts(parts, lower=lower, upper=upper, workers=workers)
 
     def _check_rows(self, batch: Batch, written: int) -> None:
-        """Check that what Spark wrote is what the batch has."""
+        """Check that the batch has as many rows as Spark wrote.
+
+        Raises:
+            InternalError: it has not.
+        """
         if batch.rows != written:
             raise InternalError(
                 f"shard {self.shard_id}: Spark wrote {written} rows, and {batch.rows} are in the Blob store; nothing was appended",
@@ -473,8 +485,8 @@ class Target:
             self.persist.blob.delete(key)
 
     def _layout(self, rows: int | None) -> dict[str, str]:
-        """Options of Spark's Parquet writer for files of which lookups read little: pages that Spark's scans skip by, row groups
-        that the driver's reads skip by, as in the parts that persist writes.
+        """Options of Spark's Parquet writer for files from which lookups read little: page sizes for Spark's scans to skip pages, row group
+        sizes for reads on the driver to skip row groups, as in the parts that persist writes.
         """
         settings = self.persist.settings
         a_worker = _UNKNOWN_ROWS if rows is None else rows // (self.workers or 1)
@@ -485,7 +497,7 @@ class Target:
         }
 
     def _streamed(self, folder: Path, lower: Timestamp, upper: Timestamp) -> Batch:
-        """A batch of files that Spark wrote on this machine, for a Blob that it cannot write to."""
+        """A batch of files that Spark wrote on this machine, copied into a Blob that Spark cannot write to."""
         by_worker: dict[int, list[Path]] = {}
         for path in sorted(folder.rglob("*.parquet")):
             if _is_part(path.name):
@@ -499,7 +511,7 @@ class Target:
 
 
 def is_local(spark: SparkSession) -> bool:
-    """Whether the session's tasks run in this process, so that files of this machine are theirs too."""
+    """Whether the session's tasks run in this process, so that they share this machine's files."""
     return (
         not is_connect(spark)
         and re.fullmatch(r"local(\[[\d*, ]+\])?", str(spark.conf.get("spark.master", "")))
@@ -538,7 +550,7 @@ def _worker_in(name: str) -> int | None:
 
 
 def by_worker_and_key(frame: DataFrame, worker: str, workers: int, keys: list[str]) -> DataFrame:
-    """One partition a worker (`worker` is the SQL text of its number), each sorted by key."""
+    """Partition a frame by worker (`worker` is the SQL text of its number), one partition each, sorted by key."""
     return (
         frame.withColumn(WORKER_COLUMN, F.expr(worker).cast("int"))
         .repartitionById(workers, F.col(WORKER_COLUMN))

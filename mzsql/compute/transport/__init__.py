@@ -1,1 +1,3 @@
-"""The protocol between a controller and a replica of another process: frames, who may speak, what is told again after a break."""
+"""The transport between a controller and a replica in another process: frames, authentication, and what is sent again
+after a break.
+"""

@@ -1,8 +1,9 @@
-"""What a controller has to tell one replica, and what that owes it, over connections that end at any time.
+"""What a controller has to send to one replica, and what answers it is owed, over connections that may end at any time.
 
-Promise: pure bookkeeping, no thread and no clock. While there is no connection nothing is queued: the next one begins with all that is
-wanted (`CommandHistory`), and the replica keeps what it has of that and drops the rest. What a connection has told stands when it ends,
-until it is told anew (`Parted`), and what was asked over it is answered: a ping, a peek with an error, a drop as done.
+Promise: pure bookkeeping, without threads or clock. While there is no connection nothing is queued: the next one
+begins with everything that is wanted (`CommandHistory`), and the replica keeps what it has of that and drops the
+rest. When a connection ends, what it reported stays valid until it is reported anew (`Parted`), and what was asked
+over it is answered here: a ping as done, a peek with an error, a drop as done.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ from mzsql.repr.ids import GlobalId
 
 
 class Conversation:
-    """With one replica. Not thread-safe.
+    """The conversation with one replica. Not thread-safe.
 
     Args:
-        first: which replica, and its settings.
+        first: the replica's id and settings.
 
     Attributes:
         there: whether there is a connection.
@@ -42,7 +43,8 @@ class Conversation:
         self._history = CommandHistory(first)
         self.there = False
         self._out: deque[Command] = deque()
-        # Whether a connection has told anything since the last one was lost, and what was asked over it.
+        # Whether anything was reported since the last connection was lost; then the requests that are not answered
+        # yet.
         self._told = False
         self._pings: set[int] = set()
         self._peeks: set[str] = set()
@@ -55,11 +57,11 @@ class Conversation:
 
     @property
     def has_room(self) -> bool:
-        """Whether a command can be taken."""
+        """Whether another command can be queued."""
         return not self.there or len(self._out) < MOST_COMMANDS
 
     def send(self, command: Command) -> list[Response]:
-        """Take a command; what is answered at once, as there is no connection."""
+        """Queue a command; return what is answered at once because there is no connection."""
         self._history.add(command)
         match command:
             case Ping(nonce=nonce):
@@ -76,17 +78,17 @@ class Conversation:
         return []
 
     def next(self) -> Command | None:
-        """The command that is to be sent next, if there is one."""
+        """The next command to be sent; None if there is none."""
         return self._out.popleft() if self.there and self._out else None
 
     def begin(self) -> None:
-        """There is a connection, to a replica that may know nothing."""
+        """A connection begins, to a replica that may know nothing."""
         self.there = True
         self._out.clear()
         self._out.extend(self._history.commands())
 
     def heard(self, response: Response) -> None:
-        """Take note of what the replica has told."""
+        """Record a response."""
         match response:
             case Pong(nonce=nonce):
                 self._pings = {one for one in self._pings if one > nonce}
@@ -97,12 +99,12 @@ class Conversation:
         self._told = True
 
     def leave(self) -> None:
-        """The connection has ended; `end` is to follow once it is known why."""
+        """The connection has ended; `end` follows once it is known why."""
         self.there = False
         self._out.clear()
 
     def end(self, why: str) -> list[Response]:
-        """There is no connection: what nobody else will tell any more.
+        """There is no connection: return the answers that nobody else will give any more.
 
         Args:
             why: for a person.

@@ -1,13 +1,14 @@
-"""Frames on a socket between a controller and a replica, and how the two make sure of each other.
+"""Frames on a socket between a controller and a replica, and their mutual authentication.
 
-Promise: a frame is its length, its kind and its bytes, and comes whole or not at all. Before a frame of the protocol is taken, each side
-has proved that it knows the secret which the replica has put beside its address in the catalog (an HMAC over both sides' random numbers;
-the secret itself never travels), and both have said which build of which environment they are. Until then frames are small, and all of
-them come within `GREETING_SECONDS`, so that who knows nothing can occupy nothing.
+Promise: a frame is its length, its kind and its bytes, and is received whole or not at all. Before a message of the
+protocol is accepted, each side has proved that it knows the secret that the replica put beside its address in the
+catalog (an HMAC, RFC 2104, over both sides' random nonces; the secret itself never travels), and both have named
+their build and environment. Until then frames are small and must all arrive within `GREETING_SECONDS`, so that an
+unknown caller can occupy little.
 
-Trade-off: TCP, with the stores as the place where addresses are found: it serves processes of one machine (over the loopback address, the
-default) and of several alike. What travels is authenticated at the beginning and not encrypted; between machines it is for networks that
-are trusted as the stores' are.
+Trade-off: plain TCP; addresses are found in the catalog. It serves processes on one machine (over the loopback
+address, the default) and on several machines of the same kind. Messages are authenticated at the beginning only and
+not encrypted; between machines it needs a network that is trusted as much as the stores' is.
 """
 
 from __future__ import annotations
@@ -24,19 +25,19 @@ import msgspec
 
 from mzsql.compute.transport.usage import Usage
 
-#: What two sides must agree on before anything else.
+#: Version of this protocol, checked first.
 PROTOCOL = 1
-#: So many bytes a frame may have; an answer that is larger is told as an error.
+#: Most bytes of a frame; a larger answer is reported as an error.
 MOST_BYTES = 512 * 1024 * 1024
-#: And one that comes before the other side has proved who it is.
+#: Most bytes of a frame before the other side is authenticated.
 MOST_BYTES_BEFORE = 4096
-#: Seconds that connecting may take, and the whole greeting.
+#: Seconds for connecting, and for the whole authentication.
 GREETING_SECONDS = 3.0
-#: A replica gives a sign of life so often, in seconds.
+#: Interval of a replica's signs of life, in seconds.
 ALIVE_SECONDS = 1.0
-#: One that has given none for so long is told of as offline.
+#: A replica without a sign of life for so many seconds is reported offline.
 SILENT_SECONDS = 3.0
-#: A connection without a sign of life for so long is given up.
+#: A connection without a sign of life for so many seconds is closed.
 LOST_SECONDS = 30.0
 
 MESSAGE, ALIVE, GREETING = 1, 2, 3
@@ -47,11 +48,11 @@ T = TypeVar("T")
 
 
 class Refused(Exception):
-    """The other side speaks, but not with us; its text is for a person."""
+    """The other side understood, but refuses; the text is for a person."""
 
 
 class Stranger(Refused):
-    """Whoever answers is not whom we look for."""
+    """Whoever answers is not the process that was looked for."""
 
 
 class ConnectionEnded(OSError):
@@ -59,7 +60,7 @@ class ConnectionEnded(OSError):
 
 
 class Address(msgspec.Struct, frozen=True):
-    """Where a replica listens, and what proves that whoever answers there is it."""
+    """Where a replica listens, and the secret by which it proves that it is the replica."""
 
     host: str
     port: int
@@ -74,16 +75,16 @@ class Greeting(msgspec.Struct, frozen=True, tag=True):
 
 
 class Hello(msgspec.Struct, frozen=True, tag=True):
-    """A controller's answer to it.
+    """A controller's answer to the greeting.
 
     Attributes:
         environment: the environment's id.
         build: the program's version.
-        replica_id: whom it means.
-        epoch: grows with each leader; None: only whether the replica is there is asked.
-        nonce: its own random number.
-        proof: over both.
-        asks: whether it wants to know what the replica's process takes of its machine.
+        replica_id: the replica that it looks for.
+        epoch: grows with each leader; None: it only asks whether the replica is there.
+        nonce: its random nonce.
+        proof: HMAC over both nonces.
+        asks: whether it wants to know what the replica's process uses of its machine.
     """
 
     environment: str
@@ -96,7 +97,7 @@ class Hello(msgspec.Struct, frozen=True, tag=True):
 
 
 class Welcome(msgspec.Struct, frozen=True, tag=True):
-    """The replica takes commands from now on."""
+    """The replica accepts, and takes commands from now on."""
 
     build: str
     proof: bytes
@@ -104,33 +105,33 @@ class Welcome(msgspec.Struct, frozen=True, tag=True):
 
 
 class Refusal(msgspec.Struct, frozen=True, tag=True):
-    """Or it does not, and why."""
+    """The replica refuses, with the reason."""
 
     reason: str
 
 
 def proof_of(secret: str, side: str, *nonces: bytes) -> bytes:
-    """What only a side that knows the secret can say."""
+    """The HMAC that only a side that knows the secret can compute."""
     return hmac.digest(secret.encode(), side.encode() + b"".join(nonces), hashlib.sha256)
 
 
 def new_secret() -> str:
-    """A secret for one life of a replica."""
+    """A new secret for a replica's process."""
     return secrets.token_hex(32)
 
 
 def new_nonce() -> bytes:
-    """A random number that was never said before."""
+    """A new random nonce."""
     return secrets.token_bytes(32)
 
 
 def prepare(sock: socket.socket) -> None:
-    """Have small frames leave at once."""
+    """Have small frames sent at once (TCP_NODELAY)."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 def send_frame(sock: socket.socket, kind: int, data: bytes = b"") -> None:
-    """Send a frame, all of it.
+    """Send a whole frame.
 
     Raises:
         ValueError: it is larger than `MOST_BYTES`.
@@ -149,17 +150,17 @@ def send_frame(sock: socket.socket, kind: int, data: bytes = b"") -> None:
 def receive_frame(
     sock: socket.socket, most: int = MOST_BYTES, *, until: float | None = None
 ) -> tuple[int, bytes]:
-    """The next frame: its kind and its bytes.
+    """Receive the next frame; return its kind and its bytes.
 
     Args:
         sock: the connection.
-        most: so many bytes it may have.
-        until: it is to be there by this time of the monotonic clock; None: each piece of it within the socket's timeout.
+        most: most bytes that it may have.
+        until: monotonic time by which it must be there; None: each piece of it within the socket's timeout.
 
     Raises:
-        ConnectionEnded: there is none any more.
-        OSError: the connection is gone, or it did not come in time.
-        Stranger: it is larger than `most`: no frame of ours.
+        ConnectionEnded: the other side has closed the connection.
+        OSError: the connection is gone, or the frame did not come in time.
+        Stranger: it is larger than `most`, so it is no frame of ours.
     """
     length, kind = _HEADER.unpack(_exactly(sock, _HEADER.size, until))
     if length > most:
@@ -168,7 +169,7 @@ def receive_frame(
 
 
 def _until(sock: socket.socket, until: float) -> None:
-    """Have the next operation end by a time of the monotonic clock."""
+    """Set the socket's timeout so that the next operation ends by a monotonic time."""
     left = until - time.monotonic()
     if left <= 0:
         raise TimeoutError("timed out")
@@ -192,7 +193,7 @@ def _exactly(sock: socket.socket, size: int, until: float | None) -> bytearray:
 
 
 def by_when() -> float:
-    """When a greeting that begins now is to be done, by the monotonic clock."""
+    """The monotonic time by which an authentication that begins now must be done."""
     return time.monotonic() + GREETING_SECONDS
 
 
@@ -212,7 +213,7 @@ def _hear(sock: socket.socket, typ: type[T], until: float) -> T:
 
 
 def greet(sock: socket.socket, secret: str, hello: Hello, until: float) -> Welcome:
-    """The controller's side, on a new connection, to be done by `until`; `hello` without nonce and proof.
+    """The controller's side of the authentication, to be done by `until`; `hello` without nonce and proof.
 
     Raises:
         Refused: the replica takes no commands from us.
@@ -245,20 +246,21 @@ def welcome(
     until: float,
     usage: Usage | None = None,
 ) -> None:
-    """The replica's last frame of the greeting."""
+    """Send the replica's last frame of a successful authentication."""
     _tell(sock, Welcome(build, proof_of(secret, "replica", hello.nonce, nonce), usage), until)
 
 
 def refuse(sock: socket.socket, reason: str, until: float) -> None:
-    """Or its last frame at all."""
+    """Send the reason of a refusal."""
     _tell(sock, Refusal(reason), until)
 
 
 def expect(sock: socket.socket, secret: str, until: float) -> tuple[Hello, bytes]:
-    """The replica's side up to the controller's proof: what it says, and the random number of ours.
+    """The replica's side of the authentication, up to the controller's proof; return what the controller said, and our
+    nonce.
 
     Raises:
-        Refused: it has proved nothing.
+        Refused: it has not proved that it knows the secret.
         OSError: the connection is gone, or nothing comes in time.
     """
     nonce = new_nonce()

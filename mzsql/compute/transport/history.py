@@ -1,8 +1,10 @@
-"""What a replica of another process is to be told when it is met again: the commands sent until now, without those that later ones undo.
+"""The commands that bring a replica in another process up to date when it is connected: those sent so far, without
+those that later ones undo.
 
-Promise: pure bookkeeping. A replica that takes `CommandHistory.commands` from nothing stands where one stands that took all commands in
-their order; they are as many as there are dataflows, not as there were commands. Whoever sends the commands drops no index before the
-dataflows that read it (`compute.controller.client`), so that these can always be made.
+Promise: pure bookkeeping. A new replica that takes `CommandHistory.commands` reaches the state of one that took all
+commands in order. Their number grows with the dataflows there are, not with the commands sent. The sender drops no
+index before the dataflows that read it (`compute.controller.client`), so these commands can always be carried out.
+Materialize reconciles reconnected replicas in the same way.
 """
 
 from __future__ import annotations
@@ -37,10 +39,11 @@ class CommandHistory:
         self._initialized = False
 
     def add(self, command: Command) -> None:
-        """Remember a command; peeks and pings are of one moment, and are not."""
+        """Remember a command. Peeks and pings concern one moment and are not remembered."""
         match command:
             case CreateDataflow():
-                # One that was refused may be sent again, as another one that reads what came since.
+                # A refused dataflow may be sent again, with a plan that reads dataflows created since; it then belongs
+                # after them.
                 self._dataflows.pop(command.id, None)
                 self._dataflows[command.id] = command
             case DropDataflow(id=gid):
@@ -59,7 +62,7 @@ class CommandHistory:
                 self._first = msgspec.structs.replace(self._first, settings=settings)
 
     def commands(self) -> Iterator[Command]:
-        """Those that a replica is told when it is met."""
+        """The commands to send to a replica when it is connected."""
         yield self._first
         yield from self._dataflows.values()
         for gid, frontier in self._allowed.items():

@@ -1,10 +1,11 @@
-"""The way from a controller to a replica of another process, over a connection that may break at any time.
+"""The controller's link to a replica in another process, over a connection that may break at any time.
 
-Promise: `RemoteLink` is a `compute.protocol.ReplicaLink`: commands arrive in order, and who sends them waits for nobody but, at most, for
-room, and that no longer than `ROOM_SECONDS`. What a replica that was away is told, and what is made of a connection that has ended, is
-`compute.transport.conversation`'s. `offline` says why the replica is away, `SILENT_SECONDS` after its last sign of life at the latest, and
-that it takes no commands; `gone`, that nobody has been at its address for `GONE_SECONDS`, or somebody who has given no sign of life for
-`MOST_SILENT_SECONDS`. Connecting is tried again with pauses of 0.1 to 2 seconds, for ever.
+Promise: `RemoteLink` is a `compute.protocol.ReplicaLink`. Commands arrive in order; `send` waits at most for room in
+the queue, for up to `ROOM_SECONDS`. What a reconnected replica is sent, and what becomes of requests on a lost
+connection, is defined by `compute.transport.conversation`. `offline` says that the replica is away, at the latest
+`SILENT_SECONDS` after its last sign of life, or that it takes no commands. `gone` is true if nobody has been at its
+address for `GONE_SECONDS`, or somebody who has been silent for `MOST_SILENT_SECONDS`. Connecting is retried for
+ever, after pauses of 0.1 to 2 seconds.
 """
 
 from __future__ import annotations
@@ -50,23 +51,26 @@ from mzsql.threads import Backoff, Supervised
 
 _log = logging.getLogger(__name__)
 
-#: What a replica has told is taken back when nobody has been at its address for so long …
+#: What a replica has reported is taken for outdated when nobody has been at its address for so many seconds …
 GONE_SECONDS = 10.0
-#: … or when whoever is there has given no sign of life for so long: one that was stopped goes on where it was.
+#: … or when whoever is there has been silent for so many: a process that was only suspended continues where it was.
 MOST_SILENT_SECONDS = 600.0
 
 _PAUSES = Backoff(0.1, 2.0)
-#: A replica that has taken no command for so long, of the most that may wait, is told of as one that takes none, in seconds.
+#: A replica whose full queue has not moved for so many seconds is reported to take no commands.
 ROOM_SECONDS = 3.0
 _LOOK_SECONDS = 1.0
 _JOIN_SECONDS = 5.0
 
 
 def connected(address: Address, hello: Hello) -> tuple[socket.socket, Welcome]:
-    """A connection to the replica at an address, and what it has said for welcome.
+    """Connect to the replica at an address.
+
+    Returns:
+        The connection, and the replica's welcome.
 
     Raises:
-        Refused: it does not want us, or is not the replica.
+        Refused: it refuses us, or is not the replica.
         OSError: nobody answers.
     """
     sock = socket.create_connection((address.host, address.port), GREETING_SECONDS)
@@ -79,14 +83,14 @@ def connected(address: Address, hello: Hello) -> tuple[socket.socket, Welcome]:
 
 
 def _asked(address: Address, hello: Hello) -> Welcome:
-    """What the replica at an address says for welcome, and no more; raises as `connected`."""
+    """Connect, and return the replica's welcome only; raises as `connected`."""
     sock, said = connected(address, hello)
     sock.close()
     return said
 
 
 def answers(address: Address, hello: Hello) -> str | None:
-    """Why nobody is at an address who could take commands; None where the replica is there."""
+    """Why nobody at an address would take commands, as a message for a person; None if the replica is there."""
     try:
         _asked(address, hello)
     except Refused as refused:
@@ -97,7 +101,7 @@ def answers(address: Address, hello: Hello) -> str | None:
 
 
 def usage_at(address: Address, hello: Hello) -> Usage | None:
-    """What the process of the replica at an address takes of its machine; None where it does not say."""
+    """What the process of the replica at an address uses of its machine; None if it does not say."""
     try:
         return _asked(address, msgspec.structs.replace(hello, asks=True)).usage
     except (Refused, OSError):
@@ -105,7 +109,7 @@ def usage_at(address: Address, hello: Hello) -> Usage | None:
 
 
 class Found(enum.Enum):
-    """Who is at an address: the replica, surely nobody that is it, or whoever does not answer."""
+    """Who is at an address: the replica, certainly not the replica, or somebody who does not answer."""
 
     REPLICA = enum.auto()
     NOBODY = enum.auto()
@@ -113,7 +117,7 @@ class Found(enum.Enum):
 
 
 def found_at(address: Address, hello: Hello) -> Found:
-    """Who is at an address; takes seconds where nobody answers."""
+    """Find out who is at an address; takes seconds if nobody answers."""
     try:
         _asked(address, hello)
     except (Stranger, ConnectionRefusedError):
@@ -133,19 +137,20 @@ def _told(address: Address, error: OSError) -> str:
 
 
 class RemoteLink:
-    """Commands one replica of another process. Thread-safe.
+    """Commands one replica in another process. Thread-safe.
 
     Args:
-        first: which replica, and its settings.
-        respond: takes what it tells.
-        address: where it is now, as far as is known; None: nowhere.
-        hello: who this controller is.
+        first: the replica's id and settings.
+        respond: takes its responses.
+        address: returns its present address; None if it has none.
+        hello: identifies this controller.
         start: starts a supervised thread.
         monotonic: seconds.
-        timeout: seconds for which `send` waits for room, `ROOM_SECONDS` at most, and not again until there is some.
+        timeout: seconds for which `send` waits for room, at most `ROOM_SECONDS`; once it has waited in vain it does
+            not wait again before there is room.
     """
 
-    #: The replica's holds end with its process, so its controller holds for it.
+    #: The replica's holds end with its process, so its controller keeps holds too.
     apart = True
 
     def __init__(
@@ -169,11 +174,11 @@ class RemoteLink:
         self._conversation = Conversation(first)
         self._sock: socket.socket | None = None
         self._heard = 0.0
-        # Whether somebody has waited for room in vain.
+        # Whether a sender has waited for room in vain.
         self._stuck = False
         self._offline: str | None = "it was not met yet"
         self._closed = threading.Event()
-        # Since when nobody is at its address, as far as was tried; None: somebody is.
+        # When it was first found that nobody is at its address; None while somebody is.
         self._nobody_since: float | None = monotonic()
         name, of = f"mzsql-{self._replica}", self._replica
         self._threads = [
@@ -183,7 +188,7 @@ class RemoteLink:
 
     @property
     def offline(self) -> str | None:
-        """Why the replica does not work now, for a person; None where it does."""
+        """Why the replica cannot be used now, as a message for a person; None while it can."""
         with self._changed:
             if self._sock is None:
                 return self._offline
@@ -194,7 +199,7 @@ class RemoteLink:
 
     @property
     def gone(self) -> bool:
-        """See the module's text."""
+        """Whether its reports are outdated; see the module."""
         with self._changed:
             now = self._monotonic()
             if self._nobody_since is not None and now - self._nobody_since > GONE_SECONDS:
@@ -204,10 +209,10 @@ class RemoteLink:
     # --- commands -----------------------------------------------------------------------------
 
     def send(self, command: Command) -> None:
-        """As `ReplicaLink.send`; a replica that is away is told when it is met again.
+        """As `ReplicaLink.send`. A replica that is away is sent the command when it is connected again.
 
         Raises:
-            ObjectInUse: it is there, and has taken none for as long as the timeout.
+            ObjectInUse: it is connected and has taken no command for the whole timeout.
         """
         with self._changed:
             patience = 0.0 if self._stuck else self._timeout
@@ -238,7 +243,8 @@ class RemoteLink:
             try:
                 send_frame(sock, MESSAGE, encode(command))
             except BaseException as error:
-                # Whoever reads is told, and connects again; then this is told with all the rest.
+                # The reading thread notices, and connects again; then this command is sent with all others of the
+                # history.
                 _shut(sock)
                 if not isinstance(error, OSError):
                     raise
@@ -247,7 +253,7 @@ class RemoteLink:
     # --- the connection -----------------------------------------------------------------------
 
     def _read(self, thread: Supervised) -> None:
-        # Of an attempt that failed by a bug it is not known what it owes.
+        # If this thread was restarted after a bug, requests of the connection before are still unanswered.
         self._lost("it was not met yet")
         failures = 0
         rng = random.Random()  # noqa: S311  for pauses alone
@@ -277,7 +283,7 @@ class RemoteLink:
                 self._nobody_since = self._monotonic()
 
     def _hear_out(self, sock: socket.socket, address: Address, thread: Supervised) -> str:
-        """Take what comes over a connection until it ends; why it has ended."""
+        """Take responses over a connection until it ends; return why it has ended, for a person."""
         _log.info("replica %s is met", self._replica)
         sock.settimeout(LOST_SECONDS)
         with self._changed:
@@ -317,7 +323,7 @@ class RemoteLink:
         self._respond(response)
 
     def _lost(self, why: str) -> None:
-        """There is no connection, for this reason: what is owed over one is settled."""
+        """Record why there is no connection, and answer the requests that were made over the last one."""
         with self._changed:
             if self._offline != why:
                 _log.info("replica %s is away: %s", self._replica, why)
@@ -330,7 +336,7 @@ class RemoteLink:
             self._respond(one)
 
     def close(self) -> None:
-        """End the connection; the replica stays, for the next controller. Idempotent."""
+        """End the connection. The replica runs on, for the next controller. Idempotent."""
         with self._changed:
             self._closed.set()
             sock = self._sock
@@ -343,11 +349,11 @@ class RemoteLink:
             thread.join(_JOIN_SECONDS)
 
     def release(self) -> None:
-        """Nothing: the replica's holds are its process's."""
+        """Do nothing: the replica's holds belong to its own process."""
 
 
 def _shut(sock: socket.socket) -> None:
-    """Have whoever waits for a socket find that it has ended."""
+    """Shut a socket down, so that threads waiting for it notice."""
     try:
         sock.shutdown(socket.SHUT_RDWR)
     except OSError:

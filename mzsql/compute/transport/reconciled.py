@@ -1,9 +1,10 @@
-"""What one process that is a replica keeps between controllers: its dataflows go on while leaders come and go.
+"""The replica's side of a change of controllers: its dataflows run on while leaders come and go.
 
-Promise: commands of a controller that was just met say what is wanted from nothing. What runs as it is wanted goes on, and is told of anew;
-what runs in another way is dropped, and made when that is done; what nobody has asked for by `InitializationComplete` is dropped. What a
-replica tells reaches the present controller for the dataflows that it has asked for, and nobody else. Nothing is sent to the replica
-under the lock that its responses take.
+Promise: a newly connected controller sends everything that it wants. A dataflow that runs as wanted goes on, and its
+state is reported again. One that differs from what is wanted is dropped, and created when that is done. One that was
+not asked for by `InitializationComplete` is dropped. Responses about a dataflow reach only the present controller,
+and only if it has asked for the dataflow. Commands are sent to the replica without holding the lock that its
+responses take. This is what Materialize calls reconciliation.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from mzsql.repr.ids import GlobalId
 
 
 class _Known:
-    """A dataflow that runs here, and what it has told last."""
+    """A dataflow that runs here, and its last responses."""
 
     def __init__(self, command: CreateDataflow) -> None:
         self.command = command
@@ -48,7 +49,7 @@ class _Known:
         self.rows: Counter[StatusRow] = Counter()
 
     def runs(self, command: CreateDataflow) -> bool:
-        """Whether it is what a command wants."""
+        """Whether it is what the command wants."""
         own = self.command
         return (
             not self.dropping
@@ -59,11 +60,11 @@ class _Known:
 
     @property
     def refused(self) -> bool:
-        """Whether it could not be installed, so that nothing of it is there."""
+        """Whether it could not be installed, so that nothing of it exists."""
         return self.status is not None and self.status.state == "refused"
 
     def told(self) -> list[Response]:
-        """What a controller is told of it that knows nothing."""
+        """The responses that tell a new controller its state."""
         rows = tuple((row, count) for row, count in self.rows.items() if count)
         all_of_it: list[Response | None] = [
             HydrationStatus(rows) if rows else None,
@@ -75,15 +76,16 @@ class _Known:
 
 
 def _nobody(_: Response) -> None:
-    """Where responses go while there is no controller."""
+    """Discards responses while there is no controller."""
 
 
 class ReconciledReplica:
-    """A replica and its controllers, one after the other. `take` is called by one thread at a time, by that of the present controller.
+    """A replica and its controllers, one after the other. `take` is called by one thread at a time, that of the present
+    controller.
 
     Args:
-        connect: makes the replica, when a controller first says how it is to be.
-        defer: has a call made soon, on another thread than that which asks for it.
+        connect: makes the replica when a controller first sends its settings.
+        defer: calls a function soon, on another thread.
     """
 
     def __init__(self, connect: Connect, defer: Callable[[Callable[[], None]], None]) -> None:
@@ -95,16 +97,16 @@ class ReconciledReplica:
         self._replica_id = ""
         self._settings: ComputeSettings | None = None
         self._known: dict[GlobalId, _Known] = {}
-        # To be made as soon as what is in their way is gone.
+        # Commands to carry out as soon as an older dataflow of the same id, or an index to be replaced, is gone.
         self._waiting: dict[GlobalId, CreateDataflow] = {}
         self._respond: Respond = _nobody
         self._adopted: set[GlobalId] = set()
         self._unclaimed: set[GlobalId] = set()
-        # The introspection subscribes of the present controller, or of the last one; guarded by `_taking`.
+        # The introspection subscribes of the present or the last controller; guarded by `_taking`.
         self._subscribes: set[GlobalId] = set()
 
     def meet(self, respond: Respond) -> None:
-        """Another controller's commands come from now on; the last one is told nothing any more."""
+        """A new controller commands from now on; the previous one gets no more responses."""
         with self._taking, self._lock:
             self._respond = respond
             self._adopted = set()
@@ -112,7 +114,7 @@ class ReconciledReplica:
             self._waiting.clear()
 
     def part(self, respond: Respond) -> None:
-        """A controller is gone, if it is the present one."""
+        """A controller has disconnected, if it is still the present one."""
         with self._lock:
             if self._respond == respond:
                 self._respond = _nobody
@@ -120,11 +122,11 @@ class ReconciledReplica:
     # --- commands -----------------------------------------------------------------------------
 
     def take(self, command: Command, respond: Respond) -> None:
-        """Carry a command of a controller out; nothing where another one was met since.
+        """Carry out a controller's command; ignored if another controller has connected since.
 
         Raises:
-            ObjectInUse: the replica takes none.
-            ThreadFailed: it has ended by a failure.
+            ObjectInUse: the replica takes no commands.
+            ThreadFailed: the replica has failed.
         """
         with self._taking:
             with self._lock:
@@ -161,7 +163,7 @@ class ReconciledReplica:
 
     def _begin(self, first: CreateInstance) -> None:
         before, now = self._settings, first.settings
-        # Nobody is told of an earlier controller's, and the present one's begin anew.
+        # Results of an earlier controller's subscribes would reach nobody, and the present one creates its own.
         for gid in self._subscribes:
             self._send(CancelIntrospection(gid))
         self._subscribes = set()
@@ -172,7 +174,8 @@ class ReconciledReplica:
                 if before != now:
                     self._replica.send(change)
                 return
-            # It is to be another one: workers, or a bound. Its controller holds what that will read.
+            # Settings that cannot change while it runs, such as the number of workers, need a new replica. The
+            # controller holds what that will read, so the old one's holds can go.
             self._replica.close()
             self._replica.release()
             with self._lock:
@@ -203,7 +206,7 @@ class ReconciledReplica:
             self._make(command)
 
     def _in_the_way(self, command: CreateDataflow) -> bool:
-        """Whether an index that it reads is to be made anew; the lock is held."""
+        """Whether an index that the dataflow reads is still to be replaced. The caller holds the lock."""
         return any(one in self._waiting for one in command.dataflow.indexes)
 
     def _make(self, command: CreateDataflow) -> None:
@@ -215,6 +218,7 @@ class ReconciledReplica:
         except BaseException:
             # It was not taken: whoever tells it again is not to find it here.
             with self._lock:
+                # The replica did not take it; when the command is sent again the dataflow must not be found here.
                 self._known.pop(command.id, None)
                 self._adopted.discard(command.id)
             raise
@@ -224,7 +228,8 @@ class ReconciledReplica:
             waited = self._waiting.pop(gid, None)
             there = gid in self._known
             if waited is not None or not there:
-                # The controller never had it here; what is still ending under its id is nobody's.
+                # The controller's own dataflow never existed here; what is still ending under its id is an earlier
+                # controller's.
                 self._respond(Status(gid, self._replica_id, "dropped", 0, 0, False))
                 self._adopted.discard(gid)
         if there and waited is None:
@@ -243,7 +248,7 @@ class ReconciledReplica:
             raise
 
     def _make_what_waits(self) -> None:
-        """What was in the way of some dataflows is gone."""
+        """Carry out the waiting commands that nothing is in the way of any more."""
         with self._taking:
             for gid, command in list(self._waiting.items()):
                 with self._lock:
@@ -257,7 +262,7 @@ class ReconciledReplica:
     # --- responses ----------------------------------------------------------------------------
 
     def _told(self, response: Response) -> None:
-        """Take what the replica tells, on any of its threads."""
+        """Take a response of the replica, on any of its threads."""
         with self._lock:
             gid = self._note(response)
             if gid is None or gid in self._adopted:
@@ -265,10 +270,11 @@ class ReconciledReplica:
             if isinstance(response, Status) and response.state == "dropped":
                 self._adopted.discard(response.object_id)
                 if self._waiting:
+                    # On another thread: the lock held here is the one that must not be held while commands are sent.
                     self._defer(self._make_what_waits)
 
     def _note(self, response: Response) -> GlobalId | None:
-        """Remember it; whose it is, where it is a dataflow's."""
+        """Remember a response; return the dataflow that it is about, if any."""
         match response:
             case Status(object_id=gid):
                 known = self._known.get(gid)
@@ -296,7 +302,7 @@ class ReconciledReplica:
         return gid
 
     def close(self) -> None:
-        """End the replica; its shards stay. Idempotent."""
+        """Close the replica; its shards stay. Idempotent."""
         with self._lock:
             self._respond = _nobody
             replica, self._replica = self._replica, None

@@ -1,11 +1,13 @@
-"""A process that is a replica listens for its controller.
+"""The server in a replica's process, to which its controller connects.
 
-Promise: one controller commands at a time: the latest to come of the newest leader; one of an older leader, of another build or of another
-environment is refused with the reason, and changes nothing. A sign of life leaves every `ALIVE_SECONDS`. What the controller does not take
-is bounded (`MOST_RESPONSES`): then the connection ends, and the next one begins with how everything stands. Where the replica itself has
-failed for good the process is told, to end by it.
+Promise: one controller commands at a time: the last to connect for the newest leader. One of an older leader, of
+another build or of another environment is refused with the reason, and changes nothing. A sign of life is sent every
+`ALIVE_SECONDS`. The responses that a controller has not taken are bounded (`MOST_RESPONSES`); beyond that the
+connection is ended, and the next one begins with the full state. If the replica fails for good, the process is told,
+so that it can end.
 
-Trade-off: who connects is greeted one after the other, each for seconds at most, so that strangers occupy one thread and no more.
+Trade-off: connections are authenticated one after the other, each within seconds, so that unknown callers occupy one
+thread at most.
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ from mzsql.threads import Supervised
 
 _log = logging.getLogger(__name__)
 
-#: So many responses wait for a controller to take them.
+#: Most responses that wait for a controller to take them.
 MOST_RESPONSES = 65_536
 _LOOK_SECONDS = 0.5
 _JOIN_SECONDS = 5.0
@@ -62,10 +64,10 @@ class _Controller:
     """The connection of one controller.
 
     Args:
-        sock: the connection, which has been greeted.
+        sock: the authenticated connection.
         replica: what it commands.
         replica_id: for names of threads.
-        failed: told of what ends the replica.
+        failed: called if the replica fails for good.
         start: starts a supervised thread.
     """
 
@@ -93,7 +95,7 @@ class _Controller:
         ]
 
     def respond(self, response: Response) -> None:
-        """Have a response sent; returns at once."""
+        """Queue a response; returns at once."""
         with self._changed:
             if self.ended:
                 return
@@ -151,7 +153,7 @@ class _Controller:
             self._sock.shutdown(socket.SHUT_RDWR)
 
     def join(self) -> None:
-        """Wait until nothing of it is at work."""
+        """Wait for its threads, and close the socket."""
         for thread in self._threads:
             thread.stop()
         for thread in self._threads:
@@ -169,16 +171,16 @@ def _encoded(response: Response) -> bytes:
 
 
 class ReplicaServer:
-    """Listens, and has controllers command a replica.
+    """Listens for controllers and lets one of them command the replica.
 
     Args:
-        listening: a bound socket that listens; the server's from now on.
-        secret: what a controller must know.
-        identity: environment, build and replica; the rest of it does not matter.
+        listening: a bound, listening socket, which the server owns from now on.
+        secret: what a controller must prove to know.
+        identity: environment, build and replica; its other fields do not matter.
         connect: makes the replica.
         start: starts a supervised thread.
-        failed: told once, of what ends the replica.
-        kept: the directory where it keeps what is close of its arrangements, if it does.
+        failed: called once if the replica fails for good.
+        kept: the directory in which it saves traces, if it does.
     """
 
     def __init__(
@@ -242,7 +244,7 @@ class ReplicaServer:
             thread.well()
 
     def _greeted(self, sock: socket.socket) -> bool:
-        """Greet who has connected; whether its commands are taken from now on."""
+        """Authenticate a connection; return whether it commands from now on."""
         until = by_when()
         hello, nonce = expect(sock, self._secret, until)
         reason = self._refusal(hello)
@@ -257,6 +259,8 @@ class ReplicaServer:
         sock.settimeout(LOST_SECONDS)
         before = self._controller
         if before is not None:
+            # The old controller's threads must be gone before the new one's begin, because `ReconciledReplica.take` is
+            # for one thread at a time.
             before.end()
             before.join()
         self._controller = _Controller(
@@ -277,7 +281,7 @@ class ReplicaServer:
         return None
 
     def close(self) -> None:
-        """Listen no more, and end the replica. Idempotent."""
+        """Stop listening, and close the replica. Idempotent."""
         if self._closed.is_set():
             return
         self._closed.set()

@@ -1,8 +1,8 @@
-"""What a replica's process takes of its machine, and what it may take.
+"""Memory and disk space that a replica's process uses, and its limits.
 
-Promise: figures of the moment, asked of the operating system: of the process and all that it has started (Spark's virtual machine,
-workers), and of the directories that it spills to and keeps traces in. What a machine does not tell is None, never a guess. Nothing is
-limited here.
+Promise: present figures from the operating system, for the process and all its descendants (Spark's JVM, workers),
+and for the directories that it spills to and saves traces in. What the machine does not tell is None, never a guess.
+Nothing is limited here.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ import msgspec
 
 from mzsql.expr.engines import scratch_path
 
-#: Where a control group says how much memory it has, of both versions.
+#: Where a control group states its memory limit, in version 2 and version 1.
 _GROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """What a process takes and may take, in bytes; None where that is not known.
+    """What a process uses and may use, in bytes; None if unknown.
 
     Attributes:
-        memory: resident, of the process and those below it.
-        memory_limit: the least of the machine's, the control group's and the process's own limit.
-        disk: in its directories.
-        disk_limit: that and what is free there, of the fullest of their file systems.
+        memory: resident memory of the process and its descendants.
+        memory_limit: the lowest of the machine's memory, the control group's limit and the process's own limit.
+        disk: size of the files in its directories.
+        disk_limit: `disk` plus the free space on the fullest of their file systems.
     """
 
     memory: int | None
@@ -40,10 +40,10 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 def usage(kept: Path | None = None) -> Usage:
-    """What this process takes.
+    """What this process uses.
 
     Args:
-        kept: a directory of its own beside the one that it spills to.
+        kept: a directory of its own besides the one that it spills to.
     """
     folders = [one for one in (scratch_path(), kept) if one is not None and one.is_dir()]
     disk = sum(size for folder in folders for size in _sizes(folder))
@@ -52,13 +52,13 @@ def usage(kept: Path | None = None) -> Usage:
 
 
 def _free(folder: Path) -> Iterator[int]:
-    """What is free on its file system, unless it has gone meanwhile."""
+    """The free space on the folder's file system, unless the folder has vanished."""
     with contextlib.suppress(FileNotFoundError):
         yield shutil.disk_usage(folder).free
 
 
 def _sizes(folder: Path) -> Iterator[int]:
-    """What its files take, those that go meanwhile left out."""
+    """The sizes of the files in a folder, without those that vanish meanwhile."""
     for parent, _, names in os.walk(folder):
         for name in names:
             with contextlib.suppress(FileNotFoundError):
@@ -72,7 +72,7 @@ def _resident() -> int | None:
 
 
 def _family(pid: int) -> Iterable[int]:
-    """A process, and all below it that are there still."""
+    """A process and all its descendants that still exist."""
     found = [pid]
     for one in found:
         with contextlib.suppress(OSError):
@@ -90,7 +90,7 @@ def _pages_of(pid: int) -> int:
 
 
 def _memory_limit() -> int | None:
-    """The least limit that is known."""
+    """The lowest known limit."""
     known = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for path in _GROUPS:
         with contextlib.suppress(OSError, ValueError):
