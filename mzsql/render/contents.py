@@ -1,9 +1,10 @@
 """Contents at one time: one-shot queries, and the stages of a hydration.
 
-Promise: the same plan as a step's, without times: multiplicities only. A hydration fills one arrangement a stage. The walk over
-the plan stops at the first arrangement that is not filled yet, and what it has by then is that stage's statement; filled ones are
-read instead of what is below them. So the arrangements are those that a step keeps, in an order in which each can be filled, and
-nodes turn hydrated one after another. Errors are counted as a step counts them: once for each stream.
+Promise: the plan is the same as in a step, without times: there are multiplicities only. A hydration fills one
+arrangement in each stage. The walk over the plan stops at the first arrangement that is not filled yet, and what was
+rendered by then is that stage's statement; filled arrangements are read instead of what is below them. So the
+arrangements are those that a step keeps, in an order in which each can be filled, and nodes become hydrated one
+after another. Errors are counted as in a step: once for each stream.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class ContentsRenderer(ContentsState):
     # --- recursion ---
 
     def recursion(self, node: lir.LetRec) -> Collection:
-        """The body over what the bindings come to; `loops` says how a runner gets there."""
+        """The body over the contents of the bindings; `loops` tells the runner how to compute these."""
         if self.hydrating:
             fixpoint = recursion_of(self, node)
             return Collection(fixpoint.relation, fixpoint.columns, errors=True)
@@ -91,11 +92,11 @@ class ContentsRenderer(ContentsState):
     # --- what looks at several rows at once ---
 
     def stateful(self, node: lir.Plan) -> Collection:
-        """A node that keeps state, or looks at several rows at once."""
+        """Render a node that keeps state, or looks at several rows at once."""
         return _STATEFUL[type(node)](self, node)
 
     def join(self, node: lir.Join) -> Collection:
-        """A join."""
+        """Render a join."""
         inputs = [self.render(below) for below in node.inputs]
         goods = [
             replace(one, relation=self.good(one, node.lir_id, f"i{i}"), errors=False)
@@ -108,7 +109,7 @@ class ContentsRenderer(ContentsState):
     # --- groups ---
 
     def reduce(self, node: lir.Reduce) -> Collection:
-        """Groups."""
+        """Render a Reduce."""
         below = self.render(node.input)
         row = g.key_values(node, len(below.columns))
         groups = g.plan_groups(node, below.columns, output_types(row, below.columns))
@@ -137,7 +138,7 @@ class ContentsRenderer(ContentsState):
         return g.from_sums(self, node, groups, fill, "o", "")
 
     def _sums(self, node: lir.Reduce, groups: g.Groups, rows: Collection) -> Collection:
-        """The sums of each group that there is, and errors."""
+        """The sums of each existing group, and errors."""
         lid = node.lir_id
         columns = (*groups.key, *groups.sums)
         parts: list[exp.Expression] = [g.contributions(self, groups, rows, [])]
@@ -184,7 +185,7 @@ class ContentsRenderer(ContentsState):
     def _distinct(
         self, node: lir.Reduce, groups: g.Groups, rows: Collection, number: int, one: g.Aggregate
     ) -> exp.Select:
-        """What the values that a group has add to the sums of an aggregate over distinct values."""
+        """What the distinct values of a group add to the sums of a DISTINCT aggregate."""
         lid, k = node.lir_id, groups.arity
         keys: list[Ast] = [col(f"c{i}") for i in range(k)]
         value = col(f"c{one.argument}")
@@ -255,14 +256,16 @@ class ContentsRenderer(ContentsState):
         return self.apply(lid, "", groups.after, made)
 
     def _keep_rows(self, node: lir.Plan, changes: Collection) -> str:
-        """The good rows, kept; their errors ride along where an arrangement is filled with them."""
+        """The good rows, kept in an arrangement. While that is being filled, the stage's statement carries the error
+        rows too.
+        """
         carried = self.carrying(changes, node.lir_id, "cr")
         mark = frozenset([changes.relation]) if carried.errors else frozenset[str]()
         name = self.kept(node, "in", carried, mark)
         return self.good(changes, node.lir_id, "cg") if name is None else name
 
     def top_k(self, node: lir.TopK) -> Collection:
-        """First rows."""
+        """Render a TopK."""
         below = self.render(node.input)
         lid, plan, width = node.lir_id, node.plan, len(below.columns)
         order = (*plan.group_key, *(c for c in range(width) if c not in plan.group_key))
@@ -293,7 +296,7 @@ class ContentsRenderer(ContentsState):
         return Collection(name, below.columns, errors=False)
 
     def threshold(self, node: lir.Threshold) -> Collection:
-        """Rows with positive multiplicity."""
+        """Render a Threshold: the rows with positive multiplicity."""
         below = self.render(node.input)
         lid, form = node.lir_id, node.ensure_arrangement
         ours = below.arranged[form.key]()
@@ -311,7 +314,7 @@ class ContentsRenderer(ContentsState):
     def statement(
         self, made: Collection, failed: Sequence[exp.Select]
     ) -> tuple[exp.Expression, tuple[str, ...], set[str]]:
-        """A collection and error rows, its relations, and the CTEs it reaches."""
+        """The statement for a collection and error rows; the relations that it reads; the CTEs that it reaches."""
         items: list[Ast] = [
             named(s.cast(col(f"c{i}"), t.type, self.engine), f"c{i}")
             for i, t in enumerate(made.columns)
@@ -332,7 +335,7 @@ class ContentsRenderer(ContentsState):
 
 
 def recursion_of(r: Renderer, node: lir.LetRec) -> Recursion:
-    """A recursive node of a dataflow, with all that is in it, as it is computed at one time; `r` has come to it."""
+    """A recursive node, with everything in it, computed at one time; `r` is the renderer that has reached it."""
     inner = r.inside(ContentsRenderer(r.shape, Engine.DUCKDB))
     made = inner.render(node)
     whole, _, _ = inner.statement(made, [query for query, _ in inner.diverted])
@@ -345,7 +348,7 @@ def recursion_of(r: Renderer, node: lir.LetRec) -> Recursion:
 
 
 def _binding_columns(node: lir.LetRec, local: int) -> tuple[ColumnType, ...]:
-    """The columns of a recursive binding, as those who read it know them."""
+    """The columns of a recursive binding, as its readers know them."""
     for part in lir.walk(node):
         if isinstance(part, lir.Get) and part.id == local:
             return part.columns

@@ -1,8 +1,9 @@
-"""Rendering: a dataflow's physical plan to the statements that hydrate, maintain or answer it.
+"""Rendering: from a dataflow's physical plan to the statements that hydrate it, maintain it or answer it as a query.
 
-Promise: `render` is pure and runs nothing. What it returns names every relation that a statement reads (`mzsql.render.rendered` has
-the table of them), so a runner needs no knowledge of plans: it provides the relations, runs the statements, and writes what comes
-back. A step's result does not depend on how time was cut into steps, and no statement throws on a value: errors are rows.
+Promise: `render` is pure and runs nothing. Its result names every relation that a statement reads (`mzsql.render.rendered` has the
+table), so a runner needs no knowledge of plans: it provides the relations, runs the statements, and writes their results. The result of
+a step does not depend on how time is cut into steps, and no statement throws because of a value: errors are rows (docs/architecture.md,
+decision 4).
 """
 
 from __future__ import annotations
@@ -62,18 +63,18 @@ from mzsql.repr.types import ColumnType
 
 
 class RenderedDataflow:
-    """A dataflow, ready to be run.
+    """A rendered dataflow.
 
     Attributes:
         sealed: its plan.
-        outline: what it can be taken up with again.
+        outline: what is needed to resume it.
         inputs: what it reads: source imports, then index imports, in the description's order.
-        arrangements: the state that it keeps, each after those it is filled from.
-        lookups: one for each arrangement that a step reads (own arrangements and imported indexes), in an order in which one pass
-            over them finds nearly all keys; repeat the pass until no new keys appear.
-        output_columns: the columns c0 … of the export. For an index: the key's columns, then the thinned value.
-        output_key_arity: how many leading output columns are the index's key; None unless the export is an index.
-        temporal: whether rows come and go as time passes, without any update.
+        arrangements: its state, each arrangement after those that it is filled from.
+        lookups: one for each arrangement that a step reads (its own, and imported indexes), in an order in which one pass over them
+            finds nearly all keys; the pass is repeated until no new keys appear.
+        output_columns: the columns c0 … of the output. For an index: the key columns, then the thinned value.
+        output_key_arity: number of leading output columns that are the index's key; None if the output is no index.
+        temporal: whether rows appear and disappear as time passes, without updates.
         lir_ids: every node's id, ascending.
         recursions: recursive nodes, whose contents (in a step: changes) a runner computes before the statements that read them.
     """
@@ -96,7 +97,7 @@ class RenderedDataflow:
 
     @property
     def desc(self) -> DataflowDescription:
-        """The plan, decoded when it is asked for first."""
+        """The plan, decoded when it is first used."""
         return self.sealed.desc
 
     @functools.cached_property
@@ -117,7 +118,7 @@ class RenderedDataflow:
             return self._made
 
     def _outlined(self) -> Outline:
-        """What it can be taken up with again."""
+        """Render the outline."""
         made, export = self._rendered, self.desc.export
         nodes = (node for built in self.desc.objects for node in lir.walk(built.plan))
         return Outline(
@@ -172,7 +173,7 @@ class RenderedDataflow:
 
     @undisturbed()
     def hydration(self, engine: Engine, as_of: Timestamp) -> tuple[HydrationStage, ...]:
-        """The stages that fill every arrangement and at last the export, in the order in which they must run, at a time."""
+        """The stages that fill every arrangement and finally the output at the time `as_of`, in the order in which they must run."""
         with self._lock:
             stages = self._hydrations.get(engine)
         if stages is None:
@@ -186,7 +187,7 @@ class RenderedDataflow:
         )
 
     def warm(self, seconds: float) -> bool:
-        """Whether there is something for `cool` to do; not where it is being rendered, which is not waited for."""
+        """Whether `cool` would free something. False also while another thread renders, which is not waited for."""
         if not self._lock.acquire(blocking=False):
             return False
         try:
@@ -195,7 +196,7 @@ class RenderedDataflow:
             self._lock.release()
 
     def cool(self, seconds: float) -> None:
-        """Have statements that nobody has asked for for so long take little memory: they are unpacked when somebody does."""
+        """Pack the statements that nobody has used for `seconds`, to save memory; they are unpacked when they are used."""
         with self._lock:
             kept = self._kept()
         for one in kept:
@@ -208,7 +209,7 @@ class RenderedDataflow:
         return [*(step.kept for step in steps), *of_templates, *of_stages]
 
     def prepare(self) -> None:
-        """Make what the first step in process, of updates of one time, has to have."""
+        """Render what the first in-process step needs, for updates of a single time."""
         with self._lock:
             if not self.temporal:
                 self._step(Engine.DUCKDB, at_once=True)
@@ -222,12 +223,13 @@ class RenderedDataflow:
     def template(
         self, engine: Engine, changed: Iterable[str] | None = None, *, at_once: bool = False
     ) -> StepTemplate:
-        """The step as it can be run at any times.
+        """A step that can be run at any times.
 
         Args:
-            engine: what is to run it.
-            changed: the ``delta_…`` relations, and those of recursions, that have rows; None: any of them may.
-            at_once: whether all that changes does so at one time. Not for what is `temporal`, where rows come and go at times of their own.
+            engine: runs it.
+            changed: the relations ``delta_…``, and of recursions, that have rows; None if any may.
+            at_once: whether all updates have the same time. Not for `temporal` dataflows, whose rows appear and disappear at times of
+                their own.
         """
         assert not (at_once and self.temporal)
         if changed is None:
@@ -269,7 +271,7 @@ class RenderedDataflow:
     @functools.cached_property
     @undisturbed()
     def relevance(self) -> dict[str, str]:
-        """Of inputs' deltas, by relation name, the condition under which an update matters to a step; none where each may."""
+        """For inputs' deltas, by relation name, the condition under which an update can matter to a step; absent if every update may."""
         step = self._step(Engine.DUCKDB)
         return relevance(step.statement, (f"delta_{one.id}" for one in self.inputs))
 
@@ -279,24 +281,24 @@ class RenderedDataflow:
         return frozenset([*inputs, *(one.relation for one in self.recursions)])
 
     def _among(self, changed: Iterable[str]) -> tuple[Lookup, ...]:
-        """The lookups of a step in which only these inputs have updates."""
+        """The lookups of a step in which only the given inputs have updates."""
         rows = self._rendered.events.union(changed)
         return tuple(one.among(rows) for one in self._rendered.lookups)
 
     def oneshot(self, engine: Engine) -> exp.Expression:
-        """The contents at one time: result columns c0 …, mz_error, mz_diff, over the ``snap_…`` relations. Not consolidated."""
+        """The statement for the contents at one time: c0 …, mz_error, mz_diff, over the ``snap_…`` relations, not consolidated."""
         return OneShot(self._shape).rendered(engine)[0]
 
 
 @dataclass(frozen=True)
 class _Rendered:
-    """A step, and what is known with it."""
+    """A rendered step, and what rendering found on the way."""
 
     step: Step
     recursions: tuple[Recursion, ...]
     arrangements: tuple[ArrangementSpec, ...]
     lookups: tuple[Lookup, ...]
-    #: the arrangements of events, which happen as time passes
+    #: arrangements of temporal events
     events: frozenset[str]
 
 
@@ -316,10 +318,10 @@ def _rendered(shape: Shape) -> _Rendered:
 
 
 class OneShot:
-    """A dataflow's contents at one time: no state, so that every node there is can be rendered.
+    """A dataflow as a query: its contents at one time. It keeps no state, so every kind of node can be rendered.
 
     Attributes:
-        inputs: what it reads, as `RenderedDataflow.inputs`.
+        inputs: as in `RenderedDataflow`.
     """
 
     def __init__(self, shape: Shape) -> None:
@@ -342,7 +344,9 @@ class OneShot:
 
     @undisturbed()
     def rendered(self, engine: Engine) -> tuple[exp.Expression, tuple[Loop, ...]]:
-        """Result columns c0 …, mz_error, mz_diff, over the ``snap_…`` relations, not consolidated; recursions to be run before."""
+        """The statement for the contents: c0 …, mz_error, mz_diff, over the ``snap_…`` relations, not consolidated; and the recursions to
+        run before.
+        """
         renderer = ContentsRenderer(self._shape, engine)
         root = self.desc.root
         made = export_of(renderer, renderer.render(root.plan), root.plan.lir_id)
@@ -353,7 +357,7 @@ class OneShot:
 def one_shot(
     desc: DataflowDescription, *, errors_in: Callable[[GlobalId], bool] = lambda _: True
 ) -> OneShot:
-    """Render a query's dataflow, which is asked for its contents at one time only."""
+    """Render a query's dataflow, whose contents are wanted at one time only."""
     return OneShot(Shape(desc, errors_in))
 
 
@@ -366,19 +370,19 @@ def render(
     """Render a dataflow.
 
     Args:
-        desc: the physical plan; one that is sealed is opened when its statements are made.
+        desc: the physical plan; a sealed one is decoded when its statements are rendered.
         errors_in: whether the relations of an input (by source id or index id) have a column mz_error.
-        outline: what an earlier rendering of the same plan came to; then the statements are made only when they are needed.
+        outline: the outline of an earlier rendering of the same plan; then statements are rendered only when they are used.
 
     Raises:
-        Unsupported: a plan that cannot be maintained yet, with a message that says what.
+        Unsupported: the plan cannot be maintained; the message says why.
     """
     sealed = desc if isinstance(desc, SealedDataflow) else SealedDataflow.of(desc)
     return RenderedDataflow(sealed, errors_in, outline)
 
 
 class _Progress:
-    """Which nodes are hydrated as arrangements fill."""
+    """Tracks which nodes are hydrated as arrangements are filled."""
 
     def __init__(self, rendered: RenderedDataflow) -> None:
         self._pending: dict[int, set[str]] = {}
@@ -393,7 +397,7 @@ class _Progress:
         self._left = set(rendered.lir_ids)
 
     def stage(self, filled: str | None, ctes: set[str]) -> tuple[int, ...]:
-        """The nodes that a stage completes, by the arrangement it fills and the CTEs it reaches."""
+        """The nodes that a stage completes, given the arrangement that it fills and the CTEs that it reads."""
         if filled is None:
             done = self._left
         else:
@@ -431,6 +435,7 @@ def _stages(shape: Shape, engine: Engine, rendered: RenderedDataflow) -> list[Hy
         if target is not None:
             # Errors of streams that this stage reads are put out here, the others by a later stage.
             ctes, _ = renderer.out.reached(select([], made.relation))
+            # Errors of streams that this stage reads are returned by it, others by a later stage, so that each is counted once.
             failed = [pair for pair in failed if pair[1] in ctes and pair[1] not in emitted]
         statement, reads, ctes = renderer.statement(made, [query for query, _ in failed])
         emitted |= {relation for _, relation in failed}
@@ -456,16 +461,17 @@ def finish(
     columns: tuple[ColumnType, ...],
     engine: Engine,
 ) -> exp.Expression:
-    """A one-shot query's ORDER BY, LIMIT, OFFSET and projection, multiplicities expanded.
+    """Add a one-shot query's ORDER BY, LIMIT, OFFSET and projection, and expand multiplicities.
 
-    The result has columns c0 … of `finishing.project`, then mz_error, in the order asked for. An error row, where there is one,
-    comes first and is never cut off by LIMIT: the reader fails with it. Rows that cancel out do not appear.
+    The result has columns c0 … of `finishing.project`, then mz_error, in the order asked for. If there is an error row, it comes first
+    and is never cut off by LIMIT, so that the reader fails with it. Rows that cancel out do not appear.
     """
     row: list[Ast] = [col(f"c{i}") for i in range(len(columns))]
     body = statement.copy()
     with_ = body.args.get("with_")
     body.set("with_", None)
     there = consolidated(subquery(body, "q"), [*row, col(ERROR)], positive=True)
+    # Each row is repeated as often as its diff says; an error row once, whatever its diff.
     copies = s.call(
         "SEQUENCE" if engine is Engine.SPARK else "GENERATE_SERIES",
         big(1, engine),
@@ -515,12 +521,12 @@ def summed(
     in_order: bool = True,
     known: Relation | None = None,
 ) -> exp.Expression:
-    """A one-shot query's rows added up: c0 …, [mz_error], [mz_diff], in the finishing's order, error rows first.
+    """Add up a one-shot query's equal rows: c0 …, [mz_error], [mz_diff], in the finishing's order, error rows first.
 
-    As `finish`, for a reader that counts the copies of a row, skips, cuts off and projects by itself: that spares the engine its windows.
-    Rows that no such reader gets to are left out. Where all are wanted, and not ``in_order``, the engine is spared the sort. What is
-    ``known`` of the statement's rows spares more: without errors there is no mz_error, where none is ever taken back equal rows are not
-    brought together, and where each is there once there is no mz_diff.
+    For a reader that applies multiplicities, OFFSET, LIMIT and projection itself, which saves the engine the windows of `finish`. Rows
+    that such a reader never reaches are left out. If all rows are wanted and not ``in_order``, nothing is sorted. What is ``known`` of
+    the statement's rows saves more: without errors there is no mz_error, without retractions equal rows are not added up, and if every
+    row occurs once there is no mz_diff.
     """
     row: list[Ast] = [col(f"c{i}") for i in range(len(columns))]
     errors = known is None or known.columns[ERROR].values
@@ -553,7 +559,7 @@ def summed(
 
 
 def cut_at(finishing: RowSetFinishing) -> int | None:
-    """How many rows `summed` leaves at most; None where it leaves all."""
+    """The most rows that `summed` returns; None if it returns all."""
     return None if finishing.limit is None else max(1, finishing.offset + finishing.limit)
 
 

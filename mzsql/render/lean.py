@@ -1,13 +1,13 @@
-"""What is left of a step's statement where it is known what its relations' values may be.
+"""Simplifies a step's statement by what is known of its relations' values.
 
-Promise: `lean` leaves a statement that has the same rows, of the same types, as long as the relations are what their `Relation` says.
-A statement has to be right for every value there may be: each operation that could overflow is guarded, sums are kept in two parts,
-each row carries an error that it nearly never has. Most of a small step's cost is that DuckDB reads and plans all this. Values of one step
-are small in nearly every step, and that is quickly seen; then no guard is needed, the errors' columns are all NULL, and what only served
-them goes. What a statement is left with is found by interval arithmetic (`mzsql.render.simplify`) from its relations upwards, then by what
-is still read downwards.
+Promise: `lean` returns a statement with the same rows, of the same types, as long as each relation is as its
+`Relation` says. A rendered statement is valid for all values: each operation that could overflow is guarded, sums
+are kept in two parts, and each row carries an error column. Most of a small step's cost is that DuckDB parses and
+plans all this. But the values of most steps are small, which is quickly measured; then the guards are unnecessary,
+the error columns are all NULL, and what only served them can go. What may go is found by interval arithmetic
+(`mzsql.render.simplify`), from the relations upwards, and then by which columns are read, downwards.
 
-Whoever runs it checks before that the facts hold: a lean statement raises, or worse, where they do not.
+The runner checks beforehand that the facts hold: if they do not, a lean statement may throw or return wrong rows.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ from mzsql.render.renames import rename
 from mzsql.render.simplify import SETTLED, Ast, Simplifier
 from mzsql.render.simplify.pieces import bare, closed, conjuncts, kind_of
 
-#: No query ever looks at more rows than this, which takes an engine weeks: what a join may multiply to is cut here.
+#: Upper bound on numbers of rows. No query reads more, since that would take weeks; it limits what joins are assumed to
+#: multiply to.
 _MANY = 10**15
 
 
 class _Beyond(Exception):
-    """A statement has a part that is not looked into: it is left as it is."""
+    """A statement contains something that is not analysed; it is left as it is."""
 
 
 @dataclass(frozen=True)
@@ -39,10 +40,11 @@ class Relation:
     """What is known of a relation.
 
     Attributes:
-        columns: facts by name, in order.
-        rows: it has at most so many.
-        same: columns that are the same in each row as another, earlier one.
-        totals: what a column's absolute values come to at most, added up over all rows, where that is less than its bounds say.
+        columns: facts by column name, in order.
+        rows: upper bound on the number of rows.
+        same: columns that are equal in each row to another, earlier one.
+        totals: upper bounds on the sums of columns' absolute values over all rows, where they are lower than the
+            columns' bounds imply.
     """
 
     columns: Mapping[str, Fact]
@@ -51,7 +53,7 @@ class Relation:
     totals: Mapping[str, Fraction] = field(default_factory=dict)
 
     def total(self, name: str) -> Fraction | None:
-        """What a column's absolute values come to at most, added up over all rows; None where that is not known."""
+        """Upper bound on the sum of a column's absolute values over all rows; None if unknown."""
         known = self.totals.get(name)
         if known is not None:
             return known
@@ -60,7 +62,7 @@ class Relation:
         return None if size is None else size * self.rows
 
     def covers(self, other: Relation) -> bool:
-        """Whether what is known here is true of what `other` says."""
+        """Whether what is known here holds for every relation that `other` describes."""
         pairs = zip(self.columns.values(), other.columns.values(), strict=True)
         return (
             self.rows >= other.rows
@@ -69,17 +71,18 @@ class Relation:
         )
 
     def with_(self, other: Relation) -> Relation:
-        """What is known of what is either."""
+        """What is known if either holds."""
         columns = {name: one_of([a, other.columns[name]]) for name, a in self.columns.items()}
         return Relation(columns, max(self.rows, other.rows), _both(self.same, other.same))
 
 
 def widened(seen: Relation, before: Relation | None = None) -> Relation:
-    """What a statement is made for where `seen` was found: wider than that, so that it serves for what comes next.
+    """What a statement should be made for when `seen` was found: more than that, so that it serves for later steps.
 
     Args:
-        seen: is true of what was seen.
-        before: what the statement was made for that did not serve. What has outgrown it grows with either sign; the rest stays.
+        seen: holds for what was seen.
+        before: what the statement that did not serve was made for. Facts that were outgrown grow, with either sign;
+            the rest stay.
     """
     if before is None:
         columns = {name: wider(fact) for name, fact in seen.columns.items()}
@@ -93,7 +96,7 @@ def widened(seen: Relation, before: Relation | None = None) -> Relation:
     return Relation(columns, rows, _both(before.same, seen.same))
 
 
-#: Makes the statement whose rows are wanted of one that is lean and what is known of its rows (None: nothing).
+#: Turns a lean statement, and what is known of its rows (None: nothing), into the statement that is wanted.
 Finish = Callable[[exp.Expression, Relation | None], exp.Expression]
 
 
@@ -104,12 +107,12 @@ def _as_it_is(statement: exp.Expression, _: Relation | None) -> exp.Expression:
 def lean(
     statement: exp.Expression, relations: Mapping[str, Relation], finish: Finish = _as_it_is
 ) -> exp.Expression | None:
-    """The statement for what is known of its relations; None where it has no rows then.
+    """The statement simplified by what is known of its relations; None if it has no rows then.
 
     Args:
-        statement: as rendered for DuckDB; it is not changed.
-        relations: every relation that it reads and that is not defined in it; those without rows are empty.
-        finish: what is done to the rows at last; what it does not read is not computed.
+        statement: as rendered for DuckDB; it is not modified.
+        relations: every relation that it reads and does not define; those with 0 rows are empty.
+        finish: applied at the end; what it does not read is not computed.
     """
     empty = {name for name, one in relations.items() if one.rows == 0}
     body = without(statement, empty)
@@ -133,7 +136,7 @@ class _Reader:
 
     def __init__(self, relations: Mapping[str, Relation]) -> None:
         self._relations = dict(relations)
-        #: of a query that is read by another: what its columns are, before its own conditions
+        #: for a query that another one reads: facts on its columns, without its own conditions
         self._columns: dict[int, Simplifier] = {}
 
     def statement(self, body: exp.Expression) -> Relation:
@@ -207,7 +210,7 @@ class _Reader:
 
     @staticmethod
     def _where(query: exp.Select, simplifier: Simplifier) -> bool:
-        """Simplify what a query asks of its rows; whether none of them passes."""
+        """Simplify a query's WHERE; return whether no row passes it."""
         where = query.args.get("where")
         if where is None:
             return False
@@ -222,8 +225,8 @@ class _Reader:
         return fact.never and not fact.fails
 
     def _sink(self, query: exp.Select) -> None:
-        """Have conditions asked where their columns are made, in place: a status that only says which rows stay is never made then, and
-        the files' own statistics are asked.
+        """Move conditions on an item down to the subquery that computes it, in place. A status column that only decides
+        which rows stay is then not computed at all, and the conditions can use the files' statistics.
         """
         where, from_ = query.args.get("where"), query.args.get("from_")
         inner = None if from_ is None else from_.this.this
@@ -272,12 +275,12 @@ class _Reader:
             for node in made.find_all(exp.Anonymous):
                 if str(node.this).upper() == "UNNEST":
                     rows = min(_MANY, rows * (_elements(node) or _MANY))
-        # What makes several rows of one repeats all the others.
+        # An UNNEST makes several rows of one and so repeats the other columns, which invalidates their totals.
         return Relation(outputs, rows, same, totals if rows == read else {})
 
 
 def _total(made: Ast, simplifier: Simplifier) -> Fraction | None:
-    """What the absolute values of an item come to at most, added up over all rows, where that is known of what it is made of."""
+    """Upper bound on the sum of an item's absolute values over all rows; None if unknown."""
     node = bare(made)
     if isinstance(node, exp.Column):
         return simplifier.total(node)
@@ -285,7 +288,8 @@ def _total(made: Ast, simplifier: Simplifier) -> Fraction | None:
         node = bare(node.this)
     if not isinstance(node, exp.Sum):
         return None
-    # Each row is in one group; a cast may round each group's sum.
+    # Each row is in one group, so the groups' sums add up to the total; a cast may round each group's sum, by less
+    # than one.
     total = simplifier.total(node.this)
     if total is None:
         size = simplifier.of(node.this.copy())[1].size
@@ -294,12 +298,12 @@ def _total(made: Ast, simplifier: Simplifier) -> Fraction | None:
 
 
 def _is_counted(kind: str) -> bool:
-    """Whether a cast to a type is off by less than one; one to floating point may be off by more."""
+    """Whether a cast to this type changes a value by less than one; a cast to floating point may change it by more."""
     return kind in INTEGERS or decimal(kind) is not None
 
 
 def _is_row_wise(query: exp.Select) -> bool:
-    """Whether a query makes a row of each that it reads, whatever others there are."""
+    """Whether a query makes its rows from single rows, independent of others."""
     if any(query.args.get(part) for part in ("distinct", "having", "limit", "offset", "order")):
         return False
     items = (node for item in query.expressions for node in item.walk())
@@ -311,13 +315,13 @@ def _is_row_wise(query: exp.Select) -> bool:
 
 
 def _elements(unnest: exp.Anonymous) -> int:
-    """How many rows an UNNEST of a written array makes of one; 0 where that is not known."""
+    """The number of rows that an UNNEST of an array literal makes of one; 0 if unknown."""
     array = unnest.expressions[0]
     return len(array.expressions) if isinstance(array, exp.Array) else 0
 
 
 def _is_settled(ast: Ast) -> bool:
-    """Whether an expression that is written twice is computed to the same."""
+    """Whether two occurrences of an expression always have the same value."""
     for node in ast.walk():
         if isinstance(node, exp.AggFunc) and not isinstance(node, exp.Sum | exp.Max | exp.Min):
             return False
@@ -349,7 +353,7 @@ def _united(left: Relation, right: Relation) -> Relation:
 
 
 def _of_either(left: Relation, right: Relation, mine: Fact, other: Fact) -> Fact:
-    """What is known of a column of the rows of two relations; what one without rows would have has nothing to say but its type."""
+    """What is known of a column of a UNION of two relations. One without rows only contributes its type."""
     if mine.kind == other.kind and not (left.rows and right.rows):
         return mine if left.rows else other
     return one_of([mine, other])
@@ -360,7 +364,7 @@ def _both(left: Mapping[str, str], right: Mapping[str, str]) -> dict[str, str]:
 
 
 def _regroup(group: exp.Group, simplifier: Simplifier) -> None:
-    """Drop keys that all rows have alike; one stays, or there were no groups any more."""
+    """Drop grouping keys that are constant, but keep one: without any key a grouped query becomes an ungrouped one."""
     kept, dropped = list[Ast](), list[Ast]()
     for key in group.expressions:
         made, _ = simplifier.of(key)
@@ -382,12 +386,12 @@ def _having(query: exp.Select, simplifier: Simplifier) -> None:
 def columns_read(
     statement: exp.Expression, relations: Iterable[str], *, drop: bool = False
 ) -> dict[str, set[str]]:
-    """The columns of its relations that have any influence on what a statement says; of one that it is not known of: not in it.
+    """The columns of its relations that affect a statement's result; empty if that cannot be determined.
 
     Args:
-        statement: any that is rendered for DuckDB.
-        relations: what it reads and does not define.
-        drop: take out of the statement, in place, what has no influence; else its text may name columns that are not among the answer's.
+        statement: rendered for DuckDB.
+        relations: relations that it reads and does not define.
+        drop: remove from the statement, in place, what has no effect; otherwise its text may name further columns.
     """
     try:
         wanted = _prune(statement, relations, drop=drop)
@@ -399,7 +403,7 @@ def columns_read(
 def _prune(
     statement: exp.Expression, relations: Iterable[str] = (), *, drop: bool = True
 ) -> dict[str, set[str]]:
-    """Drop the columns of a statement's relations that nothing reads, in place, or only look; those that are read of it and of others."""
+    """Find the columns of a statement's relations that are read and, with `drop`, remove the others in place."""
     with_ = statement.args.get("with_")
     ctes = {cte.alias: cte.this for cte in with_.expressions} if with_ is not None else {}
     wanted: dict[str, set[str]] = {name: set() for name in (*ctes, *relations)}
@@ -412,7 +416,7 @@ def _prune(
 def _demand(
     query: exp.Expression, names: set[str] | None, wanted: dict[str, set[str]], *, drop: bool
 ) -> None:
-    """Keep the named columns of a query (None: all), and note what it then reads of others."""
+    """Keep the named columns of a query (None: all), and record what it then reads of others."""
     if isinstance(query, exp.Union):
         _demand_union(query, names, wanted, drop=drop)
         return
@@ -428,7 +432,9 @@ def _demand(
 
 
 def _is_fixed(query: exp.Select) -> bool:
-    """Whether a query's rows depend on which items it has: one that puts out a row of all rows is one only by its aggregates."""
+    """Whether a query's rows depend on which items it selects: an ungrouped query returns a single row only because of
+    its aggregates.
+    """
     if query.args.get("distinct") or query.find(exp.Star):
         return True
     if query.args.get("group") is not None:
@@ -437,7 +443,7 @@ def _is_fixed(query: exp.Select) -> bool:
 
 
 def _stays(item: Ast, names: set[str]) -> bool:
-    """Whether an item is read, or makes rows."""
+    """Whether an item is read, or affects the number of rows."""
     if item.alias_or_name in names:
         return True
     return any(str(node.this).upper() == "UNNEST" for node in item.find_all(exp.Anonymous))
@@ -446,7 +452,7 @@ def _stays(item: Ast, names: set[str]) -> bool:
 def _demand_of(
     query: exp.Select, items: list[Ast], wanted: dict[str, set[str]], *, drop: bool
 ) -> None:
-    """Note what a query reads of others where it has these of its items alone."""
+    """Record what a query reads of others if it selects only these items."""
     if drop and len(items) < len(query.expressions):
         query.set("expressions", items)
     from_ = query.args.get("from_")
@@ -464,7 +470,7 @@ def _demand_of(
 
 
 def _columns_read(query: exp.Select, items: list[Ast]) -> set[tuple[str | None, str]]:
-    """The columns that a query with these items names itself, not those that queries in its FROM do."""
+    """The columns that a query with these items names itself, without those of subqueries in its FROM."""
     found: set[tuple[str | None, str]] = set()
     elsewhere = ("from_", "with_", "expressions")
     waiting: list[object] = [value for key, value in query.args.items() if key not in elsewhere]
@@ -487,7 +493,7 @@ def _columns_read(query: exp.Select, items: list[Ast]) -> set[tuple[str | None, 
 def _demand_union(
     query: exp.Expression, names: set[str] | None, wanted: dict[str, set[str]], *, drop: bool
 ) -> None:
-    """A union's branches keep the same places."""
+    """As `_demand`; the branches of a union must keep the same positions."""
     branches, waiting = list[exp.Select](), [query]
     distinct = False
     while waiting:

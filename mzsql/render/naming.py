@@ -1,7 +1,7 @@
-"""Names and fingerprints of a dataflow's state, and its shape as rendering needs it.
+"""Names and fingerprints of a dataflow's state; and the description of a dataflow as rendering looks it up.
 
-Promise: a fingerprint depends on what an arrangement holds (inputs, expressions, key) and on nothing else: not on ids of nodes, not on the
-dataflow it stands in. Equal fingerprints mean equal contents at equal times.
+Promise: a fingerprint depends only on what an arrangement holds (inputs, expressions, key), not on ids of nodes or
+on the dataflow that it is in. Equal fingerprints mean equal contents at equal times.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from mzsql.render.rows import output_types
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import ColumnType
 
-#: The version of mzsql since which arrangements hold what they hold as they do now, the meaning of stored accumulators and the cut by
-#: workers included: those of another one are not reused, those of a later release of the same format are.
+#: The version of mzsql since which stored arrangements mean what they mean now, including accumulators and the division
+#: by worker. Arrangements of another format are not reused; those that a later release wrote in the same format are.
 ARRANGEMENT_FORMAT = "0.1.0"
 
 
-#: Names of shards that are not filled yet, or are to be ended, begin so.
+#: Prefix of registered names of shards that are not filled yet, or are to be deleted.
 FILLING = "filling "
 
 
 def arrangement_name(fingerprint: str, workers: int, form: str = ARRANGEMENT_FORMAT) -> str:
-    """What an arrangement is found again by among a replica's: its fingerprint, how many workers share it, and its format."""
+    """The name under which a replica registers an arrangement: its fingerprint, its number of workers, and its format."""
     return f"{fingerprint}/{workers}/{form}"
 
 
@@ -40,18 +40,18 @@ def fingerprint_in(name: str) -> str:
 
 
 def index_fingerprint(gid: GlobalId, digest: str) -> str:
-    """The fingerprint of an index's own arrangement: of its plan a digest."""
+    """The fingerprint of an index's own arrangement, from a digest of its plan."""
     return f"index {gid} {digest}"
 
 
 def index_in(fingerprint: str) -> GlobalId | None:
-    """The index that a fingerprint is of; None of a node's."""
+    """The index that a fingerprint belongs to; None for a node's."""
     kind, _, rest = fingerprint.partition(" ")
     return GlobalId(rest.partition(" ")[0]) if kind == "index" and rest else None
 
 
 class Shape:
-    """A dataflow's description with what rendering looks up in it."""
+    """A dataflow's description, prepared for lookups."""
 
     def __init__(
         self, desc: lir.DataflowDescription, errors_in: Callable[[GlobalId], bool]
@@ -80,11 +80,11 @@ class Shape:
         return [i for i in self.desc.index_imports if i.on_id == gid]
 
     def fingerprint(self, node: lir.Plan, part: str, scope: Mapping[int, str]) -> str:
-        """Of a part of a node's state; `scope`: fingerprints of the Let bindings in scope."""
+        """The fingerprint of a part of a node's state. `scope` has the fingerprints of the Let bindings in scope."""
         return _digest(part, self.content(node, scope))
 
     def content(self, node: lir.Plan, scope: Mapping[int, str]) -> str:
-        """A fingerprint of what a node puts out."""
+        """The fingerprint of a node's output."""
         known = self._fingerprints.get(node.lir_id)
         if known is None:
             known = self._fingerprints[node.lir_id] = self._content(node, scope)
@@ -131,19 +131,19 @@ def _digest(*parts: str) -> str:
 
 
 def index_form(imported: lir.IndexImport) -> lir.ArrangementForm:
-    """How an index's rows are laid out."""
+    """The layout of an index's rows."""
     return arrangement_form(imported.key, len(imported.typ.columns))
 
 
 def arranged_row(form: lir.ArrangementForm) -> tuple[Scalar, ...]:
-    """The columns key ++ value of an arrangement, over the collection's columns."""
+    """An arrangement's columns, key ++ value, as expressions over the collection's columns."""
     return (*form.key, *(Column(c) for c in form.thinning))
 
 
 def arranged_columns(
     form: lir.ArrangementForm, columns: tuple[ColumnType, ...]
 ) -> tuple[ColumnType, ...]:
-    """The types of key ++ value."""
+    """The types of an arrangement's columns, key ++ value."""
     arity = len(columns)
     row = arranged_row(form)
     mfp = MapFilterProject(arity, row, (), tuple(range(arity, arity + len(row))))
@@ -151,12 +151,12 @@ def arranged_columns(
 
 
 def over_raw(mfp: MapFilterProject, form: lir.ArrangementForm, arity: int) -> MapFilterProject:
-    """An MFP written over key ++ value rows, over the collection's own `arity` columns."""
+    """An MFP over rows key ++ value, rewritten to be over the collection's own `arity` columns."""
     return substituted(mfp, arranged_row(form), arity)
 
 
 def substituted(mfp: MapFilterProject, row: tuple[Scalar, ...], arity: int) -> MapFilterProject:
-    """An MFP over rows of the expressions `row`, over the `arity` columns that they read."""
+    """An MFP over rows of the expressions `row`, rewritten to be over the `arity` columns that these read."""
     current: list[Scalar] = list(row)
     expressions: list[Scalar] = []
     predicates: list[tuple[int, Scalar]] = []

@@ -1,22 +1,24 @@
-"""What rendering hands to those who run it: statements, and what each reads and writes.
+"""The result of rendering: statements, and what each of them reads and writes.
 
-Promise: everything here is data; a statement is a sqlglot AST for one engine, over named relations that the runner must provide:
+Promise: everything here is data. A statement is a sqlglot AST for one engine, over named relations that the runner
+must provide:
 
 ==================  ====================================  ==========================================================
-relation            used by                               columns
-==================  ====================================  ==========================================================
-``delta_<id>``      a step                                the input's updates with ``lower <= mz_time < upper``:
-                                                          c0 … cn, [mz_error], mz_time, mz_diff
+relation            used by                               columns ==================
+====================================  ========================================================== ``delta_<id>``
+a step                                the input's updates with ``lower <= mz_time < upper``:
+    c0 … cn, [mz_error], mz_time, mz_diff
 ``snap_<id>``       hydration, one-shot queries           the input at `as_of`: c0 … cn, [mz_error], mz_diff
 ``<arrangement>``   a step (rows below `lower`, with      the arrangement's columns c0 … cn, mz_time, mz_diff
-                    mz_time = lower - 1), hydration
-                    (rows at `as_of`)
+    mz_time = lower - 1), hydration
+    (rows at `as_of`)
 ==================  ====================================  ==========================================================
 
-``<id>`` is a source import's id or, for an index import, the id of the *index*: a step reads ``arr_<index id>`` (rows below
-`lower`) and ``delta_<index id>``, hydration and one-shot queries ``snap_<index id>``, all in the index's arranged column order.
-`mz_error` (text; NULL on good rows; on bad ones every c is NULL) is there in ``delta_`` and ``snap_`` where `InputSpec.has_errors`;
-never in an arrangement. Nothing need be consolidated; an arrangement's ``mz_diff`` may be anything, rows may repeat.
+``<id>`` is a source import's id or, for an index import, the id of the *index*: a step reads ``arr_<index id>``
+(rows below `lower`) and ``delta_<index id>``, hydration and one-shot queries ``snap_<index id>``, all in the index's
+arranged column order. `mz_error` (text; NULL on good rows; every c is NULL on error rows) exists in ``delta_`` and
+``snap_`` if `InputSpec.has_errors`, and never in an arrangement. No relation need be consolidated: an arrangement's
+``mz_diff`` may have any value, rows may repeat.
 """
 
 from __future__ import annotations
@@ -36,14 +38,14 @@ from mzsql.repr.types import ColumnType
 
 
 class InputSpec(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A collection (or, with `index`, an index's arrangement) that the dataflow reads.
+    """A collection that the dataflow reads or, with `index`, an index's arrangement.
 
     Attributes:
         id: the collection's id, or the index's.
-        columns: the relation's columns c0 …; for an index its key's columns, then the thinned value.
+        columns: the relation's columns c0 …; for an index its key columns, then the thinned value.
         has_errors: whether ``delta_<id>`` and ``snap_<id>`` must have a column mz_error.
         index: whether it is an index.
-        key_arity: for an index: how many leading columns are its key.
+        key_arity: for an index: number of leading columns that are its key.
     """
 
     id: GlobalId
@@ -54,18 +56,20 @@ class InputSpec(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class ArrangementSpec(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """State that a node keeps.
+    """An arrangement that a node keeps as its state.
 
     Attributes:
         name: the relation's name in statements, unique in the dataflow: ``arr_3``, ``arr_5_acc``, ``arr_7_s1``.
         lir_id: the node whose state it is.
-        columns: the key's columns first, then the values.
-        key_arity: how many leading columns are the key.
-        additive: positions of accumulator columns, or (). The state of a key is the sum of ``accumulator * mz_diff`` over its rows,
-            so ordinary consolidation (equal rows and times: diffs added) is sound, and so is merging all rows of a key and time into
-            one with ``mz_diff = 1`` and the accumulators' sums (dropped when all are 0). A step writes ``mz_diff = 1``.
-        fingerprint: equal for arrangements of equal content (same inputs, expressions, key): dataflows share by it.
-        order: the order that the rows of a key are read in, over `columns`; (): any. See `Front`.
+        columns: the key columns first, then the values.
+        key_arity: number of leading columns that are the key.
+        additive: positions of accumulator columns, or (). The state of a key is the sum of ``accumulator * mz_diff``
+            over its rows, so ordinary consolidation (adding the diffs of equal rows and times) is sound, and so is
+            merging all rows of a key and time into one with ``mz_diff = 1`` and the accumulators' sums (dropped if
+            all are 0). A step writes ``mz_diff = 1``.
+        fingerprint: equal for arrangements of equal content (same inputs, expressions, key), so that dataflows can
+            share them.
+        order: the order over `columns` in which the rows of a key are read; () for any order. See `Front`.
     """
 
     name: str
@@ -78,11 +82,11 @@ class ArrangementSpec(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Outline(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What must be known of a rendered dataflow to take it up again, before its plan or any of its statements is needed.
+    """What must be known of a rendered dataflow to resume it, before its plan or any of its statements is needed.
 
     Attributes:
-        inputs: as those of `mzsql.render.dataflow.RenderedDataflow`,
-        lir_ids: and so on.
+        inputs: as in `mzsql.render.dataflow.RenderedDataflow`.
+        lir_ids: likewise.
         arrangements: likewise.
         output_columns: likewise.
         output_key_arity: likewise.
@@ -99,18 +103,18 @@ class Outline(msgspec.Struct, frozen=True, array_like=True, gc=False):
     recursive: bool
 
 
-#: Of each of these sets one relation at least must have rows.
+#: A condition: at least one relation of each of these sets has rows.
 When = frozenset[frozenset[str]]
 
 
 @dataclass(frozen=True)
 class KeySource:
-    """Where keys of a lookup may come from: the values of `exprs` in the rows of relation `relation`.
+    """A source of lookup keys: the values of `exprs` in the rows of the relation `relation`.
 
-    `relation` is ``delta_<id>`` or an arrangement's name (then: the rows of it that were read). `exprs` are ASTs over its c0 …,
-    spelled for DuckDB, that never throw; they correspond to the arrangement's first ``len(exprs)`` key columns. Without any the keys are
-    unknown, and every row may be touched. Keys come from there under any of `when` (none given: always). NULL is a value (a group's key
-    can be NULL).
+    `relation` is ``delta_<id>`` or an arrangement's name (then: those of its rows that were read). `exprs` are ASTs
+    over its c0 …, in DuckDB's dialect, that never throw; they correspond to the arrangement's first ``len(exprs)``
+    key columns. If `exprs` is empty the keys are unknown and every row may be touched. Keys come from here under any
+    of the conditions `when` (always if there is none). NULL is a value, since a group's key can be NULL.
     """
 
     relation: str
@@ -118,11 +122,11 @@ class KeySource:
     when: tuple[When, ...] = ()
 
     def active(self, rows: frozenset[str]) -> bool:
-        """Whether keys can come from there, where these relations have rows (of inputs, and of events)."""
+        """Whether keys can come from here if just the relations `rows` (of inputs and of events) have rows."""
         return not self.when or any(all(one & rows for one in when) for when in self.when)
 
     def keys(self, arity: int) -> str:
-        """DuckDB's statement for the keys: the first expressions as k0 …, each combination once."""
+        """DuckDB's SQL for the distinct keys: the first `arity` expressions as k0 …."""
         known = self._texts.get(arity)
         if known is None:
             known = self._texts[arity] = to_sql(self._keys(arity), Engine.DUCKDB)
@@ -142,10 +146,10 @@ class KeySource:
 
 @dataclass(frozen=True)
 class Front:
-    """The rows of a key that come first in an arrangement's order, or with `back` last: so many, multiplicities counted.
+    """The first `count` rows of a key in an arrangement's order, or with `back` the last ones, multiplicities counted.
 
-    What a step needs of a group, provided that it retracts none of its rows; of a group that loses n rows it needs n more. Rows that the
-    order leaves equal stay together.
+    This is what a step needs of a group if it retracts none of these rows; of a group that loses n rows it needs n
+    more. Rows that the order leaves equal stay together.
     """
 
     count: int
@@ -154,17 +158,19 @@ class Front:
 
 @dataclass(frozen=True)
 class Lookup:
-    """Which rows of an arrangement a step can touch: those whose first key columns are among the values of any one source.
+    """Which rows of an arrangement a step can touch: those whose first key columns are among the values of any source.
 
-    `sources` None means that every row may be touched (a cross join, a global top-k). A runner reads the arrangements in the
-    order of `RenderedDataflow.lookups`; a source mostly names a delta or an arrangement read before it. Where a chain returns (an
-    arrangement that names itself or a later one), the pass is repeated until nothing new comes. Reading more rows than
-    these is always right.
+    `sources` None means that every row may be touched (a cross join, a global top-k). A runner reads the
+    arrangements in the order of `RenderedDataflow.lookups`; a source mostly names a delta, or an arrangement read
+    before. Where an arrangement's source is itself or a later one, the pass is repeated until no new keys appear.
+    Reading more rows than necessary is always correct.
 
-    With `due` it is an arrangement of events, whose first column is their time: a step touches those that happen within it.
+    With `due` it is an arrangement of temporal events, whose first column is their time: a step touches those that
+    happen within it.
 
-    With `fronts` only those rows of each key are needed that one of them has: whole groups are right as well. Whether a step needs more is
-    known once it has run, by the retractions among the arrangement's new rows (`Front`).
+    With `fronts` a key's rows are needed only if they are in one of the fronts; whole groups are correct as well.
+    Whether the step needs more rows is known after it has run, from the retractions among the arrangement's new rows
+    (`Front`).
     """
 
     arrangement: str
@@ -173,7 +179,7 @@ class Lookup:
     fronts: tuple[Front, ...] = ()
 
     def among(self, rows: frozenset[str]) -> Lookup:
-        """What is left of it where only these relations have rows (of inputs, and of events)."""
+        """The lookup reduced to the case that only the relations `rows` (of inputs and of events) have rows."""
         if self.sources is None:
             return self
         sources = tuple(one for one in self.sources if one.active(rows))
@@ -183,11 +189,12 @@ class Lookup:
 
 @dataclass(frozen=True)
 class StepOutput:
-    """Rows of a step's result with ``mz_tag = tag``: the export's delta (`arrangement` is None) or an arrangement's new batch.
+    """The rows of a step's result with ``mz_tag = tag``: the output's delta (`arrangement` None) or an arrangement's
+    new batch.
 
-    The first ``len(columns)`` columns of the statement's c0 … are the output's, each already of its type where outputs agree and
-    otherwise in a column of its own: `positions` says in which c each of the output's columns is. mz_error is never set on rows
-    of an arrangement. Rows of one output may repeat or cancel: consolidate.
+    `positions` says in which of the statement's columns c0 … each of the output's `columns` is: outputs share a
+    column where their types agree, and otherwise have one of their own. mz_error is never set on rows of an
+    arrangement. Rows of an output may repeat or cancel, so the runner consolidates.
     """
 
     tag: int
@@ -198,9 +205,9 @@ class StepOutput:
 
 @dataclass(frozen=True)
 class Step:
-    """One step: a single statement whose result columns are mz_tag, c0 …, mz_error, mz_time, mz_diff.
+    """One step: a single statement with result columns mz_tag, c0 …, mz_error, mz_time, mz_diff.
 
-    `reads` names every relation that it reads (``delta_…``, ``arr_…``). `columns` are the types of c0 ….
+    `reads` names every relation that it reads (``delta_…``, ``arr_…``); `columns` are the types of c0 ….
     """
 
     kept: Kept
@@ -210,7 +217,7 @@ class Step:
 
     @property
     def statement(self) -> exp.Expression:
-        """Not to be changed."""
+        """The statement; must not be modified."""
         return self.kept.statement
 
 
@@ -219,13 +226,14 @@ class HydrationStage:
     """One job of a hydration.
 
     Attributes:
-        target: the arrangement that it fills, or None: the export.
+        target: the arrangement that it fills; None for the dataflow's output.
         lir_id: the node under whose name it runs.
-        completes: the lir_ids that have processed their whole input once this stage is done (and were not complete before).
-        statement: result columns c0 …, mz_error, mz_diff; times are all `as_of`. Rows with mz_error (from any stage) belong to
-            the *export*; the others to the target. `has_errors` tells whether there can be such rows at all.
+        completes: the nodes that have processed their whole input once this stage is done, and had not before.
+        kept: its statement, with result columns c0 …, mz_error, mz_diff; all times are `as_of`. Rows with mz_error
+            (from any stage) belong to the *output*, the others to the target.
         columns: the types of c0 ….
-        reads: the relations it reads: ``snap_…`` and arrangements filled by earlier stages.
+        reads: the relations that it reads: ``snap_…`` and arrangements filled by earlier stages.
+        has_errors: whether there can be rows with mz_error.
     """
 
     target: str | None
@@ -238,5 +246,5 @@ class HydrationStage:
 
     @property
     def statement(self) -> exp.Expression:
-        """See the class. Not to be changed."""
+        """The statement; must not be modified."""
         return self.kept.statement

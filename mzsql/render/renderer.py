@@ -1,9 +1,10 @@
-"""What steps, hydrations and one-shot queries have in common: the walk over the plan and its row-wise nodes.
+"""The walk over a plan that steps, hydrations and one-shot queries share, with the row-wise nodes.
 
-Promise: each node becomes a CTE ``lir_<id>`` (inner parts have suffixes). Errors flow with the rows in a column mz_error as far as nodes
-are row-wise; a node that must look at good rows only splits them off, once for each stream, and they join the export at the end.
-Every failing evaluation is thus counted exactly once, the same in a step and in a hydration, whoever else reads the stream.
-Negate leaves errors as they are: an error is taken back by the retraction of the row that caused it, by nothing else.
+Promise: each node becomes a CTE ``lir_<id>`` (its inner parts have suffixes). Error rows flow with the others, in a
+column mz_error, through row-wise nodes. A node that must see good rows only splits them off, once for each stream,
+and they join the output at the end. So every failing evaluation is counted exactly once, in a step as in a
+hydration, however many nodes read the stream. Negate leaves errors unchanged: an error is retracted only by the
+retraction of the row that caused it.
 """
 
 from __future__ import annotations
@@ -62,9 +63,9 @@ class Renderer(ABC):
     """A walk over one dataflow for one engine.
 
     Attributes:
-        meta: the columns behind a collection's own (and mz_error): mz_time in a step, mz_diff.
-        produced: names of the CTEs in which errors first arise, by the relation that carries them on.
-        diverted: queries of error rows (mz_error and `meta`) that were split off, with the relation they read.
+        meta: the columns that follow a collection's own (and mz_error): mz_time in a step, mz_diff.
+        diverted: queries of error rows (mz_error and `meta`) that were split off, each with the relation that it
+            reads.
     """
 
     meta: tuple[str, ...] = (DIFF,)
@@ -80,7 +81,7 @@ class Renderer(ABC):
         self._taken: set[str] = set()
 
     def inside(self, inner: _Inner) -> _Inner:
-        """Another renderer, which knows the bindings that are in scope here."""
+        """Give another renderer the bindings that are in scope here."""
         inner._pending = dict(self._pending)
         inner._fingerprints = dict(self._fingerprints)
         return inner
@@ -88,7 +89,7 @@ class Renderer(ABC):
     # --- the walk ---
 
     def render(self, node: lir.Plan) -> Collection:
-        """A node's output."""
+        """Render a node; return its output."""
         check_for_interrupts()
         match node:
             case lir.Constant():
@@ -117,39 +118,39 @@ class Renderer(ABC):
 
     @abstractmethod
     def recursion(self, node: lir.LetRec) -> Collection:
-        """A recursion."""
+        """Render a LetRec."""
 
     @abstractmethod
     def constant(self, node: lir.Constant) -> Collection:
-        """Rows valid from the beginning of time."""
+        """Render a constant, whose rows exist from the beginning of time."""
 
     @abstractmethod
     def stateful(self, node: lir.Plan) -> Collection:
-        """A node that is not row-wise: it looks at rows that came before, or at several at once."""
+        """Render a node that is not row-wise: it looks at earlier rows, or at several at once."""
 
     @abstractmethod
     def arrange(
         self, node: lir.ArrangeBy, number: int, form: lir.ArrangementForm, below: Collection
     ) -> Arranged:
-        """The `number`-th arrangement that a node makes of the collection below it."""
+        """The `number`-th arrangement that an ArrangeBy makes of the collection below it."""
 
     @abstractmethod
     def input_relation(self, gid: GlobalId) -> str:
-        """The relation of an input's rows."""
+        """The name of the relation with an input's rows."""
 
     @abstractmethod
     def index_arrangement(self, imported: lir.IndexImport) -> Arranged:
-        """An imported index."""
+        """An imported index as an arrangement."""
 
     def fingerprint(self, node: lir.Plan, part: str) -> str:
-        """Of a part of the node's state."""
+        """The fingerprint of a part of the node's state."""
         return self.shape.fingerprint(node, part, self._fingerprints)
 
     # --- naming and selecting ---
 
     @staticmethod
     def state_name(node: lir.Plan, part: str) -> str:
-        """What a part of a node's state is called: ``arr_<id>`` or ``arr_<id>_<part>``."""
+        """The name of a part of a node's state: ``arr_<id>`` or ``arr_<id>_<part>``."""
         return f"arr_{node.lir_id}_{part}" if part else f"arr_{node.lir_id}"
 
     def name(self, lir_id: int, suffix: str = "") -> str:
@@ -157,11 +158,13 @@ class Renderer(ABC):
         return f"lir_{lir_id}_{suffix}" if suffix else f"lir_{lir_id}"
 
     def define(self, lir_id: int, suffix: str, query: Query) -> str:
-        """Define a CTE of a node; returns its name. What is often not read, as an arrangement below it is, is given as what makes it."""
+        """Define a CTE of a node; return its name. A query that is often not read is passed as a function, which is
+        called when it is read.
+        """
         return self.out.define(self.name(lir_id, suffix), query)
 
     def columns(self, arity: int, *, errors: bool) -> list[Ast]:
-        """c0 …, mz_error where there is one, and `meta`."""
+        """The columns c0 …, mz_error if there is one, and `meta`."""
         return [
             *(col(f"c{i}") for i in range(arity)),
             *([col(ERROR)] if errors else []),
@@ -178,7 +181,7 @@ class Renderer(ABC):
     def apply(
         self, lir_id: int, suffix: str, mfp: MapFilterProject, below: Collection
     ) -> Collection:
-        """A collection behind an MFP over its raw rows, as a CTE (none for an inner part that changes nothing)."""
+        """Apply an MFP to a collection's raw rows, as a CTE; an inner part that changes nothing gets no CTE."""
         if suffix and mfp.is_identity:
             return replace(below, arranged={})
         return Collection(
@@ -189,7 +192,7 @@ class Renderer(ABC):
         )
 
     def _mapped(self, mfp: MapFilterProject, below: Collection) -> Callable[[], exp.Expression]:
-        """What makes the query of an MFP over a collection."""
+        """A function that makes the query of an MFP over a collection."""
         return lambda: mapped(
             mfp,
             below.columns,
@@ -202,7 +205,7 @@ class Renderer(ABC):
     def filtered(
         self, node: lir.Plan, suffix: str, mfp: MapFilterProject, below: Collection
     ) -> Collection:
-        """As `apply`; where predicates are on the time, rows come and go by themselves."""
+        """As `apply`; if predicates concern ``mz_now()``, rows appear and disappear by themselves."""
         plan = plan_temporal(mfp)
         if plan is None:
             return self.apply(node.lir_id, suffix, mfp, below)
@@ -212,19 +215,19 @@ class Renderer(ABC):
 
     @abstractmethod
     def temporal(self, node: lir.Plan, suffix: str, plan: MfpPlan, below: Collection) -> Collection:
-        """The rows of a collection between their bounds, which stand behind the columns of its relation."""
+        """The rows of a collection between their bounds, which are in the columns that follow its own in its relation."""
 
     # --- errors ---
 
     def take(self, relation: str) -> bool:
-        """Whether a stream's errors are still to be handed on; from now on they are."""
+        """Whether nobody has taken over a stream's errors yet; from now on somebody has."""
         if relation in self._taken:
             return False
         self._taken.add(relation)
         return True
 
     def divert(self, relation: str) -> None:
-        """Let a stream's error rows join the export, where nobody has taken them yet."""
+        """Let a stream's error rows join the output, if nobody has taken them over yet."""
         if self.take(relation):
             items = [col(ERROR), *(col(name) for name in self.meta)]
             query = select(items, relation, where=[s.is_not_null(col(ERROR))])
@@ -238,7 +241,7 @@ class Renderer(ABC):
         return self.stripped(below, lir_id, suffix).relation
 
     def stripped(self, below: Collection, lir_id: int, suffix: str) -> Collection:
-        """A collection without its errors, which are another's."""
+        """A collection without its errors, which are accounted for elsewhere."""
         items = self.columns(len(below.columns), errors=False)
         query = select(items, below.relation, where=[s.is_null(col(ERROR))])
         return replace(below, relation=self.define(lir_id, suffix, query), errors=False)
@@ -295,7 +298,9 @@ class Renderer(ABC):
         return made
 
     def _import(self, reader: lir.Get, mfp: MapFilterProject, made: Collection) -> Collection:
-        """A source behind the part of the row-wise work that all who read it have in common; state it keeps is its first reader's."""
+        """A source after the row-wise work that all its readers share. State that it keeps counts as its first
+        reader's.
+        """
         if is_temporal(mfp):
             return self.filtered(reader, "i", mfp, made)
         return Collection(
@@ -306,7 +311,7 @@ class Renderer(ABC):
         )
 
     def _from_index(self, imported: lir.IndexImport) -> Collection:
-        """The raw rows of an index, its own columns put back in order."""
+        """The raw rows of an index, with the indexed object's columns in their order."""
         spec = self.shape.input[imported.id]
         relation = self.input_relation(imported.id)
         form = index_form(imported)
@@ -319,7 +324,7 @@ class Renderer(ABC):
 
     @staticmethod
     def once(make: Callable[[], Arranged]) -> Callable[[], Arranged]:
-        """A maker that makes its arrangement when it is first asked."""
+        """A function that makes an arrangement when it is first called, and returns it again later."""
         made: list[Arranged] = []
 
         def get() -> Arranged:
@@ -346,6 +351,7 @@ class Renderer(ABC):
         items = self.columns(len(below.columns), errors=below.errors)
         turned: Ast = exp.Neg(this=col(DIFF))
         if below.errors:
+            # See the module: an error row's diff is not negated.
             turned = s.case((s.is_null(col(ERROR)), turned), otherwise=col(DIFF))
         items[-1] = named(turned, DIFF)
         name = self.define(node.lir_id, "", select(items, below.relation))
@@ -373,7 +379,7 @@ class Renderer(ABC):
         return Collection(name, columns, errors, either(*(below.trace for below in inputs)))
 
     def consolidated(self, relation: str, arity: int, *, errors: bool) -> exp.Select:
-        """Equal rows at equal times added up, those that cancel dropped."""
+        """Equal rows at equal times added up, without those that cancel."""
         return consolidated(relation, self.columns(arity, errors=errors)[:-1])
 
     def _arrange_by(self, node: lir.ArrangeBy) -> Collection:
@@ -382,7 +388,8 @@ class Renderer(ABC):
         made = replace(below, relation=name, arranged=dict(below.arranged))
         if not node.forms.arranged:
             return made
-        # Whoever reads an arrangement reads good rows, so the errors part here, wherever the arrangement is read.
+        # Readers of an arrangement read good rows, so the errors are split off here, once, wherever the arrangement is
+        # read.
         raw = made
         if made.errors:
             self.divert(name)
@@ -418,7 +425,7 @@ class Renderer(ABC):
         everything = MapFilterProject(arity, exprs, (), tuple(range(arity + len(exprs))))
         args = self.apply(node.lir_id, "x", everything, below)
         func = functions.table_func(node.func)
-        # A constant stays one: some functions read it while they are spelled.
+        # A literal stays a literal, because some table functions read its value while they are rendered.
         spelled = [
             Sql(spell.literal(expr.value, expr.typ, self.engine), expr.typ)
             if isinstance(expr, Literal)
@@ -458,7 +465,7 @@ class Renderer(ABC):
         spelled: Sequence[Sql],
         node: lir.FlatMap,
     ) -> Collection:
-        """The arguments, those that the function refuses turned into error rows."""
+        """The arguments, with error rows in place of those that the function refuses."""
         if not func.errors:
             return args
         branches: list[tuple[Ast, Ast]] = []
@@ -475,7 +482,7 @@ class Renderer(ABC):
     # --- small shared pieces ---
 
     def empty(self, columns: Sequence[ColumnType]) -> exp.Select:
-        """No rows of these columns."""
+        """A query without rows, with these columns."""
         items: list[Ast] = [
             named(null_of(typ, self.engine), f"c{i}") for i, typ in enumerate(columns)
         ]
@@ -485,7 +492,7 @@ class Renderer(ABC):
         return made
 
     def literal_rows(self, node: lir.Constant) -> exp.Expression:
-        """A constant's rows, c0 … and mz_diff (and mz_error where it is an error)."""
+        """A constant's rows: c0 …, mz_diff (and mz_error if it is an error)."""
         if node.error is not None:
             items = [named(null_of(t, self.engine), f"c{i}") for i, t in enumerate(node.columns)]
             items.append(named(s.cast(s.text(node.error), TEXT, self.engine), ERROR))

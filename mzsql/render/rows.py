@@ -1,10 +1,11 @@
 """Row-wise work: a `MapFilterProject` as a SELECT over a relation.
 
-Promise: no row makes the SELECT throw. A row whose evaluation fails comes out as an error row (mz_error set, every c NULL) with the
-time and the multiplicity of the row it came from; predicates that cannot fail are asked first, so that they can protect those
-expressions that can. Error rows of the input pass unchanged. An expression that several others read is computed once, in a
-subquery below them, and so are parts of one that would be written too often (`mzsql.render.sharing`); others are written in place.
-The columns of such subqueries bear an underscore (``m_0``, ``p_0``): a lambda's parameter of the same name would hide them.
+Promise: no row makes the SELECT throw. A row whose evaluation fails becomes an error row (mz_error set, every c
+NULL), with the time and the multiplicity of the row that it came from. Predicates that cannot fail are applied
+first, so that they protect expressions that can. Error rows of the input pass unchanged. An expression that several
+others read is computed once, in a subquery below them, as are parts that would be written too often
+(`mzsql.render.sharing`); others are written in place. Columns of these subqueries have an underscore in their names
+(``m_0``, ``p_0``), because a lambda's parameter of the same name would hide them.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ from mzsql.repr.types import ColumnType
 
 
 def check(expr: Scalar) -> None:
-    """Refuse what has no value at a given time of a dataflow.
+    """Refuse expressions that have no value at a given time of a dataflow.
 
     Raises:
-        Unsupported: the expression calls a function of the moment or the session.
+        Unsupported: the expression calls a function of the current time or of the session.
     """
     for node in walk(expr):
         if isinstance(node, Unmaterializable):
@@ -49,21 +50,22 @@ def check(expr: Scalar) -> None:
 
 
 def may_fail(expr: Scalar, columns: Sequence[ColumnType]) -> bool:
-    """Whether an evaluation can fail."""
+    """Whether an expression's evaluation can fail."""
     return sharing.can_fail(expr, columns)
 
 
 def no_failure(exprs: Sequence[Scalar], args: Sequence[Sql], engine: Engine) -> list[Ast]:
-    """Conditions that hold where none of the expressions fails."""
+    """Conditions that hold if none of the expressions fails."""
     failures = (spell.error(expr, args, engine) for expr in exprs)
     return [s.is_null(failure) for failure in failures if failure is not None]
 
 
 @dataclass
 class Plan:
-    """An MFP with simple expressions written in place and the demanded others in layers.
+    """An MFP with simple expressions written in place and shared ones in layers.
 
     Attributes:
+        arity: number of input columns.
         types: of the input's columns, then of the layers' columns.
         layers: expressions computed below, in order; the i-th is column ``arity + i``.
         predicates: over input and layers.
@@ -78,7 +80,7 @@ class Plan:
 
 
 def plan(mfp: MapFilterProject, columns: Sequence[ColumnType]) -> Plan:
-    """Drop what nothing reads, write in place what is read once or is a mere column or literal."""
+    """Plan an MFP: drop what nothing reads; write in place what is read once, or is just a column or a literal."""
     arity = mfp.input_arity
     uses: Counter[int] = Counter(c for c in mfp.projection if c >= arity)
     demanded = [expr for _, expr in mfp.predicates]
@@ -112,7 +114,7 @@ def _column_uses(expr: Scalar, arity: int) -> Iterator[int]:
 
 
 def output_types(mfp: MapFilterProject, columns: Sequence[ColumnType]) -> tuple[ColumnType, ...]:
-    """Types of the columns that an MFP puts out over these columns."""
+    """The types of an MFP's output columns, over input columns of these types."""
     types = list(columns)
     for expr in mfp.expressions:
         if isinstance(expr, Column):
@@ -123,7 +125,7 @@ def output_types(mfp: MapFilterProject, columns: Sequence[ColumnType]) -> tuple[
 
 
 def can_fail(mfp: MapFilterProject, columns: Sequence[ColumnType]) -> bool:
-    """Whether some row's evaluation can fail."""
+    """Whether the evaluation of some row can fail."""
     made = plan(mfp, columns)
     return any(
         may_fail(expr, made.types) for expr in (*made.layers, *made.predicates, *made.outputs)
@@ -141,20 +143,20 @@ def mapped(
     errors_out: bool = True,
     inputs: Sequence[Sql] | None = None,
 ) -> tuple[exp.Select, bool]:
-    """``SELECT`` of an MFP over `source`.
+    """The ``SELECT`` of an MFP over `source`.
 
     Args:
-        mfp: the work.
+        mfp: the MFP.
         columns: types of the source's columns.
         source: the relation's name, or a table or subquery.
-        engine: for whom.
-        carry: further columns to put out unchanged (mz_time, mz_diff, …).
-        errors_in: whether the source has a column mz_error, to be carried too.
+        engine: the engine that runs it.
+        carry: further columns to return unchanged (mz_time, mz_diff, …).
+        errors_in: whether the source has a column mz_error, to be returned too.
         errors_out: whether rows that fail are wanted; they are dropped if not.
-        inputs: the source's columns as ASTs without table alias; c0 … where not given.
+        inputs: the source's columns as ASTs without table alias; c0 … if not given.
 
     Returns:
-        The query, with columns c0 …, mz_error (where the second result says so), and those of `carry`.
+        The query, with columns c0 …, mz_error (if the second result says so), and those of `carry`.
     """
     made = plan(mfp, columns)
     given = list(inputs) if inputs is not None else None
@@ -171,7 +173,8 @@ def mapped(
     if not fails:
         found = [spell.value(e, args, engine) for e in made.outputs]
         if errors_in:
-            # An error has no columns: a constant beside it would make it another one than where it was hydrated.
+            # Every column of an error row must be NULL: with a constant in one it would differ from the same error's
+            # row elsewhere, and not cancel.
             nothing = [null_of(t, engine) for t in output_types(mfp, columns)]
             found = [
                 value
@@ -199,7 +202,8 @@ def mapped(
         for i, t in enumerate(types)
     ]
     items += [col(ERROR), *(col(name) for name in carry)]
-    # Spark pushes such a filter down and writes the whole status out below: only where a row can be dropped.
+    # The filter only stands where a row can be dropped, because Spark pushes it down and writes the whole status
+    # expression out again.
     return select(items, below, where=[kept] if risky else ()), True
 
 
@@ -224,7 +228,7 @@ def _passes(predicate: Scalar, args: Sequence[Sql], engine: Engine, *, errors_in
 def _status(
     made: Plan, risky: Sequence[Scalar], args: Sequence[Sql], engine: Engine, *, errors_in: bool
 ) -> Ast:
-    """NULL for a good row, the empty text for one to drop, else the message."""
+    """NULL for a good row, the empty text for one that a predicate drops, else the error message."""
     terms: list[Ast] = [col(ERROR)] if errors_in else []
     for item in dict.fromkeys((*made.layers, *risky, *made.outputs)):
         failure = spell.error(item, args, engine)
@@ -243,7 +247,7 @@ def _layered(
     engine: Engine,
     carry: Sequence[str],
 ) -> str | exp.Expression:
-    """The source with a subquery for each level of expressions that others share; the parts that are columns then are known in `args`."""
+    """The source with a subquery for each level of shared expressions; `args` then knows which parts are columns."""
     done = 0
     while done < len(made.layers):
         ready = done
@@ -270,7 +274,7 @@ def _apart(
     engine: Engine,
     carry: Sequence[str],
 ) -> str | exp.Expression:
-    """The source with a subquery for each level of the parts that would make what stands above too large."""
+    """The source with a subquery for each level of parts that would make the expressions above it too large."""
     waiting = sharing.parts(above, made.types, args.values)
     while waiting:
         inner = set(waiting)

@@ -1,7 +1,7 @@
-"""The pieces of which a rendered statement is put together.
+"""The building blocks of rendered statements.
 
-Promise: a statement is a list of named CTEs and a body; only CTEs that the body reaches are put out, in order of definition. Every
-identifier is quoted. Nothing here knows plans.
+Promise: a statement is a list of named CTEs and a body. Only CTEs that the body reaches are included, in order of
+definition. Every identifier is quoted. Nothing here knows plans.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def identifier(name: str) -> exp.Identifier:
 
 
 def col(name: str, table: str | None = None) -> exp.Column:
-    """A column, of a table alias where given."""
+    """A column, qualified by a table alias if given."""
     return exp.Column(this=identifier(name), table=None if table is None else identifier(table))
 
 
@@ -38,7 +38,7 @@ def named(ast: Ast, name: str) -> exp.Alias:
 
 
 def table(name: str, alias: str | None = None) -> exp.Table:
-    """A relation, with an alias where given."""
+    """A relation, with an alias if given."""
     made = exp.Table(this=identifier(name))
     if alias is not None:
         made.set("alias", exp.TableAlias(this=identifier(alias)))
@@ -86,7 +86,7 @@ def join(
     broadcast: str | None = "d",
     aliases: tuple[str, str] = ("d", "a"),
 ) -> exp.Select:
-    """``SELECT items FROM left AS d JOIN right AS a ON …``; Spark is told to broadcast the alias `broadcast`."""
+    """``SELECT items FROM left AS d JOIN right AS a ON …``; on Spark with a hint to broadcast the alias `broadcast`."""
     made = select(items, left, alias=aliases[0], where=where)
     condition = s.and_(*on)
     made.append(
@@ -100,7 +100,9 @@ def join(
 
 
 def union_all(queries: Sequence[exp.Expression]) -> exp.Expression:
-    """All of the queries' rows; at least one query. Balanced, so that hundreds of branches do not nest deep."""
+    """The rows of all queries; at least one query. The tree is balanced, so that hundreds of branches do not nest
+    deeply.
+    """
     assert queries
     parts = list(queries)
     while len(parts) > 1:
@@ -114,7 +116,7 @@ def union_all(queries: Sequence[exp.Expression]) -> exp.Expression:
 
 
 def explode(items: Ast, engine: Engine) -> Ast:
-    """A generator in the SELECT list: a row for each element of the array."""
+    """A generator in the SELECT list: one row for each element of the array."""
     return s.call("EXPLODE" if engine is Engine.SPARK else "UNNEST", items)
 
 
@@ -136,7 +138,7 @@ def window(
 
 
 def ordered(ast: Ast, *, desc: bool = False, nulls_last: bool = True) -> exp.Ordered:
-    """One item of an ORDER BY, the place of NULLs spelled out."""
+    """One item of an ORDER BY, with the position of NULLs explicit."""
     return exp.Ordered(this=s.own(ast)[0], desc=desc, nulls_first=not nulls_last)
 
 
@@ -147,17 +149,17 @@ def same(left: Ast, right: Ast) -> Ast:
 
 
 def columns_of(types: Sequence[ColumnType], alias: str | None = None) -> list[Sql]:
-    """c0 … as spelled arguments."""
+    """The columns c0 … as arguments of expressions."""
     return [Sql(col(f"c{i}", alias), typ.type) for i, typ in enumerate(types)]
 
 
 def null_of(typ: ColumnType, engine: Engine) -> Ast:
-    """NULL of a type."""
+    """A NULL of the type."""
     return s.cast(s.null(), typ.type, engine)
 
 
 def no_error(engine: Engine) -> Ast:
-    """The value of mz_error on good rows."""
+    """The value of mz_error on good rows: a NULL of type text."""
     return s.cast(s.null(), TEXT, engine)
 
 
@@ -171,7 +173,7 @@ Query: TypeAlias = "exp.Expression | Callable[[], exp.Expression]"
 
 
 class Statement:
-    """CTEs under construction, for one engine."""
+    """The CTEs of a statement under construction, for one engine."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -180,9 +182,9 @@ class Statement:
         self._bases: dict[str, frozenset[str]] = {}
 
     def define(self, name: str, query: Query) -> str:
-        """Define a CTE; a name that is taken gets a number behind it. Returns the name it got.
+        """Define a CTE; return its name, to which a number is appended if it is taken.
 
-        A query that is given as what makes it is made once something reads it.
+        A query can be given as a function, which is called when something reads it.
         """
         unique, number = name, 1
         while unique in self._ctes:
@@ -198,7 +200,7 @@ class Statement:
         return query
 
     def reached(self, body: exp.Expression) -> tuple[set[str], set[str]]:
-        """Names of the CTEs, and of other relations, that a body reads, directly or through CTEs."""
+        """The names of the CTEs, and of other relations, that a body reads, directly or through CTEs."""
         ctes: set[str] = set()
         others: set[str] = set()
         queue = [_relations(body)]
@@ -212,14 +214,18 @@ class Statement:
         return ctes, others
 
     def _relations_of(self, name: str) -> frozenset[str]:
-        """What a CTE reads itself. Looked for once: a stage for each arrangement asks, and a CTE is not changed once it is defined."""
+        """What a CTE reads itself. Cached: it is asked for at each stage of a hydration, and a CTE does not change once
+        it is defined.
+        """
         known = self._read.get(name)
         if known is None:
             known = self._read[name] = _relations(self._query(name))
         return known
 
     def bases(self, relation: str) -> frozenset[str]:
-        """The relations that are no CTEs and that a relation reads, directly or through CTEs; the relation itself where it is none."""
+        """The relations that are not CTEs and that a relation reads, directly or through CTEs; itself, if it is not a
+        CTE.
+        """
         waiting = [relation]
         while waiting:
             name = waiting[-1]
@@ -248,12 +254,12 @@ class Statement:
         return body
 
 
-#: Most of a statement's nodes, none of which has a relation in it.
+#: Most of a statement's nodes are of these types, which contain no relation.
 _WITHOUT_RELATIONS = (exp.Column, exp.Identifier, exp.Literal, exp.DataType)
 
 
 def _relations(query: exp.Expression) -> frozenset[str]:
-    """Names of the relations that a query reads itself; a hint names an alias."""
+    """The names of the relations that a query reads itself. A join hint names an alias, not a relation."""
     found: set[str] = set()
     waiting: list[object] = [query]
     while waiting:

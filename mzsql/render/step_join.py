@@ -1,9 +1,9 @@
 """Joins in a step.
 
-Promise: an update meets the other inputs' state and updates under the time conditions of `mzsql.render.step`, which are settled where
-all updates have one time: then none is asked, and what meets earlier rows only is joined with the state alone. Keys compare
-null-safe, as join equivalences mean it. The side that streams is broadcast: it is as small as the change. What a lookup reads of an
-arrangement is declared as it is made.
+Promise: an update meets the other inputs' state and updates under the time conditions of `mzsql.render.step`. If all
+updates have one time these need no comparison: what meets only earlier rows is joined with the state alone. Keys
+compare null-safe, as join equivalences require. The streamed side is broadcast, because it is as small as the
+change. Every lookup in an arrangement is declared as it is made.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ EARLIER = "mz_earlier"
 
 
 def product() -> Ast:
-    """The multiplicity of a pair."""
+    """The multiplicity of a pair of rows."""
     return s.mul(col(DIFF, "d"), col(DIFF, "a"))
 
 
 def matches(left: Ast, right: Ast, types: tuple[ColumnType, ColumnType]) -> Ast:
-    """Null-safe equality of key columns; plain equality where one side is never NULL."""
+    """Null-safe equality of key columns; plain equality if one side is never NULL."""
     if all(t.nullable for t in types):
         return same(left, right)
     return s.eq(left, right)
@@ -74,7 +74,9 @@ def matches(left: Ast, right: Ast, types: tuple[ColumnType, ColumnType]) -> Ast:
 
 @dataclass
 class _Part:
-    """Where a path has got to: the relation of its rows, the global columns it has bound, and whose rows are in it besides."""
+    """The state of a path: the relation of its rows, the global columns bound so far, and the paths whose rows are in
+    that relation.
+    """
 
     relation: str
     bound: frozenset[int]
@@ -82,7 +84,7 @@ class _Part:
 
 
 class _DeltaJoin:
-    """One delta join under way."""
+    """A delta join while it is rendered."""
 
     def __init__(self, renderer: StepState, node: lir.Join, plan: lir.DeltaJoin) -> None:
         self.r = renderer
@@ -117,13 +119,13 @@ class _DeltaJoin:
             for _, key in traced.lookups:
                 needed |= frozenset[int]().union(*(support(e) for e in key))
         self.needed = frozenset(needed)
-        #: by path: what is yet to be answered of its predicates that cannot fail
+        #: by path: those of its predicates that are not applied yet
         self.left = {path.source: list(path.early) for path in self.paths}
-        #: of the rows that each path ends with
+        #: traces of the rows at the end of each path
         self.ends: list[Trace] = []
 
     def run(self) -> Collection:
-        """The join's output."""
+        """Render the join; return its output."""
         self._declare()
         parts = {path.source: self._start(path) for path in self.paths}
         done: dict[int, int] = dict.fromkeys(parts, 0)
@@ -145,7 +147,7 @@ class _DeltaJoin:
         items += [col(TIME), col(DIFF)]
         alike: dict[tuple[str, tuple[Scalar, ...]], list[int]] = {}
         for path, part in parts.items():
-            # What the first one says, too, is answered behind all of them.
+            # A predicate that the first path has too is in the closure, which is applied after all paths.
             own = tuple(e for e in self.left[path] if e not in self.paths[0].early)
             alike.setdefault((part.relation, own), []).append(path)
         ends: list[exp.Expression] = []
@@ -159,7 +161,7 @@ class _DeltaJoin:
         return [spell.value(e, args, self.r.engine) for e in predicates]
 
     def _answer(self, path: PathPlan, bound: frozenset[int]) -> list[Scalar]:
-        """The predicates of a path that can be answered once these columns are there; they are left no longer."""
+        """The predicates of a path that can be evaluated with these columns; they are removed from `left`."""
         ready = [e for e in self.left[path.source] if support(e) <= bound]
         self.left[path.source] = [e for e in self.left[path.source] if e not in ready]
         return ready
@@ -192,7 +194,7 @@ class _DeltaJoin:
         parts: dict[int, _Part],
         done: dict[int, int],
     ) -> str:
-        """One lookup of the paths that meet there; columns that a path has not bound are NULL on its rows."""
+        """Render one lookup for the paths that share it. Columns that a path has not bound are NULL on its rows."""
         relation, key = probe
         arranged = self.arranged[probe]
         shared = len(together) > 1
@@ -233,7 +235,7 @@ class _DeltaJoin:
     def _alike(
         self, together: tuple[int, ...], parts: Mapping[int, _Part], done: Mapping[int, int]
     ) -> list[list[int]]:
-        """Paths that look up the same keys of one relation's rows: these are read once for all of them."""
+        """Groups of paths that look up the same keys of the same relation's rows, which are then read once."""
         found: dict[tuple[str, tuple[Scalar, ...]], list[int]] = {}
         for p in together:
             key = self.paths[p].lookups[done[p]][1]
@@ -250,9 +252,11 @@ class _DeltaJoin:
         *,
         shared: bool,
     ) -> exp.Expression:
-        """The rows of some paths that look up the same keys of one relation; columns that a path has not bound are NULL on its rows."""
+        """The rows of paths that look up the same keys of one relation; columns that a path has not bound are NULL on
+        its rows.
+        """
         part = parts[paths[0]]
-        # Of paths that met before, those of each are NULL on the others' rows already.
+        # In a relation that several paths share, the columns of each are NULL on the others' rows already.
         known = frozenset[int]().union(*(parts[p].bound for p in paths))
         keys = self.paths[paths[0]].lookups[stage][1]
         args = columns_of(self.layout.types)
@@ -268,12 +272,12 @@ class _DeltaJoin:
             items.append(path)
             items.append(named(self._earlier_of(probe[0], paths), EARLIER))
         items += [col(TIME), col(DIFF)]
-        # What fails is an error of the arrangement that it is a key of, and meets nothing, not even a NULL.
+        # A key that fails to evaluate is an error of the arrangement by that key, and matches nothing, not even NULL.
         where = [*self._only(part, paths), *no_failure(keys, args, self.r.engine)]
         return select(items, part.relation, where=where)
 
     def _earlier_of(self, relation: int, paths: list[int]) -> Ast:
-        """1 for a path whose updates meet rows of `relation` of their own time, 0 for others."""
+        """1 for a path whose updates meet rows of `relation` at their own time, 0 for the others."""
         own = [p for p in paths if relation < p]
         zero, one = (big(number, self.r.engine) for number in (0, 1))
         if len(own) in (0, len(paths)):
@@ -282,7 +286,9 @@ class _DeltaJoin:
 
     @staticmethod
     def _earlier(before: set[bool]) -> Ast:
-        """Rows of an input that an update of a path may meet: not later for inputs before the path's, earlier for those after."""
+        """The rows of an input that an update may meet: not later for inputs before the path's in order, earlier for
+        those after it.
+        """
         ours, theirs = col(TIME, "d"), col(TIME, "a")
         if len(before) > 1:
             return s.lt(theirs, s.add(ours, col(EARLIER, "d")))
@@ -297,7 +303,9 @@ class _DeltaJoin:
         *,
         shared: bool,
     ) -> str:
-        """The predicates that a lone path can answer from here on (paths that share a lookup answer theirs later)."""
+        """Apply the predicates that a path can evaluate after this lookup. Paths that share a lookup apply theirs
+        later.
+        """
         if shared:
             return made
         where = self._spelled(self._answer(self.paths[together[0]], everything))
@@ -310,7 +318,7 @@ class _DeltaJoin:
     # --- what is read ---
 
     def _declare(self) -> None:
-        """Say for each lookup of each path where its keys are."""
+        """Declare for each lookup of each path where its keys come from."""
         for path in self.paths:
             seen: dict[int, list[Trace]] = {path.source: []}
             equal = Equal(self.layout)
@@ -327,7 +335,9 @@ class _DeltaJoin:
     def _found(
         self, seen: Mapping[int, Sequence[Trace]], equal: Equal, exprs: tuple[Scalar, ...]
     ) -> Sources:
-        """Where the values come from on rows for which a path has seen these inputs: of one input's columns, as many as can be."""
+        """Where the values come from on rows for which a path has seen these inputs: from one input's columns, for as
+        many values as possible.
+        """
         own = next((min(support(e)) for e in exprs if support(e)), None)
         first = next(iter(seen)) if own is None else self.layout.owner(own)
         best, known = first, tuple[Scalar, ...]()
@@ -344,7 +354,7 @@ class _DeltaJoin:
 
 
 def delta_join(renderer: StepState, node: lir.Join, plan: lir.DeltaJoin) -> Collection:
-    """A delta join's updates."""
+    """Render a delta join's updates."""
     return _DeltaJoin(renderer, node, plan).run()
 
 
@@ -352,7 +362,9 @@ def delta_join(renderer: StepState, node: lir.Join, plan: lir.DeltaJoin) -> Coll
 
 
 def linear_join(renderer: StepState, node: lir.Join, plan: lir.LinearJoin) -> Collection:
-    """A linear join's updates; each stream but the last is kept, so that later inputs find it."""
+    """Render a linear join's updates. Each intermediate stream is kept in an arrangement, so that updates of later
+    inputs find it.
+    """
     inputs = [renderer.render(below) for below in node.inputs]
     goods = [
         Collection(
@@ -384,7 +396,9 @@ def _stream(
     number: int,
     stream: Collection,
 ) -> Arranged:
-    """The stream by the stage's key: an input's own arrangement where it is one, else kept by the join."""
+    """The stream arranged by the stage's key: the input's own arrangement if it has one, else an arrangement that the
+    join keeps.
+    """
     stage = plan.stages[number]
     if number == 0 and plan.source_key == stage.stream_key and stage.stream_key in stream.arranged:
         return stream.arranged[stage.stream_key]()
@@ -400,7 +414,7 @@ def _stage(
     stream: tuple[Collection, Arranged],
     lookup: tuple[Collection, Arranged],
 ) -> Collection:
-    """What the lookup makes of the stream, behind the stage's closure."""
+    """Join the stream with the stage's lookup, and apply the stage's closure."""
     (streamed, ours), (looked_up, theirs) = stream, lookup
     keys = len(stage.stream_key)
     kept = len(ours.thinning)
@@ -420,7 +434,7 @@ def _stage(
         items: list[Ast] = [named(col(f"c{i}", side[0]), f"c{i}") for i in range(keys + kept)]
         items += [named(col(f"c{keys + i}", side[1]), f"c{keys + kept + i}") for i in range(added)]
         items += [named(col(TIME, "d"), TIME), named(product(), DIFF)]
-        # Where all updates have one time, none is later than another, and what was before them is earlier.
+        # If all updates have one time, none is later than another, and the state is earlier than all of them.
         timely = [] if at_once else [condition(col(TIME, "a"), col(TIME, "d"))]
         halves.append(join(mine, other, [*on, *timely], items, engine=renderer.engine))
     whole = renderer.define(node.lir_id, f"j{number}", union_all(halves))
@@ -433,7 +447,9 @@ def _stage(
 def _pair_trace(
     renderer: StepState, stream: tuple[Collection, Arranged], lookup: tuple[Collection, Arranged]
 ) -> Trace:
-    """Of the rows key ++ stream ++ lookup: each side's columns are its updates' or its looked-up rows'; a key's are both's."""
+    """The trace of the rows key ++ stream ++ lookup: a side's columns come from its updates or its looked-up rows, key
+    columns from both.
+    """
     (streamed, ours), (looked_up, theirs) = stream, lookup
     keys = len(ours.key)
     width = len(ours.columns)
@@ -467,11 +483,11 @@ def _form(arranged: Arranged) -> lir.ArrangementForm:
 
 
 def _join(r: StepState, node: lir.Join) -> Collection:
-    """A join's updates."""
+    """Render a join's updates."""
     if isinstance(node.plan, lir.DeltaJoin):
         return delta_join(r, node, node.plan)
     return linear_join(r, node, node.plan)
 
 
-#: The nodes that this file renders.
+#: The nodes that this module renders.
 NODES: Nodes = {lir.Join: _join}

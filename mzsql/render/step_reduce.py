@@ -1,9 +1,10 @@
 """Reduce in a step.
 
-Promise: only the groups that the updates touch are looked at. Partial sums roll forward over a group's times in one window: at each
-of them the row of the sums before is retracted and that of the sums after inserted (where they are equal, the two cancel). MIN and MAX
-look at the first and last values of a group (`mzsql.render.extremes`) at each of its times in the step, and at ``lower - 1`` for what is to
-be retracted first; other aggregates and window functions at all of its rows.
+Promise: only the groups that updates touch are looked at. Partial sums are rolled forward over a group's times by
+one window: at each time the row of the sums before is retracted and that of the sums after is inserted (if they are
+equal, the two cancel). MIN and MAX look at the first and last values of a group (`mzsql.render.extremes`) at each of
+its times in the step, and at ``lower - 1`` for what must be retracted first. Other aggregates and window functions
+look at all rows of the group at these times.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ NEXT = "mz_next"
 
 
 def reduce(r: StepState, node: lir.Reduce) -> Collection:
-    """A Reduce's updates, arranged by its key."""
+    """Render a Reduce's updates, arranged by its key."""
     below = r.render(node.input)
     row = g.key_values(node, len(below.columns))
     groups = g.plan_groups(node, below.columns, output_types(row, below.columns))
@@ -89,7 +90,7 @@ def reduce(r: StepState, node: lir.Reduce) -> Collection:
 
 
 def _state_trace(name: str, groups: g.Groups) -> Trace:
-    """Key columns of the rows that the state amounts to are those of the state."""
+    """The trace of the state's rows: their key columns are those of the arrangement."""
     keys = within(relation_trace(name, groups.key), groups.arity)
     return through_mfp(keys, groups.after)
 
@@ -120,7 +121,9 @@ def _accumulated(
 def _partial_sums(
     r: StepState, node: lir.Reduce, groups: g.Groups, rows: Collection
 ) -> tuple[str, str]:
-    """What the step's updates add to each group's sums at each time, and the arrangement of the sums before."""
+    """What the step's updates add to each group's sums at each time; and the name of the arrangement of the sums
+    before.
+    """
     lid, k = node.lir_id, groups.arity
     width = k + len(groups.sums)
     parts: list[exp.Expression] = [g.contributions(r, groups, rows, [TIME])]
@@ -144,7 +147,7 @@ def _partial_sums(
 def _rolled(
     r: StepState, node: lir.Reduce, groups: g.Groups, errors: bool, sums: str, name: str
 ) -> str:
-    """At each time of a group the sums before it (-1) and after it (+1)."""
+    """At each time of a group the sums before it (diff -1) and after it (diff +1)."""
     lid, k = node.lir_id, groups.arity
     keys: list[Ast] = [col(f"c{i}") for i in range(k)]
     own = [col(f"c{k + i}") for i in range(len(groups.sums))]
@@ -176,6 +179,7 @@ def _rolled(
     for i, (part, typ) in enumerate(zip(own, groups.sums, strict=True)):
         value = s.case((after, col(f"w{i}")), otherwise=s.sub(col(f"w{i}"), part))
         totals.append(named(s.cast(value, typ.type, r.engine), part.name))
+    # The last sum counts the group's rows: a group without rows has no output row.
     exists = s.gt(
         s.case((after, col(f"w{len(own) - 1}")), otherwise=s.sub(col(f"w{len(own) - 1}"), own[-1])),
         s.num(0),
@@ -184,6 +188,7 @@ def _rolled(
     if errors:
         bad = s.is_not_null(col(ERROR))
         diff = s.case((bad, own[-1]), otherwise=col(SIGN))
+        # An error row is not rolled up: it passes once, with its own diff.
         exists = s.or_(s.and_(bad, after), s.and_(s.not_(bad), exists))
     query = select(
         [*keys, *totals, *error, col(TIME), named(s.big(diff), DIFF)],
@@ -194,7 +199,7 @@ def _rolled(
 
 
 def _state_from_sums(r: StepState, node: lir.Reduce, groups: g.Groups, name: str) -> str:
-    """The groups' rows below `lower`, from the partial sums."""
+    """The groups' output rows below `lower`, from the partial sums."""
     k = groups.arity
     keys: list[Ast] = [col(f"c{i}") for i in range(k)]
     totals: list[Ast] = [
@@ -222,7 +227,7 @@ def _state_from_sums(r: StepState, node: lir.Reduce, groups: g.Groups, name: str
 
 
 def _silent(r: StepState, node: lir.Reduce, made: Collection) -> str:
-    """Good rows of the state; its errors are known since the update that made them."""
+    """Good rows of the state; its errors were reported by the update that caused them."""
     if not made.errors:
         return made.relation
     return r.stripped(made, node.lir_id, "dg").relation
@@ -236,7 +241,7 @@ def _distinct_contributions(
     number: int,
     one: g.Aggregate,
 ) -> exp.Select:
-    """What values that appear in a group, or leave it, add to the sums of an aggregate over distinct values."""
+    """What values that appear in a group or leave it add to the sums of a DISTINCT aggregate."""
     lid, k = node.lir_id, groups.arity
     good = rows.relation
     keys: list[Ast] = [col(f"c{i}") for i in range(k)]
@@ -260,6 +265,7 @@ def _distinct_contributions(
     def present(count: Ast) -> Ast:
         return s.case((s.gt(count, s.num(0)), big(1, r.engine)), otherwise=big(0, r.engine))
 
+    # A value counts while its multiplicity is positive, so only the times at which that changes contribute.
     change = s.sub(present(col("mz_cum")), present(s.sub(col("mz_cum"), col(DIFF))))
     changed = select(
         [*mine, col(TIME), named(change, DIFF)],
@@ -356,8 +362,9 @@ def _same_keys(key: Sequence[ColumnType]) -> list[Ast]:
 
 
 def grid(r: StepState, lid: int, delta: str, keys: list[Ast]) -> str:
-    """The times at which each touched key's output may change, from ``lower - 1``, each with the next one."""
+    """The times at which each touched key's output may change, starting with ``lower - 1``, each with the next one."""
     if r.at_once:
+        # Without keys an aggregate over no rows would still return a row.
         having = None if keys else s.gt(exp.Count(this=exp.Star()), s.num(0))
         touched = [*keys, named(exp.Max(this=col(TIME)), TIME)]
         once = r.define(lid, "ta", select(touched, delta, group=keys, having=having))
@@ -376,7 +383,7 @@ def grid(r: StepState, lid: int, delta: str, keys: list[Ast]) -> str:
 def rows_at(
     r: StepState, lid: int, times: str, full: str, key: list[int], columns: list[ColumnType]
 ) -> str:
-    """The keys' rows at each time of the grid, with their multiplicities there (as mz_diff)."""
+    """The keys' rows at each time of the grid, with their multiplicities at that time (as mz_diff)."""
     on = [
         same(col(f"c{i}", "d"), col(f"c{i}", "a"))
         if columns[i].nullable
@@ -396,7 +403,9 @@ def rows_at(
 
 
 def toggled(r: StepState, relation: str, columns: list[Ast], multiplicity: Ast) -> exp.Select:
-    """Rows that hold from a grid's time to its next: inserted at the one (unless before the step), retracted at the other."""
+    """Turn rows that hold from a grid time to the next into updates: inserted at the one (unless it is before the
+    step), retracted at the other.
+    """
     signs = s.array(big(-1, r.engine), big(1, r.engine))
     twice = select(
         [
@@ -440,7 +449,7 @@ def _reread(
     columns += [col(ERROR)] if errors else []
     moved = r.define(lid, "s", toggled(r, results, columns, big(1, r.engine)))
     if w.fused(node):
-        # Most of a partition's rows stay as they were.
+        # Most rows of a partition are unchanged, and their retraction and insertion cancel.
         moved = r.define(lid, "x", r.consolidated(moved, len(output), errors=errors))
     changed = Collection(
         moved,
@@ -459,7 +468,9 @@ def _reread(
 def _results(
     r: StepState, node: lir.Reduce, groups: g.Groups, rows: str, by: list[str], suffix: str
 ) -> tuple[exp.Select, tuple[ColumnType, ...], bool]:
-    """Key ++ aggregates of groups from their rows, or key ++ the result of a window function; their types, and whether one can fail."""
+    """Key ++ aggregates of groups from their rows, or key ++ a window function's result; the types; and whether one can
+    fail.
+    """
     if w.window_of(node) is None:
         query = g.aggregated(r, node, groups, rows, by, suffix)
         return query, groups.output, g.can_fail(groups)
@@ -469,7 +480,7 @@ def _results(
 def _state_from_rows(
     r: StepState, node: lir.Reduce, groups: g.Groups, name: str, width: int
 ) -> str:
-    """The groups' rows below `lower`, from the rows kept."""
+    """The groups' output rows below `lower`, from the kept rows."""
     keys: list[Ast] = [col(f"c{i}") for i in range(width)]
     rows = r.define(node.lir_id, "dr", consolidated(name, keys, positive=True))
     query, output, errors = _results(r, node, groups, rows, [], "da")
@@ -485,7 +496,7 @@ def _at_lower(
     output: tuple[ColumnType, ...],
     errors: bool,
 ) -> str:
-    """Groups' results as the state below `lower`."""
+    """The results of groups as the state below `lower`."""
     items: list[Ast] = [col(f"c{i}") for i in range(len(output))]
     items += [col(ERROR)] if errors else []
     items += [named(big(r.lower - 1, r.engine), TIME), named(big(1, r.engine), DIFF)]
@@ -493,5 +504,5 @@ def _at_lower(
     return _silent(r, node, r.apply(node.lir_id, "dn", groups.after, state))
 
 
-#: The nodes that this file renders.
+#: The nodes that this module renders.
 NODES: Nodes = {lir.Reduce: reduce}

@@ -1,7 +1,7 @@
 """Inputs and state in a step: where updates come from, which rows are kept, what is looked up.
 
-Promise: state relations show what was there below `lower` at time ``lower - 1``, so state and updates are one relation and need no special
-cases. An arrangement is kept only where something looks it up.
+Promise: a state relation shows what existed below `lower` at time ``lower - 1``, so state and updates can be united
+without special cases. An arrangement is kept only if something looks it up.
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import ColumnType
 
-#: Of rows that meet updates of the one time of a step: 1 for updates themselves, 0 for what was there before.
+#: Column that tells rows apart if all updates have one time: 1 for updates, 0 for state.
 NEW = "mz_new"
 
 
 class StepState(Renderer):
-    """The part of a step's rendering that knows inputs and state.
+    """The part of a step's rendering that handles inputs and state.
 
     Attributes:
-        specs: the arrangements that were found to be needed, by name, each after those below it.
+        specs: the arrangements that are needed, by name, each after those below it.
         batches: for each of them the relation of its new rows.
         lookups: what is read of each arrangement.
-        recursions: what a runner computes before the statement: the changes of recursive nodes.
+        recursions: recursive nodes, whose changes a runner computes before the statement.
         at_once: whether all updates of the step have one time.
     """
 
@@ -83,13 +83,13 @@ class StepState(Renderer):
         self._deltas = frozenset(self.input_relation(spec.id) for spec in shape.inputs)
 
     def also_changes(self, relation: str) -> None:
-        """A relation holds changes that are no input's."""
+        """Record that a relation holds changes, although it is not an input."""
         self._deltas |= {relation}
 
     # --- leaves ---
 
     def input_relation(self, gid: GlobalId) -> str:
-        """The input's updates."""
+        """The relation of the input's updates."""
         return f"delta_{gid}"
 
     def index_arrangement(self, imported: lir.IndexImport) -> Arranged:
@@ -115,8 +115,9 @@ class StepState(Renderer):
         )
 
     def constant(self, node: lir.Constant) -> Collection:
-        """A constant never changes."""
-        # Its rows are spelled when it is hydrated: what cannot be is refused with the step, before there is a dataflow.
+        """A constant has no updates."""
+        # Its rows are only rendered in a hydration. Rendered here too, a constant that cannot be is refused before the
+        # dataflow is created.
         self.literal_rows(node)
         name = self.define(node.lir_id, "", self.empty(node.columns))
         return Collection(name, node.columns, errors=False, trace=nothing)
@@ -124,7 +125,7 @@ class StepState(Renderer):
     # --- filters on the time ---
 
     def temporal(self, node: lir.Plan, suffix: str, plan: MfpPlan, below: Collection) -> Collection:
-        """The events of the step's updates, and those kept before that happen in it."""
+        """The events of the step's updates, and those kept from earlier that happen in it."""
         lid, arity, errors = node.lir_id, len(below.columns), below.errors
         part = f"{suffix}t"
         rows = self.define(
@@ -156,7 +157,7 @@ class StepState(Renderer):
     # --- arrangements ---
 
     def full(self, name: str, state: str, delta: str, arity: int) -> str:
-        """Define the state and the step's updates together; where all these have one time, with a column that tells them apart."""
+        """Define the state united with the step's updates; if these have one time, with a column that tells them apart."""
         branches = []
         for number, relation in enumerate((state, delta)):
             items: list[Ast] = [*self.columns(arity, errors=False)]
@@ -175,10 +176,10 @@ class StepState(Renderer):
         additive: tuple[int, ...] = (),
         order: tuple[ColumnOrder, ...] = (),
     ) -> str:
-        """Keep a relation's rows as state of the node; returns the arrangement's name."""
+        """Keep a relation's rows as state of the node; return the arrangement's name."""
         name = self.state_name(node, part)
         if not all(map(comparable, columns[:key_arity])):
-            order = ()  # there is no telling such keys apart where their hashes are equal
+            order = ()  # such keys cannot be told apart when their hashes are equal
         what = self.part_of_fingerprint(node, part, columns, key_arity)
         if order:
             what += f" sorted by {order!r}"
@@ -192,9 +193,9 @@ class StepState(Renderer):
     def part_of_fingerprint(
         node: lir.Plan, part: str, columns: tuple[ColumnType, ...], key_arity: int
     ) -> str:
-        """What distinguishes a node's arrangements, whatever they are called."""
+        """What distinguishes the arrangements of a node, independent of their names."""
         if isinstance(node, lir.ArrangeBy):
-            # Two nodes may make the same arrangement under different numbers: the key says what it is.
+            # Two nodes may make the same arrangement under different numbers; its key identifies it.
             number = int(part[1:]) if part else 0
             made = list(node.forms.arranged)
             keys = [repr(form.key) for form in made]
@@ -213,7 +214,7 @@ class StepState(Renderer):
     def arranged(
         self, node: lir.Plan, part: str, form: lir.ArrangementForm, below: Collection
     ) -> Arranged:
-        """A kept arrangement of a collection, in a form."""
+        """An arrangement of a collection in a form, kept as state."""
         arity = len(below.columns)
         row = arranged_row(form)
         mfp = MapFilterProject(arity, row, (), tuple(range(arity, arity + len(row))))
@@ -234,15 +235,17 @@ class StepState(Renderer):
         )
 
     def need(self, name: str | None, key: tuple[Scalar, ...], rows: Collection) -> None:
-        """A lookup in an arrangement by a key of rows that change; `name` is None where there is no state to look up."""
+        """Declare a lookup in an arrangement by a key of rows that change; `name` is None if there is no state to look
+        up.
+        """
         if name is not None:
             self.lookups.need(name, driven(rows.trace if key else unknown, self.drivers(rows))(key))
 
     def drivers(self, rows: Collection) -> frozenset[str]:
-        """Without rows of any of these no row of the collection changes: updates of inputs, and events that are kept."""
+        """Inputs' updates and kept events, of which one must have rows for the collection to change."""
         read = self.out.bases(rows.relation)
         return frozenset(one for one in read if one in self._deltas or one in self.lookups.due)
 
 
-#: Renders the updates of the nodes of a class.
+#: Functions that render the updates of nodes, by node class.
 Nodes = Mapping[type[Any], Callable[[StepState, Any], Collection]]

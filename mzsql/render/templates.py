@@ -1,11 +1,11 @@
-"""A step's statement, written once and run at many times.
+"""A step's statement, rendered once and run at many times.
 
-Promise: a template means at given times what the statement rendered for these times means. Its text is written once for each engine and
-each set of inputs that have updates, since making a tree, copying it and writing it out costs more than a small step takes to run; the
-times are stand-ins in that text, numbers that nothing else in it can be mistaken for. Where a user's own literal does look like one, the
-statement is written anew for each step instead.
+Promise: at given times a template means what the statement rendered for these times means. Its text is written once
+for each engine and each set of inputs that have updates, because building, copying and writing an AST costs more
+than a small step takes to run. The times in the text are stand-ins: numbers that occur nowhere else in it. If a
+user's literal happens to equal one, the statement is written anew for each step.
 
-Trade-off: a dataflow of n inputs may be asked for 2^n sets; `TEMPLATES` of them are kept, the last ones used.
+Trade-off: a dataflow of n inputs can have 2^n such sets; the `TEMPLATES` most recently used are kept.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from mzsql.render.times import LOWER, UPPER
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.garbage import undisturbed
 
-#: So many sets of changed inputs have their statement kept, for each dataflow.
+#: For how many sets of changed inputs statements are kept, for each dataflow.
 TEMPLATES = 32
-#: So many lean texts are kept of a template, each for where the same relations have rows, beside one for all that ever had some: that one
-#: does where these do not, and instead of these until a set has come so often.
+#: How many lean texts a template keeps, each for one set of relations that have rows, besides one that serves any set.
+#: A text of its own is made for a set that has come `LEAN_USES` times.
 LEANS = 6
 LEAN_USES = 3
-#: What is written longer than this is not looked through for a lean text: that would take seconds.
+#: A longer text gets no lean version, because simplifying it would take seconds.
 LEAN_LENGTH = 200_000
 
 
 def at(template: exp.Expression, times: Mapping[Timestamp, Timestamp]) -> exp.Expression:
-    """A statement at its times: the stand-ins replaced."""
+    """A copy of a statement with the stand-ins replaced by times."""
     texts = {str(stand_in): time for stand_in, time in times.items()}
     statement = template.copy()
     for literal in list(statement.find_all(exp.Literal)):
@@ -54,7 +54,7 @@ def at(template: exp.Expression, times: Mapping[Timestamp, Timestamp]) -> exp.Ex
 
 
 def step_times(lower: Timestamp, upper: Timestamp) -> dict[Timestamp, Timestamp]:
-    """What the stand-ins of a step stand for."""
+    """The times that a step's stand-ins stand for."""
     return {LOWER: lower, LOWER - 1: lower - 1, UPPER: upper}
 
 
@@ -63,7 +63,7 @@ class Text:
 
     Attributes:
         statement: the statement.
-        recurs: whether it is known that it will be run again and again.
+        recurs: whether it is known that it will be run repeatedly.
     """
 
     def __init__(
@@ -75,12 +75,12 @@ class Text:
 
     @property
     def statement(self) -> exp.Expression:
-        """See the class. Not to be changed."""
+        """The statement; must not be modified."""
         return self.kept.statement
 
     @functools.cached_property
     def _written(self) -> str | None:
-        """None where a stand-in is in the text as something else."""
+        """The text; None if a stand-in also occurs in it as something else."""
         statement = self.statement
         literals = [one.this for one in statement.find_all(exp.Literal) if not one.is_string]
         text = to_sql(statement, self._engine)
@@ -89,9 +89,10 @@ class Text:
 
     @functools.cached_property
     def with_parameters(self) -> str | None:
-        """The text with named parameters for its times (`parameters`); None where it must be written anew for each step.
+        """The text with named parameters for its times (`parameters`); None if it must be written anew for each step.
 
-        Each place has a parameter of its own: where one stands in two, DuckDB plans a prepared statement anew whenever it is run.
+        Each place has a parameter of its own, because DuckDB plans a prepared statement anew at each run if a
+        parameter occurs twice.
         """
         text = self._written
         if text is None:
@@ -101,17 +102,17 @@ class Text:
 
     @functools.cached_property
     def _places(self) -> tuple[tuple[str, Timestamp], ...]:
-        """Each parameter, and the stand-in whose place it has."""
+        """Each parameter, with the stand-in in whose place it is."""
         found = enumerate(_STAND_INS.findall(self._written or ""))
         return tuple((f"{_NAMES[one]}_{number}", int(one)) for number, one in found)
 
     def parameters(self, lower: Timestamp, upper: Timestamp) -> dict[str, Timestamp]:
-        """The parameters' values in the step of ``[lower, upper)``."""
+        """The parameters' values for the step of ``[lower, upper)``."""
         times = step_times(lower, upper)
         return {name: times[stand_in] for name, stand_in in self._places}
 
     def at(self, lower: Timestamp, upper: Timestamp) -> str:
-        """The text of the step of ``[lower, upper)``."""
+        """The text for the step of ``[lower, upper)``."""
         text = self._written
         if text is None:
             return to_sql(at(self.statement, step_times(lower, upper)), self._engine)
@@ -120,29 +121,30 @@ class Text:
         return text
 
 
-#: The stand-ins of a step's text, and what they are called as parameters.
+#: The stand-ins of a step's text, and their names as parameters.
 _NAMES = {str(LOWER): "mz_lower", str(LOWER - 1): "mz_before", str(UPPER): "mz_upper"}
 _STAND_INS = re.compile("|".join(map(re.escape, _NAMES)))
 
 
 class Joins(enum.Enum):
-    """How Spark is told to join a step's updates with what they meet.
+    """How Spark joins a step's updates with what they meet.
 
-    A join that broadcasts runs a job for what it broadcasts, before the job of the statement. Where all relations are few rows a hash join
-    in the one task that has them costs none. Where the updates are many, to tell Spark to broadcast them would be to tell it to explode.
+    A broadcast join runs a job for what it broadcasts before the job of the statement. If all relations are small, a
+    hash join within a single task needs no extra job. If the updates are many, broadcasting them could exhaust the
+    driver's memory.
     """
 
-    #: all relations are few rows
+    #: all relations have few rows
     TOGETHER = "SHUFFLE_HASH"
-    #: the updates are few, what they are looked up in is not
+    #: the updates are few, the rows that they meet are not
     STREAMED = "BROADCAST"
-    #: the updates are many: as Spark sees fit
+    #: the updates are many; Spark chooses
     OPEN = None
 
 
 @dataclass(frozen=True)
 class TextPiece:
-    """A piece of a statement (`mzsql.render.cut`); `name` is None for the last."""
+    """A piece of a statement (`mzsql.render.cut`); `name` is None for the last one."""
 
     name: str | None
     text: Text
@@ -151,13 +153,13 @@ class TextPiece:
 
 @dataclass(frozen=True)
 class LeanText:
-    """A step's statement for relations of which something is known.
+    """A step's statement simplified for relations of which something is known.
 
     Attributes:
-        relations: what is.
-        text: None where nothing comes out of it.
+        relations: what is known.
+        text: the statement; None if it has no rows.
         reads: the relations that it reads.
-        straight: what comes out beside the statement, as it is in relations.
+        straight: outputs that are rows of a relation unchanged, besides the statement's.
     """
 
     relations: Mapping[str, Relation]
@@ -173,7 +175,7 @@ class LeanText:
 
 @dataclass
 class _Lean:
-    """What steps of a template have found in their relations, where the same ones had rows."""
+    """What was seen of the relations of a template's steps in which the same ones had rows."""
 
     relations: Mapping[str, Relation]
     made: LeanText | None = None
@@ -186,11 +188,11 @@ def _nothing(_: LeanText) -> None:
 
 
 class StepTemplate:
-    """The step of a dataflow for one engine and one set of inputs with updates.
+    """A dataflow's step for one engine and one set of inputs with updates.
 
     Attributes:
-        step: its statement (with stand-ins), outputs and what it reads; None where nothing can come out.
-        lookups: those that it needs.
+        step: its statement (with stand-ins), outputs and inputs; None if it has no rows.
+        lookups: the lookups that it needs.
     """
 
     def __init__(self, step: Step | None, lookups: tuple[Lookup, ...], engine: Engine) -> None:
@@ -199,13 +201,15 @@ class StepTemplate:
         self.engine = engine
         self._lock = threading.Lock()
         self._leans: OrderedDict[frozenset[str], _Lean] = OrderedDict()
-        #: what was found whichever relations had rows
+        #: what was seen whichever relations had rows
         self._any: _Lean | None = None
         self._used = False
         self._pieces: dict[Joins, tuple[TextPiece, ...]] = {}
 
     def comes_again(self) -> bool:
-        """Whether this was asked before. What comes once only, as the first change of a view, is not worth looking for a lean text."""
+        """Whether this was called before. A step that comes only once, such as the first change of a view, is not worth
+        a lean text.
+        """
         used, self._used = self._used, True
         return used
 
@@ -215,15 +219,16 @@ class StepTemplate:
         later: Callable[[Callable[[], None]], None],
         made: Callable[[LeanText], None] = _nothing,
     ) -> LeanText | None:
-        """The statement for such relations; None while there is none, which is right for any.
+        """A statement that is valid for such relations; None while there is none, and then the full statement must be
+        run.
 
-        A text is made for what is like all that was seen until then, whichever relations had rows, and more. Where the same ones have rows
-        again and again, one is made for these alone; meanwhile one serves that was made for more.
+        A text is made for everything seen until then, whichever relations had rows, and some more. If the same
+        relations have rows again and again, one is made for these alone; until then a more general one serves.
 
         Args:
             relations: what is known of each relation that the step reads.
-            later: runs what makes a text, now or later.
-            made: is given the text when it was made, there.
+            later: runs the making of a text, now or later.
+            made: called there with a text that was made.
         """
         key = _filled(relations)
         with self._lock:
@@ -259,7 +264,7 @@ class StepTemplate:
         return known
 
     def _seen(self, relations: Mapping[str, Relation]) -> _Lean:
-        """What was found until now, these relations with it."""
+        """What was seen until now, including these relations."""
         if self._any is None:
             self._any = _Lean(relations)
         seen = self._any.relations.items()
@@ -272,7 +277,7 @@ class StepTemplate:
 
     @functools.cached_property
     def asked(self) -> dict[str, set[str]]:
-        """The columns of each relation of which something should be known for `lean`."""
+        """The columns of each relation of which `lean` can use facts."""
         assert self.step is not None
         return columns_read(self.step.statement, self.step.reads)
 
@@ -285,7 +290,7 @@ class StepTemplate:
                 name: widened(one, _unless_empty(before.get(name)))
                 for name, one in known.relations.items()
             }
-        # Where this fails it is told once: `making` stays, and it is not tried in each step.
+        # If this fails it is reported once: `making` stays true, so it is not tried again at every step.
         statement = lean(self.step.statement, relations)
         straight: tuple[Straight, ...] = ()
         if statement is not None:
@@ -302,14 +307,16 @@ class StepTemplate:
         return made
 
     def _keep(self, made: LeanText | None) -> None:
-        """Have a text that another takes the place of serve on where the relations have rows that it is for and has nothing to spare of."""
+        """Keep a text that another one replaces, for the set of relations that it was made for, if that has none of its
+        own.
+        """
         mine = None if made is None else self._leans.get(made.filled)
         if mine is not None and mine.made is None:
             mine.made = made
 
     @functools.cached_property
     def text(self) -> Text:
-        """The whole statement."""
+        """The full statement's text."""
         assert self.step is not None
         return Text(self.step.kept, self.engine)
 
@@ -319,7 +326,7 @@ class StepTemplate:
 
     @functools.cached_property
     def timeless(self) -> bool:
-        """Whether the statement's rows are the same, but for their times, where all times are so much earlier or later."""
+        """Whether shifting all times by the same amount shifts only the times of the result."""
         stand_in = str(UPPER)
         return not any(
             found.this == stand_in
@@ -339,13 +346,13 @@ class StepTemplate:
             return known
 
     def at(self, lower: Timestamp, upper: Timestamp) -> Step:
-        """The step at its times."""
+        """The step at given times."""
         assert self.step is not None
         statement = at(self.step.statement, step_times(lower, upper))
         return replace(self.step, kept=Kept(statement))
 
     def kept(self) -> list[Kept]:
-        """The statements that are kept for it."""
+        """All statements that are kept for it."""
         with self._lock:
             entries = [*self._leans.values(), *([] if self._any is None else [self._any])]
             leans = [one.made for one in entries if one.made is not None]
@@ -356,11 +363,11 @@ class StepTemplate:
 
 
 def _told(statement: exp.Expression, joins: Joins) -> exp.Expression:
-    """A statement with its hints of joins as they are to be."""
+    """A copy of a statement with its join hints changed to `joins`, or removed."""
     made = statement.copy()
     for hint in list(made.find_all(exp.JoinHint)):
         if joins.value is None:
-            # A join has a hint of its own, of this one thing.
+            # Each join's hint contains just this.
             assert isinstance(hint.parent, exp.Hint)
             hint.parent.pop()
         else:
@@ -373,7 +380,7 @@ def _filled(relations: Mapping[str, Relation]) -> frozenset[str]:
 
 
 def _either(one: Relation, other: Relation) -> Relation:
-    """What is known of what is either; what is empty has nothing of which anything would be true."""
+    """What is known if either holds. An empty relation has no rows to contradict anything."""
     if not one.rows or not other.rows:
         return one if one.rows else other
     return one.with_(other)
@@ -384,12 +391,12 @@ def _unless_empty(relation: Relation | None) -> Relation | None:
 
 
 def _covers(known: Mapping[str, Relation], relations: Mapping[str, Relation]) -> bool:
-    """Whether what is known of relations is true of others, of no row of what is empty."""
+    """Whether what is known holds for these relations; it holds for every empty one."""
     return all(one.rows == 0 or known[name].covers(one) for name, one in relations.items())
 
 
 def live(lookups: tuple[Lookup, ...], changed: frozenset[str]) -> frozenset[str]:
-    """The arrangements of which a step may find rows, by the relations of the inputs that have updates."""
+    """The arrangements in which a step may find rows, if only the relations `changed` have updates."""
     found = set(changed)
     moved = True
     while moved:
@@ -405,7 +412,7 @@ def live(lookups: tuple[Lookup, ...], changed: frozenset[str]) -> frozenset[str]
 
 
 def needed(lookups: tuple[Lookup, ...], reads: frozenset[str]) -> tuple[Lookup, ...]:
-    """The lookups of the relations that are read, and of those that their keys are found in."""
+    """The lookups of the relations that are read, and of those that their keys come from."""
     by_name = {one.arrangement: one for one in lookups}
     wanted: set[str] = set()
     waiting = [name for name in reads if name in by_name]
