@@ -1,1 +1,3 @@
-"""From LIR to the SQL of a step, of a hydration and of a one-shot query, as sqlglot ASTs; pure: nothing here runs anything."""
+"""Rendering: from LIR to the SQL of steps, hydrations and one-shot queries, as sqlglot ASTs. Pure: nothing here runs
+anything.
+"""

@@ -1,9 +1,10 @@
-"""What a rendered node puts out, and where its keys come from.
+"""The output of a rendered node, and where lookup keys for it come from.
 
-Promise: a `Collection` is a relation of a statement (updates in a step, contents otherwise) with the arrangements in which it is
-available. A `Trace` says, for expressions over a collection's columns, in which relations that the driver already has their
-values are found: it never leaves a value out, and may name more. That is how a step reads only the rows it can touch. Each place also
-says which inputs must have changed for values to come from there: a side of a join that did not change looks nothing up in the other.
+Promise: a `Collection` is a relation of a statement (updates in a step, contents otherwise) with the arrangements in
+which it is available. A `Trace` says, for expressions over a collection's columns, in which relations on the driver
+their values are found. It never omits a value, but may name more. Thereby a step reads only rows that it can touch.
+Each source also says which inputs must have changed for values to come from it: a side of a join that did not change
+looks nothing up on the other side.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from mzsql.repr.types import ColumnType
 
 @dataclass(frozen=True)
 class Source:
-    """Values of expressions over the columns of a relation; without expressions nothing is known, every value may occur.
+    """Values of expressions over a relation's columns. Without expressions nothing is known, and every value may occur.
 
-    Of each set in `when` one relation at least must have rows, or no value comes from here.
+    Values come from here only if at least one relation of each set in `when` has rows.
     """
 
     relation: str
@@ -35,23 +36,23 @@ class Source:
 
 EVERYTHING = Source("", (), ())
 
-#: A source may speak of a prefix of the expressions only.
+#: Where values come from. A source may cover only the first of the expressions.
 Sources = tuple[Source, ...]
 Trace = Callable[[tuple[Scalar, ...]], Sources]
 
 
 def unknown(_: tuple[Scalar, ...]) -> Sources:
-    """The trace of what cannot be traced."""
+    """The trace of a collection that cannot be traced."""
     return (EVERYTHING,)
 
 
 def nothing(_: tuple[Scalar, ...]) -> Sources:
-    """The trace of what has no rows."""
+    """The trace of a collection without rows."""
     return ()
 
 
 def relation_trace(relation: str, columns: Sequence[ColumnType]) -> Trace:
-    """The values are found in this relation, by the same columns."""
+    """The values are in this relation, in the same columns."""
 
     def trace(exprs: tuple[Scalar, ...]) -> Sources:
         return (Source(relation, exprs, tuple(columns)),) if exprs else (EVERYTHING,)
@@ -62,7 +63,7 @@ def relation_trace(relation: str, columns: Sequence[ColumnType]) -> Trace:
 def arranged_trace(
     relation: str, columns: Sequence[ColumnType], permutation: Sequence[int]
 ) -> Trace:
-    """The values are found in an arrangement, where column i of the collection stands at ``permutation[i]``."""
+    """The values are in an arrangement, in which column i of the collection is at ``permutation[i]``."""
     mapping = dict(enumerate(permutation))
 
     def trace(exprs: tuple[Scalar, ...]) -> Sources:
@@ -74,7 +75,7 @@ def arranged_trace(
 
 
 def through_mfp(trace: Trace, mfp: MapFilterProject) -> Trace:
-    """A trace of what an MFP puts out, from the trace of what goes in."""
+    """The trace of an MFP's output, given that of its input."""
     current = inlined(mfp.expressions, mfp.input_arity)
     outputs = [current[c] for c in mfp.projection]
 
@@ -88,7 +89,9 @@ def through_mfp(trace: Trace, mfp: MapFilterProject) -> Trace:
 
 
 def within(trace: Trace, arity: int) -> Trace:
-    """A trace for rows whose first `arity` columns are another's, and of whose further columns nothing is known."""
+    """A trace for rows whose first `arity` columns are those of another collection, and whose other columns are
+    unknown.
+    """
 
     def traced(exprs: tuple[Scalar, ...]) -> Sources:
         known = prefix(exprs, range(arity))
@@ -98,7 +101,7 @@ def within(trace: Trace, arity: int) -> Trace:
 
 
 def driven(trace: Trace, by: frozenset[str]) -> Trace:
-    """The same values, which only come where one of these relations has rows."""
+    """The same trace, for values that come only if one of these relations has rows."""
 
     def traced(exprs: tuple[Scalar, ...]) -> Sources:
         return tuple(replace(one, when=one.when | {by}) for one in trace(exprs))
@@ -107,7 +110,7 @@ def driven(trace: Trace, by: frozenset[str]) -> Trace:
 
 
 def prefix(exprs: tuple[Scalar, ...], columns: Sequence[int] | range) -> tuple[Scalar, ...]:
-    """The leading expressions that read these columns only."""
+    """The leading expressions that read only these columns."""
     known = []
     for expr in exprs:
         if not support(expr) <= set(columns):
@@ -117,7 +120,7 @@ def prefix(exprs: tuple[Scalar, ...], columns: Sequence[int] | range) -> tuple[S
 
 
 def either(*traces: Trace) -> Trace:
-    """The values are found in any of several places."""
+    """The values are in any of several places."""
 
     def traced(exprs: tuple[Scalar, ...]) -> Sources:
         return tuple(dict.fromkeys(source for trace in traces for source in trace(exprs)))
@@ -126,25 +129,27 @@ def either(*traces: Trace) -> Trace:
 
 
 class Lookups:
-    """The lookups of a step, as they become known."""
+    """Collects the lookups of a step while it is rendered."""
 
     def __init__(self) -> None:
-        #: for each arrangement the places of keys, and when values come from there: under any of these
+        #: for each arrangement the sources of keys, each with the alternative conditions under which keys come from it
         self._sources: dict[str, dict[Source, list[When]]] = {}
         self._due: set[str] = set()
         self._fronts: dict[str, tuple[Front, ...]] = {}
         self._beside: dict[str, tuple[str, ...]] = {}
 
     def beside(self, arrangement: str, others: Iterable[str]) -> None:
-        """What is read of an arrangement means something with what others have of the same keys alone: they are read where it is."""
+        """Declare that an arrangement's rows are only useful with those that `others` have for the same keys, so these
+        are looked up too.
+        """
         self._beside[arrangement] = tuple(others)
 
     def bound(self, arrangement: str, fronts: tuple[Front, ...]) -> None:
-        """Of each key of an arrangement these rows are enough."""
+        """Declare that these rows of each key are enough."""
         self._fronts[arrangement] = fronts
 
     def need(self, arrangement: str, sources: Sources) -> None:
-        """An arrangement is read by the keys that `sources` have."""
+        """Declare that an arrangement is looked up by the keys that `sources` give."""
         known = self._sources.setdefault(arrangement, {})
         for source in sources:
             whens = known.setdefault(replace(source, when=frozenset()), [])
@@ -154,17 +159,17 @@ class Lookups:
             self.need(other, sources)
 
     def need_due(self, arrangement: str) -> None:
-        """Of an arrangement of events those are read that happen within the step."""
+        """Declare that the temporal events of an arrangement are read that happen within the step."""
         self._sources[arrangement] = {}
         self._due.add(arrangement)
 
     @property
     def due(self) -> frozenset[str]:
-        """The arrangements of events that are read."""
+        """The arrangements of temporal events."""
         return frozenset(self._due)
 
     def ordered(self) -> tuple[Lookup, ...]:
-        """All of them, an arrangement after those that its sources name where that is possible."""
+        """All lookups; an arrangement comes after those that its sources name, where that is possible."""
         left = dict(self._sources)
         made: list[Lookup] = []
         while left:
@@ -179,7 +184,7 @@ class Lookups:
 
 
 def key_source(source: Source, whens: Sequence[When]) -> KeySource:
-    """Spelled for the driver."""
+    """A source in the driver's form, with its expressions in DuckDB's dialect."""
     arguments = columns_of(source.columns)
     asts = tuple(spell.value(e, arguments, Engine.DUCKDB) for e in source.exprs)
     return KeySource(source.relation, asts, () if frozenset() in whens else tuple(whens))
@@ -187,18 +192,18 @@ def key_source(source: Source, whens: Sequence[When]) -> KeySource:
 
 @dataclass
 class Arranged:
-    """A collection by key: relations with columns key ++ value, good rows only.
+    """A collection arranged by a key: relations with columns key ++ value, good rows only.
 
     Attributes:
-        key: over the collection's columns.
+        key: expressions over the collection's columns.
         permutation: for the collection's column i its position in key ++ value.
         thinning: the collection's columns that are values.
         columns: types of key ++ value.
         full: contents; in a step: the state below `lower` and the step's updates, with times.
-        delta: in a step: the updates alone.
-        state: in a step: the state alone; read for lookups from arrangement `name`.
-        name: the arrangement whose rows `state` is made of; None where there is no state to look up.
+        delta: in a step: the updates only.
+        name: the arrangement that `state` comes from; None if there is no state to look up.
         trace: of the state's rows, over the collection's columns.
+        state: in a step: the state only, as looked up in the arrangement `name`.
     """
 
     key: tuple[Scalar, ...]
@@ -219,14 +224,14 @@ class Arranged:
 
 @dataclass
 class Collection:
-    """What a node puts out.
+    """The output of a node.
 
     Attributes:
-        relation: its name in the statement: columns c0 …, mz_error where `errors`, mz_time in a step, mz_diff.
+        relation: its name in the statement, with columns c0 …, mz_error if `errors`, mz_time in a step, mz_diff.
         columns: types of c0 ….
         errors: whether there is a column mz_error.
         trace: of the relation's good rows.
-        arranged: makers of its arrangements, by key.
+        arranged: functions that make its arrangements, by key.
     """
 
     relation: str

@@ -1,7 +1,7 @@
 """Joins of contents at one time.
 
-Promise: the rows of the step's join without its times; keys compare null-safe, as join equivalences mean it. An arrangement that no
-lookup needs is asked for all the same where a hydration keeps it, or its key may fail.
+Promise: the rows are those of a step's join, without times; keys compare null-safe, as join equivalences require. An
+arrangement that no lookup needs is made all the same if a hydration keeps it, or if its key can fail.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from mzsql.render.statement import DIFF, Ast, col, columns_of, join, named, same
 def delta_join(
     r: ContentsState, node: lir.Join, plan: lir.DeltaJoin, inputs: list[Collection]
 ) -> Collection:
-    """One path of a delta join: at one time each of them makes the same rows."""
+    """One path of a delta join: at a single time every path has the same rows."""
     probes = [
         (stage.lookup_relation, stage.lookup_key)
         for number, path in enumerate(plan.paths)
         for stage in path.stages
-        # What no lookup needs is needed for the errors of its key.
+        # Other paths' arrangements are only needed for the errors of their keys.
         if r.hydrating or not number or _key_fails(stage, inputs)
     ]
     arranged: dict[Probe, Arranged] = {
@@ -89,7 +89,7 @@ def _key_fails(stage: lir.LinearStage, inputs: Sequence[Collection]) -> bool:
 def linear_join(
     r: ContentsState, node: lir.Join, plan: lir.LinearJoin, inputs: list[Collection]
 ) -> Collection:
-    """The stages of a linear join, each stream of theirs arranged."""
+    """The stages of a linear join; each stream is arranged."""
     stream = inputs[plan.source_relation]
     for number, stage in enumerate(plan.stages):
         theirs = inputs[stage.lookup_relation].arranged[stage.lookup_key]()

@@ -1,7 +1,7 @@
-"""What the walk over a plan keeps and reads when contents at one time are rendered, one arrangement after the other.
+"""State and inputs when contents at one time are rendered, one arrangement after the other.
 
-Promise: a hydration's walk ends at the first arrangement that is not filled yet, with what fills it (`Unfilled`); a one-shot query's
-never does, as it keeps nothing. An error is put out by one stage only.
+Promise: a hydration's walk ends at the first arrangement that is not filled yet, with what fills it (`Unfilled`). A
+one-shot query's walk never does, since it keeps nothing. An error is returned by only one stage.
 """
 
 from __future__ import annotations
@@ -28,13 +28,15 @@ from mzsql.repr.types import ColumnType
 
 @dataclass
 class Unfilled(Exception):
-    """The walk has come to an arrangement that is to be filled.
+    """The walk has reached an arrangement that must be filled.
 
     Attributes:
         arrangement: its name.
         lir_id: its node.
-        relation: columns c0 …, mz_error where `errors`, mz_diff.
-        carried: streams whose errors `relation` has in it.
+        relation: what fills it: columns c0 …, mz_error if `errors`, mz_diff.
+        columns: types of c0 ….
+        errors: whether there is a column mz_error.
+        carried: streams whose errors are in `relation`.
     """
 
     arrangement: str
@@ -46,10 +48,10 @@ class Unfilled(Exception):
 
 
 class ContentsState(Renderer):
-    """What contents at one time are rendered from, and what of it is kept.
+    """The part of rendering contents that handles inputs and state.
 
-    `filled` names the arrangements that are there (None: a one-shot query, nothing is kept); `emitted` the streams whose errors earlier
-    stages have put out; `as_of` the time, which a one-shot query's plan has in it already.
+    `filled` names the arrangements that exist (None: a one-shot query, which keeps nothing); `emitted` the streams
+    whose errors earlier stages have returned; `as_of` is the time (a one-shot query has it in its plan already).
     """
 
     def __init__(
@@ -74,12 +76,12 @@ class ContentsState(Renderer):
         return self.filled is not None
 
     def divert(self, relation: str) -> None:
-        """As ever, but what an earlier stage has put out is not put out again."""
+        """As in `Renderer`, but errors that an earlier stage has returned are not returned again."""
         if relation not in self.emitted:
             super().divert(relation)
 
     def input_relation(self, gid: GlobalId) -> str:
-        """The input's contents."""
+        """The relation of the input's contents."""
         return f"snap_{gid}"
 
     def index_arrangement(self, imported: lir.IndexImport) -> Arranged:
@@ -94,14 +96,14 @@ class ContentsState(Renderer):
         return Arranged(form.key, form.permutation, form.thinning, spec.columns, relation)
 
     def constant(self, node: lir.Constant) -> Collection:
-        """The rows."""
+        """A constant's rows."""
         name = self.define(node.lir_id, "", self.literal_rows(node))
         return Collection(name, node.columns, errors=node.error is not None)
 
     # --- filters on the time ---
 
     def temporal(self, node: lir.Plan, suffix: str, plan: MfpPlan, below: Collection) -> Collection:
-        """The rows that are there at the time; the events still to come are kept."""
+        """The rows that exist at the time; the events that are still to come are kept."""
         if self.as_of is None:
             raise Unsupported("a query that is answered once has the value of mz_now() in its plan")
         lid, arity, errors = node.lir_id, len(below.columns), below.errors
@@ -137,10 +139,10 @@ class ContentsState(Renderer):
         fill: Collection,
         carried: frozenset[str] = frozenset(),
     ) -> str | None:
-        """The filled arrangement of a part of a node; None in a one-shot query.
+        """The name of the filled arrangement of a part of a node; None in a one-shot query.
 
         Raises:
-            Unfilled: it is to be filled with `fill`.
+            Unfilled: it must be filled with `fill`.
         """
         if self.filled is None:
             return None
@@ -150,7 +152,7 @@ class ContentsState(Renderer):
         return name
 
     def carrying(self, below: Collection, lir_id: int, suffix: str) -> Collection:
-        """A stream to fill an arrangement with: its errors ride along unless they have been put out."""
+        """A stream to fill an arrangement with, including its errors unless they have been returned."""
         if below.errors and (not self.hydrating or below.relation in self.emitted):
             return self.stripped(below, lir_id, suffix)
         return below
@@ -164,7 +166,7 @@ class ContentsState(Renderer):
     def arranged(
         self, node: lir.Plan, part: str, form: lir.ArrangementForm, below: Collection
     ) -> Arranged:
-        """An arrangement of a collection, in a form."""
+        """An arrangement of a collection in a form."""
         arity = len(below.columns)
         row = arranged_row(form)
         mfp = MapFilterProject(arity, row, (), tuple(range(arity, arity + len(row))))

@@ -1,10 +1,10 @@
-"""Cutting a step's statement where parts of it are shared.
+"""Cuts a step's statement into pieces where parts of it are shared, for Spark.
 
-Promise: `pieces` turns one statement with CTEs into statements to be run one after another, each reading the results of those before it
-by name; together they mean the same. Spark writes a CTE out at each place that names it, so a chain in which every node is named twice
-grows as a power of two, and its analysis and optimization with it (seconds for a step whose work is a few rows). A piece of its own costs
-one more job and one small relation; so a CTE becomes one only where that saves more than it costs. An engine that keeps CTEs
-(DuckDB) needs no cuts.
+Promise: `pieces` turns a statement with CTEs into statements to be run one after another, each reading the results
+of earlier ones by name; together they have the same result. Spark inlines a CTE at each place that names it, so a
+chain in which every node is named twice grows as a power of two, and its analysis and optimization with it (seconds
+for a step over a few rows). A piece of its own costs one more job and one small relation, so a CTE becomes one only
+if that saves more than it costs. DuckDB materializes CTEs and needs no cuts.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from sqlglot import expressions as exp
 
 from mzsql.render.statement import identifier
 
-#: A cut must save at least so many written-out CTEs. Measured on Spark 4.3, warm: a CTE written out costs about 4 to 8 ms of analysis
-#: and optimization, a piece of its own 60 to 100 ms.
+#: A cut must save at least so many inlined CTEs. Measured on Spark 4.3, warm: an inlined CTE costs about 4 to 8 ms of
+#: analysis and optimization, a piece of its own 60 to 100 ms.
 MINIMUM_GAIN = 15
-#: No statement falls into more pieces than this.
+#: Most pieces of a statement.
 MAXIMUM_PIECES = 24
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A statement; `name` is the relation that later pieces read its result as, None for the last piece.
+    """A statement; `name` is the relation as which later pieces read its result, None for the last piece.
 
-    `reads`: the relations, earlier pieces included, that the statement names.
+    `reads`: the relations, including earlier pieces, that the statement names.
     """
 
     name: str | None
@@ -37,7 +37,7 @@ class Piece:
 
 
 def pieces(statement: exp.Expression) -> tuple[Piece, ...]:
-    """The statement in pieces, in the order in which they must run; one piece where nothing is worth a cut."""
+    """The statement's pieces, in the order in which they must run; a single one if no cut is worthwhile."""
     body = statement.copy()
     with_ = body.args.get("with_")
     ctes: dict[str, exp.Expression] = {}
@@ -64,7 +64,7 @@ def _named(query: exp.Expression) -> Counter[str]:
 
 
 def _choose(reads: Mapping[str, Counter[str]], body: Counter[str]) -> frozenset[str]:
-    """The CTEs to cut, the most expensive first."""
+    """The CTEs to cut, the most expensive ones first."""
     cuts: set[str] = set()
     while len(cuts) < MAXIMUM_PIECES - 1:
         sizes = _sizes(reads, cuts)
@@ -82,7 +82,7 @@ def _choose(reads: Mapping[str, Counter[str]], body: Counter[str]) -> frozenset[
 
 
 def _sizes(reads: Mapping[str, Counter[str]], cuts: Iterable[str]) -> dict[str, int]:
-    """How many CTEs each one is, written out; definitions stand before their uses."""
+    """The number of CTEs that each one amounts to when inlined; definitions precede their uses."""
     cut = set(cuts)
     sizes: dict[str, int] = {}
     for name, names in reads.items():
@@ -95,7 +95,7 @@ def _sizes(reads: Mapping[str, Counter[str]], cuts: Iterable[str]) -> dict[str, 
 def _uses(
     reads: Mapping[str, Counter[str]], body: Counter[str], cuts: Iterable[str]
 ) -> Counter[str]:
-    """How often each CTE is written out over all pieces."""
+    """How often each CTE is inlined, over all pieces."""
     cut = set(cuts)
     uses: Counter[str] = Counter({name: count for name, count in body.items() if name in reads})
     for name in reversed(list(reads)):

@@ -1,11 +1,12 @@
-"""A Reduce with MIN and MAX: what it keeps, and a group's row from that.
+"""Reduces with MIN and MAX: what is kept, and how a group's row is computed from it.
 
-Promise: each argument has an arrangement of its own, the values that there are by group and in order (`extreme_order`), of which a step
-reads the first and the last alone; what else there is to a group are partial sums, as for a Reduce without them. NULLs are not kept:
-whether a group exists says the count of its rows or, where an argument is never NULL, that it has a value. All parts come together
-in one relation and one aggregation over it, so a Reduce of ten extremes and ten sums is no more statements than one of either.
+Promise: each argument has an arrangement of its own, with its values by group and in order (`extreme_order`), of
+which a step reads only the first and the last. Everything else is partial sums, as for a Reduce without MIN and MAX.
+NULLs are not kept: whether a group exists follows from its count of rows or, if an argument is never NULL, from that
+having a value. All parts are united in one relation with one aggregation over it, so a Reduce of ten extremes and
+ten sums takes no more statements than one of either.
 
-Aggregates that need all of a group's rows read the others' rows with them: such a Reduce keeps its rows, whole.
+If other aggregates need all of a group's rows, MIN and MAX use these too, and the Reduce keeps whole rows.
 """
 
 from __future__ import annotations
@@ -37,19 +38,19 @@ from mzsql.render.statement import (
 from mzsql.render.updates import consolidated
 from mzsql.repr.types import ColumnType
 
-#: Which part a row comes from: the number of a value, or this for partial sums.
+#: Column that says which part a row belongs to: the number of an argument, or `SUMS`.
 PART = "mz_part"
 SUMS = -1
 
 
 @dataclass(frozen=True)
 class Values:
-    """One argument of extremes.
+    """One argument of MIN or MAX.
 
     Attributes:
-        column: where it is in key ++ values.
+        column: its position in key ++ values.
         typ: its type.
-        fronts: what of its values is needed.
+        fronts: which of its values are needed.
     """
 
     column: int
@@ -59,13 +60,13 @@ class Values:
 
 @dataclass(frozen=True)
 class Parts:
-    """What a Reduce keeps.
+    """What a Reduce with MIN or MAX keeps.
 
     Attributes:
         groups: the Reduce.
-        values: the arguments of its extremes, each once.
-        of: for each extreme, by its position among all aggregates, its place in `values`.
-        sums: the Reduce's other aggregates alone; None where nothing needs their sums nor the count of rows.
+        values: the distinct arguments of MIN and MAX.
+        of: for each MIN and MAX, by its position among all aggregates, its argument's position in `values`.
+        sums: the other aggregates alone; None if neither they nor the count of rows are needed.
     """
 
     groups: g.Groups
@@ -74,7 +75,7 @@ class Parts:
     sums: g.Groups | None
 
     def columns(self, number: int) -> tuple[ColumnType, ...]:
-        """The columns of a value's arrangement."""
+        """The columns of an argument's arrangement."""
         return (*self.groups.key, self.values[number].typ)
 
     @property
@@ -85,7 +86,7 @@ class Parts:
 
 
 def parts_of(groups: g.Groups) -> Parts | None:
-    """How a Reduce with extremes is kept; None for one that has none, or has aggregates over whole groups."""
+    """How a Reduce with MIN or MAX is kept; None if it has neither, or has aggregates that need whole groups."""
     kinds = [one.func.kind for one in groups.aggregates]
     if "hierarchical" not in kinds or "basic" in kinds:
         return None
@@ -117,7 +118,9 @@ def extreme_order(parts: Parts, number: int) -> tuple[ColumnOrder, ...]:
 
 
 def pairs(parts: Parts, number: int, rows: str, meta: Sequence[str]) -> exp.Select:
-    """An argument's values by group, and how often they come and go, from good rows key ++ values; `meta`: further columns to tell by."""
+    """An argument's values by group, with their multiplicities, from good rows key ++ values; `meta` are further
+    columns to group by.
+    """
     k = parts.groups.arity
     value = col(f"c{parts.values[number].column}")
     keys: list[Ast] = [col(f"c{i}") for i in range(k)]
@@ -133,7 +136,7 @@ def pairs(parts: Parts, number: int, rows: str, meta: Sequence[str]) -> exp.Sele
 def together(
     r: Renderer, parts: Parts, values: Sequence[str], sums: str | None, meta: Sequence[str]
 ) -> exp.Expression:
-    """The parts as one relation: key, v0 … (values), s0 … (sums), which part, `meta`."""
+    """The parts as one relation: key, v0 … (values), s0 … (sums), the part, `meta`."""
     groups, engine = parts.groups, r.engine
     k = groups.arity
     keys: list[Ast] = [col(f"c{i}") for i in range(k)]
@@ -157,7 +160,7 @@ def together(
 
 
 def totals(r: Renderer, parts: Parts, qualifier: str | None = None) -> tuple[list[Ast], list[Ast]]:
-    """Of the rows of `together`: by what they are added up, and the sums, that of the diffs last."""
+    """For the rows of `together`: the columns to group by, and the sums, the last of which is that of the diffs."""
     k = parts.groups.arity
     types = () if parts.sums is None else parts.sums.sums
     diff = col(DIFF, qualifier) if qualifier else col(DIFF)
@@ -177,7 +180,7 @@ def totals(r: Renderer, parts: Parts, qualifier: str | None = None) -> tuple[lis
 
 
 def there(parts: Parts, qualifier: str | None = None) -> Ast:
-    """Of rows added up: whether they are there."""
+    """Whether a group of rows of `together` exists: a value whose diffs add up to more than 0, or partial sums."""
     diff = col(DIFF, qualifier) if qualifier else col(DIFF)
     positive = s.gt(exp.Sum(this=diff), s.num(0))
     if parts.sums is None:
@@ -189,7 +192,7 @@ def there(parts: Parts, qualifier: str | None = None) -> Ast:
 def results(
     r: Renderer, node: lir.Reduce, parts: Parts, rows: str, by: Sequence[str], suffix: str
 ) -> exp.Select:
-    """Key ++ aggregates (mz_error where one can fail, and `by`) from the parts' rows, added up."""
+    """Key ++ aggregates (mz_error if one can fail, and `by`) from the consolidated rows of the parts."""
     groups, engine = parts.groups, r.engine
     k = groups.arity
     types = () if parts.sums is None else parts.sums.sums
@@ -210,7 +213,7 @@ def results(
             "having", exp.Having(this=s.gt(exp.Sum(this=col(f"s{len(types) - 1}")), s.num(0)))
         )
     elif not keys:
-        # Without keys the engine would make a row of nothing.
+        # Without GROUP BY an aggregate over no rows would return a row.
         inner.set("having", exp.Having(this=s.gt(exp.Count(this=exp.Star()), s.num(0))))
     found = r.define(node.lir_id, f"{suffix}g", inner)
     sums = [Sql(col(f"s{i}"), typ.type) for i, typ in enumerate(types)]
@@ -227,6 +230,6 @@ def results(
 
 
 def added_up(r: Renderer, parts: Parts, united: str) -> exp.Select:
-    """The parts' rows of one time, added up."""
+    """The parts' rows at one time, added up."""
     by, sums = totals(r, parts)
     return select([*by, *sums], united, group=by, having=there(parts))

@@ -1,11 +1,13 @@
-"""What is known of a value before it is computed: its type in DuckDB, its bounds, whether it may be NULL, whether computing it may fail.
+"""What is known of a value before it is computed: its DuckDB type, its bounds, whether it may be NULL, whether
+computing it may fail.
 
-Promise: every rule here errs on the safe side. A fact says what *may* be; `Fact()` says nothing. Bounds are inclusive, of numbers as they
-are, of dates in days since 1970-01-01, of booleans 0 and 1. The trade-off is plain interval arithmetic: what two columns have to do
-with each other is not known, so ``a - a`` may be anything that differences of a's bounds may.
+Promise: every rule errs on the safe side. A fact says what *may* be; `Fact()` says nothing. Bounds are inclusive: of
+numbers as they are, of dates in days since 1970-01-01, of booleans 0 and 1. Trade-off: this is plain interval
+arithmetic, which knows nothing of relations between columns, so ``a - a`` may be any difference of two values within
+a's bounds.
 
-`coarse` makes the facts of a step's relations coarse on purpose: to powers of ten, so that the statement made for them serves for
-nearly every step that comes after.
+`coarse` deliberately makes the facts of a step's relations coarse (powers of ten), so that a statement made for them
+serves for nearly every later step.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 
-#: Kinds that are no type: a number, a text and NULL as they are written, which take the type of what they meet.
+#: Kinds that are not types: a number literal, a text literal and NULL, which take the type of what they are combined
+#: with.
 NUMBER = "number"
 STRING = "string"
 NULL = "null"
@@ -28,30 +31,30 @@ DATE = "DATE"
 BIGINT = "BIGINT"
 HUGEINT = "INT128"
 
-#: Bits of each integer type, by its name.
+#: Bits of each integer type without the sign, by name.
 INTEGERS = {"TINYINT": 7, "SMALLINT": 15, "INT": 31, BIGINT: 63, HUGEINT: 127}
-#: The decimals that they are taken for.
+#: Digits of the decimals that integers are converted to.
 _DIGITS = {"TINYINT": 3, "SMALLINT": 5, "INT": 10, BIGINT: 19}
-#: The days that every cast of a date can do with: years 1 to 9999.
+#: The days that every cast of a date supports: years 1 to 9999.
 FIRST_DAY, LAST_DAY = -719_162, 2_932_896
 
-#: A bound, `None` where there is none.
+#: A bound; None if there is none.
 Bound = Fraction | None
 
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """What may come out of an expression.
+    """The possible results of an expression.
 
     Attributes:
         kind: its type as DuckDB writes it, or one of the kinds above; None: unknown.
         values: whether it may be other than NULL.
         nulls: whether it may be NULL.
-        low: no value is below.
-        high: no value is above.
-        fails: whether computing it may raise.
-        texts: no text is another than these; None: unknown.
-        other: whether it is never 0, whatever its bounds are.
+        low: no value is lower.
+        high: no value is higher.
+        fails: whether computing it may throw.
+        texts: all possible texts; None: unknown.
+        other: whether it is never 0, although its bounds may include 0.
     """
 
     kind: str | None = None
@@ -65,12 +68,12 @@ class Fact:
 
     @property
     def nonzero(self) -> bool:
-        """Of a number: whether it is never 0."""
+        """Whether a number is never 0."""
         above = self.low is not None and self.low > 0
         return self.other or above or (self.high is not None and self.high < 0)
 
     def covers(self, other: Fact) -> bool:
-        """Whether all that may come out of `other` may come out of this."""
+        """Whether all possible results of `other` are possible results of this."""
         if (self.kind != other.kind) or (other.nulls and not self.nulls):
             return False
         if (other.fails and not self.fails) or not other.values:
@@ -85,31 +88,31 @@ class Fact:
 
     @property
     def constant(self) -> Fraction | None:
-        """The one number it always is."""
+        """The number that it always is; None if it may vary."""
         if self.nulls or self.low is None or self.low != self.high:
             return None
         return self.low
 
     @property
     def always(self) -> bool:
-        """Of a condition: whether it is always TRUE."""
+        """Whether a condition is always TRUE."""
         return self.kind == BOOLEAN and not self.nulls and self.low == 1
 
     @property
     def never(self) -> bool:
-        """Of a condition: whether it is never TRUE."""
+        """Whether a condition is never TRUE."""
         return not self.values or (self.kind == BOOLEAN and self.high == 0)
 
     @property
     def size(self) -> Bound:
-        """No value is farther from 0."""
+        """Upper bound on the absolute value."""
         if self.low is None or self.high is None:
             return None
         return max(abs(self.low), abs(self.high))
 
 
 def number(value: Fraction | int, kind: str | None = NUMBER) -> Fact:
-    """The fact of a number that is written."""
+    """The fact of a number literal."""
     exact = Fraction(value)
     return Fact(kind, nulls=False, low=exact, high=exact, fails=False)
 
@@ -129,7 +132,7 @@ def truth(*, may_hold: bool, may_not: bool, nulls: bool, fails: bool) -> Fact:
 
 
 def bounded(fact: Fact) -> Fact:
-    """With the bounds that its type has."""
+    """A fact with the bounds that its type implies."""
     if fact.kind != BOOLEAN or not fact.values:
         return fact
     low, high = fact.low, fact.high
@@ -146,12 +149,13 @@ def null(kind: str | None = NULL) -> Fact:
 
 
 def column_of(fact: Fact) -> Fact:
-    """The fact of a column that an expression is put out as: what is written has a type from there on."""
+    """The fact of a column that holds an expression's result: a literal then has a type."""
     if fact.kind == NUMBER:
         size = fact.size
         if size is None or not fits(fact, BIGINT):
             return replace(fact, kind=None)
-        # What is at the edge may be either: a number below zero is one above it, negated.
+        # At the limits the type is uncertain: DuckDB reads a negative literal as the negation of a positive one, which
+        # is one larger.
         narrow = size < 2**31 - 1
         return replace(fact, kind="INT" if narrow else BIGINT if size > 2**31 else None)
     if fact.kind == STRING:
@@ -160,7 +164,7 @@ def column_of(fact: Fact) -> Fact:
 
 
 def decimal(kind: str | None) -> tuple[int, int] | None:
-    """Digits and scale of a decimal type."""
+    """Digits and scale of a decimal type; None for other types."""
     if kind is None or not kind.startswith("DECIMAL("):
         return None
     digits, scale = kind.removeprefix("DECIMAL(").removesuffix(")").split(",")
@@ -173,7 +177,7 @@ def decimal_kind(digits: int, scale: int) -> str:
 
 
 def fits(fact: Fact, kind: str | None) -> bool:
-    """Whether every value that a number may be, rounded where the type rounds, has a place in a type."""
+    """Whether every possible value of a number, rounded if the type rounds, fits the type."""
     size = fact.size
     if size is None or kind is None:
         return not fact.values
@@ -185,18 +189,20 @@ def fits(fact: Fact, kind: str | None) -> bool:
 
 
 def decimal_of(fact: Fact) -> tuple[int, int] | None:
-    """The decimal type that a number is taken for where it meets a decimal; None where it has none or that is not known."""
+    """The decimal type that a number is converted to when combined with a decimal; None if there is none or it is
+    unknown.
+    """
     digits = _DIGITS.get(fact.kind or "")
     return decimal(fact.kind) if digits is None else (digits, 0)
 
 
 def is_number(kind: str | None) -> bool:
-    """Whether bounds of this kind are of an exact number."""
+    """Whether values of this kind are exact numbers."""
     return kind == NUMBER or kind in INTEGERS or decimal(kind) is not None
 
 
 def one_of(facts: Iterable[Fact]) -> Fact:
-    """What comes out where any of them may."""
+    """What is known of a value that is described by any of the facts."""
     found = list(facts)
     kinds = {fact.kind for fact in found}
     with_values = [fact for fact in found if fact.values]
@@ -231,7 +237,7 @@ def sum_of(left: Fact, right: Fact) -> tuple[Bound, Bound]:
 
 
 def negated(fact: Fact) -> Fact:
-    """As the number with the other sign."""
+    """The fact of the negated number."""
     return replace(
         fact,
         low=None if fact.high is None else -fact.high,
@@ -248,21 +254,21 @@ def product_of(left: Fact, right: Fact) -> tuple[Bound, Bound]:
 
 
 def total_of(fact: Fact, rows: int) -> tuple[Bound, Bound]:
-    """Bounds of a sum over at least one and at most so many rows."""
+    """Bounds of a sum over at least one and at most `rows` rows."""
     if fact.low is None or fact.high is None:
         return None, None
     return min(fact.low, fact.low * rows), max(fact.high, fact.high * rows)
 
 
-#: Powers of ten to which the bounds of relations are coarsened.
+#: Powers of ten to which bounds are coarsened.
 _POWERS = tuple(10**step for step in (0, 3, 6, 9, 12, 18, 24, 30, 38))
-#: And numbers of rows.
+#: Numbers of rows to which those of relations are coarsened.
 _ROWS = (0, 10, 1_000, 20_000, 250_000, 10_000_000)
 
 
 def coarse(kind: str | None, low: int | Decimal, high: int | Decimal, *, nulls: bool) -> Fact:
-    """A column of numbers between bounds, by bounds that nearly every step's numbers are between: 0, 1 and powers of ten."""
-    # The operator would round a decimal to the context's digits.
+    """A column of numbers between bounds, coarsened to 0, 1 and powers of ten."""
+    # Unary minus would round a decimal to the context's precision.
     above = low.copy_negate() if isinstance(low, Decimal) else -low
     return _between(kind, -_above(above), _above(high), nulls)
 
@@ -273,7 +279,7 @@ def _between(kind: str | None, low: int, high: int, nulls: bool) -> Fact:
 
 
 def _above(bound: int | Decimal) -> int:
-    """The least bound kept that is not below."""
+    """The lowest of the coarse bounds that is not below `bound`."""
     if bound <= -1:
         return -1
     if bound <= 0:
@@ -283,8 +289,8 @@ def _above(bound: int | Decimal) -> int:
 
 
 def widened(fact: Fact, *, signed: bool = False) -> Fact:
-    """A column of numbers between bounds that are a thousand times as wide, where its type has numbers that large; of the sign that
-    they had, or of either. What is between -1 and 1, as are nearly all counts of a change, stays unless it is to have either sign.
+    """A column of numbers with bounds a thousand times as wide, if its type has such numbers; of the signs that it had,
+    or with `signed` of either. Bounds between -1 and 1, as of nearly all counts in a change, stay unless `signed`.
     """
     size = fact.size
     if not is_number(fact.kind) or size is None or (size <= 1 and not signed):
@@ -302,10 +308,10 @@ def widened(fact: Fact, *, signed: bool = False) -> Fact:
 
 
 def more_rows(rows: int) -> int:
-    """The number of rows kept that is next to that of `coarse_rows`; 0 stays."""
+    """The next larger of the coarse numbers of rows; 0 stays."""
     return next((kept for kept in _ROWS if kept > rows), rows) if rows else 0
 
 
 def coarse_rows(rows: int) -> int:
-    """The least number of rows kept that is not below; 0 for none."""
+    """The lowest of the coarse numbers of rows that is not below `rows`; 0 for none."""
     return next((kept for kept in _ROWS if kept >= rows), rows)

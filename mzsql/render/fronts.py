@@ -1,7 +1,8 @@
-"""Which rows of a group a step needs: the first ones in an order.
+"""The orders by which a step reads only the first rows of a group.
 
-Promise: an order that is handed out here is one that every engine and the traces agree on: it ends before the first column of a type that
-any of them compares in a way of its own. Rows that it leaves equal are read together, so a shorter order costs time only.
+Promise: an order from here means the same to every engine and to traces: it ends before the first column of a type
+that one of them compares differently. Rows that it leaves equal are read together, so a shorter order only costs
+time.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from mzsql.lir import plan as lir
 from mzsql.render.rendered import Front
 from mzsql.repr.types import ColumnType
 
-#: Types whose values all engines order by their numbers or bytes.
+#: Types that all engines order alike, by number or by bytes.
 _ORDERED = frozenset(
     (
         "boolean",
@@ -41,7 +42,9 @@ _ORDERED = frozenset(
 def order_of(
     wanted: Iterable[ColumnOrder], columns: Sequence[ColumnType], key_arity: int
 ) -> tuple[ColumnOrder, ...]:
-    """The order of the rows of a key: as wanted, without what is the same in all of them or said before, as far as all agree on it."""
+    """The order of a key's rows: the wanted one, without columns that are in the key or were named before, up to the
+    first that is not `comparable`.
+    """
     made: list[ColumnOrder] = []
     seen = set(range(key_arity))
     for one in wanted:
@@ -55,12 +58,12 @@ def order_of(
 
 
 def comparable(column: ColumnType) -> bool:
-    """Whether values of a column are compared alike everywhere."""
+    """Whether a column's values are compared alike everywhere."""
     return column.type.kind in _ORDERED
 
 
 def front_of(plan: lir.TopKPlan) -> tuple[Front, ...]:
-    """The places that a TopK looks at; () where there is no telling."""
+    """The rows that a TopK needs of a group; () if that is not known."""
     limit = plan.limit
     if not isinstance(limit, Literal) or limit.value is None or int(str(limit.value)) < 0:
         return ()

@@ -1,8 +1,8 @@
-"""Aggregates: partial sums, the rows they come from, and a group's output row.
+"""Aggregates: partial sums, what rows add to them, and a group's output row.
 
-Promise: pure pieces of SQL, the same for a step, a hydration and a one-shot query. An accumulable aggregate is a few additive
-columns; one more counts the group's rows, so a group exists while that is positive. Aggregates of several kinds in one Reduce, and those
-that are not accumulable, are computed from the group's rows.
+Promise: pure pieces of SQL, the same for a step, a hydration and a one-shot query. An accumulable aggregate is a few
+additive columns; one more column counts the group's rows, so a group exists while that is positive. Several kinds of
+aggregates in one Reduce, and those that are not accumulable, are computed from the group's rows.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ COUNT = ColumnType(BIGINT, nullable=False)
 
 @dataclass(frozen=True)
 class Aggregate:
-    """One aggregate of a Reduce, its argument in column `argument` of key ++ values, its partial sums from `start` on."""
+    """One aggregate of a Reduce: its argument is in column `argument` of key ++ values, its partial sums begin at
+    `start`.
+    """
 
     expr: AggregateExpr
     func: AggregateFunc
@@ -56,7 +58,7 @@ class Aggregate:
 
     @property
     def typ(self) -> ColumnType:
-        """The result's type."""
+        """The type of the result."""
         return ColumnType(self.expr.typ, self.expr.nullable)
 
 
@@ -65,12 +67,12 @@ class Groups:
     """What a Reduce computes.
 
     Attributes:
-        row: key ++ values over the input's raw row.
+        row: the MFP from the input's raw row to key ++ values.
         key: types of the key.
         values: types of the values.
         aggregates: in output order.
         accumulable: whether all of them are kept as partial sums.
-        after: over key ++ aggregates.
+        after: the MFP over key ++ aggregates.
     """
 
     row: MapFilterProject
@@ -82,12 +84,12 @@ class Groups:
 
     @property
     def arity(self) -> int:
-        """The number of key columns."""
+        """Number of key columns."""
         return len(self.key)
 
     @property
     def sums(self) -> tuple[ColumnType, ...]:
-        """Types of the partial sums, the count last."""
+        """Types of the partial sums; the last one counts rows."""
         parts = [ColumnType(t) for a in self.aggregates for t in a.accumulators]
         return (*parts, COUNT)
 
@@ -98,14 +100,16 @@ class Groups:
 
     @property
     def distinct(self) -> tuple[tuple[int, Aggregate], ...]:
-        """The aggregates over distinct values, with their positions."""
+        """The DISTINCT aggregates, with their positions."""
         return tuple((i, a) for i, a in enumerate(self.aggregates) if a.expr.distinct)
 
 
 def plan_groups(
     node: lir.Reduce, columns: Sequence[ColumnType], types: Sequence[ColumnType]
 ) -> Groups:
-    """Read a Reduce over an input with raw `columns`; `types`: of its key ++ values (`key_values`'s)."""
+    """Analyse a Reduce over an input with raw `columns`; `types` are those of its key ++ values (the output of
+    `key_values`).
+    """
     row = key_values(node, len(columns))
     arity = node.key_val.key_plan.output_arity
     exprs = aggregate_exprs(node.plan)
@@ -128,7 +132,7 @@ def plan_groups(
 
 
 def accumulator_types(func: AggregateFunc, argument: SqlType) -> tuple[SqlType, ...]:
-    """The types of the partial sums of an aggregate over values of a type."""
+    """The types of an aggregate's partial sums, given its argument's type."""
     if func.kind != "accumulable":
         return ()
     # A numeric without a scale stands for the argument's.
@@ -139,7 +143,7 @@ def accumulator_types(func: AggregateFunc, argument: SqlType) -> tuple[SqlType, 
 
 
 def key_values(node: lir.Reduce, arity: int) -> MapFilterProject:
-    """The MFP over raw rows that makes key ++ values."""
+    """The MFP from raw rows to key ++ values."""
     key, val = node.key_val.key_plan, node.key_val.val_plan
     if node.input_key is not None:
         form = form_by_key(forms_of(node.input), node.input_key)
@@ -157,7 +161,7 @@ def key_values(node: lir.Reduce, arity: int) -> MapFilterProject:
 
 
 def aggregate_exprs(plan: lir.ReducePlan) -> tuple[AggregateExpr, ...]:
-    """The aggregates in output order."""
+    """A Reduce's aggregates in output order."""
     match plan:
         case lir.ReduceDistinct():
             return ()
@@ -179,7 +183,7 @@ def aggregate_exprs(plan: lir.ReducePlan) -> tuple[AggregateExpr, ...]:
 def summands(
     groups: Groups, engine: Engine, args: Sequence[Sql], diff: Ast, *, distinct: bool
 ) -> list[Ast]:
-    """For one row what it adds to each partial sum but the count: those of distinct aggregates, or of the others; else 0."""
+    """What a row adds to each partial sum except the count: for DISTINCT aggregates or for the others; 0 for the rest."""
     made: list[Ast] = []
     for one in groups.aggregates:
         if one.expr.distinct is not distinct:
@@ -200,7 +204,9 @@ def summands_of(one: Aggregate, engine: Engine, value: Sql, diff: Ast) -> list[A
 
 
 def finished(groups: Groups, engine: Engine, sums: Sequence[Sql]) -> tuple[list[Ast], Ast | None]:
-    """The aggregates' values from a group's sums (the count last), and the message where one cannot be computed."""
+    """The aggregates' values from a group's sums (the last of which is the count), and the error message if one cannot
+    be computed.
+    """
     values: list[Ast] = []
     branches: list[tuple[Ast, Ast]] = []
     for one in groups.aggregates:
@@ -213,7 +219,7 @@ def finished(groups: Groups, engine: Engine, sums: Sequence[Sql]) -> tuple[list[
 
 
 def error_branches(one: Aggregate, engine: Engine, args: Sequence[Sql]) -> list[tuple[Ast, Ast]]:
-    """The ways in which an aggregate fails, each with its message."""
+    """The conditions under which an aggregate fails, each with its message."""
     return [
         (
             rule.condition(engine, args, one.expr.typ),
@@ -229,7 +235,7 @@ def error_branches(one: Aggregate, engine: Engine, args: Sequence[Sql]) -> list[
 def from_sums(
     r: Renderer, node: lir.Reduce, groups: Groups, sums: Collection, suffix: str, name: str
 ) -> Collection:
-    """A Reduce's rows from rows of key ++ partial sums: a row is what a group's sums amount to, so this is row-wise."""
+    """A Reduce's output rows from rows key ++ partial sums. Row-wise, because each row has all the sums of its group."""
     k = groups.arity
     args = columns_of(sums.columns)
     values, error = finished(groups, r.engine, args[k:])
@@ -265,7 +271,7 @@ def from_sums(
 def contributions(
     r: Renderer, groups: Groups, rows: Collection, extra: Sequence[str]
 ) -> exp.Select:
-    """For each row its key, what it adds to the sums (those of distinct aggregates left out), and `extra` columns."""
+    """For each row its key, what it adds to the sums (0 for DISTINCT aggregates), and the columns `extra`."""
     args = columns_of(rows.columns)
     parts = summands(groups, r.engine, args, col(DIFF), distinct=False)
     items: list[Ast] = [col(f"c{i}") for i in range(groups.arity)]
@@ -276,7 +282,7 @@ def contributions(
 
 
 def summed(r: Renderer, groups: Groups, source: str, by: Sequence[str]) -> exp.Select:
-    """Contributions added up by key and further columns."""
+    """Contributions added up by key and the columns `by`."""
     keys: list[Ast] = [col(f"c{i}") for i in range(groups.arity)]
     keys += [col(n) for n in by]
     items = list(keys)
@@ -285,7 +291,7 @@ def summed(r: Renderer, groups: Groups, source: str, by: Sequence[str]) -> exp.S
         items.insert(groups.arity + i, named(total, f"c{groups.arity + i}"))
     made = select(items, source, group=keys)
     if not keys:
-        # Without keys the engine would make a row of nothing.
+        # Without GROUP BY an aggregate over no rows would return a row.
         made.set("having", exp.Having(this=s.gt(exp.Count(this=exp.Star()), s.num(0))))
     return made
 
@@ -293,12 +299,12 @@ def summed(r: Renderer, groups: Groups, source: str, by: Sequence[str]) -> exp.S
 def aggregated(
     r: Renderer, node: lir.Reduce, groups: Groups, rows: str, by: Sequence[str], suffix: str
 ) -> exp.Select:
-    """Key ++ aggregates (and mz_error where one can fail) from consolidated rows key ++ values with positive mz_diff."""
+    """Key ++ aggregates (and mz_error if one can fail) from consolidated rows key ++ values with positive mz_diff."""
     k = groups.arity
     rows = expanded(r, node, groups, rows, by, suffix)
     types = (*groups.key, *groups.values)
     keys: list[Ast] = [*(col(f"c{i}") for i in range(k)), *(col(n) for n in by)]
-    # Sums first, what is made of them above: no engine lets every function stand around an aggregate.
+    # Sums are computed below and finished above, because an engine does not allow every function around an aggregate.
     parts: list[Ast] = []
     values: list[Ast] = []
     branches: list[tuple[Ast, Ast]] = []
@@ -307,7 +313,7 @@ def aggregated(
         if one.func.kind != "accumulable":
             assert one.func.value is not None
             if one.expr.distinct and _numbered(groups, one):
-                # A row that is NULL is none.
+                # The aggregates here ignore NULL, so repeated values are replaced by it.
                 only = s.case((s.eq(col(f"n{i}"), s.num(1)), value.ast))
                 value = Sql(only, value.typ)
             parts.append(named(one.func.value(r.engine, [value], one.expr.typ), f"v{i}"))
@@ -345,20 +351,20 @@ def can_fail(groups: Groups) -> bool:
 
 
 def _alone(groups: Groups) -> bool:
-    """Whether the one aggregate is over rows, each of them once."""
+    """Whether there is a single aggregate, over a group's distinct rows."""
     (one, *others) = groups.aggregates or (None,)
     return one is not None and not others and one.func.kind == "basic" and one.expr.distinct
 
 
 def _numbered(groups: Groups, one: Aggregate) -> bool:
-    """Whether a distinct aggregate looks at the first of equal rows by their numbers; the hierarchical ones need not."""
+    """Whether a DISTINCT aggregate picks the first of equal rows by a row number; MIN and MAX need not."""
     return one.func.kind == "accumulable" or (one.func.kind == "basic" and not _alone(groups))
 
 
 def expanded(
     r: Renderer, node: lir.Reduce, groups: Groups, rows: str, by: Sequence[str], suffix: str
 ) -> str:
-    """Rows as often as their multiplicity where an aggregate needs that; numbered where one counts distinct values."""
+    """Rows repeated by their multiplicity if an aggregate needs that, and numbered if one is DISTINCT."""
     width = groups.arity + len(groups.values)
     items: list[Ast] = [col(f"c{i}") for i in range(width)]
     items += [col(n) for n in by]

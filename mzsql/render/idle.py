@@ -1,9 +1,10 @@
-"""What is left of a statement where some of its relations have no rows.
+"""Prunes a statement by relations that are known to be empty.
 
-Promise: `without` leaves a statement that means the same as long as the named relations are empty. A query that reads nothing but rows of
-them goes, and what goes takes along the branches and the relations that it was for: a step in which one input of five has updates
-is a fraction of the whole text, and the text is what a small step costs (parsing, binding, planning). Only what certainly has no
-rows goes: a query that would put out a row of nothing, such as an aggregate without groups, stays.
+Promise: `without` returns a statement with the same result as long as the named relations are empty. A query that
+can only return rows of them is removed, with the branches and relations that served it. A step in which one input of
+five has updates is a fraction of the full text, and a small step costs mainly its text (parsing, binding, planning).
+Only what certainly has no rows is removed: a query that returns a row from no input, such as an ungrouped aggregate,
+stays.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from sqlglot import expressions as exp
 
 
 def without(statement: exp.Expression, empty: AbstractSet[str]) -> exp.Expression | None:
-    """The statement, given that some relations are empty; None where nothing is left of it.
+    """The statement, given that some relations are empty; None if it then has no rows.
 
     Args:
-        statement: as rendered; it is not changed. Only what is left of it is copied: copying costs as much as writing text does.
+        statement: as rendered; it is not modified. Only what remains is copied, because copying is as slow as
+            writing text.
         empty: names of relations.
     """
     with_ = statement.args.get("with_")
@@ -40,7 +42,7 @@ def without(statement: exp.Expression, empty: AbstractSet[str]) -> exp.Expressio
 
 
 def _has_rows(query: exp.Expression, empty: AbstractSet[str]) -> bool:
-    """Whether a query may have rows. Branches of unions are many and do not nest deeply."""
+    """Whether a query may have rows. It recurses, which is safe because unions are balanced and do not nest deeply."""
     if isinstance(query, exp.Union):
         if query.args.get("distinct"):
             return True
@@ -49,7 +51,7 @@ def _has_rows(query: exp.Expression, empty: AbstractSet[str]) -> bool:
 
 
 def _may_pass(query: exp.Select, empty: AbstractSet[str]) -> bool:
-    """Whether rows may come from where a query reads them."""
+    """Whether the relations that a query reads may give it rows."""
     if _lets_none_pass(query):
         return False
     origins = _origins(query)
@@ -70,7 +72,7 @@ def _may_read(source: exp.Expression, empty: AbstractSet[str]) -> bool:
 
 
 def _left(query: exp.Expression, empty: AbstractSet[str]) -> exp.Expression:
-    """A copy of what is left of a query that may have rows, without its WITH."""
+    """A copy of what remains of a query that may have rows, without its WITH."""
     if isinstance(query, exp.Union) and not query.args.get("distinct"):
         sides = [one for one in (query.this, query.expression) if _has_rows(one, empty)]
         made = [_left(one, empty) for one in sides]
@@ -86,7 +88,7 @@ def _left(query: exp.Expression, empty: AbstractSet[str]) -> exp.Expression:
 
 
 def _origins(query: exp.Select) -> list[exp.Expression]:
-    """What follows FROM, where anything does: that it reads, then its joins."""
+    """A query's FROM and its joins; empty if it has no FROM."""
     from_ = query.args.get("from_")
     return [] if from_ is None else [from_, *(query.args.get("joins") or ())]
 
@@ -99,7 +101,7 @@ def _origin(origin: exp.Expression, empty: AbstractSet[str]) -> exp.Expression:
 
 
 def _with(node: exp.Expression, parts: Mapping[str, object]) -> exp.Expression:
-    """A copy of a node with other parts, of which the old ones are not copied."""
+    """A copy of a node with some parts replaced, which are then not copied."""
     args = {
         name: parts[name] if name in parts else _copied(value) for name, value in node.args.items()
     }
@@ -115,11 +117,12 @@ def _copied(value: object) -> object:
 
 
 def of_nothing(query: exp.Select) -> bool:
-    """Whether a query may put out a row where it reads none, or all that it reads are left out."""
+    """Whether a query may return a row without reading one."""
     if query.args.get("from_") is None and not _lets_none_pass(query):
         return True
     if query.args.get("group") is not None or query.args.get("having") is not None:
-        # With groups there is none of nothing; a condition over all rows here is always that there are some.
+        # A grouped query has no group without rows, and every HAVING without GROUP BY that is rendered here asks for
+        # rows.
         return False
     aggregates = (node for item in query.expressions for node in item.find_all(exp.AggFunc))
     return any(not _windowed(node, query) for node in aggregates)
@@ -137,7 +140,7 @@ def _windowed(node: exp.Expression, top: exp.Select) -> bool:
 def _reached(
     body: exp.Expression, ctes: Mapping[str, exp.CTE], empty: AbstractSet[str]
 ) -> dict[str, exp.Expression]:
-    """What is left of the relations of WITH that a body reads, itself or through others."""
+    """What remains of the CTEs that a body reads, directly or through others."""
     found: dict[str, exp.Expression] = {}
     waiting = [body]
     while waiting:

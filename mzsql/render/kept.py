@@ -1,11 +1,12 @@
-"""Statements that are kept for a long time and looked at seldom.
+"""Statements that are kept for long and used seldom.
 
-Promise: `Kept.statement` is the statement that it was made of, as a tree, whenever it is asked for; who has it must not change it. While
-nobody asks, `cool` has it kept as bytes: a tree of some thousand nodes is megabytes of small objects, which Python's cycle collector goes
-through in each full collection, with all threads waiting; as bytes it is some tens of kilobytes, and one object. With TPC-H's 22 views the
-trees were four fifths of a million objects, and a full collection went from 1,000 to 110 ms without them.
+Promise: `Kept.statement` returns the statement as a tree whenever it is asked for; it must not be modified. While
+nobody asks, `cool` stores it as bytes: a tree of some thousand nodes is megabytes of small objects, which Python's
+cycle collector visits in each full collection while all threads wait; as bytes it is some tens of kilobytes and one
+object. With TPC-H's 22 views the trees were four fifths of a million objects, and without them a full collection
+took 110 ms instead of 1,000.
 
-Trade-off: to be asked after that costs about as much as copying the tree.
+Trade-off: the first use afterwards costs about as much as copying the tree.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ class Kept:
     """A statement, as a tree or as bytes. Thread-safe.
 
     Args:
-        statement: not to be changed any more.
-        now: seconds that only grow.
+        statement: must not be modified any more.
+        now: monotonic seconds.
     """
 
     def __init__(
@@ -38,7 +39,7 @@ class Kept:
 
     @property
     def statement(self) -> exp.Expression:
-        """The tree."""
+        """The tree; unpacked if need be."""
         with self._lock:
             self._asked = self._now()
             if self._tree is None:
@@ -49,11 +50,11 @@ class Kept:
             return self._tree
 
     def warm(self, seconds: float) -> bool:
-        """Whether the tree is there, and nobody has asked for it for so long."""
+        """Whether the tree exists and nobody has asked for it for `seconds`."""
         return self._tree is not None and self._now() - self._asked >= seconds
 
     def cool(self, seconds: float) -> None:
-        """Keep it as bytes, where nobody has asked for it for so long."""
+        """Store it as bytes if nobody has asked for it for `seconds`."""
         with self._lock:
             if self._tree is None or self._now() - self._asked < seconds:
                 return

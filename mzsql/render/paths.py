@@ -1,9 +1,10 @@
-"""A delta join's paths, told over the raw columns of all inputs, and the order in which their lookups are made together.
+"""A delta join's paths over the raw columns of all inputs, and the order in which their lookups are made together.
 
-Promise: every path computes the same rows, so one closure (the first path's) is evaluated at the end for all of them; then every
-failing evaluation is counted once, whichever input changed. Predicates that cannot fail also run as early as each path has
-them; what a path says by one where the first says it by a key of its lookups runs at the path's end at the latest. Paths that look
-up the same input by the same key are led to meet there, so that it is read once (fewer scans, fewer jobs).
+Promise: all paths compute the same rows, so one closure (the first path's) is evaluated at the end for all of them,
+and every failing evaluation is counted once, whichever input changed. Predicates that cannot fail also run as early
+as each path allows; one that another path has as a predicate and the first path as a lookup key runs at that path's
+end at the latest. Paths that look up the same input by the same key are scheduled to do it together, so that it is
+read once (fewer scans, fewer jobs).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from mzsql.render.naming import arranged_row
 from mzsql.render.rows import may_fail
 from mzsql.repr.types import ColumnType
 
-#: Types of which equal values are the same in every respect (-0.0 and 0.0 are not, nor are intervals of a month and of 30 days).
+#: Types whose equal values are indistinguishable (unlike -0.0 and 0.0, or intervals of a month and of 30 days).
 _IDENTICAL = frozenset(
     (
         *("boolean", "smallint", "integer", "bigint", "uint2", "uint4", "uint8", "oid", "numeric"),
@@ -28,19 +29,19 @@ _IDENTICAL = frozenset(
     )
 )
 
-#: An input and the key it is looked up by.
+#: An input, and the key by which it is looked up.
 Probe = tuple[int, tuple[Scalar, ...]]
 
 
 @dataclass
 class PathPlan:
-    """One path over the global columns: those of all inputs side by side.
+    """One path over the global columns, which are those of all inputs side by side.
 
     Attributes:
-        source: the input whose changes it follows.
-        lookups: the input and key of each stage, and the stream's key over global columns.
-        closure: all of its row-wise work, over global columns.
-        early: predicates that cannot fail, over global columns.
+        source: the input whose updates it follows.
+        lookups: for each stage the input and key, and the stream's key over global columns.
+        closure: all its row-wise work, over global columns.
+        early: its predicates that cannot fail, over global columns.
     """
 
     source: int
@@ -51,14 +52,14 @@ class PathPlan:
 
 @dataclass
 class Layout:
-    """Where the inputs' columns stand among the global ones."""
+    """The positions of the inputs' columns among the global ones."""
 
     offsets: tuple[int, ...]
     types: tuple[ColumnType, ...]
 
     @staticmethod
     def of(inputs: Sequence[Collection]) -> Layout:
-        """The inputs side by side."""
+        """The layout of these inputs side by side."""
         offsets: list[int] = []
         types: list[ColumnType] = []
         for one in inputs:
@@ -72,19 +73,19 @@ class Layout:
         return range(self.offsets[relation], ends[relation])
 
     def owner(self, column: int) -> int:
-        """The input that a global column is of."""
+        """The input that a global column belongs to."""
         return max(i for i, start in enumerate(self.offsets) if start <= column)
 
 
 class Equal:
-    """Which global columns have the same values, on the rows for which some lookups were made."""
+    """Which global columns have the same values, on rows for which some lookups were made."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         self._of: dict[int, set[int]] = {}
 
     def add(self, probe: Probe, stream: Sequence[Scalar]) -> None:
-        """A lookup was made: its key's columns are the stream's."""
+        """Record a lookup: its key's columns equal the stream's."""
         start = self._layout.offsets[probe[0]]
         for theirs, ours in zip(probe[1], stream, strict=True):
             if isinstance(theirs, Column) and isinstance(ours, Column):
@@ -97,7 +98,7 @@ class Equal:
             self._of.update(dict.fromkeys(both, both))
 
     def local(self, exprs: Sequence[Scalar], relation: int) -> tuple[Scalar, ...]:
-        """The leading expressions over an input's own columns, as far as they can be told by them."""
+        """The leading expressions, as far as they can be written over an input's own columns."""
         span = self._layout.columns(relation)
         known: list[Scalar] = []
         for expr in exprs:
@@ -116,7 +117,7 @@ class Equal:
 
 @dataclass
 class _Tracer:
-    """Closures one after another, with what they compute over global columns."""
+    """Applies closures one after another, and collects what they compute over global columns."""
 
     arity: int
     expressions: list[Scalar] = field(default_factory=list)
@@ -137,7 +138,7 @@ class _Tracer:
         return [current[c] for c in closure.projection]
 
     def column(self, expr: Scalar) -> Scalar:
-        """A column that holds the expression."""
+        """A column that holds the expression's value."""
         if isinstance(expr, Column | Literal):
             return expr
         self.expressions.append(expr)
@@ -145,7 +146,7 @@ class _Tracer:
         return Column(self.arity + len(self.expressions) - 1)
 
     def flat(self, expr: Scalar) -> Scalar:
-        """The expression over global columns alone."""
+        """The expression over global columns only."""
         return substitute(expr, [*(Column(i) for i in range(self.arity)), *self.inlined])
 
 
@@ -155,7 +156,7 @@ def trace_path(
     forms: dict[Probe, lir.ArrangementForm],
     source_form: lir.ArrangementForm,
 ) -> PathPlan:
-    """Tell a path over the global columns."""
+    """Rewrite a path over the global columns."""
     tracer = _Tracer(len(layout.types))
     own = [Column(c) for c in layout.columns(path.source_relation)]
     row: list[Scalar] = [substitute(e, own) for e in arranged_row(source_form)]
@@ -214,6 +215,8 @@ def schedule(paths: Sequence[PathPlan]) -> list[tuple[Probe, tuple[int, ...]]]:
                 later.update(left[1:])
         if not waiting:
             return made
+        # A lookup that no path needs later can be made now without missing a chance to share it; otherwise take the
+        # one most paths wait for.
         ready = [probe for probe in waiting if probe not in later]
         probe = ready[0] if ready else max(waiting, key=lambda p: len(waiting[p]))
         made.append((probe, tuple(waiting[probe])))

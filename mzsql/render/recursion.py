@@ -1,9 +1,11 @@
 """WITH MUTUALLY RECURSIVE: what a runner repeats until nothing changes, at one time or at each time of a step.
 
-Promise: bindings begin empty and are computed in order, each from the latest contents of those before it and the last contents of the
-others, until a round changes none of them. An error row counts once however often it is met, so that errors reach a fixpoint too.
+Promise: bindings begin empty and are computed in order, each from the newest contents of those before it and the
+previous contents of the others, until a round changes none of them, as Materialize does. An error row counts once
+however often it occurs, so that errors reach a fixpoint too.
 
-The trade-off: every round computes its bindings anew from whole contents; nothing is carried over but the contents themselves.
+Trade-off: every round computes its bindings from full contents; only the contents are carried over to the next
+round.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ class Binding:
 
     Attributes:
         relation: its contents as statements read them: c0 …, mz_error, mz_diff.
-        empty: a query of no rows of its types, for the beginning.
+        empty: a query without rows, of its types, for the beginning.
         loops: recursions inside it, to be run before `statement` in every round.
         statement: its contents, consolidated.
     """
@@ -48,7 +50,7 @@ class Binding:
 
 @dataclass(frozen=True)
 class Loop:
-    """A recursion; `limit` is (rounds, whether to go on with what there is after them instead of failing)."""
+    """A recursion; `limit` is (rounds, whether to return the state after them instead of failing)."""
 
     bindings: tuple[Binding, ...]
     limit: tuple[int, bool] | None
@@ -56,15 +58,15 @@ class Loop:
 
 @dataclass(frozen=True)
 class Recursion:
-    """A recursive node of a dataflow, whose contents a runner computes anew at each time at which what it reads changes.
+    """A recursive node of a dataflow, which a runner computes anew at each time at which its inputs change.
 
     Attributes:
-        relation: what statements call it: c0 …, mz_error, mz_diff; in a step its changes, with mz_time.
+        relation: its name in statements: c0 …, mz_error, mz_diff; in a step its changes, with mz_time.
         lir_id: the node.
         columns: types of c0 ….
         loops: to be run first.
-        statement: the contents after that, consolidated, for DuckDB.
-        inputs: the ``snap_…`` relations that all of this reads.
+        statement: its contents after that, consolidated, for DuckDB.
+        inputs: the ``snap_…`` relations that it reads.
     """
 
     relation: str
@@ -76,7 +78,7 @@ class Recursion:
 
 
 def relations_of(loops: tuple[Loop, ...], statement: exp.Expression) -> frozenset[str]:
-    """Names of all relations, those made on the way too, that recursions and the statement above them read."""
+    """The names of all relations, including intermediate ones, that recursions and the statement above them read."""
     found = {table.name for table in statement.find_all(exp.Table)}
     for loop in loops:
         for one in loop.bindings:
@@ -85,7 +87,7 @@ def relations_of(loops: tuple[Loop, ...], statement: exp.Expression) -> frozense
 
 
 def counted(statement: exp.Expression, arity: int, engine: Engine) -> exp.Expression:
-    """A statement of c0 …, mz_error, mz_diff with equal rows added up; an error counts once."""
+    """A statement of c0 …, mz_error, mz_diff with equal rows added up; an error row counts once."""
     row: list[Ast] = [*(col(f"c{i}") for i in range(arity)), col(ERROR)]
     body = statement.copy()
     with_ = body.args.get("with_")
@@ -104,12 +106,12 @@ def counted(statement: exp.Expression, arity: int, engine: Engine) -> exp.Expres
 
 
 def nothing(columns: tuple[ColumnType, ...], engine: Engine) -> exp.Expression:
-    """No rows of these columns."""
+    """A query without rows, of these columns."""
     items: list[Ast] = [named(null_of(t, engine), f"c{i}") for i, t in enumerate(columns)]
     items += [named(no_error(engine), ERROR), named(big(0, engine), DIFF)]
     return exp.Select(expressions=items, where=exp.Where(this=s.boolean(value=False)))
 
 
 def strictest(limits: tuple[tuple[int, bool] | None, ...]) -> tuple[int, bool] | None:
-    """The limit that ends a recursion first."""
+    """The limit with the fewest rounds; None if there is none."""
     return min((limit for limit in limits if limit is not None), default=None)

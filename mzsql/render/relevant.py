@@ -1,11 +1,12 @@
-"""Which of an input's updates a step can put anything out for.
+"""Which of an input's updates can affect a step's result.
 
-Promise: a row of a delta for which `relevance`'s condition is not true is dropped by everything in the statement that reads the delta, so
-that the statement means the same over the other rows alone. Filters stand where a statement reads its inputs; looking at them first spares
-the lookups, and where no update passes, the whole step: most small transactions are none of most views' business.
+Promise: everything in the statement that reads a delta drops the rows for which `relevance`'s condition is not true,
+so the statement has the same result over the other rows alone. Filters stand where a statement reads its inputs;
+evaluating them first saves the lookups, and the whole step if no update passes: most small transactions do not
+concern most views.
 
-The conditions are parts of the statement, which never throw, over the delta's own columns. Those that are too long to be asked of each
-update, or say something of the step's times, are not looked into: then every row may matter.
+The conditions are parts of the statement over the delta's own columns, and never throw. Conditions that are too long
+to be evaluated for each update, or that depend on the step's times, are ignored: then every row may matter.
 """
 
 from __future__ import annotations
@@ -19,14 +20,16 @@ from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.table import Engine
 from mzsql.render.times import LOWER, UPPER
 
-#: A longer condition costs more to ask than it spares.
+#: A longer condition, in characters, costs more than it saves.
 LONGEST = 4_000
 
 _TIMES = frozenset((str(LOWER), str(LOWER - 1), str(UPPER)))
 
 
 def relevance(statement: exp.Expression, deltas: Iterable[str]) -> dict[str, str]:
-    """Of each delta that the statement reads the condition under which a row matters, as DuckDB writes it; none where every row may."""
+    """For each delta that the statement reads the condition under which a row matters, as DuckDB's SQL; absent if every
+    row may matter.
+    """
     wanted = set(deltas)
     readers: dict[str, list[exp.Table]] = {}
     for table in statement.find_all(exp.Table):
@@ -46,7 +49,7 @@ def relevance(statement: exp.Expression, deltas: Iterable[str]) -> dict[str, str
 
 
 def _condition(table: exp.Table) -> exp.Expression | None:
-    """What one reader asks of a row; None where it takes any, or it cannot be told."""
+    """The condition of one reader on a row; None if there is none, or it cannot be determined."""
     query = _only_reader(table)
     if query is None:
         return None
@@ -61,7 +64,7 @@ def _condition(table: exp.Table) -> exp.Expression | None:
 
 
 def _unqualified(condition: exp.Expression) -> exp.Expression:
-    """A copy that does not say whose columns they are: there is one relation only."""
+    """A copy without table qualifiers: there is only one relation."""
     made = exp.Paren(this=condition.copy())
     for column in made.find_all(exp.Column):
         column.set("table", None)
@@ -76,7 +79,7 @@ def _only_reader(table: exp.Table) -> exp.Select | None:
 
 
 def _over(query: exp.Select) -> exp.Select | None:
-    """The query whose only origin this one is, row by row."""
+    """The query that reads only this one, if this one is row-wise."""
     inner = query.parent
     origin = inner.parent if isinstance(inner, exp.Subquery) else None
     outer = origin.parent if isinstance(origin, exp.From) else None
@@ -89,14 +92,14 @@ def _over(query: exp.Select) -> exp.Select | None:
 
 
 def _is_rowwise(item: exp.Expression) -> bool:
-    """Whether an item has one value for each row, of that row alone."""
+    """Whether an item's value depends on a single row."""
     if item.find(exp.AggFunc, exp.Window, exp.Query, exp.Star, exp.UDTF, exp.Explode):
         return False
     return all(str(node.this).upper() != "UNNEST" for node in item.find_all(exp.Anonymous))
 
 
 def _inside(condition: exp.Expression, query: exp.Select) -> exp.Expression | None:
-    """A condition over a query's columns, over what the query reads."""
+    """A condition over a query's columns, rewritten over what the query reads."""
     items = {item.alias_or_name: item.unalias() for item in query.expressions}
     made = exp.Paren(this=condition.copy())
     for column in list(made.find_all(exp.Column)):
@@ -108,7 +111,7 @@ def _inside(condition: exp.Expression, query: exp.Select) -> exp.Expression | No
 
 
 def _is_plain(condition: exp.Expression) -> bool:
-    """Whether a condition is about a row's columns alone."""
+    """Whether a condition depends on a row's columns only."""
     if condition.find(exp.Query, exp.AggFunc, exp.Window, exp.Parameter, exp.Placeholder):
         return False
     literals = condition.find_all(exp.Literal)

@@ -1,7 +1,7 @@
-"""A statement without its relations that only give columns of others other names.
+"""Removes relations of a statement that only rename columns.
 
-Promise: `rename` leaves a statement with the same rows. A node of a plan that does nothing in this step is a relation like any other in
-its statement; where it is but a list of columns of one relation, whoever reads it reads that one instead.
+Promise: `rename` leaves a statement with the same rows. A plan node that does nothing in a step is still a relation
+of its statement; if it is only a list of columns of one relation, its readers read that relation instead.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _PLAIN = frozenset(("expressions", "from_", "kind", "hint"))
 
 @dataclass(frozen=True)
 class _Renamed:
-    """A relation's name, and which of its columns stand for which."""
+    """The renamed relation, and for each column the original one."""
 
     source: str
     columns: Mapping[str, str]
 
 
 def rename(statement: exp.Expression) -> None:
-    """Read renamed relations where they come from, in place. No column of the statement is a star."""
+    """Read renamed relations directly, in place. The statement must not contain ``*``."""
     with_ = statement.args.get("with_")
     if with_ is None:
         return
@@ -44,7 +44,7 @@ def rename(statement: exp.Expression) -> None:
         _read_sources(query, known)
     read = {table.name for part in (statement, *kept) for table in part.find_all(exp.Table)}
     stay = {id(cte) for cte in kept}
-    # What somebody reads under a name that cannot be told apart stays, too.
+    # Relations that are read under a name that cannot be resolved stay, too.
     left = [cte for cte in with_.expressions if id(cte) in stay or cte.alias in read]
     if left:
         statement.set("with_", exp.With(expressions=left))
@@ -55,7 +55,7 @@ def _selects(query: exp.Expression) -> Iterator[exp.Select]:
 
 
 def _renamed(query: exp.Expression) -> _Renamed | None:
-    """The query as a renaming, if it is one."""
+    """The query as a renaming; None if it is more."""
     if not isinstance(query, exp.Select):
         return None
     if any(value for key, value in query.args.items() if key not in _PLAIN):
@@ -73,7 +73,7 @@ def _renamed(query: exp.Expression) -> _Renamed | None:
 
 
 def _read_sources(query: exp.Select, known: Mapping[str, _Renamed]) -> None:
-    """Have one query read what its relations are renamed from."""
+    """Let one query read what its relations are renamed from."""
     from_ = query.args.get("from_")
     if from_ is None:
         return

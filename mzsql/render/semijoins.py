@@ -1,11 +1,12 @@
-"""Joins with distinct keys, as a one-shot statement does better with them.
+"""Turns joins with distinct keys into semi joins, in one-shot statements.
 
-Promise: `semi_joined` leaves a statement with the same rows. A plan has EXISTS, IN and what depends on outer rows as a join with the
-distinct keys of these: that is what an incremental step can keep. An engine that asks once has a join of its own for it, which keeps no
-groups: a semi join, which of a row needs to know only whether there is another. And keys that leave nothing out, as they are those of all
-rows of something as large, need not be asked for where the rows that they stand for are joined afterwards anyway.
+Promise: `semi_joined` leaves a statement with the same rows. Decorrelation turns EXISTS, IN and subqueries that
+depend on outer rows into joins with distinct keys, which is what an incremental step can maintain. An engine that
+runs a query once has a cheaper operator: a semi join, which keeps no groups and needs to know only whether there is
+a match. And keys that exclude nothing, being those of all rows of something as large, need not be joined with if the
+rows that they select are joined by them again afterwards.
 
-Only joins whose conditions are plain equalities of columns are looked at: of those a row with a NULL has no part, nor has it here.
+Only joins on plain equality of columns are considered. A row with a NULL never matches in these, nor in a semi join.
 """
 
 from __future__ import annotations
@@ -22,21 +23,21 @@ from mzsql.render.simplify import Ast
 from mzsql.render.simplify.pieces import bare, columns_named, conjuncts
 from mzsql.render.statement import ERROR, col, identifier
 
-#: What a SELECT has that only lists columns of what it reads, and may group by them.
+#: Parts of a SELECT that only lists columns; and, below, of one that joins, and of one that groups.
 _LISTS = frozenset(("expressions", "from_"))
 _JOINS = _LISTS | {"joins"}
 _GROUPS = _LISTS | {"group"}
-#: Types beside decimals of which equal values are the same.
+#: Types besides decimals whose equal values are indistinguishable.
 _EXACT = frozenset([*INTEGERS, BOOLEAN, DATE, "TEXT"])
 
 
 @dataclass(frozen=True)
 class _Keys:
-    """A relation of distinct rows: of another relation's, some columns.
+    """A relation that holds the distinct values of some columns of another relation.
 
     Attributes:
         source: the other relation.
-        columns: for each column the other relation's.
+        columns: for each column the other relation's column.
     """
 
     source: str
@@ -44,11 +45,11 @@ class _Keys:
 
 
 def semi_joined(statement: exp.Expression, relations: Mapping[str, Relation]) -> None:
-    """Have joins with distinct keys as semi joins, or not at all, in place.
+    """Turn joins with distinct keys into semi joins, or remove them, in place.
 
     Args:
-        statement: a lean one.
-        relations: what it reads beside what it defines.
+        statement: a lean statement.
+        relations: what is known of the relations that it reads and does not define.
     """
     with_ = statement.args.get("with_")
     if with_ is None:
@@ -63,7 +64,7 @@ def semi_joined(statement: exp.Expression, relations: Mapping[str, Relation]) ->
 
 
 class _Statement:
-    """One statement on the way."""
+    """One statement while it is changed."""
 
     def __init__(
         self,
@@ -75,11 +76,11 @@ class _Statement:
         self._ctes = ctes
         self._relations = relations
         self._uses = Counter(table.name for table in statement.find_all(exp.Table))
-        #: of a relation that a semi join makes: the join, and for each of its columns that is asked for the other's
+        #: relations made by a semi join: the join, and for each compared column the column of the other side
         self._joined: dict[str, tuple[exp.Join, dict[str, str]]] = {}
 
     def join_keys(self) -> None:
-        """Make semi joins of joins with keys that nothing else reads."""
+        """Turn joins with keys that nothing else reads into semi joins."""
         keys = {
             name: found
             for name, query in self._ctes.items()
@@ -95,7 +96,7 @@ class _Statement:
     def _semi(
         self, query: exp.Select, keys: Mapping[str, _Keys]
     ) -> tuple[exp.Join, dict[str, str]] | None:
-        """Make a semi join of a query that joins with keys, in place; the join, and what it compares with which of the source's columns."""
+        """Turn a query's join with keys into a semi join, in place; return the join and which columns it compares."""
         joins, origins = _joins(query), _origins(query)
         if len(joins) != 1 or not _is_inner(joins[0]):
             return None
@@ -127,13 +128,15 @@ class _Statement:
         return None
 
     def _is_same(self, one: str, column: str, other: str, its_column: str) -> bool:
-        """Whether of equal values of two relations' columns either may stand for the other: 0.0 and -0.0 are equal, and no such values."""
+        """Whether equal values of two relations' columns are interchangeable; 0.0 and -0.0 are equal but not
+        interchangeable.
+        """
         kind = self._kind(one, column)
         exact = kind is not None and (kind in _EXACT or decimal(kind) is not None)
         return exact and kind == self._kind(other, its_column)
 
     def _kind(self, name: str, column: str) -> str | None:
-        """The type of a relation's column where it is a column of what the statement reads."""
+        """The type of a relation's column, if it is a column of a relation that the statement reads."""
         query = self._ctes.get(name)
         if query is None:
             known = self._relations.get(name)
@@ -152,7 +155,7 @@ class _Statement:
         return self._kind(from_[0].name, value.name)
 
     def drop_idle(self) -> None:
-        """Drop semi joins that leave no row out that is not left out later."""
+        """Remove semi joins that exclude no row that is not excluded later."""
         for name, (join, pairs) in self._joined.items():
             query = self._ctes[name]
             if (
@@ -166,7 +169,7 @@ class _Statement:
     def _is_joined_again(
         self, name: str, query: exp.Select, join: exp.Join, pairs: Mapping[str, str]
     ) -> bool:
-        """Whether the rows of a semi join are grouped by what it asks for, and the groups are joined with the same rows by it."""
+        """Whether the rows of a semi join are grouped by its keys, and the groups joined with the same rows by these."""
         if set(_parts(query)) != _JOINS or any(
             not isinstance(_value(item), exp.Column) for item in query.expressions
         ):
@@ -192,7 +195,7 @@ class _Statement:
         return reader is not None and asked <= _equalities(reader[1], label, join.this.name)
 
     def _only_reader(self, name: str) -> tuple[str, exp.Select] | None:
-        """The relation that reads one, where it is the only reader and reads it once."""
+        """The relation that reads `name`, and its query, if it is the only one and reads it once."""
         if self._uses[name] != 1:
             return None
         for label, query in (*self._ctes.items(), ("", self._statement)):
@@ -203,7 +206,7 @@ class _Statement:
         return None
 
     def _is_filtered(self, name: str) -> bool:
-        """Whether a relation may lack rows of what it is made of by other conditions than that they are met."""
+        """Whether a relation may lack rows of what it is made from, other than for lack of join partners."""
         query = self._ctes.get(name)
         if query is None:
             return name not in self._relations
@@ -217,7 +220,7 @@ class _Statement:
         )
 
     def _rows(self, name: str) -> int:
-        """The rows of the largest relation that one is made of."""
+        """The number of rows of the largest relation that a relation is made from."""
         query = self._ctes.get(name)
         if query is None:
             return self._relations[name].rows if name in self._relations else 0
@@ -227,11 +230,11 @@ class _Statement:
 def _covered(
     query: exp.Select, mine: exp.Expression, other: exp.Expression, keys: _Keys | None
 ) -> dict[str, str] | None:
-    """For each of the keys the other relation's column that it is equal to; None where there is not one for each."""
+    """For each key column the other relation's column that it is compared with; None if a key column has none."""
     if keys is None or mine.alias_or_name == other.alias_or_name:
         return None
     there, here = mine.alias_or_name, other.alias_or_name
-    # What is not said to be a table's may be either's.
+    # An unqualified column could belong to either relation.
     if any(one.table not in (there, here) for one in columns_named(query)):
         return None
     found: dict[str, str] = {}
@@ -242,6 +245,7 @@ def _covered(
         left, right = pair if pair[0].table == there else pair[::-1]
         if left.table != there or right.table != here:
             return None
+        # Then two columns of one side must be equal too, which is more than that the key exists.
         if left.name in found or right.name in found.values():
             # More is asked than that there are such keys: two columns of one side are to be equal.
             return None
@@ -250,7 +254,7 @@ def _covered(
 
 
 def _equalities(query: exp.Select, label: str, name: str) -> set[tuple[str, str]]:
-    """Which columns of one relation are equal to which of the other in a query that joins just these, each once."""
+    """The pairs of columns that are compared in a query that joins exactly these two relations, each once."""
     joins, origins = _joins(query), _origins(query)
     if len(joins) != 1 or not _is_inner(joins[0]):
         return set()
@@ -268,7 +272,7 @@ def _equalities(query: exp.Select, label: str, name: str) -> set[tuple[str, str]
 
 
 def _keys(query: exp.Expression) -> _Keys | None:
-    """The query as distinct rows of a relation's columns, if it is that."""
+    """The query as the distinct values of a relation's columns; None if it is something else."""
     if not isinstance(query, exp.Select) or set(_parts(query)) != _GROUPS:
         return None
     (origin,) = _origins(query)
@@ -279,14 +283,14 @@ def _keys(query: exp.Expression) -> _Keys | None:
     if not all(isinstance(one, exp.Column) for one in (*values.values(), *by)):
         return None
     columns = {name: one.name for name, one in values.items()}
-    # A column that is not among the items would be one by which equal items differ.
+    # Grouped by a column that it does not select, a query could return equal rows.
     if {one.name for one in by} != set(columns.values()) or len(columns) != len(query.expressions):
         return None
     return _Keys(origin.name, columns)
 
 
 def _parts(query: exp.Select) -> Iterator[str]:
-    """What a query has, by name."""
+    """The names of the parts that a query has."""
     yield from (name for name, value in query.args.items() if value)
 
 
@@ -310,7 +314,7 @@ def _is_inner(join: exp.Join) -> bool:
 
 
 def _pair(condition: Ast) -> tuple[exp.Column, exp.Column] | None:
-    """The two columns that a condition wants to be equal."""
+    """The two columns that a condition compares for equality."""
     one = bare(condition)
     if not isinstance(one, exp.EQ):
         return None

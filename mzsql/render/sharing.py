@@ -1,9 +1,9 @@
-"""How large an expression is once it is written as SQL, and what of it to compute below so that it stays small.
+"""How large an expression becomes as SQL text, and which parts to compute in a subquery so that it stays small.
 
-Promise: a function's spelling may write an argument several times, and its errors do again, so nested calls grow with a power of their
-depth; sizes are reckoned from the spelling of each function over mere columns, without writing the nested ones. `parts` names the
-expressions that are to be columns of a subquery below; then no expression is written with more than about `BUDGET` pieces of its
-arguments. What is small stays in one place, as engines optimize it best there.
+Promise: the SQL of a function may repeat an argument several times, and that of its error again, so nested calls
+grow exponentially with their depth. Sizes are estimated from the SQL of each function over plain columns, without
+writing nested calls. `parts` names the expressions that should be columns of a subquery below; then no expression is
+written with more than about `BUDGET` nodes. Small expressions stay in place, where engines optimize them best.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from mzsql.expr.scalar import (
 from mzsql.render.statement import col
 from mzsql.repr.types import ColumnType, SqlType
 
-#: The most pieces of SQL that an expression and its error are written with.
+#: Most AST nodes of an expression together with its error.
 BUDGET = 1000
-#: What has fewer pieces is written again rather than computed below.
+#: An expression of fewer nodes is repeated rather than computed below.
 _SMALL = 12
 
-#: Of a call's argument: its type, or, as some functions have to know it, the constant that it is.
+#: A call's argument: its type or, since some functions depend on it, the constant that it is.
 _Argument = SqlType | Scalar
-#: Pieces of the value, and of the error (0: there is none).
+#: Nodes of the value, and of the error (0 if there is none).
 _Size = tuple[int, int]
 
 
 def can_fail(expr: Scalar, columns: Sequence[ColumnType]) -> bool:
-    """Whether an evaluation can fail. Found without writing the expression; true where only writing it would tell."""
+    """Whether an evaluation can fail, without writing the expression. True if only writing it would tell."""
     for node in walk(expr):
         if isinstance(node, LiteralError):
             return True
@@ -51,7 +51,7 @@ def can_fail(expr: Scalar, columns: Sequence[ColumnType]) -> bool:
 def parts(
     items: Iterable[Scalar], columns: Sequence[ColumnType], known: Container[Scalar] = ()
 ) -> list[Scalar]:
-    """The expressions inside of these that are to be computed below; `known` ones are columns already."""
+    """The expressions inside `items` to compute below; `known` ones are columns already."""
     found: dict[Scalar, None] = {}
     sizes: dict[Scalar, _Size] = {}
 
@@ -107,7 +107,7 @@ def _constant(expr: Scalar) -> bool:
 def _growth(
     func: str, args: tuple[_Argument, ...], typ: SqlType
 ) -> tuple[int, tuple[int, ...], int, tuple[int, ...]]:
-    """Pieces of a call's value and how often each argument stands in it; the same of its own error."""
+    """Nodes of a call's value and how often each argument occurs in it; and the same of its own error."""
     names = [f"?{place}" for place in range(len(args))]
     given: list[Scalar] = []
     held: list[Sql] = []

@@ -1,11 +1,11 @@
-"""A step: from the inputs' updates in ``[lower, upper)`` to the export's, each at its own time.
+"""A step: from the inputs' updates in ``[lower, upper)`` to the output's updates, each at its own time.
 
-Promise: exact per timestamp. State relations show what was there below `lower` at time ``lower - 1``, so state and updates are one
-relation and windows sort them out, or groups where all updates have one time (`mzsql.render.rolled`). An update of one join input meets
-another's rows that are not later (``<=`` for inputs before it, ``<`` for those after it), so each pair of rows is counted once, at the
-later one's time; where all updates have one time, that is settled without asking. Groups roll partial sums forward over their times.
-Everything leaves as one tagged UNION ALL. The forms are those that random tests passed;
-`tests/render` breaks them on purpose to see that it would notice.
+Promise: the result is exact at each timestamp. A state relation shows what existed below `lower` at time ``lower -
+1``, so state and updates form one relation, over which windows compute running values (or groups, if all updates
+have one time, `mzsql.render.rolled`). An update of one join input meets rows of another input that are not later
+(``<=`` for inputs before it in order, ``<`` for those after it), so each pair of rows is counted once, at the later
+one's time. Groups roll partial sums forward over their times. All output is one tagged UNION ALL. The forms were
+validated by random tests; `tests/render` also checks that deliberately broken forms are noticed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class StepRenderer(StepState):
     """Renders one step."""
 
     def recursion(self, node: lir.LetRec) -> Collection:
-        """A recursion: its changes are there, as an input's are."""
+        """A recursion: the runner provides its changes, as it does an input's."""
         made = recursion_of(self, node)
         self.recursions.append(made)
         self.also_changes(made.relation)
@@ -53,13 +53,13 @@ class StepRenderer(StepState):
         return Collection(made.relation, made.columns, errors=True, trace=trace)
 
     def stateful(self, node: lir.Plan) -> Collection:
-        """A node that keeps state."""
+        """Render a node that keeps state."""
         return _STATEFUL[type(node)](self, node)
 
     # --- the statement ---
 
     def step(self) -> Step:
-        """The whole step."""
+        """Render the whole step."""
         root = self.shape.desc.root
         made = self.render(root.plan)
         export = export_of(self, made, root.plan.lir_id)
@@ -98,7 +98,7 @@ class StepRenderer(StepState):
         return select(items, relation)
 
     def _failed(self, query: exp.Select, layout: Layout) -> exp.Select:
-        """Error rows that left their stream, as rows of the export."""
+        """Error rows that were split off a stream, as rows of the output."""
         items: list[Ast] = [named(s.integer(s.num(0)), "mz_tag")]
         items += [named(null_of(t, self.engine), f"c{i}") for i, t in enumerate(layout.types)]
         items += [col(ERROR), *self._time_and_diff()]
@@ -112,13 +112,13 @@ class StepRenderer(StepState):
 
 
 class Layout:
-    """The columns of a tagged result: outputs share a column where the types agree."""
+    """The columns of a tagged result, which outputs share where their types agree."""
 
     def __init__(self) -> None:
         self.types: list[ColumnType] = []
 
     def place(self, columns: Sequence[ColumnType]) -> tuple[int, ...]:
-        """A column of the result for each of the output's."""
+        """Assign a column of the result to each of an output's columns."""
         free = list(range(len(self.types)))
         placed: list[int] = []
         for typ in columns:
@@ -133,7 +133,7 @@ class Layout:
 
 
 def export_of(renderer: Renderer, made: Collection, lir_id: int) -> Collection:
-    """What the dataflow puts out: the root's rows, for an index in its arranged order."""
+    """The dataflow's output: the root's rows; for an index, in its arranged column order."""
     export = renderer.shape.desc.export
     if not isinstance(export, lir.IndexExport):
         return made

@@ -1,8 +1,8 @@
 """TopK and Threshold in a step.
 
-Promise: multiplicities count: a row that is there three times takes three places. Ties are broken by the whole row, ascending, NULLs
-last, so a result is a function of the input. At each time of a touched group its first rows are found anew among those of the group's
-rows that can be among them (`mzsql.render.rendered.Front`).
+Promise: multiplicities count: a row with multiplicity three takes three places. Ties are broken by the whole row,
+ascending, NULLs last, so the result is a function of the input. At each time of a touched group its first rows are
+determined anew, among those of its rows that can be among the first (`mzsql.render.rendered.Front`).
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from mzsql.render.updates import consolidated
 
 
 def top_k(r: StepState, node: lir.TopK) -> Collection:
-    """A TopK's updates."""
+    """Render a TopK's updates."""
     below = r.render(node.input)
     lid, plan, width = node.lir_id, node.plan, len(below.columns)
-    # Kept with the group's columns in front, since that is what lookups go by.
+    # Kept with the group's columns first, because lookups go by the leading columns.
     order = (*plan.group_key, *(c for c in range(width) if c not in plan.group_key))
     query = r.consolidated(below.relation, width, errors=below.errors)
     changes = replace(below, relation=r.define(lid, "c", query))
@@ -89,7 +89,7 @@ def top_k(r: StepState, node: lir.TopK) -> Collection:
 
 
 def threshold(r: StepState, node: lir.Threshold) -> Collection:
-    """A Threshold's updates, arranged as its input."""
+    """Render a Threshold's updates, arranged like its input."""
     below = r.render(node.input)
     lid, form = node.lir_id, node.ensure_arrangement
     ours = below.arranged[form.key]()
@@ -112,6 +112,8 @@ def threshold(r: StepState, node: lir.Threshold) -> Collection:
     def positive(count: Ast) -> Ast:
         return s.call("GREATEST", count, big(0, r.engine))
 
+    # A row is output with its multiplicity if that is positive, so the difference of the two maxima with 0 is the
+    # change.
     change = s.sub(positive(col("mz_cum")), positive(s.sub(col("mz_cum"), col(DIFF))))
     changed = r.define(
         lid,
@@ -137,12 +139,12 @@ def threshold(r: StepState, node: lir.Threshold) -> Collection:
 
 
 def _held(r: StepState, lid: int, ours: Arranged, width: int) -> str:
-    """The rows below `lower` with a positive multiplicity."""
+    """The rows below `lower` with positive multiplicity."""
     row: list[Ast] = [col(f"c{i}") for i in range(width)]
     shown = [*row, named(big(r.lower - 1, r.engine), TIME)]
     query = consolidated(ours.name or ours.full, row, shown=shown, positive=True)
     return r.define(lid, "d", query)
 
 
-#: The nodes that this file renders.
+#: The nodes that this module renders.
 NODES: Nodes = {lir.TopK: top_k, lir.Threshold: threshold}

@@ -1,10 +1,11 @@
-"""Outputs of a step that are rows of one of its relations as they came, which no engine has to look at.
+"""Outputs of a step that are rows of one of its relations unchanged, which therefore need no engine.
 
-Promise: what `taken_out` leaves of a statement, and the outputs that it takes out of it, have together the rows that the statement has. An
-arrangement of an input gets the input's updates with columns left out or in another order; where nothing has to be computed for that,
-the columns are handed over as they are in memory. Of a step over a three-way join that is most of what would come out of the statement.
+Promise: the statement that `taken_out` leaves and the outputs that it takes out together have the original
+statement's rows. An arrangement of an input gets the input's updates with columns left out or reordered; the columns
+are then passed on as they are in memory. In a step over a three-way join that is most of the result.
 
-Trade-off: only what is a column, or nothing, in each place is taken out. A condition or a constant stays the engine's.
+Trade-off: only outputs whose columns are all columns or NULL are taken out. Conditions and constants are left to the
+engine.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ _TAG, _ERROR, _TIME, _DIFF = "mz_tag", "mz_error", "mz_time", "mz_diff"
 
 @dataclass(frozen=True)
 class Straight:
-    """Rows of an output that are a relation's.
+    """An output that is a relation's rows.
 
     Attributes:
-        tag: the output's.
-        relation: whose rows they are, each of them.
+        tag: the output's tag.
+        relation: the relation, all of whose rows it has.
         columns: for each of the output's columns, then mz_time and mz_diff, the relation's column.
     """
 
@@ -37,12 +38,15 @@ class Straight:
 def taken_out(
     statement: exp.Expression, outputs: Collection[StepOutput], relations: Collection[str]
 ) -> tuple[exp.Expression | None, tuple[Straight, ...]]:
-    """What is left of a step's statement, None where that is nothing, and what need not be in it.
+    """Take unchanged rows out of a step's statement.
 
     Args:
-        statement: a lean one; it is changed.
-        outputs: of the step.
-        relations: those that it reads.
+        statement: a lean statement; it is modified.
+        outputs: the step's outputs.
+        relations: the relations that it reads.
+
+    Returns:
+        The remaining statement (None if nothing remains), and what was taken out.
     """
     by_tag = {one.tag: one for one in outputs}
     branches = _branches(statement)
@@ -70,7 +74,7 @@ def taken_out(
 
 
 def _branches(statement: exp.Expression) -> list[exp.Select] | None:
-    """The parts of a union of all, in order; None where it is not made of such."""
+    """The branches of a UNION ALL, in order; None if the statement is something else."""
     found, waiting = list[exp.Select](), [statement]
     while waiting:
         one = waiting.pop()
@@ -85,7 +89,7 @@ def _branches(statement: exp.Expression) -> list[exp.Select] | None:
     return found
 
 
-#: What a query that hands on a relation's rows consists of.
+#: The parts of a query that passes on a relation's rows.
 _PLAIN = frozenset(("kind", "expressions", "from_", "with_"))
 
 
@@ -123,7 +127,7 @@ def _is_null(item: exp.Expression) -> bool:
 
 
 def _narrow(branches: list[exp.Select], outputs: Mapping[int, StepOutput]) -> None:
-    """Drop the columns that none of the branches' outputs has."""
+    """Remove the columns that none of the remaining branches' outputs has."""
     wanted = {_TAG, _ERROR, _TIME, _DIFF}
     for branch in branches:
         tag = _tag({item.alias_or_name: item.unalias() for item in branch.expressions})

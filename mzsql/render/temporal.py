@@ -1,10 +1,11 @@
-"""Filters on the time in maintained dataflows: rows that come and go by themselves.
+"""Temporal filters (predicates on ``mz_now()``) in maintained dataflows: rows that appear and disappear by themselves.
 
-Promise: a filtered collection holds at every time the rows whose bounds (`mzsql.expr.temporal`) say so. An update whose row is not there
-yet, or will go again, makes *events*: its coming and its going, each at its own time. What lies beyond the update's own time is kept in
-an arrangement by the event's time, ``arr_<id>_t``, until a step reaches it: at any time it holds exactly the events still to come, so
-what is kept does not depend on how time was cut into steps. A step reads the events that are due in it and no others. Rows whose
-evaluation fails are errors from the update on, whatever their bounds would have been.
+Promise: at every time a filtered collection contains the rows that their bounds (`mzsql.expr.temporal`) allow. An
+update whose row is not valid yet, or will become invalid, makes *events*: its appearance and its disappearance, each
+at its own time. Events after the update's own time are kept in an arrangement by time, ``arr_<id>_t``, until a step
+reaches them: at any time it contains exactly the events still to come, so it does not depend on how time is cut into
+steps. A step reads only the events that are due in it. Rows whose evaluation fails are errors from the update on,
+whatever their bounds.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ from mzsql.render.statement import (
 from mzsql.repr.frontier import MAX_TIMESTAMP
 from mzsql.repr.types import BIGINT, ColumnType
 
-#: When an event happens.
+#: Column: when an event happens.
 AT = "mz_at"
-#: From when on, and until when, an update's row is there.
+#: Columns: the times from which and until which an update's row is valid.
 FROM, UNTIL = "mz_from", "mz_until"
 
 
@@ -53,15 +54,15 @@ def _bound(position: int, *, after: bool) -> Ast:
 def intervals(
     plan: MfpPlan, relation: str, arity: int, engine: Engine, *, now: Ast, errors: bool
 ) -> exp.Select:
-    """Each row with the times from which on and until which it is there, if it ever is from ``now`` on.
+    """Each row with the times between which it is valid, if it ever is from ``now`` on.
 
     Args:
-        plan: the bounds, which stand behind the row's columns in `relation`.
-        relation: columns c0 …, mz_error where `errors`, then mz_time where `now` is that, mz_diff.
-        arity: how many columns the row has.
-        engine: for whom.
+        plan: the bounds, which follow the row's columns in `relation`.
+        relation: columns c0 …, mz_error if `errors`, then mz_time if `now` is that column, mz_diff.
+        arity: number of columns of the row.
+        engine: the engine that runs it.
         now: the time of the update, or of the contents.
-        errors: whether there are error rows; they are there from ``now`` on, for good.
+        errors: whether there are error rows; they are valid from ``now`` on, without end.
     """
     lower = [_bound(arity + i, after=b.after) for i, b in enumerate(plan.lower)]
     first = arity + len(lower)
@@ -70,7 +71,7 @@ def intervals(
     until: Ast = big(MAX_TIMESTAMP, engine)
     if upper:
         until = s.call("LEAST", until, *upper)
-    # A bound that is NULL, which both functions pass over, leaves the row out.
+    # GREATEST and LEAST ignore NULL, but a row with a NULL bound is never valid.
     there: list[Ast] = [s.is_not_null(col(f"c{arity + i}")) for i in range(len(lower) + len(upper))]
     there.append(s.lt(since, until))
     condition = s.and_(*there)
@@ -86,9 +87,9 @@ def intervals(
 def events(
     relation: str, arity: int, engine: Engine, *, errors: bool, timed: bool, goes: bool
 ) -> exp.Expression:
-    """The coming and, where it `goes`, the going of each row of ``relation``, at mz_at.
+    """The appearance and, if `goes`, the disappearance of each row of ``relation``, at mz_at.
 
-    Nothing happens at the last of times, which no step reaches.
+    Nothing happens at the last possible time, which no step reaches.
     """
     meta: list[Ast] = [col(TIME)] if timed else []
     last = big(MAX_TIMESTAMP, engine)
@@ -109,7 +110,9 @@ def events(
 def at_once(
     relation: str, state: str, arity: int, engine: Engine, *, errors: bool, bounds: tuple[Ast, Ast]
 ) -> exp.Expression:
-    """What a step puts out: the events of its updates and those kept that happen within ``bounds``, at their times."""
+    """A step's output: those events of its updates, and of the kept ones, that happen within ``bounds``, at their
+    times.
+    """
     lower, upper = bounds
     items = _row(arity)
     items += [col(ERROR)] if errors else []
@@ -127,7 +130,9 @@ def at_once(
 def kept_events(
     relation: str, state: str, arity: int, *, errors: bool, bounds: tuple[Ast, Ast]
 ) -> exp.Expression:
-    """What changes in the arrangement in a step: events ahead of their updates come at the update's time, and all go at their own."""
+    """The updates of the arrangement of events: an event after its update's time is inserted at that time, and every
+    event is deleted at its own.
+    """
     lower, upper = bounds
     ahead: list[Ast] = [s.gt(col(AT), col(TIME))]
     ahead += [s.is_null(col(ERROR))] if errors else []

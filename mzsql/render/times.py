@@ -1,18 +1,18 @@
-"""The times that stand for others in a statement that is written once and run at many.
+"""Stand-ins for times, in statements that are rendered once and run at many times.
 
-Promise: they are numbers that nothing else in a statement is mistaken for but by a user who writes them on purpose, which whoever
-replaces them checks (`mzsql.render.templates`).
+Promise: they are numbers that occur in a statement only if a user writes them on purpose; whoever replaces them
+checks for that (`mzsql.render.templates`).
 """
 
 from __future__ import annotations
 
 from mzsql.repr.frontier import MAX_TIMESTAMP, Timestamp
 
-#: Stands for `lower` in a template: a time that nothing else in a statement can be mistaken for (an hour before the last one).
+#: Stands for `lower` in a template: an hour before the last possible time.
 LOWER: Timestamp = MAX_TIMESTAMP - 3_600_000
-#: And for `upper`, and for the time of a hydration.
+#: Stands for `upper`; below, for the time of a hydration.
 UPPER: Timestamp = MAX_TIMESTAMP - 1_800_000
 AS_OF: Timestamp = MAX_TIMESTAMP - 900_000
 
-#: All of them, and the time before `LOWER`.
+#: All stand-ins, including that for the time before `lower`.
 STAND_INS = (LOWER, LOWER - 1, UPPER, AS_OF)

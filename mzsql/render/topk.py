@@ -1,6 +1,7 @@
 """Which rows of a group are its first.
 
-Promise: multiplicities count: a row that is there three times takes three places; ties are broken by the whole row, ascending, NULLs last.
+Promise: multiplicities count: a row with multiplicity three takes three places. Ties are broken by the whole row,
+ascending, NULLs last.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ def places(
     columns: tuple[ColumnType, ...],
     by: list[str],
 ) -> exp.Select:
-    """Of each group (and each value of `by`) the rows in the places `offset` … `offset + limit`, mz_diff the places they take."""
+    """For each group (and each value of `by`) the rows in the places from `offset` to ``offset + limit``; mz_diff is
+    the places each takes.
+    """
     row: list[Ast] = [col(f"c{i}") for i in range(len(columns))]
     extra: list[Ast] = [col(n) for n in by]
     order = [
@@ -52,7 +55,7 @@ def places(
     end: Ast = col("mz_last")
     if plan.limit is not None:
         limit = s.big(spell.value(plan.limit, columns_of(columns), r.engine))
-        # A limit that is NULL is none.
+        # LIMIT NULL means no limit.
         bound = s.add(offset, s.coalesce(limit, col("mz_last")))
         end = s.call("LEAST", col("mz_last"), bound)
     taken = s.sub(end, s.call("GREATEST", first, offset))
@@ -69,7 +72,9 @@ def refusals(
     columns: tuple[ColumnType, ...],
     by: list[str],
 ) -> exp.Select | None:
-    """An error row (mz_error, `by`, mz_diff) for each row whose group has a limit that fails or is negative; None where none can be."""
+    """An error row (mz_error, `by`, mz_diff) for each row whose group's limit fails or is negative; None if that cannot
+    happen.
+    """
     if plan.limit is None or _is_amount(plan.limit):
         return None
     given = columns_of(columns)
@@ -86,7 +91,7 @@ def refusals(
 
 
 def _is_amount(limit: Scalar) -> bool:
-    """Whether a limit is known to be one, or none at all."""
+    """Whether a limit is known to be valid or absent."""
     if not isinstance(limit, Literal):
         return False
     return limit.value is None or int(str(limit.value)) >= 0

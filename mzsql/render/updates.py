@@ -1,6 +1,6 @@
-"""Updates added up and compared: written once, for statements that are rendered and for what is run around them.
+"""Consolidation and difference of updates, for rendered statements and for those that runners add.
 
-Promise: rows are equal as GROUP BY has it, null-safe; what cancels is dropped; a sum of diffs is a bigint, or fails.
+Promise: rows are equal as in GROUP BY, null-safe; rows that cancel are dropped; a sum of diffs is a bigint or fails.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ def consolidated(
     where: Sequence[Ast] = (),
     positive: bool = False,
 ) -> exp.Select:
-    """Equal rows added up, those that cancel dropped.
+    """Add up equal rows and drop those that cancel.
 
     Args:
         source: a relation's name, or a subquery, of updates.
-        row: what of them has to be equal.
-        shown: how these leave, where not as they are.
-        where: which of the updates count.
-        positive: whether rows that were taken away oftener than they came are dropped, too.
+        row: the columns that must be equal.
+        shown: select these instead of `row`.
+        where: which updates count.
+        positive: also drop rows whose diffs add up to less than 0.
     """
     total = exp.Sum(this=col(DIFF))
     kept = s.gt(total, s.num(0)) if positive else s.neq(total, s.num(0))
@@ -37,12 +37,12 @@ def consolidated(
 
 
 def difference(after: str, before: str, row: Sequence[Ast]) -> exp.Select:
-    """The updates that lead from what one relation holds to what another one holds.
+    """The updates that turn the contents of one relation into those of another.
 
     Args:
-        after: the relation that is.
-        before: the relation that was.
-        row: the columns of both, but mz_diff.
+        after: the new contents.
+        before: the old contents.
+        row: the columns of both, without mz_diff.
     """
     both = union_all(
         [

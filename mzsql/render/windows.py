@@ -1,10 +1,11 @@
-"""Window functions: a group's rows, each with its function's result, by the engine's own windows.
+"""Window functions: each row of a group with its function's result, computed by the engine's own windows.
 
-Promise: results do not depend on an engine's order of equal rows: rows that the order leaves equal are put in order by all their
-columns, ascending, NULLs last; peers stay peers. Sums are exact, an overflow is an error of the rows it concerns. An unnested Reduce's
-rows are put out as they are; else they are gathered into a list.
+Promise: results do not depend on an engine's order of equal rows: rows that the window's order leaves equal are
+ordered by all their columns, ascending, NULLs last; peers remain peers. Sums are exact, and an overflow is an error
+of the rows that it affects. A Reduce whose list is unnested returns rows; otherwise they are gathered into a list.
 
-The trade-off on Spark: there `lag` and `lead` take a literal offset only, and there are no frames in groups, with distances or exclusions.
+Trade-off on Spark: `lag` and `lead` take only a literal offset there, and frames in GROUPS, with distances or with
+EXCLUDE are unsupported.
 """
 
 from __future__ import annotations
@@ -40,26 +41,26 @@ from mzsql.repr.errors import Unsupported
 from mzsql.repr.interval_text import parse_interval
 from mzsql.repr.types import INTEGER, ColumnType, SqlType
 
-#: What aggregates over a group's rows are made of, in either engine.
+#: Functions that are aggregates in either engine, although sqlglot has no class for them.
 _ENGINE_AGGREGATES = frozenset(
     {"LIST", "COLLECT_LIST", "COUNT", "MIN", "MAX", "BIT_AND", "BIT_OR", "BIT_XOR"}
 )
 
 
 def window_of(node: lir.Reduce) -> keys.WindowFunc | None:
-    """The window function that a Reduce is made of; None of any other."""
+    """The window function that a Reduce computes; None if it computes something else."""
     if not isinstance(node.plan, lir.ReduceBasic) or len(node.plan.aggregates) != 1:
         return None
     return keys.parse(node.plan.aggregates[0][1].func)
 
 
 def fused(node: lir.Reduce) -> bool:
-    """Whether the Reduce puts out a row for each element of its lists."""
+    """Whether the Reduce returns a row for each element of its lists."""
     return isinstance(node.plan, lir.ReduceBasic) and node.plan.fused_unnest_list
 
 
 def output(node: lir.Reduce, groups: g.Groups) -> tuple[ColumnType, ...]:
-    """Types of the key and of the list, or its element."""
+    """The types of the key and of the list, or of its element if `fused`."""
     if not fused(node):
         return groups.output
     element = groups.aggregates[0].expr.typ.element
@@ -69,16 +70,18 @@ def output(node: lir.Reduce, groups: g.Groups) -> tuple[ColumnType, ...]:
 
 @dataclass(frozen=True)
 class _Window:
-    """A window function over the columns that `_laid_out` gives: k… o… t… a…
+    """A window function over the columns that `_laid_out` makes: k… o… t… a…
 
     Attributes:
         func: the function.
-        by: the partition.
-        orders: its order.
-        ties: what puts equal rows in order.
-        order_types: the types that the order compares.
-        argument: type of the argument.
-        expr: the aggregate's argument as planned.
+        engine: the engine that runs it.
+        by: the PARTITION BY.
+        orders: the ORDER BY.
+        ties: a further order of rows that `orders` leaves equal.
+        argument: the argument's type; None if there is none.
+        result: the result's type.
+        expr: the aggregate's argument, as planned.
+        order_types: types of the columns of `orders`.
     """
 
     func: keys.WindowFunc
@@ -104,7 +107,7 @@ class _Window:
         order: Sequence[exp.Ordered],
         frame: keys.Frame | None,
     ) -> Ast:
-        """A window of any parts."""
+        """A window with the given partition, order and frame."""
         return exp.Window(
             this=function.copy(),
             partition_by=[p.copy() for p in by],
@@ -143,7 +146,7 @@ def _spec(frame: keys.Frame, order: Sequence[SqlType]) -> exp.WindowSpec:
 
 
 def _distance(quoted: str, order: SqlType) -> Ast:
-    """A distance in a column of an order, as DuckDB adds it."""
+    """A frame's distance in an ordering column, in a form that DuckDB can add to it."""
     text = quoted.strip("'")
     if order.kind in ("date", "timestamp", "timestamptz"):
         span = parse_interval(text)
@@ -158,7 +161,7 @@ def _distance(quoted: str, order: SqlType) -> Ast:
 
 
 def _measured(column: Ast, order: SqlType) -> Ast:
-    """A column of an order in a type that distances can be added to without leaving it."""
+    """An ordering column in a type wide enough for distances to be added without overflow."""
     if order.kind in ("real", "double"):
         return s.double(column)
     if order.kind in ("smallint", "integer", "bigint", "uint2", "uint4", "uint8"):
@@ -174,9 +177,10 @@ def windowed(
     by: Sequence[str] = (),
     suffix: str = "a",
 ) -> exp.Select:
-    """Key ++ result (mz_error where `can_fail`, and `by`) from consolidated rows key ++ argument (and `by`) with positive mz_diff.
+    """Key ++ result (mz_error if `can_fail`, and `by`) from consolidated rows key ++ argument (and `by`) with positive
+    mz_diff.
 
-    The rows of each key and each value of the columns `by` are a partition.
+    The rows of each key, and of each value of the columns `by`, form a partition.
     """
     func = window_of(node)
     assert func is not None
@@ -232,12 +236,13 @@ def windowed(
     items += extra
     gathered = select(items, name, group=group)
     if not group:
+        # Without GROUP BY an aggregate over no rows would return a row.
         gathered.set("having", exp.Having(this=s.gt(exp.Count(this=exp.Star()), s.num(0))))
     return gathered
 
 
 def _key(func: keys.WindowFunc, position: int, typ: SqlType) -> Ast:
-    """A column of the order; one that a frame measures distances in is as wide as they need."""
+    """An ordering column; in a wide type if the frame adds distances to it."""
     column = col(f"o{position}")
     measured = func.frame is not None and any(func.frame.distances)
     return _measured(column, typ) if measured else column
@@ -255,13 +260,13 @@ def _check_engine(func: keys.WindowFunc, engine: Engine) -> None:
 
 
 def can_fail(groups: g.Groups) -> bool:
-    """Whether a window aggregate can fail."""
+    """Whether the window aggregate can fail."""
     one = _wrapped(groups.aggregates[0])
     return one is not None and bool(_rules(one))
 
 
 def _laid_out(func: keys.WindowFunc, k: int, record: Sql, original: SqlType) -> list[Ast]:
-    """Each row's key, its original row and what the window reads of it."""
+    """Each row's key, its original row, and the columns that the window reads of it."""
     payload = s.field(record.ast, "f1")
     row = exp.Bracket(this=payload, expressions=[s.num(0)]) if func.kind == "scalar" else None
     whole: Ast = s.field(payload, "f1") if row is None else row
@@ -280,7 +285,7 @@ def _laid_out(func: keys.WindowFunc, k: int, record: Sql, original: SqlType) -> 
 
 
 def _function(window: _Window) -> tuple[list[Ast], Ast, Ast | None]:
-    """Columns to compute in the window, the value above them, and its error message where there can be one."""
+    """The columns to compute in the window, the value above them, and its error message if it can fail."""
     func = window.func
     if func.kind == "aggregate":
         return _aggregate(window)
@@ -309,7 +314,7 @@ def _edge(window: _Window) -> Ast:
         if func.frame.is_empty:
             return null_of(ColumnType(argument), window.engine)
         if func.frame.units != "rows":
-            # Among peers the order of all columns says which is first, as everywhere.
+            # Which of several peers is first is decided by the order of all columns, as everywhere.
             chosen = exp.Order(this=col("a0"), expressions=[o.copy() for o in window.total])
             ordered_call = exp.Anonymous(this=func.func.upper(), expressions=[chosen])
             return window.over(ordered_call, window.orders, func.frame)
@@ -317,13 +322,13 @@ def _edge(window: _Window) -> Ast:
     everything = keys.Frame(None, None)
     if func.func == "first_value":
         return window.over(call, window.total or (ordered(s.num(1)),), everything)
-    # The default frame ends with the current row's last peer.
+    # The default frame ends at the current row's last peer, so its last value is that of the last row among the peers.
     peers = (*window.by, *(o.this for o in window.orders))
     return window.over_parts(call, peers, window.ties or (ordered(s.num(1)),), everything)
 
 
 def _nth(window: _Window) -> Ast:
-    """The value of a row of the frame, counted from one."""
+    """The value of the n-th row of the frame, counted from one."""
     func = window.func
     count: Ast = s.big(col("a1"))
     if window.engine is Engine.SPARK:
@@ -338,7 +343,8 @@ def _nth(window: _Window) -> Ast:
         count = s.num(int(str(fixed.value)))
     made = s.call("NTH_VALUE", col("a0"), count)
     if func.frame is None:
-        # The default frame ends with the current row's last peer, and begins where all begin.
+        # The default frame starts at the partition's first row, so the n-th row of the partition is meant, if it is
+        # not after the last peer.
         found = window.over(made, window.total or (ordered(s.num(1)),), keys.Frame(None, None))
         size = window.over(exp.Count(this=exp.Star()), window.orders)
         return s.case((s.lte(s.big(col("a1")), size), found))
@@ -352,7 +358,9 @@ def _nth(window: _Window) -> Ast:
 
 
 def _parts(window: _Window) -> tuple[list[Ast], Ast]:
-    """In which of so many parts, as equal as can be and the larger ones first, a row is; the partition's first row says how many."""
+    """ntile: the number of the bucket that a row is in; buckets are as equal as possible, larger ones first. The
+    partition's first row gives the number of buckets.
+    """
     total, everything = window.total or (ordered(s.num(1)),), keys.Frame(None, None)
     columns: list[Ast] = [
         named(window.over(s.call("ROW_NUMBER"), total), "v0"),
@@ -370,7 +378,7 @@ def _parts(window: _Window) -> tuple[list[Ast], Ast]:
 
 
 def _shifted(window: _Window) -> Ast:
-    """The value so many rows away: the default outside of the partition, NULL where the offset is NULL."""
+    """The value at an offset, for lag and lead; the default outside of the partition, NULL if the offset is NULL."""
     name, order = window.func.func.upper(), window.total or (ordered(s.num(1)),)
     if window.engine is Engine.DUCKDB:
         offset = s.coalesce(s.big(col("a1")), big(0, window.engine))
@@ -391,13 +399,13 @@ def _shifted(window: _Window) -> Ast:
     if window.func.ignore_nulls:
         shifted = window.over(exp.IgnoreNulls(this=call), order)
         return s.coalesce(shifted, col("a2"))
-    # Whether there is such a row is another question than whether its value is NULL.
+    # A struct around the value tells a missing row from a row whose value is NULL.
     outside = s.is_null(window.over(there, order))
     return s.case((outside, col("a2")), otherwise=window.over(call, order))
 
 
 def _literal_offset(expr: Scalar) -> Literal | None:
-    """The offset of row(row(original, row(value, offset, default)), …) where it is a literal."""
+    """The offset in row(row(original, row(value, offset, default)), …), if it is a literal."""
     for position in (0, 1, 1):
         if isinstance(expr, Literal) and expr.typ.kind == "record" and expr.value is not None:
             datum = json.loads(str(expr.value))[position]
@@ -435,7 +443,7 @@ def _rules(one: g.Aggregate) -> list[object]:
 
 
 def _over_frame(window: _Window) -> Callable[[Ast], Ast]:
-    """Puts an aggregate over the window's frame; NULL where no row can lie in it."""
+    """A function that puts an aggregate over the window's frame; NULL if no row can be in the frame."""
     frame = window.func.frame
     if frame is None:
         return lambda made: window.over(made, window.orders)
@@ -473,7 +481,7 @@ def _aggregate(window: _Window) -> tuple[list[Ast], Ast, Ast | None]:
 
 
 def _windowed_parts(made: Ast, over: Callable[[Ast], Ast]) -> Ast:
-    """An expression over a group's rows with every aggregate in it over a window."""
+    """An expression over a group's rows with each aggregate in it put over a window."""
 
     def visit(node: exp.Expression) -> exp.Expression:
         aggregate = node.this if isinstance(node, exp.Filter) else node

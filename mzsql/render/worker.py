@@ -1,10 +1,11 @@
-"""Which worker has a key: the same in Spark, in DuckDB and on the driver.
+"""The worker of a key, computed alike by Spark, DuckDB and the driver.
 
-Promise: `worker_of` is a function of the key alone, spelled with what both engines compute alike: MD5 of a canonical text, its leading
-60 bits modulo the number of workers, which an engine may compute in a way of its own. Equal keys have equal texts; NULL has one of its
-own. The trade-off: of a numeric only the whole part counts, and types whose text differs between engines (floats, intervals, nested
-types) do not count at all, so keys that differ only there share a worker. A change of it makes stored arrangements unusable: raise
-`ARRANGEMENT_FORMAT` of `mzsql.render.naming`.
+Promise: `worker_of` depends on the key alone and is written with functions that both engines compute alike: MD5 of a
+canonical text, of which the first 60 bits are taken modulo the number of workers. (An engine may compute that in a
+way of its own.) Equal keys have equal texts; NULL has one of its own. Trade-off: of a numeric only the whole part
+counts, and types whose text differs between engines (floats, intervals, nested types) do not count at all, so keys
+that differ only there share a worker. Any change here makes stored arrangements unusable and requires a new
+`ARRANGEMENT_FORMAT` (`mzsql.render.naming`).
 """
 
 from __future__ import annotations
@@ -25,17 +26,19 @@ _INTEGERS = frozenset(
     }
 )
 _TEXTS = frozenset({"text", "varchar", "char", "uuid", "jsonb", "unknown"})
-#: Hexadecimal digits of the hash that are used: they fit a bigint.
+#: Hexadecimal digits of the hash that are used; they fit a bigint.
 _DIGITS = 15
 
 
 def worker_of(keys: Sequence[Sql], workers: int, engine: Engine) -> Ast:
-    """The worker, 0 … workers - 1 (an integer), of a key with these columns; of the empty key, worker 0."""
+    """The expression for the worker (an integer from 0 to workers - 1) of a key with these columns; worker 0 for an
+    empty key.
+    """
     if not keys or workers == 1:
         return s.integer(s.num(0))
     parts: list[Ast] = []
     for key in keys:
-        # The length keeps ("a", "bc") and ("ab", "c") apart.
+        # The length is included, to tell ("a", "bc") from ("ab", "c").
         text = _canonical(key, engine)
         length = s.string(s.big(s.call("LENGTH", text)))
         marked = s.concat(length, s.text(":"), text)
@@ -51,7 +54,9 @@ def worker_of(keys: Sequence[Sql], workers: int, engine: Engine) -> Ast:
 
 
 def _by_last_digit(whole: Ast, workers: int) -> Ast:
-    """The same for what divides 16, which depends on the last of the digits only; DuckDB's number has that in front of its lower half."""
+    """The same for divisors of 16, which depends only on the last of the 15 digits; DuckDB's MD5_NUMBER has the digits
+    after it in its lower bits.
+    """
     shifted = exp.BitwiseRightShift(this=s.call("MD5_NUMBER", whole), expression=s.num(4 * _DIGITS))
     masked = exp.BitwiseAnd(this=exp.Paren(this=shifted), expression=s.num(workers - 1))
     return s.integer(exp.Paren(this=masked))

@@ -1,4 +1,4 @@
-"""Rules for aggregates, of groups and of whole relations, for windows, and for what makes rows."""
+"""Rules for aggregates, over groups and over whole relations, for windows, and for UNNEST."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _sum(ctx: Context, ast: Ast) -> Known:
     total = ctx.total(inner)
     if total is not None and low is not None and high is not None:
         low, high = max(low, -total), min(high, total)
-    # The sum of a whole relation has to stay one, or there were as many rows as it has.
+    # An ungrouped sum must stay an aggregate: as a constant the query would return a row for each input row.
     whole = not ctx.grouped
     out = Fact(kind, fact.values or whole, fact.nulls or whole, low, high)
     return made, replace(out, fails=fact.fails or not holds(out))
@@ -49,7 +49,9 @@ def _extreme(ctx: Context, ast: Ast) -> Known:
 
 
 def _window(ctx: Context, ast: Ast) -> Known:
-    """A window's frame is never empty where it ends at the current row, so that what is known of the aggregate holds for it."""
+    """A window's aggregate. A frame that ends at the current row is never empty, so what is known of the aggregate over
+    a group holds.
+    """
     spec = ast.args.get("spec")
     partition = [ctx.of(one) for one in ast.args.get("partition_by") or ()]
     parts = [made for made, fact in partition if not is_constant(fact)]
@@ -66,12 +68,12 @@ def _unnest(ctx: Context, ast: Ast) -> Known:
     if not isinstance(array, exp.Array) or not array.expressions:
         return ast, Fact()
     merged = one_of(ctx.of(item)[1] for item in array.expressions)
-    # It makes rows: it must not be taken for a constant.
+    # It makes rows, so it must not be taken for a constant.
     return ast, merged if merged.low != merged.high else Fact(merged.kind, fails=merged.fails)
 
 
 def _summed(kind: str | None) -> str | None:
-    """The type of a sum."""
+    """The type of a sum; None if it is not known."""
     if kind in INTEGERS:
         return HUGEINT
     shape = decimal(kind)

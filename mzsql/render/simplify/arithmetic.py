@@ -1,4 +1,4 @@
-"""Rules for arithmetic, and for what guards it: TRY, and the quotient that `mzsql.expr` spells out."""
+"""Rules for arithmetic and its guards: TRY, and the quotient that `mzsql.expr` writes."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _mod(ctx: Context, ast: Ast) -> Known:
         a.nulls or b.nulls,
         None if a.low is None else min(a.low, Fraction(0)),
         None if a.high is None else max(a.high, Fraction(0)),
-        # By zero it fails.
+        # Modulo zero fails.
         a.fails or b.fails or not b.nonzero,
     )
 
@@ -136,7 +136,7 @@ def _quotient(ctx: Context, ast: Ast, dividend: Ast, divisor: Ast) -> Known:
 
 
 def _operation(operator: type[exp.Expression], a: Fact, b: Fact) -> str | None:
-    """The type that DuckDB gives an operation, where that is certain."""
+    """The type that DuckDB gives an operation; None if it is not certain."""
     for x, y in ((a, b), (b, a)):
         if x.kind in INTEGERS:
             if y.kind == NUMBER and x.kind in (BIGINT, HUGEINT) and fits(y, x.kind):

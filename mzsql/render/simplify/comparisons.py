@@ -41,7 +41,7 @@ def _compared(ctx: Context, ast: Ast) -> Known:
 
 
 Operator: TypeAlias = type[exp.Expression]
-#: The comparison of the two sides the other way round.
+#: The comparison with its sides exchanged.
 _TURNED: Mapping[Operator, Operator] = {
     exp.EQ: exp.EQ,
     exp.NEQ: exp.NEQ,
@@ -50,7 +50,7 @@ _TURNED: Mapping[Operator, Operator] = {
     exp.GT: exp.LT,
     exp.GTE: exp.LTE,
 }
-#: The comparison of a day with that of a time that is later than its midnight.
+#: The comparison of a day that is equivalent to one with a time after midnight of the given day.
 _LATER: Mapping[Operator, Operator] = {
     exp.LT: exp.LTE,
     exp.LTE: exp.LTE,
@@ -60,7 +60,9 @@ _LATER: Mapping[Operator, Operator] = {
 
 
 def _of_days(ctx: Context, operator: Operator, left: Ast, right: Ast) -> exp.Expression | None:
-    """A comparison of timestamps as one of days, which statistics of files are told; None where that is another one."""
+    """A comparison of timestamps as one of dates, which can use the statistics of files; None if it is not equivalent
+    to one.
+    """
     day, other = _day(ctx, left), _day(ctx, right)
     if day is not None and other is not None:
         return operator(this=day, expression=other)
@@ -83,7 +85,7 @@ def _of_days(ctx: Context, operator: Operator, left: Ast, right: Ast) -> exp.Exp
 
 
 def _day(ctx: Context, ast: Ast) -> Ast | None:
-    """The date that is cast to a timestamp."""
+    """The date that is cast to a timestamp; None if it is something else."""
     node = bare(ast)
     if not isinstance(node, exp.Cast) or isinstance(node, exp.TryCast):
         return None
@@ -115,7 +117,7 @@ def _between(ctx: Context, ast: Ast) -> Known:
 
 
 def _comparable(a: Fact, b: Fact) -> bool:
-    """Whether a comparison takes the values as they are."""
+    """Whether a comparison compares the values without a conversion that could fail."""
     if a.kind is None or b.kind is None:
         return False
     if a.kind == b.kind or NULL in (a.kind, b.kind) or {a.kind, b.kind} == {STRING, "TEXT"}:

@@ -1,4 +1,4 @@
-"""What a rule may ask for while it simplifies one node: its parts, simplified, and what is taken for granted there."""
+"""The interface by which a rule simplifies a node: its simplified parts, and what may be assumed there."""
 
 from __future__ import annotations
 
@@ -16,44 +16,48 @@ ColumnKey = tuple[str | None, str]
 
 
 class Context(Protocol):
-    """The simplification that a rule is a part of."""
+    """The simplification that a rule is part of."""
 
     @property
     def rows(self) -> int:
-        """How many rows an aggregate may see at most."""
+        """Most rows that an aggregate may see."""
 
     @property
     def grouped(self) -> bool:
-        """Whether aggregates are of groups, which have a row each."""
+        """Whether aggregates are over groups, which have at least one row each."""
 
     def of(self, ast: Ast) -> Known:
         """A part's simplest form, and its fact."""
 
     def condition(self, ast: Ast) -> Known:
-        """As `of`, where it matters only whether it is TRUE."""
+        """As `of`, for an expression of which it matters only whether it is TRUE."""
 
     def column(self, key: ColumnKey) -> Fact:
         """What is known of a column here."""
 
     def total(self, ast: Ast) -> Bound:
-        """What the absolute values of an expression come to at most, added up over all rows; None: no more than its bounds is known."""
+        """Upper bound on the sum of an expression's absolute values over all rows; None if no more than its bounds is
+        known.
+        """
 
     def copy_of(self, key: ColumnKey) -> str | None:
-        """The column of the same relation that always has the same values and is read instead, or None."""
+        """Another column of the same relation that always has the same values and should be read instead; None if there
+        is none.
+        """
 
     def given(self, condition: Ast | None) -> AbstractContextManager[None]:
-        """Within the block, take for granted that a condition holds; what is learned there is forgotten behind it."""
+        """Within the block, assume that a condition holds; what is learned from it is forgotten afterwards."""
 
     def exclude(self, condition: Ast) -> None:
-        """Take for granted that a condition does not hold."""
+        """Assume that a condition does not hold."""
 
     def of_groups(self) -> Context:
-        """The same for the aggregates of groups."""
+        """The same context for aggregates over groups."""
 
 
-#: Simplifies one node, whose parts it asks the context for.
+#: Simplifies one node; asks the context for its parts.
 Rule = Callable[[Context, Ast], Known]
-#: Rules by the class of the node.
+#: Rules by class of the node.
 Rules = Mapping[type[exp.Expression], Rule]
-#: Rules for functions, by their name in capitals.
+#: Rules for functions, by name in capitals.
 Calls = Mapping[str, Rule]

@@ -25,7 +25,7 @@ from mzsql.render.simplify.context import Context, Rules
 from mzsql.render.simplify.pieces import Ast, Known, casts, kind_of, with_parts
 from mzsql.render.times import STAND_INS
 
-#: Times that stand for others are no numbers: nothing may be computed of them.
+#: Stand-ins for times: nothing may be computed from them.
 _TIMES = frozenset(str(time) for time in STAND_INS)
 _EPOCH = datetime.date(1970, 1, 1)
 
@@ -100,7 +100,7 @@ def _cast(ctx: Context, ast: Ast) -> Known:
 
 
 def _is_finer(kind: str, fact: Fact) -> bool:
-    """Whether a cast between numbers rounds nothing."""
+    """Whether a cast between numbers never rounds."""
     if not (is_number(fact.kind) and is_number(kind)):
         return False
     scales = [shape[1] if (shape := decimal(one)) else 0 for one in (fact.kind, kind)]
@@ -108,7 +108,7 @@ def _is_finer(kind: str, fact: Fact) -> bool:
 
 
 def _cast_bound(value: Fraction | None, fact: Fact, kind: str) -> Fraction | None:
-    """A bound after a cast, which may round by half a unit of the last digit."""
+    """A bound after a cast, which may round."""
     if value is None or not (is_number(fact.kind) and is_number(kind)):
         return None
     shape = decimal(kind)
@@ -121,7 +121,7 @@ def _cast_bound(value: Fraction | None, fact: Fact, kind: str) -> Fraction | Non
 
 
 def _read_literal(literal: Ast, kind: str) -> Fact | None:
-    """What a written text or number is once it is cast."""
+    """The fact of a literal after a cast; None if it is not known."""
     text = str(literal.this)
     if text in _TIMES:
         return Fact(kind, nulls=False, fails=False) if kind == BIGINT else None

@@ -1,4 +1,4 @@
-"""Rules for what has three truth values, LIKE among them, and for what chooses between values: CASE and COALESCE."""
+"""Rules for three-valued logic, including LIKE, and for choices between values: CASE and COALESCE."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ def _is(ctx: Context, ast: Ast) -> Known:
 
 
 def _where_null(ctx: Context, ast: Ast) -> list[Ast] | None:
-    """Conditions, never NULL, that hold together exactly where a chosen text is NULL; None where it does not depend on conditions alone."""
+    """Conditions, never NULL, that together hold exactly where a chosen text is NULL; None if that depends on more than
+    conditions.
+    """
     node = bare(ast)
     if isinstance(node, exp.Anonymous) and str(node.this).upper() == "COALESCE":
         found = [_where_null(ctx, one) for one in node.expressions]
@@ -65,7 +67,7 @@ def _both(left: Ast, right: Ast) -> Ast:
 
 
 def without_default(condition: Ast) -> Ast | None:
-    """The condition of one that is FALSE where that is NULL; None of others."""
+    """The condition in ``COALESCE(condition, FALSE)``; None for other expressions."""
     node = bare(condition)
     if not isinstance(node, exp.Anonymous) or str(node.this).upper() != "COALESCE":
         return None
@@ -76,7 +78,7 @@ def without_default(condition: Ast) -> Ast | None:
 
 
 def _like(ctx: Context, ast: Ast) -> Known:
-    """LIKE, and the ESCAPE around it: a pattern that is written ends in no half of an escape, so it fails for no text."""
+    """LIKE, and the ESCAPE around it. A literal pattern is known not to end in an escape character, so it cannot fail."""
     inner, fact = ctx.of(ast.this)
     made = with_parts(ast, this=inner)
     if isinstance(ast, exp.Escape):
@@ -116,7 +118,7 @@ def _connected(ctx: Context, ast: Ast, *, neutral: bool) -> Known:
 
 
 def joined(ast: Ast, sides: Sequence[Known], *, neutral: bool) -> Known:
-    """Two sides of an AND (`neutral`) or an OR, each simplified."""
+    """Two simplified sides of an AND (`neutral` True) or an OR."""
     if any(fact.kind != BOOLEAN for _, fact in sides):
         return with_parts(ast, this=closed(sides[0][0]), expression=closed(sides[1][0])), Fact()
     whole, other = Fraction(int(neutral)), Fraction(int(not neutral))
@@ -175,7 +177,7 @@ def _case(ctx: Context, ast: Ast) -> Known:
     if not branches:
         return as_kind(last, kind), out
     if not merged.values and not merged.fails:
-        # Whatever is asked, it is NULL: also within a TRY, where an answer is missing.
+        # It is NULL whichever branch is taken, also within a TRY, where a failing condition gives NULL.
         return as_kind(last, kind), replace(out, fails=False)
     if not fails and all(value == last[0] for _, _, value, _ in branches):
         return as_kind(last, kind), out
@@ -191,7 +193,7 @@ def _case(ctx: Context, ast: Ast) -> Known:
 
 
 def _only_null(ctx: Context, condition: Ast, value: Ast) -> bool:
-    """Whether a value is NULL wherever a condition does not hold, so that nobody has to ask."""
+    """Whether a value is NULL wherever a condition does not hold, so that the condition need not be evaluated."""
     known = [one for one in needed(value) if isinstance(one, exp.Column)]
     if not known:
         return False
@@ -199,7 +201,7 @@ def _only_null(ctx: Context, condition: Ast, value: Ast) -> bool:
         _, fact = ctx.condition(condition.copy())
     if not fact.always or fact.fails:
         return False
-    # It is computed of every row then: that it does not fail where the condition holds is not enough.
+    # The value will be computed for every row, so it must not fail where the condition does not hold either.
     return not ctx.of(value.copy())[1].fails
 
 
@@ -226,7 +228,9 @@ def _coalesce(ctx: Context, ast: Ast) -> Known:
 
 
 def _either(facts: Sequence[Fact], neutral: bool = True) -> tuple[bool, bool]:
-    """Of AND (`neutral`): whether it may be TRUE, and whether it may be FALSE; of OR: FALSE, and TRUE."""
+    """For AND (`neutral`): whether it may be TRUE, and whether it may be FALSE. For OR: whether FALSE, and whether
+    TRUE.
+    """
     whole, other = Fraction(int(neutral)), Fraction(int(not neutral))
     may_whole = all(fact.values and whole in (fact.low, fact.high) for fact in facts)
     may_other = any(fact.values and other in (fact.low, fact.high) for fact in facts)

@@ -1,4 +1,4 @@
-"""What the rules of simplification share: an expression with what is known of it, and the small steps that they are made of."""
+"""What the rules of simplification share: expressions with their facts, and small helpers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from mzsql.render.facts import (
 )
 
 Ast = exp.Expression
-#: An expression, and what may come out of it.
+#: An expression and its fact.
 Known = tuple[Ast, Fact]
 
 TRUE = truth(may_hold=True, may_not=False, nulls=False, fails=False)
@@ -36,12 +36,12 @@ ZERO = exp.Literal.number(0)
 
 
 def kind_of(typ: exp.DataType) -> str:
-    """A type's name as facts have it."""
+    """The name of a type, as in facts."""
     return typ.sql(Engine.DUCKDB.value)
 
 
 def written(made: Ast, fact: Fact) -> Ast:
-    """What always is the same, as a constant."""
+    """An expression that always has the same value as a constant; others unchanged."""
     if fact.fails or fact.kind is None or isinstance(made, exp.Literal | exp.Null | exp.Boolean):
         return made
     if not fact.values:
@@ -82,38 +82,38 @@ def typed(ast: Ast, kind: str) -> Ast:
 
 
 def as_kind(known: Known, kind: str) -> Ast:
-    """An expression where one of type `kind` stood."""
+    """The expression with type `kind`, cast if need be."""
     made, fact = known
     return made if fact.kind == kind else typed(made, kind)
 
 
 def result_kind(kind: str | None) -> str | None:
-    """The type of a result, where its parts' may be that of a text as it is written."""
+    """The type of a result; that of a text literal becomes TEXT."""
     return "TEXT" if kind == STRING else kind
 
 
 def with_parts(ast: Ast, **parts: Ast | Sequence[Ast]) -> Ast:
-    """The same node, its parts replaced by name."""
+    """The same node with parts replaced, in place."""
     for name, part in parts.items():
         ast.set(name, part)
     return ast
 
 
 def closed(ast: Ast) -> Ast:
-    """In parentheses where it is an operator."""
+    """The expression, in parentheses if it is an operator."""
     operator = isinstance(ast, exp.Binary | exp.Not | exp.Neg | exp.Between)
     return exp.Paren(this=ast) if operator and not isinstance(ast, exp.Dot) else ast
 
 
 def bare(ast: Ast) -> Ast:
-    """An expression without the parentheses around it."""
+    """The expression without the parentheses around it."""
     while isinstance(ast, exp.Paren):
         ast = ast.this
     return ast
 
 
 def conjuncts(condition: Ast) -> list[Ast]:
-    """What has to hold for a condition to hold: the parts of its ANDs, without parentheses."""
+    """The operands of a condition's ANDs, without parentheses."""
     found, waiting = list[Ast](), [condition]
     while waiting:
         node = bare(waiting.pop())
@@ -125,7 +125,9 @@ def conjuncts(condition: Ast) -> list[Ast]:
 
 
 def columns_named(query: exp.Select, besides: exp.Expression | None = None) -> list[exp.Column]:
-    """The columns that a query names itself: none of a query that it reads or defines, nor of the condition ``besides``."""
+    """The columns that a query names itself, without those in queries that it reads or defines, and in the condition
+    ``besides``.
+    """
     found: list[exp.Column] = []
     waiting: list[object] = [v for part, v in query.args.items() if part not in ("with_", "from_")]
     while waiting:
@@ -142,7 +144,7 @@ def columns_named(query: exp.Select, besides: exp.Expression | None = None) -> l
 
 
 def needed(ast: Ast) -> list[Ast]:
-    """Columns that are not NULL where an expression is not."""
+    """Columns that are not NULL wherever the expression is not."""
     found, waiting = list[Ast](), [ast]
     while waiting:
         node = waiting.pop()
@@ -156,14 +158,14 @@ def needed(ast: Ast) -> list[Ast]:
 
 
 def is_constant(fact: Fact) -> bool:
-    """Whether rows are alike in it."""
+    """Whether it has the same value for all rows."""
     if fact.fails:
         return False
     return not fact.values or (fact.constant is not None and fact.kind is not None)
 
 
 def common_kind(kinds: Sequence[str | None]) -> str | None:
-    """The type of what comes out of one of several expressions; None where that is not known."""
+    """The type of the result of a choice between expressions; None if it is not certain."""
     found = set(kinds) - {NULL}
     if not found:
         return NULL
@@ -181,7 +183,7 @@ def common_kind(kinds: Sequence[str | None]) -> str | None:
 
 
 def casts(fact: Fact, kind: str) -> bool:
-    """Whether a cast of any of the values succeeds."""
+    """Whether a cast succeeds for all possible values."""
     if fact.kind == kind or not fact.values:
         return True
     if kind == "TEXT":
@@ -197,5 +199,5 @@ def casts(fact: Fact, kind: str) -> bool:
 
 
 def holds(fact: Fact) -> bool:
-    """Whether all values have a place in their type."""
+    """Whether all possible values fit the type."""
     return fact.kind == NUMBER or fits(fact, fact.kind)

@@ -1,4 +1,4 @@
-"""What is left of an expression of DuckDB's where it is known what its columns may be."""
+"""The simplifier: applies the rules, and keeps track of what is known where."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from mzsql.render.simplify.pieces import (
     written,
 )
 
-#: What nests deeper than this is left as it is.
+#: Expressions nested deeper than this are left as they are.
 DEPTH = 150
 
 
@@ -35,11 +35,11 @@ class Simplifier:
     """Simplifies expressions over one query's columns.
 
     Args:
-        columns: facts by (alias of the relation or None, column's name).
-        rows: how many rows an aggregate may see at most.
-        grouped: whether aggregates are of groups, which have a row each.
-        same: columns that are always the same as others of their relation, which are read instead.
-        totals: what columns' absolute values come to at most, added up over all rows.
+        columns: facts by (the relation's alias or None, the column's name).
+        rows: most rows that an aggregate may see.
+        grouped: whether aggregates are over groups, which have at least one row each.
+        same: columns that always equal other columns of their relation, which are read instead.
+        totals: upper bounds on the sums of columns' absolute values over all rows.
     """
 
     def __init__(
@@ -57,15 +57,15 @@ class Simplifier:
         self.rows = rows
         self.grouped = grouped
         self._depth = 0
-        #: conditions that hold
+        #: conditions that hold here
         self._held: frozenset[Ast] = frozenset()
-        #: expressions that are larger than 0
+        #: expressions that are greater than 0 here
         self._positive: frozenset[Ast] = frozenset()
-        #: whether only the fact counts
+        #: whether only the fact is wanted, not the expression
         self._trying = False
 
     def of(self, ast: Ast) -> Known:
-        """The expression's simplest form, and its fact. Parts of `ast` may be in it."""
+        """The expression's simplest form, and its fact. May reuse and modify parts of `ast`."""
         rule = _RULES.get(type(ast))
         if rule is None or self._depth >= DEPTH:
             return ast, Fact()
@@ -81,7 +81,7 @@ class Simplifier:
         return written(made, fact), fact
 
     def condition(self, ast: Ast) -> Known:
-        """As `of`, where it matters only whether it is TRUE."""
+        """As `of`, for an expression of which it matters only whether it is TRUE."""
         node = bare(ast)
         if self._depth >= DEPTH or not isinstance(node, exp.And | exp.Or):
             made, fact = self.of(ast)
@@ -103,8 +103,8 @@ class Simplifier:
         return closed(written(joined, fact)), fact
 
     def _decided(self, node: Ast, left: Ast) -> Known | None:
-        """The right side of an AND where the left one decides it. It is looked at apart: its rows are not only those of the left side,
-        so it must not lose a guard for what the left side says.
+        """The right side of an AND, if it is decided by the left side. It is evaluated separately: the engine may
+        evaluate it for rows that the left side rejects, so it must not lose a guard because of the left side.
         """
         if self._trying:
             with self.given(left):
@@ -123,7 +123,7 @@ class Simplifier:
 
     @contextmanager
     def given(self, condition: Ast | None) -> Iterator[None]:
-        """Within the block, take for granted that a condition holds."""
+        """Within the block, assume that a condition holds."""
         columns, held, positive = self._columns, self._held, self._positive
         if condition is not None:
             self._columns = dict(columns)
@@ -134,7 +134,7 @@ class Simplifier:
             self._columns, self._held, self._positive = columns, held, positive
 
     def refine(self, condition: Ast) -> None:
-        """Take for granted that a condition holds."""
+        """Assume that a condition holds."""
         found = conjuncts(condition)
         self._held = self._held.union(found)
         for one in found:
@@ -152,7 +152,7 @@ class Simplifier:
                 self._positive = self._positive.union((bare(node.this),))
 
     def exclude(self, condition: Ast) -> None:
-        """Take for granted that a condition does not hold: of what is not equal to 0 it is known that it is not 0."""
+        """Assume that a condition does not hold: what is not equal to 0 is known to be nonzero."""
         node = bare(condition)
         if not isinstance(node, exp.EQ):
             return
@@ -176,25 +176,29 @@ class Simplifier:
         return self._columns.get(key, Fact(fails=False))
 
     def total(self, ast: Ast) -> Bound:
-        """What the absolute values of an expression come to at most, added up over all rows; None: no more than its bounds is known."""
+        """Upper bound on the sum of an expression's absolute values over all rows; None if no more than its bounds is
+        known.
+        """
         node = bare(ast)
         if not isinstance(node, exp.Column):
             return None
         return self._totals.get((node.table or None, node.name))
 
     def copy_of(self, key: ColumnKey) -> str | None:
-        """The column of the same relation that always has the same values and is read instead, or None."""
+        """Another column of the same relation that always has the same values and is read instead; None if there is
+        none.
+        """
         return self._copies.get(key)
 
     def of_groups(self) -> Simplifier:
-        """The same for the aggregates of groups."""
+        """The same simplifier for aggregates over groups."""
         return Simplifier(
             self._columns, rows=self.rows, grouped=True, same=self._copies, totals=self._totals
         )
 
 
 def _called(ctx: Context, ast: Ast) -> Known:
-    """A function by its name."""
+    """A call of a function by name."""
     rule = _CALLS.get(str(ast.this).upper())
     if rule is not None:
         return rule(ctx, ast)
@@ -211,5 +215,5 @@ _RULES: Rules = {
     exp.Anonymous: _called,
 }
 _CALLS: Calls = {**logic.CALLS, **arithmetic.CALLS, **aggregates.CALLS}
-#: Functions of which it is known that they give the same for the same.
+#: Functions that always return the same for the same arguments.
 SETTLED = frozenset(("TRY", "COALESCE", "ABS", "NULLIF", "GREATEST", "LEAST"))
