@@ -1,4 +1,4 @@
-"""LIR: the physical plan of a dataflow; lowering from MIR, and refinements."""
+"""LIR: the physical plan of a dataflow, its lowering from MIR, and refinements."""
 
 from mzsql.lir.lowering import Planned, lower
 

@@ -1,8 +1,10 @@
-"""How the row-wise part of a join is spread over its stages: every map, filter and leftover equality as early as its columns exist.
+"""Spreads the row-wise part of a join over its stages: every map, filter and remaining equality runs as early as its
+columns exist.
 
-Promise: the closures that a `ClosureBuilder` hands out, run one after another over the stages' rows, compute the join's MFP and check
-the equivalences that the lookups themselves do not. Columns are carried only as long as something later reads them, in the order of
-the join's columns. A builder serves one path: it is made, asked for its closures in order, and thrown away.
+Promise: the closures of a `ClosureBuilder`, run one after another over the stages' rows, compute the join's MFP and
+check the equivalences that the lookups do not check. Columns are carried only while something later reads them, in
+the order of the join's columns. A builder serves one path: it is made, asked for its closures in order, and
+discarded.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ from mzsql.repr.types import BOOLEAN, ColumnType
 
 
 def null_safe_equal(left: sc.Scalar, right: sc.Scalar, columns: Sequence[ColumnType]) -> sc.Scalar:
-    """Equality of values, NULL equal to NULL, as join equivalences mean it; `columns` are what the expressions read."""
+    """Equality of values in which NULL equals NULL, as in join equivalences; `columns` are the types that the
+    expressions read.
+    """
     kind = sc.scalar_type(left, columns).kind
     equal = sc.Call(f"eq_{kind}", (left, right), BOOLEAN)
     both_null = sc.Call(
@@ -30,7 +34,7 @@ def null_safe_equal(left: sc.Scalar, right: sc.Scalar, columns: Sequence[ColumnT
 
 
 class ClosureBuilder:
-    """What is still to be done of a join's row-wise part, and where the columns stand in the stream's row."""
+    """The part of a join's row-wise work that is still to do, and the positions of columns in the stream's row."""
 
     def __init__(
         self,
@@ -63,7 +67,7 @@ class ClosureBuilder:
         raise AssertionError(msg)
 
     def start(self, permutation: Mapping[int, int], width: int) -> MapFilterProject:
-        """The closure over the source's rows of `width` columns, its column i standing at ``permutation[i]``."""
+        """The closure over the source's rows of `width` columns, with column i at ``permutation[i]``."""
         return self._close(permutation, width)
 
     def add(
@@ -77,8 +81,9 @@ class ClosureBuilder:
 
         Args:
             new_columns: the join's columns that the lookup adds.
-            matched: its key, over the join's columns: the lookup has checked their equality.
-            permutation: for position i of the stream's row ++ the looked-up input's raw row, the position in the row after the lookup.
+            matched: its key, over the join's columns; the lookup has checked that these are equal.
+            permutation: for position i of the stream's row ++ the looked-up input's raw row, the position in the row
+                after the lookup.
             width: the width of that row.
         """
         for column in new_columns:
@@ -89,7 +94,9 @@ class ClosureBuilder:
         return self._close(permutation, width)
 
     def finish(self) -> MapFilterProject:
-        """What is left, over the last stage's output; of a join without lookups also what is to be equal within its only input."""
+        """The rest of the work, over the last stage's output; for a join without lookups also the equalities within its
+        only input.
+        """
         checks = self._ready_equivalences()
         assert not self._classes, "an equivalence was never bound"
         left = rows.permuted(self._mfp, self._place, self.width)
@@ -113,7 +120,7 @@ class ClosureBuilder:
         return msgspec.structs.replace(before, predicates=predicates, projection=projection)
 
     def _ready_equivalences(self) -> list[sc.Scalar]:
-        """Equalities among what is bound by now; of each class one bound expression stays."""
+        """Equalities among expressions that are bound by now; one bound expression of each class is kept."""
         checks: list[sc.Scalar] = []
         classes: list[list[sc.Scalar]] = []
         for cls in self._classes:

@@ -1,6 +1,6 @@
-"""Which columns of what it reads a dataflow looks at.
+"""Which columns of its inputs a dataflow reads.
 
-Promise: a column that is not named has no influence on what comes out, whatever is in it.
+Promise: the values of columns that are not listed have no influence on the result.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from mzsql.repr.ids import GlobalId
 
 
 def columns_read(desc: DataflowDescription) -> dict[GlobalId, frozenset[int]]:
-    """Of each source import the positions of the columns that the plan looks at."""
+    """For each source import the positions of the columns that the plan reads."""
     read: dict[GlobalId, frozenset[int]] = {}
     whole = {}
     for source in desc.source_imports:

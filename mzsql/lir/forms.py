@@ -1,6 +1,6 @@
-"""In which forms the nodes of a physical plan put out their rows: raw, arranged by which keys, laid out how.
+"""The forms in which the nodes of a physical plan output their rows: raw, or arranged by which keys in which layout.
 
-Promise: pure functions of the plan; lowering decides with them and rendering finds with them what a lookup reads.
+Promise: pure functions of the plan. Lowering uses them to decide, rendering to find what a lookup reads.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ RAW = lir.AvailableCollections(raw=True)
 
 
 def arrangement_form(key: Sequence[Scalar], arity: int) -> lir.ArrangementForm:
-    """The arrangement of a collection of `arity` columns by `key`: a column that is itself part of the key is not kept as value."""
+    """The arrangement of a collection of `arity` columns by `key`. A column that is itself part of the key is not
+    repeated in the value.
+    """
     place: dict[int, int] = {}
     for position, expr in enumerate(key):
         if isinstance(expr, Column):
@@ -28,18 +30,18 @@ def arrangement_form(key: Sequence[Scalar], arity: int) -> lir.ArrangementForm:
 def form_by_key(
     forms: lir.AvailableCollections, key: Sequence[Scalar]
 ) -> lir.ArrangementForm | None:
-    """The arrangement by exactly `key`, if there is one."""
+    """The arrangement by exactly `key`; None if there is none."""
     wanted = tuple(key)
     return next((form for form in forms.arranged if form.key == wanted), None)
 
 
 def reduce_form(key_arity: int, output_arity: int) -> lir.ArrangementForm:
-    """How a Reduce's output is arranged: by its leading `key_arity` columns."""
+    """The arrangement of a Reduce's output: by its leading `key_arity` columns."""
     return arrangement_form([Column(i) for i in range(key_arity)], output_arity)
 
 
 def forms_of(plan: lir.Plan) -> lir.AvailableCollections:
-    """The forms in which `plan` puts out its rows."""
+    """The forms in which `plan` outputs its rows."""
     while isinstance(plan, lir.Let | lir.LetRec):
         plan = plan.body
     match plan:

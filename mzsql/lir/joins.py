@@ -1,7 +1,7 @@
-"""Join plans: from the order that the optimizer chose to stages with keys, thinning and closures.
+"""Join plans: from the optimizer's order of lookups to stages with keys, thinning and closures.
 
-Promise: `plan_join` decides nothing about order; it follows the MIR join's implementation, spreads its row-wise part over the stages
-(`mzsql.lir.closures`) and says which arrangements its inputs still lack.
+Promise: `plan_join` decides nothing about order. It follows the MIR join's implementation, spreads its row-wise part
+over the stages (`mzsql.lir.closures`), and records which arrangements the inputs lack.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from mzsql.lir.closures import ClosureBuilder
 from mzsql.lir.forms import arrangement_form, form_by_key
 from mzsql.repr.types import ColumnType
 
-#: Lookups in order: an input and the key, over its own columns, that it is looked up by.
+#: Lookups in order: an input, and the key over its own columns by which it is looked up.
 _Order = Sequence[tuple[int, tuple[sc.Scalar, ...]]]
 
 
 class JoinInputs:
-    """The inputs of one join: their forms and where their columns stand among the join's."""
+    """The inputs of one join: their forms, and the positions of their columns among the join's."""
 
     def __init__(
         self, forms: Sequence[lir.AvailableCollections], columns: Sequence[Sequence[ColumnType]]
@@ -42,12 +42,12 @@ class JoinInputs:
         return self._ranges[relation]
 
     def to_global(self, relation: int, key: Sequence[sc.Scalar]) -> tuple[sc.Scalar, ...]:
-        """Expressions over an input's columns, over the join's columns."""
+        """Rewrite expressions over an input's columns to be over the join's columns."""
         mapping = dict(enumerate(self._ranges[relation]))
         return tuple(sc.permute(expr, mapping) for expr in key)
 
     def arranged(self, relation: int, key: tuple[sc.Scalar, ...]) -> lir.ArrangementForm:
-        """The input's arrangement by `key`; noted as missing where it does not exist."""
+        """The input's arrangement by `key`; recorded as missing if it does not exist."""
         form = form_by_key(self._forms[relation], key)
         if form is None:
             form = arrangement_form(key, len(self._ranges[relation]))
@@ -57,14 +57,16 @@ class JoinInputs:
 
 
 def plan_join(join: mir.Join, mfp: MapFilterProject, inputs: JoinInputs) -> lir.JoinPlan:
-    """The physical plan of `join` with `mfp` on top of it absorbed; what lacks among the inputs' arrangements is noted in `inputs`."""
+    """The physical plan of `join` with `mfp`, which is applied on top of it, absorbed. Missing arrangements are
+    recorded in `inputs`.
+    """
     classes = join.equivalences
     match join.implementation:
         case mir.Differential(start=start, start_key=key, order=order):
             lookups = [(step.input, step.key) for step in order]
             return _linear((start, key), lookups, classes, mfp, inputs)
         case mir.IndexedFilter(key=key):
-            # The constant's columns are the key's values: it streams, the index is looked up.
+            # The constant's columns are the key's values: it is streamed, and the index is looked up.
             start_key = tuple(sc.Column(i) for i in range(len(key)))
             return _linear((1, start_key), [(0, key)], classes, mfp, inputs)
         case mir.DeltaQuery(orders=orders):
@@ -91,7 +93,8 @@ def _linear(
         inputs.arranged(start, start_key)
     columns = inputs.global_columns(start)
     builder = ClosureBuilder(columns, equivalences, mfp, inputs.columns)
-    # What can be told of the source's rows alone is told after the first lookup: the source may be read as it is arranged.
+    # Predicates on the source's rows alone run after the first lookup, since the source may be read from its
+    # arrangement as it is.
     stages = _stages(builder, order, inputs)
     return lir.LinearJoin(
         source_relation=start,

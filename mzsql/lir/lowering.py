@@ -1,8 +1,10 @@
-"""MIR to LIR: every node gets its id, its row-wise neighbours move into it, every arrangement it needs is there.
+"""Lowers MIR to LIR: gives every node its id, absorbs row-wise operators into other nodes, and adds the arrangements
+that nodes need.
 
-Promise: a node's id is given when the node is made, after its children's (and after the arrangements between them and it), by
-one counter for the dataflow, from 0. Of the row-wise operators only those remain as `Mfp` that no Get, Join, FlatMap
-or Reduce could take in. The order of lookups is the optimizer's; the lowering never changes it.
+Promise: a node's id is assigned when the node is made, after its children (and after the arrangements between them
+and it), from one counter for the dataflow that starts at 0. A row-wise operator remains as an `Mfp` node only if no
+Get, Join, FlatMap or Reduce could absorb it. The order of lookups is the optimizer's choice; lowering never changes
+it.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from mzsql.transform.features import OptimizerFeatures
 
 
 class Planned(msgspec.Struct, frozen=True):
-    """A dataflow at its last two stages."""
+    """A dataflow at its last two stages: optimized MIR and LIR."""
 
     mir: MirDataflow
     plan: lir.DataflowDescription
@@ -38,7 +40,7 @@ class Planned(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class _Lowered:
-    """A physical node, the forms it puts out, and its number of columns."""
+    """A physical node, the forms of its output, and its number of columns."""
 
     plan: lir.Plan
     forms: lir.AvailableCollections
@@ -49,7 +51,7 @@ class _Lowered:
 def lower(df: MirDataflow, features: OptimizerFeatures | None = None) -> lir.DataflowDescription:
     """The physical plan of an optimized dataflow.
 
-    Joins must have implementations (`mzsql.transform.optimize_dataflow` sees to it).
+    Joins must have implementations, which `mzsql.transform.optimize_dataflow` gives them.
     """
     features = OptimizerFeatures() if features is None else features
     lowering = _Lowering(df, features)
@@ -80,7 +82,7 @@ class _Lowering:
             )
 
     def lower_object(self, gid: GlobalId, rel: mir.Relation) -> lir.Plan:
-        """One object's plan; later objects can read it."""
+        """Lower one object; later objects can read it."""
         lowered = self._lower(rel)
         self._forms[gid] = lowered.forms
         return lowered.plan
@@ -92,7 +94,7 @@ class _Lowering:
     # --- the forms a parent needs ---------------------------------------------------------------
 
     def _raw(self, child: _Lowered) -> lir.Plan:
-        """The child's raw rows: an arrangement is read back where there is nothing else."""
+        """The child's raw rows; if it is only arranged, an arrangement is read back."""
         if child.forms.raw:
             return child.plan
         key = child.forms.arranged[0].key
@@ -116,7 +118,7 @@ class _Lowering:
         return _Lowered(node, forms, child.arity)
 
     def _with_mfp(self, child: _Lowered, mfp: MapFilterProject | None) -> _Lowered:
-        """The child under an Mfp node, where there is something to do."""
+        """The child under an Mfp node, unless the MFP does nothing."""
         if mfp is None or mfp.is_identity:
             return child
         key = None
@@ -145,7 +147,7 @@ class _Lowering:
                 return self._with_mfp(self._lower_plain(below), mfp)
 
     def _lower_plain(self, rel: mir.Relation) -> _Lowered:
-        """The nodes that take in no MFP."""
+        """Lower a node that absorbs no MFP."""
         match rel:
             case mir.Constant(rows=constant, error=error, typ=typ):
                 node = lir.Constant(self._id(), constant, error, typ.columns)
@@ -184,7 +186,7 @@ class _Lowering:
         plan: lir.GetPlan
         if forms.arranged:
             form = forms.arranged[0]
-            # Only what is read is kept of what is there.
+            # Of the available arrangements only the one that is read is listed.
             forms = msgspec.structs.replace(forms, arranged=(form,))
             arranged = rows.over_arrangement(mfp, form).optimize()
             plan = lir.GetArrangement(form.key, None, arranged)
@@ -225,7 +227,7 @@ class _Lowering:
         return _Lowered(node, RAW, mfp.output_arity)
 
     def _window(self, rel: mir.Reduce, mfp: MapFilterProject) -> _Lowered:
-        """A window function's Reduce that puts out its lists' elements by itself."""
+        """A window function's Reduce that outputs the elements of its lists itself."""
         child = self._lower(rel.input)
         form = child.forms.arranged[0] if child.forms.arranged else None
         key_val = reductions.key_val_plan(rel, child.arity, form)
@@ -238,7 +240,7 @@ class _Lowering:
         return self._with_mfp(_Lowered(node, forms, arity), mfp)
 
     def _join(self, rel: mir.Join, mfp: MapFilterProject) -> _Lowered:
-        # Filters on the time keep state of their own, so the join leaves them to a node above it.
+        # Temporal filters keep state of their own, so they stay in a node above the join.
         mfp, temporal = extract_temporal(mfp)
         children = [self._lower(part) for part in rel.inputs]
         columns = [relation_type(part, self._types).columns for part in rel.inputs]
@@ -296,7 +298,9 @@ class _Lowering:
 def relation_types_of_bindings(
     rel: mir.LetRec, outer: dict[int, RelationType]
 ) -> dict[int, RelationType]:
-    """The types of a LetRec's bindings: what their Gets say, nullable and without keys, unless a value's own type is known."""
+    """The types of a LetRec's bindings: as their Gets say, nullable and without keys; from the value if nobody reads
+    the binding.
+    """
     types: dict[int, RelationType] = {}
     for node in mir.walk(rel):
         if isinstance(node, mir.Get) and isinstance(node.id, int) and node.id in rel.ids:

@@ -1,31 +1,33 @@
 """LIR: the physical plan of a dataflow (the nodes that EXPLAIN PHYSICAL PLAN prints: docs/explain.md).
 
-Promise: every node carries a `lir_id`, unique within its dataflow, children before parents, from 0. The same ids stand in EXPLAIN, in
-the hydration relations, in the names of the CTEs and arrangements that a step is made of, and in Spark's job descriptions. Plans
-are immutable, equal by value and serializable: the expression cache holds them as msgpack.
+Promise: every node carries a `lir_id`, unique within its dataflow, numbered from 0 with children before parents. The
+same ids appear in EXPLAIN, in the hydration relations, in the names of a step's CTEs and arrangements, and in
+Spark's job descriptions. Plans are immutable, equal by value and serializable: the expression cache stores them as
+msgpack.
 
-Rows. A collection's *raw* row has its columns in order. An arrangement's row by an `ArrangementForm` is the values of `key`, then the
-columns `thinning` of the raw row: key ++ value. An expression or MFP that reads a child *through an arrangement* (`input_key` or `key`
-is set: GetArrangement, Mfp, Reduce; a FlatMap's `exprs`; a DeltaPath's `initial_closure`) is written over that key ++ value row, already
-permuted: it is evaluated on what is stored. One that reads raw rows is written over raw rows. What a node puts out is `forms_of(plan)` in
+Rows. A collection's *raw* row has its columns in order. An arrangement's row, by an `ArrangementForm`, is the values
+of `key`, then the columns `thinning` of the raw row: key ++ value. An expression or MFP that reads a child *through
+an arrangement* (`input_key` or `key` is set: GetArrangement, Mfp, Reduce; a FlatMap's `exprs`; a DeltaPath's
+`initial_closure`) is written over that key ++ value row, already permuted, so that it is evaluated on the stored
+row. One that reads raw rows is written over raw rows. What a node outputs is given by `forms_of(plan)` in
 `mzsql.lir.forms`:
 
-==============================  ===============================================================================================
-node                            puts out
-==============================  ===============================================================================================
-Constant, Mfp, FlatMap, Join,   raw rows only
-TopK, Negate, Union
-Get                             PassArrangements: `keys`; else the MFP's result, raw only
-Reduce                          only arranged, by its key columns #0 … (raw row: key ++ aggregates, then `mfp_after`, which keeps the
-                                key columns where they are); form: key=[#0 …], permutation=id, thinning=(the others)
-Threshold                       only arranged, by `ensure_arrangement` (all columns are the key)
-ArrangeBy                       `forms`
-Let, LetRec                     what the body puts out; a Get of the binding has what the value puts out in `keys`
-==============================  ===============================================================================================
+==============================
+=============================================================================================== node
+output ==============================
+=============================================================================================== Constant, Mfp,
+FlatMap, Join,   raw rows only TopK, Negate, Union Get                             PassArrangements: `keys`; else the
+MFP's result, raw only Reduce                          only arranged, by its key columns #0 … (raw row: key ++
+aggregates, then `mfp_after`, which keeps the
+    key columns where they are); form: key=[#0 …], permutation=id, thinning=(the others)
+Threshold                       only arranged, by `ensure_arrangement` (all columns are the key) ArrangeBy
+`forms` Let, LetRec                     the body's output; a Get of the binding has the value's forms in `keys`
+==============================
+===============================================================================================
 
-A parent that needs raw rows of a child that is only arranged (TopK, Negate, Union, the value of a LetRec) stands over an `ArrangeBy`
-with `input_key` set and forms = raw only: the arrangement read back, permuted to raw rows. Whoever wants raw row column i from an
-arrangement's row takes position ``form.permutation[i]``.
+If a parent needs raw rows (TopK, Negate, Union, the value of a LetRec) and its child is only arranged, an
+`ArrangeBy` stands between them with `input_key` set and forms = raw only: it reads the arrangement back, permuted to
+raw rows. Raw column i is at position ``form.permutation[i]`` of an arrangement's row.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ class ArrangementForm(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
     """One arrangement of a collection: its rows are key ++ value.
 
     Attributes:
-        key: the key's expressions over the collection's columns.
+        key: expressions over the collection's columns.
         permutation: for column i its position in key ++ value.
         thinning: the columns kept as value.
     """
@@ -57,7 +59,9 @@ class ArrangementForm(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
 
 
 class AvailableCollections(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
-    """The forms in which a node's output is available: as a plain collection (`raw`), and arranged."""
+    """The forms in which a node's output is available: as a plain collection (`raw`) and arranged. `types` are its
+    columns' types, where known.
+    """
 
     raw: bool
     arranged: tuple[ArrangementForm, ...] = ()
@@ -68,11 +72,13 @@ class AvailableCollections(msgspec.Struct, frozen=True, cache_hash=True, gc=Fals
 
 
 class PassArrangements(msgspec.Struct, frozen=True, tag="pass", cache_hash=True, gc=False):
-    """Hand on what is there, unchanged."""
+    """Pass on everything that is available, unchanged."""
 
 
 class GetArrangement(msgspec.Struct, frozen=True, tag="arrangement", cache_hash=True, gc=False):
-    """Read the arrangement by `key` (where `row` is given: only that key's rows) and apply an MFP over its key ++ value rows."""
+    """Read the arrangement by `key` (only the rows of the key `row`, if given) and apply an MFP over its key ++ value
+    rows.
+    """
 
     key: tuple[Scalar, ...]
     row: Row | None
@@ -91,21 +97,20 @@ GetPlan = PassArrangements | GetArrangement | GetCollection
 
 
 class LinearStage(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
-    """One lookup: the stream, keyed by `stream_key`, meets input `lookup_relation`, arranged by `lookup_key`, where the keys are equal.
+    """One lookup: the stream, keyed by `stream_key`, is joined with input `lookup_relation`, arranged by `lookup_key`,
+    on equal keys.
 
-    Equal means null-safe: NULL meets NULL. An empty key is a cross join.
+    Keys are compared null-safe: NULL equals NULL. An empty key is a cross join.
 
     Attributes:
         lookup_relation: position of the input among the join's inputs.
         stream_key: expressions over the stream's row; as many as `lookup_key`, of the same types.
-        stream_thinning: the positions of the stream's row that are kept beside the key.
-        lookup_key: expressions over the input's raw row: the key of one of the forms that the input puts out
+        stream_thinning: positions of the stream's row that are kept besides the key.
+        lookup_key: expressions over the input's raw row: the key of one of the input's forms
             (`mzsql.lir.forms.form_by_key`).
-        closure: over the row after the lookup, which is
-
-            values of stream_key ++ stream columns `stream_thinning` ++ the input's columns `thinning` of that form;
-
-            its output is the next stage's stream row (after the last stage: the row that `final_closure` reads).
+        closure: an MFP over the row after the lookup, which is: values of stream_key ++ stream columns
+            `stream_thinning` ++ the input's columns `thinning` of that form. Its output is the next stage's stream
+            row (after the last stage: the row that `final_closure` reads).
     """
 
     lookup_relation: int
@@ -121,10 +126,11 @@ class LinearJoin(msgspec.Struct, frozen=True, tag="linear", cache_hash=True, gc=
     Attributes:
         source_relation: position of the input that is streamed.
         source_key: the key of the arrangement that the source is read from (None: read its raw rows).
-        stages: at least one, unless the join has a single input. The first one streams the source's *raw* rows, whatever `source_key` is;
-            where its `stream_key` equals `source_key`, the source's arrangement is itself what the stage needs of the stream. So nothing
-            is done to the source's rows before: it would have to be arranged anew.
-        final_closure: over the row that the last stage's closure puts out; None: identity. Its output is the join's raw row.
+        stages: at least one, unless the join has a single input. The first one streams the source's *raw* rows,
+            whatever `source_key` is; if its `stream_key` equals `source_key`, the source's arrangement serves as the
+            arranged stream. Therefore nothing is applied to the source's rows before the first lookup: the result
+            would have to be arranged anew.
+        final_closure: over the output of the last stage's closure; None: identity. Its output is the join's raw row.
     """
 
     source_relation: int
@@ -134,11 +140,11 @@ class LinearJoin(msgspec.Struct, frozen=True, tag="linear", cache_hash=True, gc=
 
 
 class DeltaPath(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
-    """What the changes of one input run through.
+    """The path that the updates of one input take through the other inputs.
 
-    Fields as in `LinearJoin`, but `source_key` is always an arrangement of the source, and what the first stage streams is the output of
-    `initial_closure` over that arrangement's key ++ value row. Without one it is key ++ value (then the arrangement's permutation is the
-    identity).
+    Fields as in `LinearJoin`, except that `source_key` is always an arrangement of the source, and the first stage
+    streams the output of `initial_closure` over that arrangement's key ++ value row. Without an initial closure it
+    is key ++ value (then the arrangement's permutation is the identity).
     """
 
     source_relation: int
@@ -149,7 +155,7 @@ class DeltaPath(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
 
 
 class DeltaJoin(msgspec.Struct, frozen=True, tag="delta", cache_hash=True, gc=False):
-    """A delta join: one path an input, in input order. Every path puts out the same columns: the join's raw row."""
+    """A delta join: one path for each input, in input order. Every path outputs the same columns: the join's raw row."""
 
     paths: tuple[DeltaPath, ...]
 
@@ -160,9 +166,11 @@ JoinPlan = LinearJoin | DeltaJoin
 
 
 class KeyValPlan(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
-    """How a Reduce makes its key and its values: two MFPs over the row that it reads; value i feeds aggregate i.
+    """How a Reduce computes its key and its values: two MFPs over the row that it reads; value i is the argument of
+    aggregate i.
 
-    Neither filters. `key_plan` puts out the group key's columns, `val_plan` one column an aggregate (none: a distinct).
+    Neither filters. `key_plan` outputs the group key's columns, `val_plan` one column for each aggregate (none for a
+    DISTINCT).
     """
 
     key_plan: MapFilterProject
@@ -174,9 +182,10 @@ class ReduceDistinct(msgspec.Struct, frozen=True, tag="distinct", cache_hash=Tru
 
 
 class IndexedAggregate(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
-    """An aggregate, its index among those of its kind, and its index among all aggregates (and so in `val_plan`'s output).
+    """An aggregate, its index among those of its kind, and its index among all aggregates (and so in `val_plan`'s
+    output).
 
-    `expr.expr` is the argument over the Reduce's input in raw order, as EXPLAIN prints it; what is run is `val_plan`.
+    `expr.expr` is the argument over the Reduce's input in raw order, as EXPLAIN prints it; what runs is `val_plan`.
     """
 
     kind_index: int
@@ -185,7 +194,7 @@ class IndexedAggregate(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
 
 
 class ReduceAccumulable(msgspec.Struct, frozen=True, tag="accumulable", cache_hash=True, gc=False):
-    """Aggregates kept as additive partial sums; those over distinct values apart."""
+    """Aggregates kept as additive partial sums; DISTINCT ones are listed apart."""
 
     full: tuple[AggregateExpr, ...]
     simple: tuple[IndexedAggregate, ...]
@@ -195,10 +204,10 @@ class ReduceAccumulable(msgspec.Struct, frozen=True, tag="accumulable", cache_ha
 class ReduceHierarchical(
     msgspec.Struct, frozen=True, tag="hierarchical", cache_hash=True, gc=False
 ):
-    """MIN and MAX. `buckets` descending (None: monotonic).
+    """MIN and MAX. `buckets` are in descending order (None: monotonic).
 
-    `skips[i]`: how many of all aggregates stand between the hierarchical one before the i-th (or the start) and it.
-    `must_consolidate`: the input may hold retractions that cancel out within the one time that is computed.
+    `skips[i]`: how many of all aggregates are between the previous hierarchical one (or the start) and the i-th one.
+    `must_consolidate`: the input may contain retractions that cancel within the single time that is computed.
     """
 
     aggregates: tuple[AggregateExpr, ...]
@@ -208,14 +217,14 @@ class ReduceHierarchical(
 
 
 class ReduceBasic(msgspec.Struct, frozen=True, tag="basic", cache_hash=True, gc=False):
-    """Aggregates that read all rows of a group again. Pairs of (index in the output, aggregate)."""
+    """Aggregates that read all rows of a group again, as pairs (index in the output, aggregate)."""
 
     aggregates: tuple[tuple[int, AggregateExpr], ...]
     fused_unnest_list: bool = False
 
 
 class ReduceCollation(msgspec.Struct, frozen=True, tag="collation", cache_hash=True, gc=False):
-    """Aggregates of several kinds; `aggregate_types` says for each output which: ``a``, ``h`` or ``b``."""
+    """Aggregates of several kinds; `aggregate_types` gives the kind of each output: ``a``, ``h`` or ``b``."""
 
     aggregate_types: tuple[str, ...]
     accumulable: ReduceAccumulable | None
@@ -229,8 +238,9 @@ ReducePlan = ReduceDistinct | ReduceAccumulable | ReduceHierarchical | ReduceBas
 class TopKPlan(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
     """`kind` is ``Basic``, ``MonotonicTopK`` or ``MonotonicTop1``; `arity` is the input's number of columns.
 
-    `group_key` and `order_key` are over the input's raw row, which is also the output's. Rows that tie in `order_key` are ordered by all
-    columns, ascending, NULLs last. `limit` (a bigint; None: no limit) may read the group key's columns.
+    `group_key` and `order_key` are over the input's raw row, which is also the output's. Rows that tie in
+    `order_key` are ordered by all columns, ascending, NULLs last. `limit` (a bigint; None: no limit) may read the
+    group key's columns.
     """
 
     kind: str
@@ -247,7 +257,7 @@ class TopKPlan(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
 
 
 class Constant(msgspec.Struct, frozen=True, tag="Constant", cache_hash=True, gc=False):
-    """Rows with multiplicities, valid from the beginning of time, or an error."""
+    """Rows with multiplicities, which exist from the beginning of time; or an error."""
 
     lir_id: int
     rows: tuple[tuple[Row, int], ...]
@@ -256,7 +266,7 @@ class Constant(msgspec.Struct, frozen=True, tag="Constant", cache_hash=True, gc=
 
 
 class Get(msgspec.Struct, frozen=True, tag="Get", cache_hash=True, gc=False):
-    """An imported or built object (GlobalId) or a Let binding (int)."""
+    """Read an imported or built object (GlobalId) or a Let binding (int)."""
 
     lir_id: int
     id: GlobalId | int
@@ -285,7 +295,9 @@ class LetRec(msgspec.Struct, frozen=True, tag="LetRec", cache_hash=True, gc=Fals
 
 
 class Mfp(msgspec.Struct, frozen=True, tag="Mfp", cache_hash=True, gc=False):
-    """Map, filter, project; `input_key` names the input's arrangement that is read (None: raw), `mfp` is over the row read."""
+    """Map, filter, project. `input_key` names the input's arrangement that is read (None: raw rows); `mfp` is over the
+    rows read.
+    """
 
     lir_id: int
     input: Plan
@@ -295,9 +307,10 @@ class Mfp(msgspec.Struct, frozen=True, tag="Mfp", cache_hash=True, gc=False):
 
 
 class FlatMap(msgspec.Struct, frozen=True, tag="FlatMap", cache_hash=True, gc=False):
-    """A table function for each row, then an MFP over the input's raw row ++ the function's columns.
+    """Apply a table function to each row, then an MFP over the input's raw row ++ the function's columns.
 
-    With `input_key` `exprs` are over that arrangement's key ++ value row; `mfp_after` is over raw columns in any case.
+    With `input_key`, `exprs` are over that arrangement's key ++ value row; `mfp_after` is over raw columns in any
+    case.
     """
 
     lir_id: int
@@ -318,10 +331,11 @@ class Join(msgspec.Struct, frozen=True, tag="Join", cache_hash=True, gc=False):
 
 
 class Reduce(msgspec.Struct, frozen=True, tag="Reduce", cache_hash=True, gc=False):
-    """Group and aggregate; the output's row is key ++ aggregates, then `mfp_after`.
+    """Group and aggregate; the output row is key ++ aggregates, then `mfp_after`.
 
-    `key_val` is over the raw row of the input or, with `input_key`, over the key ++ value row of that arrangement. A group exists
-    while it has rows; without key columns there is no row for an empty input (the plan adds the default by a Union).
+    `key_val` is over the raw row of the input or, with `input_key`, over the key ++ value row of that arrangement. A
+    group exists while it has rows. Without key columns an empty input gives no row; the plan adds SQL's default row
+    by a Union.
     """
 
     lir_id: int
@@ -341,7 +355,7 @@ class TopK(msgspec.Struct, frozen=True, tag="TopK", cache_hash=True, gc=False):
 
 
 class Negate(msgspec.Struct, frozen=True, tag="Negate", cache_hash=True, gc=False):
-    """Multiplicities negated."""
+    """Negate multiplicities."""
 
     lir_id: int
     input: Plan
@@ -356,7 +370,7 @@ class Threshold(msgspec.Struct, frozen=True, tag="Threshold", cache_hash=True, g
 
 
 class Union(msgspec.Struct, frozen=True, tag="Union", cache_hash=True, gc=False):
-    """The sum of the inputs."""
+    """Add the inputs' multiplicities."""
 
     lir_id: int
     inputs: tuple[Plan, ...]
@@ -364,10 +378,10 @@ class Union(msgspec.Struct, frozen=True, tag="Union", cache_hash=True, gc=False)
 
 
 class ArrangeBy(msgspec.Struct, frozen=True, tag="ArrangeBy", cache_hash=True, gc=False):
-    """The input in the given forms (those it has already included).
+    """Provide the input in the given forms, which include those it already has.
 
-    `input_key` names the input's arrangement that new forms are made from (None: from its raw rows). With `forms` raw only: that
-    arrangement read back as a plain collection.
+    `input_key` names the input's arrangement from which new forms are made (None: from its raw rows). If `forms` is
+    raw only, that arrangement is read back as a plain collection.
     """
 
     lir_id: int
@@ -394,7 +408,7 @@ Plan = (
 
 
 def children(plan: Plan) -> tuple[Plan, ...]:
-    """The direct children, in the order in which they were numbered."""
+    """The direct children, in the order of their ids."""
     match plan:
         case Constant() | Get():
             return ()
@@ -409,7 +423,7 @@ def children(plan: Plan) -> tuple[Plan, ...]:
 
 
 def with_children(plan: Plan, new: Sequence[Plan]) -> Plan:
-    """The same node over other children (as many as `children` gives)."""
+    """The same node with other children, as many as `children` returns."""
     match plan:
         case Constant() | Get():
             assert not new
@@ -427,7 +441,7 @@ def with_children(plan: Plan, new: Sequence[Plan]) -> Plan:
 
 
 def walk(plan: Plan) -> Iterator[Plan]:
-    """Every node, parents before children, without recursion."""
+    """Every node, parents before children. Iterative, because a plan may be deeper than Python's stack."""
     stack: list[Plan] = [plan]
     while stack:
         node = stack.pop()
@@ -439,9 +453,11 @@ def walk(plan: Plan) -> Iterator[Plan]:
 
 
 class SourceImport(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
-    """A collection read from its shard. `mfp` was pushed into the read: Gets of `id` see rows after it; None is the identity.
+    """A collection read from its shard. `mfp` is pushed into the read: Gets of `id` see rows after it; None is the
+    identity.
 
-    (An explicit identity says that several readers want different parts and have nothing in common: EXPLAIN omits the source then.)
+    (An explicit identity means that several readers need different parts and share nothing: EXPLAIN then omits the
+    source.)
     """
 
     id: GlobalId
@@ -458,7 +474,7 @@ Export = dataflow.Export
 
 
 class BuildDesc(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
-    """An object that the dataflow builds. The last one is what it exports; those before are views that several Gets share."""
+    """An object that the dataflow builds. The last one is exported; earlier ones are views that several Gets share."""
 
     id: GlobalId
     plan: Plan
@@ -466,7 +482,7 @@ class BuildDesc(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
 
 
 class DataflowDescription(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
-    """A whole dataflow: what it reads, what it builds (dependencies first), what it exports."""
+    """A whole dataflow: its imports, the objects that it builds (dependencies first), and its export."""
 
     source_imports: tuple[SourceImport, ...]
     index_imports: tuple[IndexImport, ...]

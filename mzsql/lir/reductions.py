@@ -1,6 +1,6 @@
-"""Reduce and TopK plans: which aggregates are kept how.
+"""Plans of Reduce and TopK: how each aggregate is maintained.
 
-Promise: pure functions from the MIR's aggregates to plans; the kind of each aggregate comes from the table of functions.
+Promise: pure functions from MIR's aggregates to plans. The kind of each aggregate comes from the table of functions.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from mzsql.expr.typing import relation_type
 from mzsql.lir import plan as lir
 from mzsql.lir import rows
 
-#: How many rows a group is thought to have where no hint says it.
+#: Assumed number of rows of a group if no hint says it; Materialize's default.
 DEFAULT_GROUP_SIZE = 4_000_000_000
 _CODES = {"accumulable": "a", "hierarchical": "h", "basic": "b"}
 
 
 def buckets(expected_group_size: int | None) -> tuple[int, ...]:
-    """Sizes of the layers of a hierarchical reduction, descending: the powers of 16 below the expected size of a group."""
+    """Sizes of the layers of a hierarchical reduction, descending: the powers of 16 below the expected group size."""
     expected = DEFAULT_GROUP_SIZE if expected_group_size is None else expected_group_size
     sizes: list[int] = []
     size = 16
@@ -34,7 +34,7 @@ def buckets(expected_group_size: int | None) -> tuple[int, ...]:
 
 
 def reduce_plan(reduce: mir.Reduce) -> lir.ReducePlan:
-    """How the aggregates are maintained; kinds that are mixed are collated."""
+    """How a Reduce's aggregates are maintained; if they are of several kinds, a collation of these."""
     if not reduce.aggregates:
         return lir.ReduceDistinct()
     kinds = tuple(_CODES[functions.aggregate(a.func).kind] for a in reduce.aggregates)
@@ -84,7 +84,7 @@ def _hierarchical(
 def key_val_plan(
     reduce: mir.Reduce, input_arity: int, form: lir.ArrangementForm | None
 ) -> lir.KeyValPlan:
-    """The MFPs that make key and values; `form`: the arrangement that the input is read through."""
+    """The MFPs that compute key and values; `form` is the arrangement through which the input is read."""
 
     def make(exprs: Sequence[sc.Scalar]) -> MapFilterProject:
         mfp = MapFilterProject.identity(input_arity).map(exprs)
@@ -104,10 +104,10 @@ def key_val_plan(
 def mfp_after(
     mfp: MapFilterProject, key_arity: int
 ) -> tuple[MapFilterProject, MapFilterProject | None]:
-    """Split an MFP over a Reduce's output into the part the Reduce absorbs and what is left (None: nothing).
+    """Split an MFP over a Reduce's output into the part that the Reduce absorbs and the rest (None: nothing).
 
-    All of it is absorbed where the key's columns stay in front, nothing that it computes is put out and the row gets no wider; else the
-    filters, with the maps that they read.
+    All of it is absorbed if the key columns stay first, it outputs no computed column and the row gets no wider;
+    otherwise the filters are, with the maps that they read.
     """
     prefix = tuple(range(key_arity))
     plain = all(column < mfp.input_arity for column in mfp.projection)
@@ -125,9 +125,10 @@ def mfp_after(
 def unnested_window(
     rel: mir.FlatMap, mfp: MapFilterProject
 ) -> tuple[mir.Reduce, MapFilterProject] | None:
-    """A window function's Reduce under an unnesting of its lists, and `mfp` over its key and an element; None for anything else.
+    """A window function's Reduce under an unnesting of its lists, and `mfp` over its key and an element; None for
+    anything else.
 
-    The list itself must not be read, nor anything of the group but its list.
+    The list itself must not be read, nor anything else of the group.
     """
     below: mir.Relation = rel.input
     column = 0
@@ -142,7 +143,7 @@ def unnested_window(
     read = [*mfp.expressions, *(p for _, p in mfp.predicates)]
     if 0 in mfp.projection or any(0 in sc.support(e) for e in read):
         return None
-    # What stood over (list, element) stands over (key …, element).
+    # From positions over (list, element) to positions over (key …, element).
     place = {1 + i: column + i for i in range(mfp.input_arity - 1 + len(mfp.expressions))}
     return below, MapFilterProject(
         column + 1,
@@ -153,7 +154,7 @@ def unnested_window(
 
 
 def top_k_plan(topk: mir.TopK, arity: int) -> lir.TopKPlan:
-    """The kind of a TopK by its limit, its offset and whether its input only grows."""
+    """The plan of a TopK; its kind depends on limit, offset, and whether its input only grows."""
     kind = top_k_kind(topk.monotonic, topk.limit, topk.offset)
     return lir.TopKPlan(
         kind=kind,

@@ -1,7 +1,7 @@
 """Refinements of a lowered dataflow, in order.
 
-Promise: ids and shape stay; what changes is where rows are filtered first (source imports), whether a Union consolidates, and, for a
-dataflow computed at one time only, which nodes may take that their input does not change.
+Promise: ids and shape stay. What changes is how much is filtered in source imports, whether a Union consolidates
+and, for a dataflow that is computed at one time only, which nodes may assume that their input is monotonic.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mzsql.transform.features import OptimizerFeatures
 
 
 def refine(desc: lir.DataflowDescription, features: OptimizerFeatures) -> lir.DataflowDescription:
-    """All refinements."""
+    """Apply all refinements."""
     desc = push_into_sources(desc)
     if features.enable_consolidate_after_union_negate:
         desc = _map_plans(desc, consolidate_unions)
@@ -92,7 +92,7 @@ def push_into_sources(desc: lir.DataflowDescription) -> lir.DataflowDescription:
 
 
 def _collection_mfps(gets: Sequence[lir.Get]) -> list[MapFilterProject]:
-    """The MFPs of the Gets, or none where one of them wants all there is."""
+    """The MFPs of the Gets; empty if one of them reads everything."""
     mfps: list[MapFilterProject] = []
     for get in gets:
         if not isinstance(get.plan, lir.GetCollection):
@@ -102,7 +102,7 @@ def _collection_mfps(gets: Sequence[lir.Get]) -> list[MapFilterProject]:
 
 
 def common_part(mfps: Sequence[MapFilterProject]) -> MapFilterProject:
-    """The filters over plain columns that all have, and the columns that any reads after them."""
+    """The filters on plain columns that all MFPs have, and the columns that any of them reads afterwards."""
     arity = mfps[0].input_arity
     shared = [
         (at, pred)
@@ -118,7 +118,7 @@ def common_part(mfps: Sequence[MapFilterProject]) -> MapFilterProject:
 
 
 def remaining(whole: MapFilterProject, shared: MapFilterProject) -> MapFilterProject:
-    """What is left of `whole` over the rows that `shared`, its common part, puts out."""
+    """The rest of `whole` over the output of `shared`, its common part."""
     if whole == shared:
         return MapFilterProject.identity(shared.output_arity)
     done = {pred for _, pred in shared.predicates}
@@ -129,7 +129,7 @@ def remaining(whole: MapFilterProject, shared: MapFilterProject) -> MapFilterPro
 
 
 def mfp_columns(mfp: MapFilterProject, columns: Sequence[ColumnType]) -> tuple[ColumnType, ...]:
-    """The columns that an MFP puts out over rows of `columns`."""
+    """The columns that an MFP outputs over rows of `columns`."""
     known = list(columns)
     for expr in mfp.expressions:
         known.append(column_type(expr, known))
@@ -140,7 +140,7 @@ def mfp_columns(mfp: MapFilterProject, columns: Sequence[ColumnType]) -> tuple[C
 
 
 def consolidate_unions(plan: lir.Plan) -> lir.Plan:
-    """Unions that subtract consolidate their output."""
+    """Let Unions with a Negate among their inputs consolidate their output."""
 
     def mark(node: lir.Plan) -> lir.Plan:
         if isinstance(node, lir.Union) and any(isinstance(i, lir.Negate) for i in node.inputs):
@@ -154,7 +154,9 @@ def consolidate_unions(plan: lir.Plan) -> lir.Plan:
 
 
 def assume_single_time(plan: lir.Plan, desc: lir.DataflowDescription) -> lir.Plan:
-    """At a single time every input is monotonic once it is consolidated; recursive bindings see many times and stay as they are."""
+    """At a single time every input is monotonic once it is consolidated. Recursive bindings see many times and stay as
+    they are.
+    """
     if isinstance(plan, lir.LetRec):
         return msgspec.structs.replace(plan, body=assume_single_time(plan.body, desc))
     if isinstance(plan, lir.Let):
@@ -197,7 +199,7 @@ def _monotonic_reduce(plan: lir.ReducePlan, consolidate: bool) -> lir.ReducePlan
 def physically_monotonic(
     plan: lir.Plan, monotonic: set[GlobalId], locals_: Mapping[int, bool]
 ) -> bool:
-    """Whether the node's output, as it comes, has no retractions."""
+    """Whether the node's output, as it comes, contains no retractions."""
     match plan:
         case lir.Constant(rows=constant):
             return all(diff >= 0 for _, diff in constant)

@@ -1,6 +1,6 @@
-"""MFPs over rows laid out differently: permuted onto an arrangement's row, split by the columns that exist so far.
+"""MFPs over rows with another layout: permuted to an arrangement's row, or split by the columns that exist so far.
 
-Promise: pure functions; what an MFP computes stays the same, only where it finds its columns changes.
+Promise: pure functions. What an MFP computes stays the same; only the positions of its columns change.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from mzsql.lir import plan as lir
 
 
 def permuted(mfp: MapFilterProject, place: Mapping[int, int], arity: int) -> MapFilterProject:
-    """The same MFP over rows of `arity` columns in which input column i stands at position ``place[i]``."""
+    """The same MFP over rows of `arity` columns in which input column i is at position ``place[i]``."""
     moved = dict(place)
     for offset in range(len(mfp.expressions)):
         moved[mfp.input_arity + offset] = arity + offset
@@ -44,7 +44,7 @@ def demand(mfp: MapFilterProject) -> frozenset[int]:
 def split(
     mfp: MapFilterProject, place: Mapping[int, int], arity: int
 ) -> tuple[MapFilterProject, MapFilterProject]:
-    """Split into what can be computed where only the columns in `place` exist, and the rest.
+    """Split an MFP into what can be computed when only the columns in `place` exist, and the rest.
 
     Args:
         mfp: the whole.
@@ -52,8 +52,9 @@ def split(
         arity: the width of these rows.
 
     Returns:
-        `before`, over these rows, whose output is the row followed by what it computed; and `after`, over the input columns of `mfp`
-        followed by what `before` computed. Expressions without columns (literals) stay in `after`: they need not be carried.
+        `before`, over these rows, whose output is the row followed by what it computed; and `after`, over the input
+            columns of `mfp` followed by what `before` computed. Expressions without columns (literals) stay in
+            `after`, so that they are not carried.
     """
     known = dict(place)
     early: list[sc.Scalar] = []
@@ -90,5 +91,5 @@ def split(
 
 
 def placed(pred: sc.Scalar) -> tuple[int, sc.Scalar]:
-    """A predicate with the earliest position at which it can be evaluated."""
+    """A predicate, preceded by the earliest position at which it can be evaluated."""
     return max((c + 1 for c in sc.support(pred)), default=0), pred

@@ -1,7 +1,8 @@
-"""A physical plan as its bytes, which is all that most of its life asks for.
+"""A physical plan in encoded form, with the few facts that are mostly asked for.
 
-Promise: what says where a dataflow belongs is there at once (what it exports, reads and reads by index); the plan itself is decoded when
-it is asked for, once. Equal bytes are equal plans of one program.
+Promise: what a dataflow exports and imports is available at once; the plan itself is decoded once, when it is asked
+for. Equal bytes are equal plans of one program version. (An environment may have thousands of plans, most of which
+never have to be decoded.)
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ _PLANS = msgspec.msgpack.Decoder(DataflowDescription)
 
 
 class SealedDataflow(msgspec.Struct, frozen=True, array_like=True, dict=True):
-    """A dataflow's description, sealed; make it with `of`.
+    """A dataflow's description in encoded form; make it with `of`.
 
     Attributes:
         indexes: the indexes that it imports, by id.
         sources: the collections that it imports besides.
-        exports_index: whether its export is an index.
-        data: the description's bytes.
+        exports_index: whether it exports an index.
+        data: the encoded description.
     """
 
     indexes: tuple[GlobalId, ...]
@@ -34,23 +35,27 @@ class SealedDataflow(msgspec.Struct, frozen=True, array_like=True, dict=True):
 
     @classmethod
     def of(cls, desc: DataflowDescription) -> SealedDataflow:
-        """A description, sealed."""
+        """Encode a description."""
         made = cls(
             tuple(one.id for one in desc.index_imports),
             tuple(one.id for one in desc.source_imports),
             isinstance(desc.export, IndexExport),
             msgspec.Raw(msgspec.msgpack.encode(desc)),
         )
-        # What `desc` would find; nobody need decode what is here.
+        # Fills the cache of the property `desc`: the process that encodes a plan need not decode it.
         made.__dict__["desc"] = desc
         return made
 
     @functools.cached_property
     def desc(self) -> DataflowDescription:
-        """The description; raises msgspec.MsgspecError where the bytes are none."""
+        """The decoded description.
+
+        Raises:
+            msgspec.MsgspecError: the bytes are no description.
+        """
         return _PLANS.decode(self.data)
 
     @functools.cached_property
     def digest(self) -> str:
-        """Names the plan among all others."""
+        """Identifies the plan among all others: 24 hexadecimal digits of a SHA-256."""
         return hashlib.sha256(self.data).hexdigest()[:24]

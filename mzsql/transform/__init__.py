@@ -1,4 +1,6 @@
-"""The MIR optimizer: one file a transform, `pipeline` the list of them, `dataflow` the way from a query to an optimized dataflow."""
+"""The MIR optimizer: one module for each transform, `pipeline` with the list of them, `dataflow` from a query to an
+optimized dataflow.
+"""
 
 from mzsql.transform.context import IndexDesc, OptimizerContext
 from mzsql.transform.dataflow import build_dataflow, optimize_dataflow, optimize_local

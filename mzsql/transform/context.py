@@ -1,4 +1,4 @@
-"""What a transform may know besides the plan: switches, indexes, and an evaluator for constants."""
+"""What a transform may know besides the plan: feature switches, indexes, statistics, and an evaluator for constants."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mzsql.transform.features import OptimizerFeatures
 
 
 class IndexDesc(msgspec.Struct, frozen=True, cache_hash=True):
-    """An index that the dataflow's cluster maintains: on `on_id`, by `key` over its columns."""
+    """An index that the dataflow's cluster maintains on `on_id`, by `key` over its columns."""
 
     id: GlobalId
     on_id: GlobalId
@@ -32,11 +32,12 @@ class OptimizerContext:
     """Passed to every transform.
 
     Attributes:
-        indexes: the indexes on an object, in order of creation; none for local optimization.
+        evaluator: evaluates constant expressions; None: nothing that needs evaluation is folded.
+        indexes: the indexes on an object, in order of creation; none in local optimization.
         features: the switches.
-        statistics: how many rows an object has, where that is known; asked only if `enable_cardinality_estimates`.
-        evaluator: evaluates constant expressions; None: nothing is folded that needs evaluation.
-        check: is shown every plan that a transform has made, under its name (tests typecheck it); None: nobody looks.
+        check: called with every plan that a transform has made, and its name (tests typecheck it); None to call
+            nothing.
+        statistics: how many rows an object has, where known; asked only if `enable_cardinality_estimates`.
     """
 
     evaluator: Evaluator | None = None

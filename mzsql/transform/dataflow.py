@@ -1,7 +1,7 @@
-"""Dataflows: from a query and the views that it reads to one optimized `MirDataflow`.
+"""Builds and optimizes dataflows: from a query and the views that it reads to one optimized `MirDataflow`.
 
-Promise: plain views are inlined transitively, wherever they are read; a view that an index is exported on is an object of its own. Only
-what is read is imported.
+Promise: plain views are inlined transitively, wherever they are read; a view on which an index is exported is an
+object of its own. Only what is read is imported.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from mzsql.transform.monotonic import annotate_monotonic
 from mzsql.transform.used_indexes import annotate_imports
 from mzsql.transform.visit import rewrite
 
-#: The optimized MIR of a plain view; None for what is read from a shard or an index.
+#: Returns the optimized MIR of a plain view; None for what is read from a shard or an index.
 ViewLookup = Callable[[GlobalId], mir.Relation | None]
-#: The type and monotonicity of what is read from a shard.
+#: Returns the type and monotonicity of what is read from a shard.
 SourceLookup = Callable[[GlobalId], MirSource]
 
 
 class _Builder:
-    """What is found while a dataflow is put together."""
+    """Collects what is found while a dataflow is built."""
 
     def __init__(
         self, view_lookup: ViewLookup, source_lookup: SourceLookup, ctx: OptimizerContext
@@ -41,7 +41,7 @@ class _Builder:
         self.sources: dict[GlobalId, MirSource] = {}
 
     def _view(self, gid: GlobalId) -> mir.Relation | None:
-        """What a plain view stands for; None for what is read as it is: a shard, or a view that has an index."""
+        """A plain view's definition; None for what is read as it is: a shard, or a view that has an index."""
         return None if self._ctx.indexes(gid) else self._view_lookup(gid)
 
     def _read(self, gid: GlobalId) -> None:
@@ -52,9 +52,9 @@ class _Builder:
             self.sources[gid] = MirSource(gid, relation_type(view))
 
     def inline(self, rel: mir.Relation) -> mir.Relation:
-        """Views put in place of their Gets, until none is left.
+        """Replace Gets of views by the views' plans, until none is left.
 
-        A view's own plan is closed, so its local ids mean something only inside it and cannot be confused with others.
+        A view's plan is closed, so its local ids are only meaningful inside it and cannot be confused with others.
         """
         return rewrite(rel, self._resolve)
 
@@ -71,7 +71,7 @@ class _Builder:
         return node if inlined is None else inlined
 
     def indexed(self, gid: GlobalId) -> MirObject | None:
-        """What an index is on, as an object of its own; None where it is read as it is."""
+        """What an index is on, as an object of its own; None if it is read as it is."""
         view = self._view(gid)
         if view is None:
             self._read(gid)
@@ -88,13 +88,14 @@ def build_dataflow(
     source_lookup: SourceLookup,
     ctx: OptimizerContext,
 ) -> MirDataflow:
-    """The dataflow of an export, everything it reads in it.
+    """The dataflow of an export, with everything that it reads.
 
     Args:
         export: what is to be maintained or answered.
-        rel: the query; None for an index export, whose query is to read what it is on.
-        view_lookup: says what a plain view stands for. A view with an index in `ctx` is read through the index instead.
-        source_lookup: says what a collection that is read looks like.
+        rel: the query; None for an index export, which reads what the index is on.
+        view_lookup: returns the definition of a plain view. A view with an index in `ctx` is read through the index
+            instead.
+        source_lookup: describes a collection that is read.
         ctx: the optimizer's context.
     """
     builder = _Builder(view_lookup, source_lookup, ctx)
@@ -116,7 +117,7 @@ def build_dataflow(
 
 @remembering()
 def optimize_dataflow(df: MirDataflow, ctx: OptimizerContext) -> MirDataflow:
-    """The whole pipeline over a dataflow."""
+    """Run the whole pipeline over a dataflow."""
     readable = {source.id: source for source in df.source_imports}
     with deep():
         objects = []
@@ -129,6 +130,6 @@ def optimize_dataflow(df: MirDataflow, ctx: OptimizerContext) -> MirDataflow:
 
 
 def optimize_local(rel: mir.Relation, ctx: OptimizerContext) -> mir.Relation:
-    """The logical transforms of one view, without regard to indexes."""
+    """Run the logical transforms over one view, without regard to indexes."""
     with remembering(apart=True), deep():
         return pipeline.optimize_logical(rel, ctx)

@@ -1,7 +1,8 @@
-"""How a planned query is answered: by a constant, a read of an index or of a shard, or a dataflow that is run once.
+"""How a planned query is answered: by a constant, a read of an index or a shard (fast paths), or a dataflow that is run
+once.
 
-Promise: `peek_plan` decides, for EXPLAIN, which prints what it gives, and for whoever answers, alike; as data, nothing is read. The
-finishing is applied to the result as always.
+Promise: `peek_plan` decides, both for EXPLAIN, which prints its result, and for execution. Its result is data;
+nothing is read. The finishing is applied to the result in any case.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class ConstantPlan(msgspec.Struct, frozen=True, tag="constant"):
 
 
 class PeekIndexPlan(msgspec.Struct, frozen=True, tag="peek_index"):
-    """Read an index, wholly or (`rows`) by some keys, and apply an MFP over the columns of `on_id`."""
+    """Read an index, all of it or (`rows`) by some keys, and apply an MFP over the columns of `on_id`."""
 
     on_id: GlobalId
     index_id: GlobalId
@@ -53,10 +54,10 @@ class PeekPersistPlan(msgspec.Struct, frozen=True, tag="peek_persist"):
 
 
 class DataflowPlan(msgspec.Struct, frozen=True, tag="dataflow"):
-    """Run the dataflow, over the contents of what it imports.
+    """Run the dataflow over the contents of its imports.
 
     Attributes:
-        lookups: of each index that is only looked into by literals, those keys; the others are read wholly.
+        lookups: for each index that is only looked up by literals, these keys; other indexes are read whole.
     """
 
     lookups: Mapping[GlobalId, tuple[Row, ...]]
@@ -75,7 +76,7 @@ def peek_plan(
 
 
 def _lookups(df: MirDataflow) -> dict[GlobalId, tuple[Row, ...]]:
-    """The keys by which indexes are looked into that are used for nothing else."""
+    """The literal keys by which indexes are looked up that are used for nothing else."""
     keys: dict[GlobalId, list[Row]] = {i.id: [] for i in df.index_imports if i.usages == (LOOKUP,)}
     for built in df.objects:
         for rel in mir.walk(built.plan):
@@ -89,7 +90,7 @@ def _lookups(df: MirDataflow) -> dict[GlobalId, tuple[Row, ...]]:
 def _fast_path(
     df: MirDataflow, finishing: RowSetFinishing | None, features: OptimizerFeatures
 ) -> FastPathPlan | None:
-    """The fast path of an optimized one-shot query, if it has one."""
+    """The fast path of an optimized one-shot query; None if it has none."""
     if not df.is_single_time or len(df.objects) != 1:
         return None
     mfp, below = extract_mfp(_without_limit(df.objects[0].plan, finishing))
@@ -118,14 +119,14 @@ def persist_plan(
     finishing: RowSetFinishing | None,
     features: OptimizerFeatures,
 ) -> PeekPersistPlan | DataflowPlan:
-    """How a query is answered that is row-wise work over one collection, where no index is read."""
+    """How a query is answered that is row-wise work over one collection and reads no index."""
     if _is_small(mfp, finishing, features):
         return PeekPersistPlan(gid, mfp, typ)
     return DataflowPlan({})
 
 
 def _without_limit(rel: mir.Relation, finishing: RowSetFinishing | None) -> mir.Relation:
-    """What a TopK takes its rows from, where the finishing takes fewer in the same order anyway."""
+    """The input of a TopK, if the finishing takes fewer rows in the same order anyway."""
     match rel:
         case mir.TopK(input=inner, group_key=(), order_key=order, limit=limit, offset=0):
             pass
@@ -142,7 +143,9 @@ def _without_limit(rel: mir.Relation, finishing: RowSetFinishing | None) -> mir.
 
 
 def index_lookup(rel: mir.Relation, ctx: OptimizerContext) -> PeekIndexPlan | None:
-    """The lookup that row-wise work over one Get is, if it is one: what the whole pipeline would find, without it."""
+    """Row-wise work over one Get as an index lookup; None if it is none. Finds what the whole pipeline would find,
+    without running it.
+    """
     mfp, below = extract_mfp(rel)
     if not isinstance(below, mir.Get) or isinstance(below.id, int) or not ctx.indexes(below.id):
         return None
@@ -158,7 +161,9 @@ def index_lookup(rel: mir.Relation, ctx: OptimizerContext) -> PeekIndexPlan | No
 def _lookup(
     plan: mir.IndexedFilter, coll: mir.Relation, mfp: MapFilterProject
 ) -> PeekIndexPlan | None:
-    """A lookup reads the collection's columns; those of the constant equal the key's."""
+    """An indexed filter as a PeekIndexPlan; None if its MFP reads columns of the constant with the keys, which equal
+    the key's.
+    """
     while isinstance(coll, mir.ArrangeBy):
         coll = coll.input
     if not isinstance(coll, mir.Get):
@@ -183,7 +188,7 @@ def _lookup(
 def _is_small(
     mfp: MapFilterProject, finishing: RowSetFinishing | None, features: OptimizerFeatures
 ) -> bool:
-    """Whether a few rows of the shard are enough: no filter, no order, a small limit."""
+    """Whether a few rows of the shard suffice: no filter, no order, a small limit."""
     if mfp.predicates or finishing is None or finishing.order_by or finishing.limit is None:
         return False
     return finishing.limit + finishing.offset < features.persist_fast_path_limit

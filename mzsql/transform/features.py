@@ -1,4 +1,6 @@
-"""The optimizer's switches: everything besides the query that decides a plan, so it is stored beside every cached plan."""
+"""The optimizer's feature switches: everything besides the query that determines a plan, so they are stored with every
+cached plan.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ import msgspec
 
 
 class OptimizerFeatures(msgspec.Struct, frozen=True, cache_hash=True):
-    """Switches of optimization and lowering; named as Materialize's system variables are."""
+    """Switches of optimization and lowering, named like Materialize's system variables."""
 
     enable_eager_delta_joins: bool = True
     enable_reduce_mfp_fusion: bool = True

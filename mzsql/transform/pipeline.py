@@ -1,7 +1,7 @@
 """The optimizer's pipeline, as a list to be read.
 
-Promise: each entry keeps the meaning of a plan, and applied to its own result changes nothing more. Groups in `Fixpoint` run until
-nothing changes, at most `LIMIT` times.
+Promise: each transform preserves the meaning of a plan, and applied to its own result changes nothing. Groups in
+`Fixpoint` run until nothing changes, at most `LIMIT` times.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ from mzsql.transform.union_cancel import union_branch_cancellation
 from mzsql.transform.visit import shared
 from mzsql.transform.will_distinct import will_distinct
 
-#: How often a fixpoint may run; reaching it is harmless, the plan is only less good. Plans of queries settle in three or four rounds; what
-#: takes more gains one level of nesting a round.
+#: Most rounds of a fixpoint. Reaching it is harmless; the plan is only less good. Plans of queries settle in three or
+#: four rounds; what takes more gains one level of nesting in each round.
 LIMIT = 20
 
 Run = Callable[[mir.Relation, OptimizerContext], mir.Relation]
@@ -62,7 +62,7 @@ class Transform:
 
 @dataclass(frozen=True)
 class Fixpoint:
-    """Transforms that run one after another until a round changes nothing."""
+    """Transforms that run one after another, until a round changes nothing."""
 
     name: str
     transforms: tuple[Transform | Fixpoint, ...]
@@ -80,7 +80,7 @@ def contextual(f: Run) -> Transform:
 
 Stage = Transform | Fixpoint
 
-#: What makes a plan smaller wherever it applies.
+#: Transforms that make a plan smaller wherever they apply.
 COLLAPSE = Fixpoint(
     "collapse",
     (
@@ -158,9 +158,10 @@ PHYSICAL: tuple[Stage, ...] = (
 
 
 class _Runner:
-    """One run over one plan; asks no transform twice about the same plan, nor about what it has made itself, but for those of steps.
+    """One run over one plan. It applies no transform twice to the same plan, nor to a result of that same transform.
 
-    Equal parts of the plans of a run are one object (`shared`), so that what is known of a part is found again by its identity.
+    Equal parts of the plans of a run are one object (`shared`), so what is known of a part is found again by its
+    identity.
     """
 
     def __init__(self, ctx: OptimizerContext) -> None:
@@ -209,10 +210,10 @@ def run(stages: Sequence[Stage], rel: mir.Relation, ctx: OptimizerContext) -> mi
 
 
 def optimize_logical(rel: mir.Relation, ctx: OptimizerContext) -> mir.Relation:
-    """The transforms that do not look at indexes."""
+    """Run the transforms that do not consider indexes."""
     return run(LOGICAL, rel, ctx)
 
 
 def optimize(rel: mir.Relation, ctx: OptimizerContext) -> mir.Relation:
-    """All transforms of one object of a dataflow."""
+    """Run all transforms over one object of a dataflow."""
     return run((*LOGICAL, *PHYSICAL), rel, ctx)

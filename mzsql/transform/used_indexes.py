@@ -1,7 +1,7 @@
-"""Which imports a dataflow really has: every Get gets its access, indexes their usages.
+"""Which indexes and shards a dataflow imports: annotates every Get with its access, and indexes with their usages.
 
-Promise: after it, a Get of a catalog object says whether it reads the shard or which indexes; exactly these are imported. A full scan is
-redirected to an index that is used anyway, else goes to one on a unique key, else to the first.
+Promise: afterwards a Get of a catalog object says whether it reads the shard or which indexes, and exactly these are
+imported. A full scan uses an index that is used anyway, else one on a unique key, else the first one.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ PLAN_ROOT = "plan root (no new arrangement)"
 INDEX_EXPORT = "index export"
 
 Key = tuple[sc.Scalar, ...]
-#: How a relation is read: by an arrangement by a key (None: any way to scan it), and for what.
+#: How a relation is read: through an arrangement by a key (None: by any scan), and for which usage.
 Ask = tuple[Key | None, str]
-#: For each object how it is asked for.
+#: For each object how it is read.
 Requests = dict[GlobalId, list[Ask]]
 _SCAN: Ask = (None, FULL_SCAN)
-#: In this order several usages of an index are told.
+#: The order in which several usages of an index are listed.
 _ORDER = (
     *(FULL_SCAN, PLAN_ROOT, LOOKUP, DIFFERENTIAL, DELTA_LOOKUP, DELTA_FIRST),
     INDEX_EXPORT,
@@ -41,7 +41,7 @@ _ORDER = (
 def annotate_imports(
     df: MirDataflow, ctx: OptimizerContext, readable: Mapping[GlobalId, MirSource]
 ) -> MirDataflow:
-    """Choose indexes, annotate Gets, and import exactly what is read; `readable`: everything that could be."""
+    """Choose indexes, annotate Gets, and import exactly what is read; `readable` is everything that could be read."""
     built = {obj.id for obj in df.objects}
     requests: Requests = {}
 
@@ -84,7 +84,7 @@ _Chosen = list[tuple[IndexDesc, list[str]]]
 
 
 def _access(chosen: _Chosen, asked: Sequence[Ask]) -> mir.AccessPersist | mir.AccessIndex:
-    """What one Get reads: for each way in which it is asked for the index chosen for that."""
+    """What one Get reads: for each way in which it is read the index chosen for that."""
     if not chosen:
         return mir.AccessPersist()
     uses: dict[GlobalId, list[str]] = {}
@@ -108,14 +108,16 @@ def _access(chosen: _Chosen, asked: Sequence[Ask]) -> mir.AccessPersist | mir.Ac
 
 
 class _Readers:
-    """Visits the Gets of catalog objects with how their readers use them; what `leaf` makes of each stands in its place."""
+    """Visits the Gets of catalog objects, and replaces each by what `leaf` returns for it and the ways in which its
+    readers use it.
+    """
 
     def __init__(self, leaf: Callable[[mir.Get, Sequence[Ask]], mir.Relation]) -> None:
         self._leaf = leaf
         self._locals: dict[int, list[Ask]] = {}
 
     def visit(self, rel: mir.Relation, asked: Sequence[Ask]) -> mir.Relation:
-        """The relation with its Gets replaced; `asked`: how an arrangement of it, or it itself, is used."""
+        """The relation with its Gets replaced; `asked` are the ways in which it, or an arrangement of it, is used."""
         match rel:
             case mir.Let(id=local):
                 body = self.visit(rel.body, asked)
@@ -160,7 +162,7 @@ def _of_join(join: mir.Join) -> list[list[Ask]]:
                 for step in path:
                     usage[step.input][step.key] = DELTA_LOOKUP
             if usage[0]:
-                # The first input's own changes are found by scanning one of its arrangements.
+                # Its own updates are found by scanning one of its arrangements.
                 usage[0][min(usage[0], key=repr)] = DELTA_FIRST
         case mir.IndexedFilter(key=key):
             usage[0][key] = LOOKUP
@@ -175,7 +177,7 @@ def _of_join(join: mir.Join) -> list[list[Ask]]:
 def _choose(
     indexes: Sequence[IndexDesc], asked: Sequence[Ask], source: MirSource, df: MirDataflow
 ) -> _Chosen:
-    """The indexes to import, each with its usages; none: the shard is read."""
+    """The indexes to import, each with its usages; empty if the shard is read."""
     if not indexes:
         return []
     by_key: dict[Key, IndexDesc] = {}
@@ -186,7 +188,7 @@ def _choose(
     chosen: dict[GlobalId, tuple[IndexDesc, list[str]]] = {}
     scanned = False
     for key, usage in asked:
-        # A lookup has chosen its index already.
+        # A lookup has already chosen the youngest index (`literal_constraints`).
         of = youngest if usage == LOOKUP else by_key
         found = of.get(key) if key is not None else None
         if found is None:
