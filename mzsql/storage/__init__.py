@@ -1,9 +1,11 @@
-"""Collections on shards: tables and their write-ahead log, and the collections that mzsql itself keeps.
+"""Collections on shards: tables and their write-ahead log, views and indexes and their log, and collections that the
+system writes.
 
-`WriteAheadLog` commits table writes, `Tables` applies them; `ExportLog` commits what dataflows make of views and indexes. `Collections`
-reads everything by global id (it is compute's `StorageReader`), `CollectionManager` writes storage-managed collections in the order of its
-commands. `SourceWriter` writes what it reads from a source, at the times that the source's timestamp bindings (`BindingMinter`,
-`BindingReader`) give.
+`WriteAheadLog` commits table writes, `Tables` applies them to the tables' shards. `ExportLog` commits the outputs of
+dataflows. `Collections` reads everything by global id (it is compute's `StorageReader`). `CollectionManager` writes
+storage-managed collections in the order of its commands. `SourceWriter` writes what it reads from a source, at the
+times given by the source's timestamp bindings (`BindingMinter`, `BindingReader`). docs/architecture.md, "The way of
+a write", gives the overview.
 """
 
 from __future__ import annotations

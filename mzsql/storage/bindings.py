@@ -1,14 +1,16 @@
-"""Timestamp bindings: which time the messages of a source get, agreed on by every process that reads the source.
+"""Timestamp bindings: the times of a source's messages, agreed on by every process that reads the source.
 
-A source timestamp is a partition (text) and an offset (bigint), totally ordered within its partition. The bindings of a source are a
-shard: at time ``t`` it holds, for each partition, the offset up to which messages are bound at or before ``t``. So its update
-``(partition, offset), ts, +1`` is the seed's binding ``(source timestamp, ts)``: a message of the partition at or below the offset
-that no lower binding covers gets ``ts``; the binding it supersedes is retracted by the same append.
+A source timestamp is a partition (text) and an offset (bigint), totally ordered within its partition. The bindings
+of a source are a shard: at time ``t`` it holds, for each partition, the offset up to which messages are bound at or
+before ``t``. So its update ``(partition, offset), ts, +1`` is the design's binding ``(source timestamp, ts)``: a
+message of the partition at or below the offset that no lower binding covers gets ``ts``; the binding that it
+supersedes is retracted by the same append.
 
-Promise: bindings are minted by compare_and_append, so every process sees the same ones, each once and for ever; times only grow.
-Below the shard's upper all bindings are known, so a collection of the source's data is complete up to there once everything bound is
-in it. Compaction folds the bindings that no consumer needs any more into one offset a partition. Trade-off: one append a minting,
-whose time is at least the clock's, so data becomes visible no sooner than it was bound. Source: the persist design, timestamp bindings.
+Promise: bindings are minted by compare_and_append, so every process sees the same ones, each once and permanently;
+times only grow. Below the shard's upper all bindings are known, so a collection of the source's data is complete up
+to there once everything bound is in it. Compaction folds the bindings that no consumer needs any more into one
+offset for each partition. Trade-off: each minting is one append, at the clock's time or later, so data becomes
+visible no earlier than it was bound. Source: Materialize's persist design, timestamp bindings.
 """
 
 from __future__ import annotations
@@ -42,13 +44,13 @@ BINDINGS_SCHEMA = pa.schema([pa.field(PARTITION, pa.string()), pa.field(OFFSET, 
 
 _EXACT_SCHEMA = BINDINGS_SCHEMA.append(pa.field("ts", pa.int64()))
 _BEFORE = -1
-"""Stands for a time before those that are known exactly."""
+"""Stands for an unknown time before those that are known exactly."""
 _KEPT_MOVES = 16
 _CHUNKS = 64
 
 
 class BindingCompacted(NotReadable):
-    """A source timestamp that was bound so long ago that its time was given up."""
+    """A source timestamp was bound so long ago that its time is no longer known."""
 
 
 class Binding(msgspec.Struct, frozen=True, order=True):
@@ -63,7 +65,7 @@ class BindingState(msgspec.Struct, frozen=True):
     """The bindings below ``upper``, as a process knows them.
 
     Attributes:
-        since: times beyond it are exact (from 0 on where it is 0).
+        since: times beyond it are exact (from 0 on if it is 0).
         upper: all bindings of earlier times are known; `None` when the source has ended.
         base: for each partition the offset that was bound before the exact times.
         bound: for each partition the offset that is bound.
@@ -86,7 +88,9 @@ class BindingState(msgspec.Struct, frozen=True):
             raise SinceViolation(shard_id, max(lower - 1, 0), self.since)
 
     def bound_at(self, ts: Timestamp) -> dict[str, int]:
-        """For each partition the offset bound at or before ``ts``, which is exact, or -1: nothing is."""
+        """For each partition the offset bound at or before ``ts``, which must be exact; partitions without a binding
+        are absent.
+        """
         return {**self.base, **_greatest(self.exact.filter(pc.field("ts") <= ts))}
 
     def find(self, partition: str, offset: int) -> Binding | None:
@@ -118,7 +122,7 @@ def _greatest(table: pa.Table) -> dict[str, int]:
 
 
 def loaded(contents: pa.Table, since: Timestamp) -> BindingState:
-    """The state at ``since`` from a consolidated snapshot there. At 0 nothing can lie before, so its times are exact."""
+    """The state at ``since`` from a consolidated snapshot there. At 0 nothing can be earlier, so its times are exact."""
     bound = _greatest(contents)
     if since > 0:
         return BindingState(since, since + 1, bound, bound)
@@ -127,7 +131,7 @@ def loaded(contents: pa.Table, since: Timestamp) -> BindingState:
 
 
 def advanced(state: BindingState, changes: pa.Table, upper: Frontier) -> BindingState:
-    """The state after the updates ``changes`` of the shard, up to ``upper``."""
+    """The state after the shard's updates ``changes``, up to ``upper``."""
     added = changes.filter(pc.field("mz_diff") > 0).select([PARTITION, OFFSET, TIME])
     added = added.rename_columns(_EXACT_SCHEMA.names).cast(_EXACT_SCHEMA)
     exact = pa.concat_tables([state.exact, added])
@@ -138,7 +142,7 @@ def advanced(state: BindingState, changes: pa.Table, upper: Frontier) -> Binding
 
 
 def compacted(state: BindingState, since: Timestamp) -> BindingState:
-    """The state with exact times beyond ``since`` only."""
+    """The state with exact times only beyond ``since``."""
     if since <= state.since:
         return state
     exact = state.exact.filter(pc.field("ts") > since).combine_chunks()
@@ -146,7 +150,7 @@ def compacted(state: BindingState, since: Timestamp) -> BindingState:
 
 
 def minted(state: BindingState, wanted: Mapping[str, int], ts: Timestamp) -> pa.Table:
-    """The updates of the shard that bind what ``state`` does not of ``wanted`` (partition: offset) at ``ts``."""
+    """The shard's updates that bind at ``ts`` what of ``wanted`` (partition: offset) ``state`` has not bound."""
     partitions: list[str] = []
     offsets: list[int] = []
     diffs: list[int] = []
@@ -176,7 +180,7 @@ class Bound(NamedTuple):
 
     Attributes:
         updates: those that are bound, with ``mz_time``.
-        unbound: those that no binding covers yet, as they came.
+        unbound: those that no binding covers yet, unchanged.
         upper: all bindings of earlier times are known.
     """
 
@@ -190,11 +194,11 @@ class BindingReader:
 
     Args:
         persist: the client of the shards.
-        shard_id: the shard of the bindings, made if it is not there.
-        consumer: whose bindings shall be kept until `compact` gives them up, whatever becomes of this process: durable name of a
-            hold that all instances of the consumer share, for instance the shard into which they write. Without a consumer nothing
-            is kept beyond what other consumers keep.
-        purpose: what for, shown to whoever inspects the shard.
+        shard_id: the shard of the bindings, created if it does not exist.
+        consumer: whose bindings are kept until `compact` gives them up, even when this process is gone: the durable
+            name of a hold that all instances of the consumer share, for instance the shard that they write. Without
+            a consumer nothing is kept beyond what other consumers keep.
+        purpose: shown when the shard is inspected.
     """
 
     def __init__(
@@ -217,7 +221,8 @@ class BindingReader:
         self._open()
 
     def _open(self) -> None:
-        # The hold before the state: what is loaded stays readable. Its token is its name, as instances share it.
+        # The hold is taken before the state is loaded, so that what is loaded stays readable. Its token is its name,
+        # because instances share it.
         self._reader = self._persist.open_reader(
             self.shard_id, BINDINGS_SCHEMA, purpose=self._purpose
         )
@@ -244,16 +249,16 @@ class BindingReader:
 
     @property
     def state(self) -> BindingState:
-        """The bindings as last seen; asks nobody."""
+        """The bindings as last seen; no backend is called."""
         return self._state
 
     @property
     def upper(self) -> Frontier:
-        """All bindings of earlier times are known; asks nobody."""
+        """All bindings of earlier times are known; no backend is called."""
         return self._state.upper
 
     def follow(self) -> BindingState:
-        """The bindings as they are now."""
+        """Fetch the present bindings."""
         with self._lock:
             try:
                 upper = self._reader.fetch_upper()
@@ -267,14 +272,14 @@ class BindingReader:
             return self._state
 
     def _reopen(self) -> None:
-        """Fresh handles: the process slept longer than its lease, and what it knows may have been compacted."""
+        """Open new handles: the process slept longer than its lease, and what it knows may have been compacted."""
         self._open()
 
     def _let_go(self) -> None:
-        """Move this process's lease on to what the consumers keep; where there are none, all is kept.
+        """Downgrade this process's lease to what the consumers keep; if there are none, everything is kept.
 
-        Never past what is known here: instances share their consumer's hold, and one that is ahead moves it beyond bindings that
-        this one is still to read, at their exact times.
+        Never beyond what is known here: instances share their consumer's hold, and one that is ahead moves it past
+        bindings that this one has yet to read at their exact times.
         """
         self._moves = 0
         state = self._persist.inspect(self.shard_id)
@@ -304,22 +309,24 @@ class BindingReader:
         return self.follow()
 
     def bind(self, messages: pa.Table, *, lower: Timestamp = 0) -> Bound:
-        """Give messages their times, by the bindings that are known (`follow`).
+        """Give messages their times, by the bindings known here (`follow`).
 
         Args:
-            messages: any columns, among them ``partition`` (text, or integers, taken as their text) and ``offset`` (integers).
-            lower: messages of earlier times are left out: whoever asks has them already.
+            messages: any columns, among them ``partition`` (text, or integers, taken as text) and ``offset``
+                (integers).
+            lower: messages of earlier times are left out: the caller has them already.
 
         Raises:
-            SchemaMismatch: a column is missing, of another type, or NULL somewhere; or there is an ``mz_time`` already.
-            SinceViolation: the times from ``lower`` on are not exact any more.
+            SchemaMismatch: a column is missing, of another type, or NULL somewhere; or there is an ``mz_time``
+                already.
+            SinceViolation: times from ``lower`` on are not exact any more.
         """
         state = self._state
         state.check_exact(self.shard_id, lower)
         return with_times(state, messages, lower)
 
     def compact(self, until: Timestamp) -> None:
-        """Give up the times before ``until``: what was bound before it has been taken in by this consumer, durably.
+        """Give up the times before ``until``: this consumer has durably taken in what was bound before it.
 
         Raises:
             InvalidBounds: bindings at ``until`` are not complete yet.
@@ -347,7 +354,7 @@ class BindingReader:
                 self._reopen()
 
     def release(self) -> None:
-        """Give the consumer's hold up for good, as its collection was dropped; nothing is kept for it any more. Idempotent."""
+        """Give up the consumer's hold permanently, because its collection was dropped. Idempotent."""
         with self._lock:
             hold, self._hold = self._hold, None
             self._consumer = None
@@ -355,7 +362,7 @@ class BindingReader:
                 hold.release()
 
     def close(self) -> None:
-        """Give the lease up; a consumer's hold stays, see `release`. Idempotent."""
+        """Close the reader; a consumer's hold stays, see `release`. Idempotent."""
         self._reader.expire()
 
 
@@ -371,7 +378,7 @@ def with_times(state: BindingState, messages: pa.Table, lower: Timestamp) -> Bou
 
 
 def _source_timestamps(messages: pa.Table) -> pa.Table:
-    """The partitions and offsets of messages, of the types of bindings."""
+    """The partitions and offsets of messages, in the types of bindings."""
     columns = []
     for field in BINDINGS_SCHEMA:
         if len(messages.schema.get_all_field_indices(field.name)) != 1:
@@ -396,7 +403,7 @@ def _is_text(type_: pa.DataType) -> bool:
 
 
 def _looked_up(keys: pa.Table, state: BindingState) -> pa.Array:
-    """The time of each source timestamp: NULL where it is not bound, `_BEFORE` where that is not exact."""
+    """The time of each source timestamp: NULL if it is not bound, `_BEFORE` if it is not exact."""
     base = pa.table(
         [
             pa.array(list(state.base), pa.string()),

@@ -1,4 +1,4 @@
-"""One collection: what must be known to read it, what holds it, and its handles in a process."""
+"""One collection: its description, the holds on it, and its handles in a process."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class Collection(msgspec.Struct, frozen=True):
 
     Attributes:
         id: its global id.
-        name: how a person calls it, for messages.
+        name: its name, for messages.
         shard: the shard of its contents.
         columns: the types of its columns c0 ….
-        kind: ``table`` (behind the write-ahead log), ``shard`` (its shard's own upper counts), or ``arrangement`` (a shard with a key,
-            which is its replica's: only leased readers hold it).
+        kind: ``table`` (behind the write-ahead log), ``shard`` (its shard's own upper counts), or ``arrangement`` (a
+            keyed shard that belongs to its replica; only leased readers hold it).
         has_errors: whether its shard has the column ``mz_error``.
-        begins: when it was made: before that it cannot be read.
-        exported: whether a dataflow makes it, so that its shard is behind what the log of exports has.
+        begins: the time of its creation, before which it cannot be read.
+        exported: whether a dataflow writes it, so that its shard may be behind the export log.
     """
 
     id: GlobalId
@@ -51,19 +51,20 @@ class Collection(msgspec.Struct, frozen=True):
 
 
 class HoldOwner(Protocol):
-    """Whoever keeps account of holds."""
+    """Keeps account of holds."""
 
     def drop_hold(self, gid: GlobalId, hold: Hold) -> None:
         """End a hold."""
 
     def settle_hold(self, gid: GlobalId) -> None:
-        """Open the collection, which settles the holds that were asked for before."""
+        """Open the collection, which settles the holds that were asked for earlier."""
 
 
 class Hold:
     """Keeps one collection readable at and beyond ``since`` until it is released.
 
-    One that was asked for before its collection is open is *settled* when it is opened: until then it is what was asked for.
+    A hold that was asked for before its collection was open is *settled* when the collection is opened; until then
+    it has the time asked for.
     """
 
     def __init__(
@@ -77,25 +78,25 @@ class Hold:
 
     @property
     def since(self) -> Frontier:
-        """The time that is held; opens the collection where that is not known yet."""
+        """The time that is held; opens the collection if that is not settled yet."""
         if not self._settled and not self._released:
             self._owner.settle_hold(self._gid)
         return self._since
 
     def settle(self, earliest: Frontier) -> None:
-        """The collection is open, and can be read from ``earliest`` on."""
+        """The collection is open, and readable from ``earliest`` on."""
         self._settled = True
         self._since = join(self._since, earliest)
 
     def downgrade(self, since: Frontier) -> None:
-        """Let go of the times before ``since``; an earlier one changes nothing."""
+        """Allow times before ``since`` to be compacted; an earlier one changes nothing."""
         if since is None:
             self.release()
         elif self._since is None or since > self._since:
             self._since = since
 
     def release(self) -> None:
-        """Let go of everything. Idempotent."""
+        """Hold nothing any more. Idempotent."""
         if not self._released:
             self._released = True
             self._owner.drop_hold(self._gid, self)
@@ -108,19 +109,20 @@ class Hold:
 
 
 class HoldPlace(Protocol):
-    """Where a durable hold finds what it holds."""
+    """Opens what a durable hold needs."""
 
     def open_durable_hold(self, gid: GlobalId, name: str, purpose: str) -> CriticalReader:
-        """The hold of a name on a collection's shard, made at its since or shared."""
+        """The hold of a name on a collection's shard, created at its since or shared."""
 
     def kept(self, gid: GlobalId, until: Timestamp) -> Timestamp:
-        """``until``, or the last time that the collection's own shard has complete where that is earlier."""
+        """``until``, or the last complete time of the collection's own shard if that is earlier."""
 
 
 class DurableHold:
-    """Keeps one collection readable at and beyond ``since`` whatever becomes of this process, until somebody releases it by its name.
+    """Keeps one collection readable at and beyond ``since``, even when this process is gone, until somebody releases it
+    by its name.
 
-    Whoever gives the same name has the same hold. Its shard tells who inspects it what it is for.
+    All who use the same name share one hold. Its purpose is shown when the shard is inspected.
     """
 
     def __init__(self, place: HoldPlace, gid: GlobalId, name: str, purpose: str) -> None:
@@ -134,13 +136,15 @@ class DurableHold:
         return self._hold.since
 
     def downgrade(self, until: Timestamp) -> None:
-        """Let go of the times before ``until``; an earlier one changes nothing. The present contents are never given up."""
+        """Allow times before ``until`` to be compacted; an earlier one changes nothing. The present contents always
+        stay readable.
+        """
         to = self._place.kept(self._gid, until)
         if self.since is not None and self.since < to:
             self._hold.downgrade_since(to)
 
     def release(self) -> None:
-        """Remove the hold for good. Idempotent."""
+        """Remove the hold permanently. Idempotent."""
         self._hold.release()
 
 
@@ -161,25 +165,25 @@ class OpenCollection:
 
     @property
     def reader(self) -> ReadHandle:
-        """The reader of this process."""
+        """This process's reader."""
         if self.table is not None:
             return self.table.reader
         assert self._own is not None
         return self._own
 
     def replace_reader(self, reader: ReadHandle) -> None:
-        """Read by another one from now on."""
+        """Use another reader from now on."""
         self._own = reader
 
     def kept(self, target: Frontier) -> Timestamp:
-        """``target``, or the last complete time where that is earlier: the present contents are never given up."""
+        """``target``, or the last complete time if that is earlier: the present contents always stay readable."""
         upper = self.reader.durable_upper
         assert target is not None
         return target if upper is None else min(target, max(upper - 1, 0))
 
     def look(self, target: Timestamp) -> None:
-        """See how far an export's shard has come that another process brings forward, where this one knows more from the log: what was
-        seen of the shard last is what would be held.
+        """Fetch the upper of an output's shard that another process advances, if the log says more here: otherwise the
+        last seen upper would limit what history can be given up.
         """
         seen = self.reader.durable_upper
         lags = seen is not None and seen <= target and less_than(seen, self.reader.upper)
@@ -187,7 +191,7 @@ class OpenCollection:
             self.reader.fetch_upper()
 
     def give_up(self, target: Timestamp) -> None:
-        """Let go of the history before ``target``, of what survives processes too."""
+        """Allow history before ``target`` to be compacted, also in the hold that survives processes."""
         since = self.reader.since
         if self.reader.upper is not None and since is not None and since < target:
             self.reader.downgrade_since(target)
@@ -201,14 +205,15 @@ class OpenCollection:
 def looked_up(
     reader: ReadHandle, as_of: Timestamp, ranges: Sequence[KeyRange], *, rows: int, size: int
 ) -> pa.Table | None:
-    """An arrangement's contents at ``as_of`` in ranges of its first key column, consolidated; None where they are too large.
+    """An arrangement's contents at ``as_of`` in ranges of its first key column, consolidated; None if they are too
+    large.
 
     Args:
         reader: of the arrangement.
-        as_of: the time, complete already.
-        ranges: as `mzsql.persist.KeyRange` says.
-        rows: the most rows wanted.
-        size: the most bytes wanted.
+        as_of: the time, which must be complete.
+        ranges: see `mzsql.persist.KeyRange`.
+        rows: most rows wanted.
+        size: most bytes wanted.
     """
     filters = {"c0": ranges}
     parts = reader.parts(as_of, filters=filters)

@@ -1,8 +1,10 @@
-"""Storage-managed collections: what mzsql itself records (hydration statuses, histories), on shards, in the order of commands.
+"""Storage-managed collections: what mzsql itself records (hydration statuses, histories), on shards, in the order of
+commands.
 
-Promise: a command returns at once and what it says becomes durable in its turn (`mzsql.storage.managed_collection`). Two kinds:
-a *differential* collection mirrors small state, whose desired contents stay in memory; an *append-only* one is a history. Where rows of a
-mirror last, nobody sees a moment without them. Times are wall-clock milliseconds. Source: the unified compute introspection design.
+Promise: a command returns at once and becomes durable in its turn (`mzsql.storage.managed_collection`). There are
+two kinds: a *differential* collection mirrors small state, whose desired contents are in memory; an *append-only*
+one is a history. Lasting rows of a mirror are replaced without a moment in which they are absent. Times are
+wall-clock milliseconds. Source: Materialize's design document on unified compute introspection.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ class CollectionManager:
         kind: ManagedKind,
         name: str,
     ) -> None:
-        """Take a collection over: from now on this process writes it. A mirror becomes empty, but for rows that last."""
+        """Take a collection over: from now on this process writes it. A mirror becomes empty, except for lasting rows."""
         with self._lock:
             if gid not in self._collections:
                 self._collections[gid] = ManagedCollection(
@@ -60,7 +62,7 @@ class CollectionManager:
         Args:
             gid: the collection.
             updates: the rows.
-            anew: a group of a mirror's rows that goes at the same time, whoever wrote it.
+            anew: a group of a mirror's rows that is removed at the same time, whoever wrote it.
 
         Raises:
             UndefinedTable: this process does not write the collection.
@@ -68,7 +70,7 @@ class CollectionManager:
         self._written(gid).send(Append(tuple(updates), anew))
 
     def delete(self, gid: GlobalId, predicate: Callable[[ManagedRow], bool]) -> None:
-        """Retract every row, appended before this call, for which ``predicate`` holds. Returns at once.
+        """Retract every row appended before this call for which ``predicate`` holds. Returns at once.
 
         Raises:
             UndefinedTable: this process does not write the collection.
@@ -101,7 +103,7 @@ class CollectionManager:
         self._written(gid).flush(timeout)
 
     def close(self) -> None:
-        """Write what waits and stop. Idempotent."""
+        """Write what is queued and stop. Idempotent."""
         with self._lock:
             collections, self._collections = list(self._collections.values()), {}
         for collection in collections:

@@ -1,9 +1,9 @@
-"""All readable collections of an environment by global id: tables behind the log, materialized views and managed ones on shards.
+"""All readable collections of an environment by global id: tables behind the log, materialized views and managed collections on shards.
 
-Promise: a read at a time gives the contents at that time, whoever wrote and applied them; a time that is not complete is waited
-for within a timeout; a `since` is held back by named holds. Whoever leads keeps one hold a collection that survives the process
-(`own_holds`), at the earliest of all holds asked for here and of the retention window, so that a restarted dataflow finds its
-input where it left it. Reads by other processes live on leased readers.
+Promise: a read at a time returns the contents at that time, whoever wrote and applied them. Waiting for a time has a timeout. Holds keep
+a collection's `since` back. The leading process also keeps one hold on each collection that survives the process (`own_holds`), at the
+earliest of all holds asked for here and of the retention window, so that a restarted dataflow finds its inputs where it left them. Reads
+by other processes are protected by leased readers.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from mzsql.storage.watching import Watchers
 
 T = TypeVar("T")
 
-#: So many dropped collections are remembered by name.
+#: How many dropped collections are remembered by name, for messages.
 _REMEMBERED = 1_000
 
 
@@ -67,11 +67,11 @@ class Collections:
         self._lock = threading.RLock()
         self._metas: dict[GlobalId, Collection] = {}
         self._open: dict[GlobalId, OpenCollection] = {}
-        # Holds on what is not open yet.
+        # Holds on collections that are not open yet.
         self._unsettled: dict[GlobalId, set[Hold]] = {}
-        # How many wait for a collection.
+        # How many threads wait for each collection.
         self._awaited: Counter[GlobalId] = Counter()
-        # Names of what was dropped lately, for those that still work on it.
+        # Names of recently dropped collections, for errors of those that still use them.
         self._gone: dict[GlobalId, str] = {}
         self._recent = RecentUpdates()
         self._watchers = Watchers(tables.wal, persist.supervisor, clock or SystemClock())
@@ -83,12 +83,12 @@ class Collections:
     # --- what there is ------------------------------------------------------------------------
 
     def register(self, collection: Collection) -> None:
-        """Make a collection readable; the same one again changes nothing."""
+        """Make a collection readable. Idempotent."""
         with self._lock:
             self._metas[collection.id] = collection
 
     def forget(self, gid: GlobalId) -> None:
-        """A collection that was dropped; its holds end."""
+        """Close a dropped collection and end its holds."""
         with self._lock:
             meta = self._metas.pop(gid, None)
             if meta is not None:
@@ -101,7 +101,7 @@ class Collections:
         if one is None:
             return
         if one.critical is not None:
-            # Whoever has taken the hold over releases it, or the shard has ended.
+            # If another process has taken the hold over, it releases it; if the shard has ended there is no hold.
             with contextlib.suppress(Fenced, ExpiredHandle):
                 one.critical.release()
         if one.table is not None:
@@ -116,7 +116,7 @@ class Collections:
         one.reader.expire()
 
     def _log(self, gid: GlobalId, meta: Collection | None = None) -> ExportLog | None:
-        """The log of exports, for a collection that is in it."""
+        """The export log, for a collection whose updates are in it; else None."""
         return self._exports if (meta or self.meta(gid)).exported else None
 
     def ids(self) -> list[GlobalId]:
@@ -125,7 +125,11 @@ class Collections:
             return list(self._metas)
 
     def meta(self, gid: GlobalId) -> Collection:
-        """What is known of a collection; UndefinedTable when it is not registered."""
+        """What is known of a collection.
+
+        Raises:
+            UndefinedTable: it is not registered, or was dropped.
+        """
         with self._lock:
             meta, gone = self._metas.get(gid), self._gone.get(gid)
         if meta is None and gone is not None:
@@ -151,7 +155,7 @@ class Collections:
             return one
 
     def _settle(self, one: OpenCollection) -> None:
-        """Holds that were asked for before hold from here on; the lock is held."""
+        """Let holds that were asked for earlier begin now that the collection is open. The caller holds the lock."""
         for hold in self._unsettled.pop(one.meta.id, ()):
             hold.settle(self._readable_from(one))
             one.holds.add(hold)
@@ -163,7 +167,7 @@ class Collections:
         return join(held, one.given_up)
 
     def _open_reader(self, meta: Collection) -> ReadHandle:
-        # Of an arrangement the key is its replica's to know.
+        # An arrangement's key layout is known to its replica only, so no schema is demanded.
         schema = None if meta.kind == ARRANGEMENT else meta.schema
         reader = self._persist.open_reader(meta.shard, schema, purpose=f"reads of {meta.name}")
         log = self._log(meta.id, meta)
@@ -172,7 +176,7 @@ class Collections:
         return reader
 
     def _fresh(self, gid: GlobalId) -> OpenCollection:
-        """The collection with a reader whose lease ran out replaced."""
+        """The collection, after replacing a reader whose lease has expired."""
         one = self._get(gid)
         with self._lock:
             if one.table is not None:
@@ -197,7 +201,7 @@ class Collections:
         return self.meta(gid).has_errors
 
     def upper(self, gid: GlobalId) -> Frontier:
-        """The collection's upper: for a table that of the log."""
+        """The collection's upper, fetched; for a table that of the log."""
         if self.meta(gid).kind == TABLE:
             return self.tables.wal.follow().upper
         reader, log = self._get(gid).reader, self._log(gid)
@@ -208,18 +212,20 @@ class Collections:
         return reader.fetch_upper()
 
     def seen_upper(self, gid: GlobalId) -> Frontier:
-        """The collection's upper as last seen, where this process is told when it moves; else as `upper`. Asks nobody it need not."""
+        """The collection's upper as last seen, if this process is notified when it moves; else as `upper`. Calls no backend
+        unnecessarily.
+        """
         told = self._watchers.told if self.meta(gid).kind == TABLE else self.followers.told(gid)
         return self.known_upper(gid) if told else self.upper(gid)
 
     def known_upper(self, gid: GlobalId) -> Frontier:
-        """The collection's upper as last seen here; asks nobody."""
+        """The collection's upper as last seen here, without a call to a backend."""
         if self.meta(gid).kind == TABLE:
             return self.tables.wal.state.upper
         return self._get(gid).reader.upper
 
     def estimated_rows(self, gid: GlobalId) -> int | None:
-        """How many updates a collection holds as last seen here: about how many rows it has. None of what is no collection."""
+        """The number of updates in a collection as last seen here, which is about its number of rows; None if it is unknown."""
         with self._lock:
             if gid not in self._metas:
                 return None
@@ -232,7 +238,7 @@ class Collections:
         return join(one.reader.since, one.meta.begins)
 
     def frontiers(self, gid: GlobalId) -> tuple[Frontier, Frontier]:
-        """A collection's since and upper; takes no lease on what is not open here."""
+        """A collection's since and upper. A collection that is not open here is only inspected, without taking a lease."""
         meta = self.meta(gid)
         with self._lock:
             is_open = gid in self._open
@@ -246,10 +252,10 @@ class Collections:
         return join(state.since, meta.begins), upper
 
     def wait_for_upper(self, gid: GlobalId, past: Timestamp, timeout: float) -> Frontier:
-        """Wait until ``past`` is complete; the upper then.
+        """Wait until ``past`` is complete; return the upper then.
 
         Raises:
-            NotReadable: it is not within ``timeout`` seconds; names the frontier and the time needed.
+            NotReadable: it is not within ``timeout`` seconds; names the frontier and the time.
         """
         meta = self.meta(gid)
         upper: Frontier
@@ -272,7 +278,7 @@ class Collections:
 
     @contextlib.contextmanager
     def _waiting(self, gid: GlobalId) -> Iterator[None]:
-        """Whoever could bring a collection forward is to know that somebody waits for it."""
+        """Let those who can advance a collection know that somebody waits for it."""
         with self._lock:
             self._awaited[gid] += 1
             first = self._awaited[gid] == 1
@@ -287,7 +293,7 @@ class Collections:
                     del self._awaited[gid]
 
     def awaited(self) -> list[GlobalId]:
-        """The collections that somebody in this process waits for."""
+        """The collections that threads of this process wait for."""
         with self._lock:
             return list(self._awaited)
 
@@ -309,7 +315,7 @@ class Collections:
         return one
 
     def _reading(self, gid: GlobalId, as_of: Timestamp, read: Callable[[OpenCollection], T]) -> T:
-        """What ``read`` makes of the collection, complete at ``as_of``; once more where the reader's lease had run out."""
+        """The result of ``read`` on the collection, complete at ``as_of``; retried once if the reader's lease had expired."""
         meta = self.meta(gid)
         try:
             one = self._ready(gid, as_of)
@@ -323,9 +329,9 @@ class Collections:
             raise _dropped(meta.name) from None
 
     def contents_at(self, gid: GlobalId, as_of: Timestamp) -> Timestamp | None:
-        """A time, not after ``as_of``, at which the contents are the same; None where there was never anything.
+        """A time at or before ``as_of`` at which the contents are the same; None if nothing was ever written.
 
-        Of a table it is that of its last write as far as is seen here; then nobody is asked while nobody writes to it.
+        For a table it is the time of its last write as seen here, so that while nobody writes to it no backend is called.
         """
         return self._reading(gid, as_of, lambda one: self._same_at(one, as_of))
 
@@ -346,9 +352,9 @@ class Collections:
 
         Args:
             gid: the collection.
-            as_of: the time, complete already.
-            columns: positions of the columns wanted; all by default.
-            filters: the rows that are wanted, see `mzsql.persist.Filters`.
+            as_of: the time, which must be complete.
+            columns: positions of the wanted columns; all by default.
+            filters: which rows are wanted, see `mzsql.persist.Filters`.
         """
         meta = self.meta(gid)
         names = None if columns is None else [f"c{i}" for i in columns]
@@ -370,9 +376,9 @@ class Collections:
         columns: Sequence[str] | None = None,
         consolidate: bool = True,
     ) -> pa.RecordBatchReader:
-        """As `snapshot`, piece by piece in bounded memory, however large the collection is; added up where ``consolidate``.
+        """As `snapshot`, piece by piece in bounded memory, however large the collection is; consolidated if ``consolidate``.
 
-        Of ``columns``, where they are given: names in this order, before mz_time and mz_diff.
+        ``columns``, if given, are the names of wanted columns, in this order, before mz_time and mz_diff.
         """
 
         def read(one: OpenCollection) -> pa.RecordBatchReader:
@@ -390,7 +396,8 @@ class Collections:
     ) -> pa.Table | None:
         """The contents of an arrangement at ``as_of`` in ranges of its first key column: c0 …, mz_error, mz_time, mz_diff.
 
-        None where they are more than ``rows`` rows, or ``size`` bytes: no more than that and a row group is then brought into memory.
+        None if they are more than ``rows`` rows or ``size`` bytes; at most that and a row group are read into memory before that is
+        known.
         """
 
         def read(one: OpenCollection) -> pa.Table | None:
@@ -418,7 +425,7 @@ class Collections:
     def parts(
         self, gid: GlobalId, as_of: Timestamp, *, filters: Filters | None = None
     ) -> Sequence[PartRef]:
-        """The parts of the contents at ``as_of``, which is complete already; those that may hold a row that ``filters`` ask for."""
+        """The parts of the contents at ``as_of``, which must be complete; only those that may contain a row that ``filters`` allow."""
 
         def read(one: OpenCollection) -> Sequence[PartRef]:
             if one.table is not None:
@@ -443,10 +450,10 @@ class Collections:
     # --- holds --------------------------------------------------------------------------------
 
     def hold(self, gid: GlobalId, since: Timestamp) -> Hold:
-        """Hold the collection readable at ``since``, or at its present since where that is later.
+        """Hold the collection readable from ``since`` on, or from its present since where that is later.
 
-        Whoever leads does not open it for that: nobody else gives up what survives processes of what is not open here, so the hold is
-        settled once the collection is opened, or is asked for its since.
+        The leading process does not open the collection for that: it owns the hold that survives processes, so nobody else gives up
+        history of a collection that is not open here. The hold is settled when the collection is opened, or when its since is asked for.
         """
         with self._lock:
             if self._owns_holds and gid not in self._open:
@@ -477,19 +484,19 @@ class Collections:
                     del self._unsettled[gid]
 
     def open_durable_hold(self, gid: GlobalId, name: str, purpose: str) -> CriticalReader:
-        """Called by `DurableHold`: the hold of a name that survives processes, shared by all who name it."""
+        """Called by `DurableHold`: open the hold of a name, which survives processes and is shared by all who use the name."""
         return self._persist.open_critical_reader(
             self.meta(gid).shard, name, token=name, purpose=purpose
         )
 
     def kept(self, gid: GlobalId, until: Timestamp) -> Timestamp:
-        """Called by `DurableHold`: ``until``, or the last time that the shard itself has complete where that is earlier."""
+        """Called by `DurableHold`: ``until``, or the last complete time of the shard itself if that is earlier."""
         one = self._get(gid)
         self._catch_up(one)
         return one.kept(until)
 
     def own_holds(self) -> None:
-        """Take the holds that survive processes over (the leader does)."""
+        """Take over the holds that survive processes; the leader does this."""
         with self._lock:
             self._owns_holds = True
             for one in self._open.values():
@@ -504,7 +511,7 @@ class Collections:
         )
 
     def disown_holds(self) -> None:
-        """Leave the holds that survive processes to whoever leads now."""
+        """Leave the holds that survive processes to the new leader."""
         with self._lock:
             self._owns_holds = False
             for one in self._open.values():
@@ -513,7 +520,7 @@ class Collections:
     def release_history(
         self, retain_from: Timestamp, of: Mapping[GlobalId, Timestamp] | None = None
     ) -> None:
-        """Give up what lies before ``retain_from``, or before what ``of`` says of a collection, and no hold asks for."""
+        """Allow history before ``retain_from`` to be compacted, or before what ``of`` gives for a collection, unless a hold needs it."""
         retained = {} if of is None else of
         with self._lock:
             opened = list(self._open.values())
@@ -534,13 +541,14 @@ class Collections:
             except ExpiredHandle:
                 with self._lock:
                     still_open = self._open.get(one.meta.id) is one
+                # Not for a dropped collection, whose shard ends once its readers are done.
                 if still_open:
                     # What was dropped, and ends once those who read it have, is not opened again.
                     with contextlib.suppress(ShardFinalized):
                         self._fresh(one.meta.id)
 
     def _catch_up(self, one: OpenCollection) -> None:
-        """History is given up of what a table's shard itself holds."""
+        """A table's shard must contain what the log has for it, because history is given up only as far as the shard itself goes."""
         if one.table is not None:
             with contextlib.suppress(ExpiredHandle):  # found again below
                 self.tables.catch_up(one.table)
@@ -548,20 +556,20 @@ class Collections:
     # --- watching -----------------------------------------------------------------------------
 
     def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call ``callback`` whenever some collection's upper may have moved; the result ends that."""
+        """Call ``callback`` whenever some collection's upper may have moved; returns a function that ends this."""
         return self._watchers.watch(callback)
 
     def notify(self) -> None:
-        """Tell the watchers that something moved; called after a commit of this process."""
+        """Call the watchers; to be called after a commit of this process."""
         self._watchers.notify()
 
     def moved(self, gid: GlobalId) -> None:
-        """A collection's upper has moved here, perhaps without a write to its shard: tell the watchers, if anybody follows it."""
+        """A collection's upper has moved here, perhaps without a write to its shard: call the watchers if anybody follows it."""
         if self.followers.wanted(gid):
             self.notify()
 
     def close(self) -> None:
-        """Stop following and give all handles up; the holds that survive processes stay. Idempotent."""
+        """Stop following and close all handles. Holds that survive processes stay. Idempotent."""
         self._watchers.close()
         self.followers.close()
         if not self.tables.wal.notified:
@@ -575,6 +583,6 @@ class Collections:
         self.tables.close()
 
     def join(self, timeout: float | None = None) -> None:
-        """Wait for the thread that follows the log to end: it may be in a wait that ends when Consensus is closed."""
+        """Wait for the threads that follow to end: they may be in a wait that ends only when Consensus is closed."""
         self._watchers.join(timeout)
         self.followers.join(timeout)

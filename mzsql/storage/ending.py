@@ -1,6 +1,7 @@
-"""How the shard of what was dropped ends: once nobody reads it any more, whoever that is.
+"""Ends the shard of a dropped object, once nobody reads it any more.
 
-Promise: what others hold of it is not taken from them; what the environment itself held is given up by whichever process ends it.
+Promise: holds of other readers are respected; the environment's own holds are released by whichever process ends the
+shard.
 """
 
 from __future__ import annotations
@@ -8,20 +9,24 @@ from __future__ import annotations
 from mzsql.persist import CRITICAL, Holder, PersistClient
 
 HOLD_ID = "environment"
-"""The name of the hold that whoever leads keeps on each collection."""
+"""The name of the hold that the leading process keeps on each collection."""
 
 
 def end_shard(
     persist: PersistClient, shard: str, timeout: float | None = None, *, holds: str | None = None
 ) -> tuple[Holder, ...]:
-    """End the shard of what was dropped once nobody reads it any more; who still does. The environment's own hold is given up, and those
-    that go by a name (`DurableHold`): what was dropped cannot be gone on with.
+    """End the shard of a dropped object once nobody reads it any more. Releases the environment's own hold, and those
+    with a name (`DurableHold`), since nobody can continue with a dropped object.
 
     Args:
-        persist: where it is.
+        persist: the client of the shard.
         shard: the shard.
-        timeout: seconds that each call may take.
-        holds: how the names of those holds without a lease begin that are given up, too: their owner was dropped with it.
+        timeout: seconds for each call.
+        holds: prefix of the names of further holds without a lease to release, whose owner was dropped with the
+            object.
+
+    Returns:
+        The holders that still keep it from ending.
 
     Raises:
         LocationError: a backend failed; call it again.
@@ -34,7 +39,7 @@ def end_shard(
         if holder.kind != CRITICAL:
             continue
         hold = None if state is None else state.critical.get(holder.id)
-        # One that goes by a name has it for its token, and is not taken from anybody.
+        # A hold opened by name has the name as its token, so opening it takes it from nobody.
         named = hold is not None and hold.token == holder.id
         if named or _given_up(holder.id, holds):
             reader = persist.open_critical_reader(

@@ -1,8 +1,9 @@
-"""What the log of exports says: pure functions over its rows.
+"""The contents of the export log: pure functions over its rows.
 
-Promise: a row is what one write has committed, the stretches of many shards, each a `Batch` of definite updates or of none; it is *live*
-until nobody needs it: every stretch of it is in its shard, or says of a shard no more than a later one does. A stretch without length
-says only that its shard has moved by itself, and is for those who hear of it as it comes.
+Promise: a row is what one write has committed: batches of many shards, each of definite updates or an empty span. A
+row is *live* until nobody needs it: until each of its batches is in its shard, or says of an unchanged shard no more
+than a later one does. A batch whose lower equals its upper only says that the shard was written directly, for
+followers that read the row when it is written.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ SCHEMA = pa.schema([pa.field("id", pa.int64()), pa.field("stretches", pa.binary(
 
 
 class _Stretch(msgspec.Struct, frozen=True, array_like=True):
-    """A batch as a row carries it."""
+    """A batch as a row stores it."""
 
     shard: str
     lower: Timestamp
@@ -38,7 +39,7 @@ _WRITES = msgspec.msgpack.Decoder(_Write)
 
 
 class Row(msgspec.Struct, frozen=True):
-    """What one write has committed: its place in the log, its stretches, and both as they are stored."""
+    """What one write has committed: its position in the log, its batches, and both in encoded form."""
 
     id: int
     data: bytes
@@ -53,7 +54,7 @@ class LogState(msgspec.Struct, frozen=True):
 
 
 def row_of(place: int, stretches: Sequence[Batch]) -> Row:
-    """A row of those stretches, each with an upper and all in memory."""
+    """A row with these batches, each of which has an upper and is in memory."""
     stored: list[_Stretch] = []
     for one in stretches:
         assert one.upper is not None
@@ -75,11 +76,11 @@ def updates_of(changes: Sequence[tuple[Row, int]], time: int) -> pa.Table:
 
 
 def changes_of(updates: pa.Table) -> list[tuple[Row, int]]:
-    """The reverse of `updates_of`: a handful of rows, one for each write.
+    """The inverse of `updates_of`: a few rows, one for each write.
 
     Raises:
         CorruptPart: a row is damaged.
-        NewerVersion: a newer program has written it.
+        NewerVersion: a newer version has written it.
     """
     columns = (updates.column(name).to_pylist() for name in ("id", "stretches", "mz_diff"))
     found: list[tuple[Row, int]] = []
@@ -101,7 +102,9 @@ def advance(state: LogState, changes: Iterable[tuple[Row, int]], upper: int) -> 
 
 
 def spent(live: Sequence[Row], uppers: Mapping[str, Frontier]) -> list[Row]:
-    """The rows nobody needs any more, where shards have come as far as ``uppers`` says; of one it does not have nothing is known."""
+    """The rows that nobody needs any more, if shards have come as far as ``uppers`` says; nothing is known of shards
+    that it lacks.
+    """
     #: what later rows say of shards without updates
     quiet: dict[str, Batch] = {}
     found: list[Row] = []
@@ -130,12 +133,12 @@ def _done(one: Batch, uppers: Mapping[str, Frontier], quiet: Mapping[str, Batch]
 
 
 def of_shard(live: Sequence[Row], shard: str) -> list[Batch]:
-    """What the live rows say of a shard."""
+    """What the live rows contain of a shard."""
     return [one for row in live for one in row.stretches if one.shard_id == shard]
 
 
 def lacking(live: Sequence[Row], stretches: Sequence[Batch]) -> list[Batch]:
-    """Those of the stretches that the live rows do not have, whoever has written them."""
+    """Those of the batches that the live rows do not contain, whoever has written them."""
     known: dict[str, list[Batch]] = {}
     for row in live:
         for one in row.stretches:
@@ -151,7 +154,7 @@ def _covered(known: Iterable[Batch], one: Batch) -> bool:
 
 
 def joined(waiting: Sequence[Batch], one: Batch) -> list[Batch]:
-    """What waits to be committed of a shard, and ``one`` after it; of times without updates in a row one stretch."""
+    """What waits to be committed of a shard, and ``one`` after it; consecutive empty spans are merged."""
     last = waiting[-1] if waiting else None
     if last is None or last.parts or one.parts or not _follows(last, one):
         return [*waiting, one]

@@ -1,19 +1,25 @@
-"""The log of exports: where what dataflows have made of views and indexes becomes durable, many of them at once.
+"""The export log: makes the outputs of many dataflows (views and indexes) durable in one write.
 
-Promise: one ``compare_and_append`` commits the updates and new uppers of all exports that a tick has touched; their shards follow some
-seconds later, each with one append of all that it lacks (`WriteHandle.catch_up`). A row of the log says of each shard: these are its
-updates of ``[lower, upper)``. As an export's updates are definite, it does not matter who writes them, how often, or with which cuts of
-time: what a shard or an earlier row has is left out. So a process that loses the compare_and_append drops what the winner had, anyone
-may bring a shard forward, and a crash between two writes leaves nothing to be mended.
+Promise: one ``compare_and_append`` commits the updates and new uppers of all outputs that a tick has changed. Their
+shards follow some seconds later, each with one append of everything that it lacks (`WriteHandle.catch_up`). A row of
+the log contains, for several shards, the updates of a span ``[lower, upper)``. The updates of an output are
+definite, so it does not matter who writes them, how often, or how time is cut: what a shard or an earlier row has is
+left out. Thus a process that loses the compare_and_append drops what the winner had, anyone may advance a shard, and
+a crash between two writes needs no repair.
 
-- The process that maintains an export reads its updates at once: they are known there before any of this (`WriteHandle.append_quietly`).
-- Every other process follows the log while it waits for an export, and tells its handles (`ReadHandle.learn`) what the log has beyond the
-  shard: its reads need no write. What the log no longer has is in the shard.
-- Inputs are held for where an export's *shard* is, so whatever the log has can be made again: a process that dies before the write has
-  lost nothing, and a program that knows nothing of the log finds shards that are some seconds old and goes on from there.
+- The process that maintains an output reads its updates at once: they are known there before they are committed
+  (`WriteHandle.append_quietly`).
+- Every other process follows the log while it waits for an output, and gives its handles what the log has beyond the
+  shard
+(`ReadHandle.learn`), so its reads need no write. What the log no longer has is in the shard.
+- Inputs are held back to where an output's *shard* is, so everything in the log can be computed again. A process
+  that dies before the write
+has lost nothing, and a version of mzsql that does not know the log finds shards that are some seconds old, and goes
+on from there.
 
-Trade-offs: a row is written once more as its own retraction, with a later row; and each follower hears of all exports. What is too large
-to travel in a row goes into its shard directly, and the log only says that the shard has moved. Where nothing moves, nothing is asked.
+Trade-offs: a row is written a second time, as its retraction, with a later row; and each follower reads about all
+outputs. What is too large for a row goes directly into its shard, and the log only says that the shard has moved.
+While nothing moves, no backend is called.
 """
 
 from __future__ import annotations
@@ -58,28 +64,32 @@ from mzsql.threads import Supervised, wait_until_due
 _log = logging.getLogger(__name__)
 
 _KEPT_MOVES = 16
-"""History is let go of after so many writes seen: each time costs a write in Consensus."""
+"""History is given up after so many writes seen, because each time costs a write to Consensus."""
 _LOOK_SECONDS = 1.0
-"""Whoever waits for an export looks at its shard itself so often, should it move without the log."""
+"""How often a waiting reader checks the shard itself, in seconds, in case it moves without the log."""
 _POLL_SECONDS = 0.1
-"""A follower of a log in a store that cannot notify looks so often."""
+"""How often a follower polls if Consensus cannot notify, in seconds."""
 _JOIN_SECONDS = 5.0
-"""Closing waits so long for a commit that is under way: what it has is in the shards by then, or is made again."""
+"""How long closing waits for a commit that is under way; what it commits is in the shards by then, or is computed
+again.
+"""
 _TOLD = 64
-"""A handle that was told so often looks how far its shard has come, so that what is known beside it stays little."""
+"""After so many batches a handle fetches its shard's upper, so that what it knows beyond the shard stays small."""
 _QUIET_SHARDS = 100
-"""Of so many shards without updates the new uppers go along with any write; of more, with one a second."""
+"""New uppers of up to so many shards without updates are added to any write; those of more shards to one write a
+second.
+"""
 _ORPHANED_SECONDS = 30.0
-"""Shards that nobody here has open are looked after so often while the log has something of them."""
+"""How often shards that nobody here has open are checked, in seconds, while the log contains something of them."""
 
 
 def log_shard_of(wal_shard: str) -> str:
-    """The shard of the log of exports of the environment whose tables' log is in ``wal_shard``."""
+    """The shard of the export log of the environment whose write-ahead log is ``wal_shard``."""
     return f"s{uuid.uuid5(uuid.UUID(wal_shard[1:]), 'exports')}"
 
 
 class Handle(Protocol):
-    """A writer or a reader of an export's shard."""
+    """A writer or a reader of an output's shard."""
 
     @property
     def shard_id(self) -> str:
@@ -87,24 +97,24 @@ class Handle(Protocol):
 
     @property
     def durable_upper(self) -> Frontier:
-        """The shard's upper as last seen here."""
+        """The shard's upper, as last seen here."""
 
     def learn(self, batch: Batch) -> None:
-        """Know of a stretch."""
+        """Take note of a batch that is not in the shard yet."""
 
     def fetch_upper(self) -> Frontier:
-        """Look how far the shard is."""
+        """Fetch the shard's upper."""
 
 
 class ExportLog:
-    """One process's handle of the log of exports. Thread-safe.
+    """One process's handle of the export log. Thread-safe.
 
     Args:
         persist: the client of the environment's shards.
-        shard_id: the log's shard; made when something is committed first.
-        clock: of pauses and timeouts, by its monotonic time.
-        delay: seconds after which what waits is committed, whether `settle` was called or not.
-        quiet: seconds after which uppers of exports without updates are.
+        shard_id: the log's shard; created with the first commit.
+        clock: its monotonic time is used.
+        delay: seconds after which queued batches are committed, even without `settle`.
+        quiet: seconds after which new uppers without updates are committed.
     """
 
     def __init__(
@@ -129,9 +139,9 @@ class ExportLog:
         self._state = LogState()
         self._handles: dict[str, list[Handle]] = {}
         self._told: dict[str, int] = {}
-        #: what is to be committed, by shard, in the order of time
+        #: batches to be committed, by shard, in order of time
         self._waiting: dict[str, list[Batch]] = {}
-        #: the stretch without updates that a shard's latest ones make up, committed or not
+        #: for each shard the empty span that its latest batches form, committed or not
         self._runs: dict[str, Batch] = {}
         self._updates_since: float | None = None
         self._quiet_since: float | None = None
@@ -143,7 +153,7 @@ class ExportLog:
     # --- who has exports open -----------------------------------------------------------------
 
     def attach(self, handle: Handle) -> None:
-        """Tell a handle of an export's shard what the log has beyond the shard, now and later."""
+        """Give a handle of an output's shard what the log has beyond the shard, now and later."""
         with self._changed:
             self._handles.setdefault(handle.shard_id, []).append(handle)
             known = of_shard(self._state.live, handle.shard_id)
@@ -151,7 +161,7 @@ class ExportLog:
             handle.learn(one)
 
     def detach(self, handle: Handle) -> None:
-        """Tell it no more. Idempotent."""
+        """End `attach`. Idempotent."""
         with self._changed:
             left = [one for one in self._handles.get(handle.shard_id, ()) if one is not handle]
             if left:
@@ -163,10 +173,11 @@ class ExportLog:
     # --- committing ---------------------------------------------------------------------------
 
     def add(self, batch: Batch) -> None:
-        """Have a stretch of a shard's definite updates, or of none, committed soon; returns at once.
+        """Queue a batch of a shard's definite updates, or an empty span, to be committed soon; returns at once.
 
         Args:
-            batch: has an upper and stands on no object. One without length says that the shard has moved by itself.
+            batch: has an upper and refers to no object. If its lower equals its upper, it says that the shard was
+                written directly.
         """
         with self._changed:
             if self._closing:
@@ -192,21 +203,21 @@ class ExportLog:
                 self._changed.notify_all()
 
     def settle(self) -> None:
-        """No more is to be expected for now: commit what waits, unless it is only uppers. Returns at once."""
+        """No more batches are expected soon: commit what is queued, unless it is only uppers. Returns at once."""
         with self._changed:
             if self._updates_since is not None and not self._settled:
                 self._settled = True
                 self._changed.notify_all()
 
     def _due(self) -> float | None:
-        """Seconds until something is to be committed; None where nothing waits. The lock is held."""
+        """Seconds until something must be committed; None if nothing is queued. The caller holds the lock."""
         if not self._waiting:
             return None
         if self._settled:
             return 0.0
         now = self._clock.monotonic()
         if self._updates_since is not None:
-            # What is quiet goes along.
+            # Uppers without updates are committed with the updates.
             return max(0.0, self._updates_since + self._delay - now)
         return 0.0 if self._quiet_since is None else max(0.0, self._quiet_since + self._quiet - now)
 
@@ -219,13 +230,13 @@ class ExportLog:
             thread.well()
 
     def flush(self, *, everything: bool = True) -> None:
-        """Commit what waits.
+        """Commit what is queued.
 
         Args:
             everything: also uppers that may still wait.
 
         Raises:
-            LocationError: it may not be committed; it goes on waiting, and committing it twice does no harm.
+            LocationError: it may not have been committed. It stays queued, and committing it twice is harmless.
         """
         with self._committing:
             with self._changed:
@@ -238,13 +249,13 @@ class ExportLog:
                 with self._changed:
                     for shard, waited in taken.items():
                         self._waiting[shard] = waited + self._waiting.get(shard, [])
-                    # The thread rests before it tries again.
+                    # As if it had come just now, so that the thread pauses before it tries again.
                     self._updates_since = self._quiet_since = self._clock.monotonic()
                     self._settled = True
                 raise
 
     def _take(self, everything: bool) -> dict[str, list[Batch]]:
-        """What is to be committed now, by shard. The lock is held."""
+        """Take what must be committed now out of the queue, by shard. The caller holds the lock."""
         now = self._clock.monotonic()
         quiet = {
             shard
@@ -303,7 +314,9 @@ class ExportLog:
         return uppers
 
     def _caught_up(self, shard: str, live: Sequence[Row]) -> Frontier:
-        """Bring a shard forward that nobody here has open: its export was dropped, or runs nowhere now. Its upper; None of none."""
+        """Advance a shard that nobody here has open, because its output was dropped or runs nowhere now; return its
+        upper, None if it has ended.
+        """
         if not self._persist.exists(shard):
             return None
         try:
@@ -321,21 +334,23 @@ class ExportLog:
 
     @property
     def state(self) -> LogState:
-        """The log as last seen; asks nobody."""
+        """The log as last seen; no backend is called."""
         return self._state
 
     @property
     def there(self) -> bool:
-        """Whether the log is open here, and its store tells of changes."""
+        """Whether the log is open here and Consensus notifies of changes."""
         return self._reader is not None and isinstance(self._persist.consensus, ConsensusWait)
 
     def begin(self) -> None:
-        """Make the log where it is not there, and know what it has; for whoever is to write it."""
+        """Create the log if it does not exist, and read it; for a process that will write to it."""
         self._open_writer()
         self.follow()
 
     def look(self, reader: ReadHandle) -> None:
-        """Where the log has gone on from more than its reader knows, the rest is in the shard: look there."""
+        """Fetch a reader's upper if the log continues beyond what the reader knows: then the part in between is in the
+        shard.
+        """
         upper = reader.upper
         if upper is not None and any(
             _beyond(one.upper, upper) for one in of_shard(self._state.live, reader.shard_id)
@@ -353,9 +368,9 @@ class ExportLog:
             return self._writer
 
     def _open_reader(self) -> None:
-        """Begin to follow, with what is there. The lock is held."""
+        """Begin to follow the log from its present contents. The caller holds the lock."""
         reader = self._persist.open_reader(self._shard_id, SCHEMA, purpose="log of exports")
-        # Whoever opens the log begins at the shard's since, however old, and lets go of that with its first change.
+        # Opening begins at the shard's since, however old that is, and gives it up with the first change.
         self._kept_moves = _KEPT_MOVES - 1
         upper = reader.fetch_upper()
         assert upper is not None, "the log of exports is never sealed"
@@ -366,7 +381,7 @@ class ExportLog:
         self._changed.notify_all()
 
     def follow(self) -> LogState:
-        """The log as it is now, writes of other processes included; nothing where nobody has ever written it."""
+        """Fetch the log's present state, with writes of other processes; empty if it was never written."""
         with self._changed:
             reader = self._reader
             if reader is None:
@@ -386,12 +401,16 @@ class ExportLog:
             return self._state
 
     def keep_up(self) -> None:
-        """Hold no history back where others write the log and nobody here waits for anything. To be called now and then."""
+        """Hold no history back while others write the log and nobody here waits for anything. To be called now and
+        then.
+        """
         if self._reader is not None:
             self.follow()
 
     def _tell(self, changes: Sequence[tuple[Row, int]]) -> None:
-        """Tell those that have the shards open; what was retracted since is true all the same. The lock is held."""
+        """Give changes to the handles of their shards; what was retracted since is true all the same. The caller holds
+        the lock.
+        """
         look: dict[str, Handle] = {}
         for row, diff in changes:
             for one in row.stretches if diff > 0 else ():
@@ -406,7 +425,7 @@ class ExportLog:
             try:
                 handle.fetch_upper()
             except SqlError as failure:
-                # Whoever reads the shard looks at it, and meets that by himself.
+                # Whoever reads the shard will meet the failure.
                 _log.info("the log of exports cannot look at %s: %s", shard, failure)
 
     def _move(self, state: LogState) -> None:
@@ -421,21 +440,22 @@ class ExportLog:
         try:
             reader.downgrade_since(max(0, state.upper - 1))
         except ExpiredHandle:
+            # The process slept longer than its lease, so updates may have been compacted; a fresh snapshot has them.
             self._reader = None
         except SqlError as failure:
             _log.warning("the log of exports keeps history a little longer: %s", failure)
 
     def reach(self, shard: str, upper: Frontier) -> Frontier:
-        """How far a shard goes whose own upper is this, with what the log, looked at now, has beyond it."""
+        """How far a shard goes together with the log, which is fetched, given the shard's own upper."""
         for one in sorted(of_shard(self.follow().live, shard), key=lambda one: one.lower):
             if upper is not None and one.upper is not None and one.lower <= upper < one.upper:
                 upper = one.upper
         return upper
 
     def next_move(self, seen: int, timeout: float) -> LogState:
-        """Wait for the upper to move beyond ``seen``, for ``timeout`` seconds, or less; the state then.
+        """Wait up to ``timeout`` seconds, or less, for the upper to move beyond ``seen``; return the state then.
 
-        Where Consensus can notify this asks it for nothing while nothing happens, nor for what this process has committed.
+        If Consensus can notify, it is not called while nothing happens, nor for what this process has committed.
 
         Raises:
             LocationError: Consensus fails, or was closed.
@@ -460,11 +480,12 @@ class ExportLog:
             return self._state
 
     def wait(self, reader: ReadHandle, past: Timestamp, timeout: float) -> Frontier:
-        """Wait until ``past`` is complete in an export's shard and the log together; the upper then. The reader is attached.
+        """Wait until ``past`` is complete in an output's shard and the log together; return the upper then. The reader
+        must be attached.
 
         Raises:
             ReadTimeout: it is not within ``timeout`` seconds.
-            ExpiredHandle: the reader's lease has run out.
+            ExpiredHandle: the reader's lease has expired.
         """
         end = self._clock.monotonic() + timeout
         look_at = end - timeout
@@ -494,7 +515,7 @@ class ExportLog:
         return reader.upper
 
     def close(self) -> None:
-        """Commit no more, and give the handles up. Idempotent."""
+        """Stop committing, and close the handles. Idempotent."""
         with self._changed:
             if self._closing:
                 return

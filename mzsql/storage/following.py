@@ -1,8 +1,8 @@
-"""Following shards: hearing that a collection has moved, without asking for it in vain.
+"""Follows shards: notices that a collection has moved, without polling.
 
-Promise: while a collection is followed, what is known here of its upper is what its shard says, a moment after another process has moved
-it; where nothing moves, Consensus is asked for one wait a minute. There is one thread for each collection that anybody follows. The
-trade-off: a thread whose followers have gone ends only with the wait that it is in.
+Promise: while a collection is followed, its upper as known here is that of its shard, a moment after another process
+has moved it. While nothing moves, Consensus gets one wait a minute. There is one thread for each followed
+collection. Trade-off: a thread whose followers are gone ends only when its present wait does.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from mzsql.repr.ids import GlobalId
 from mzsql.storage.export_log import ExportLog
 from mzsql.threads import Supervised, Supervisor, ThreadStatus
 
-#: A follower that Consensus wakes asks again after so long, in case it was not woken.
+#: A follower that Consensus notifies asks again after so many seconds, in case a notification was lost.
 FOLLOW_SECONDS = 60.0
 
 
 class Followers:
-    """The followers of collections of one process. Thread-safe.
+    """The followers of collections in one process. Thread-safe.
 
     Args:
-        reader: a collection's reader; raises UndefinedTable once it was dropped.
+        reader: returns a collection's reader; raises UndefinedTable once it was dropped.
         moved: called after a collection has moved, or may have been dropped.
         supervisor: runs the threads.
-        log: the log that a collection's updates are in before its shard, where there is one.
+        log: returns the export log if a collection's updates go through it.
     """
 
     def __init__(
@@ -47,12 +47,12 @@ class Followers:
         self._wanted: dict[GlobalId, int] = {}
         self._threads: dict[GlobalId, Supervised] = {}
         self._told: set[GlobalId] = set()
-        # The uppers that were told of.
+        # The uppers that were last reported.
         self._seen: dict[GlobalId, Frontier] = {}
         self._stop = threading.Event()
 
     def follow(self, gid: GlobalId) -> Callable[[], None]:
-        """Follow a collection; the result ends that, once."""
+        """Follow a collection; returns a function that ends this, once."""
         with self._lock:
             self._wanted[gid] = self._wanted.get(gid, 0) + 1
             if gid not in self._threads and not self._stop.is_set():
@@ -81,11 +81,13 @@ class Followers:
         return gid in self._wanted
 
     def told(self, gid: GlobalId) -> bool:
-        """Whether what the collection's reader knows of its upper is all there is to know."""
+        """Whether the upper that the collection's reader knows is current."""
         return gid in self._told
 
     def _thread_changed(self, gid: GlobalId, status: ThreadStatus) -> None:
-        """A follower has failed, or goes on: whoever relies on being told asks for himself until it does, and looks again now."""
+        """A follower has failed or is running again. Until it runs, those who rely on it must fetch uppers themselves;
+        they should look now.
+        """
         if status.status != "running":
             self._told.discard(gid)
             self._seen.pop(gid, None)
@@ -108,16 +110,17 @@ class Followers:
         with self._lock:
             goes_on = gid in self._wanted and not self._stop.is_set()
             if not goes_on:
-                # Whoever follows it from now on starts another thread.
+                # A later `follow` then starts another thread.
                 self._threads.pop(gid, None)
             return goes_on
 
     def _await(self, gid: GlobalId, thread: Supervised) -> bool:
-        """Wait until the shard, or the log, has moved, and look; False where Consensus cannot notify."""
+        """Wait until the shard, or the log, has moved, and fetch; False if Consensus cannot notify."""
         reader, log = self._reader(gid), self._log(gid)
         if log is not None:
             log.look(reader)
-        # In this order: what this process sees of the shard, or the log, from now on has a later number.
+        # Read these numbers before fetching: whatever this process sees of the shard or the log from now on has a
+        # later number, so the wait below does not miss it.
         at = 0 if log is None else log.state.upper
         before, upper = reader.seqno, reader.upper
         if gid not in self._told:
@@ -130,7 +133,7 @@ class Followers:
             self._seen[gid] = upper
             self._moved()
         if log is not None and log.there:
-            # It tells of the shard's own moves, too.
+            # The log also reports when the shard is written directly.
             log.next_move(at, FOLLOW_SECONDS)
             return True
         news = reader.await_change(FOLLOW_SECONDS, before)
@@ -139,7 +142,7 @@ class Followers:
         return news is not None
 
     def close(self) -> None:
-        """Stop; the threads end with the waits that they are in. Idempotent."""
+        """Stop; the threads end with their present waits. Idempotent."""
         self._stop.set()
         with self._lock:
             threads = list(self._threads.values())

@@ -1,6 +1,6 @@
-"""What is said of storage-managed collections: their kinds, their rows, and the commands that they take.
+"""The vocabulary of storage-managed collections: kinds, rows, and commands.
 
-Promise: data alone, in values that hash and compare; what becomes of it is `mzsql.storage.managed_collection`'s.
+Promise: only data, in values that hash and compare; `mzsql.storage.managed_collection` acts on it.
 """
 
 from __future__ import annotations
@@ -14,21 +14,22 @@ import msgspec
 ManagedRow: TypeAlias = tuple[Any, ...]
 
 
-#: The values by which a mirror's rows are one group.
+#: The values that identify a group of a mirror's rows.
 Group: TypeAlias = tuple[Any, ...]
 
 
 class ManagedKind(msgspec.Struct, frozen=True):
-    """What kind of collection one is, and how often it is written.
+    """The kind of a collection, and how often it is written.
 
     Attributes:
         differential: whether it mirrors state; else it is a history.
-        lasting: of a mirror, the columns by which its rows are groups that outlive the process that wrote them; None: none does.
-        most_rows: of a history, about how many rows it keeps: once it has twice as many, those with the least values in `oldest_by` go.
-            None: all.
+        lasting: for a mirror, the columns that identify groups of rows which outlive the process that wrote them;
+            None: no rows do.
+        most_rows: for a history, about how many rows it keeps: when it has twice as many, those with the least
+            values in `oldest_by` are deleted. None: all.
         oldest_by: a column whose values grow with time.
-        pause: so many seconds pass between two writes, unless somebody waits for them (`flush`) or it is closed.
-        longest_pause: while changes keep coming each pause is twice the one before it, up to so many seconds.
+        pause: seconds between two writes, unless somebody waits for them (`flush`) or it is closed.
+        longest_pause: while changes keep coming each pause is twice the previous one, up to so many seconds.
     """
 
     differential: bool
@@ -40,7 +41,9 @@ class ManagedKind(msgspec.Struct, frozen=True):
 
 
 class Append(msgspec.Struct, frozen=True):
-    """Rows with their diffs, all at one time; `anew`: a group of a mirror's rows that goes at that time, whoever wrote it."""
+    """Rows with their diffs, all at one time; `anew`: a group of a mirror's rows that is removed at that time, whoever
+    wrote it.
+    """
 
     updates: tuple[tuple[ManagedRow, int], ...]
     anew: Group | None = None

@@ -1,11 +1,13 @@
 """The writer of one storage-managed collection.
 
-Promise: commands take effect in the order in which they were given, all that wait in one append; a deletion is a predicate over rows and
-covers everything appended before it, by this process or an earlier one. On a conflict, and at the start, the difference between what a
-mirror is to hold (`mzsql.storage.mirror`) and what its shard holds is written; a history is appended blindly, but for deletions, which are
-worked out anew from what it holds wherever another process wrote in between, and bounded where it says so. The writer is a supervised
-thread: whatever it fails with, it goes on from there, repeats nothing and loses nothing; commands that wait meanwhile take no more than a
-mirror's contents, or a bounded number of a history's commands, whose oldest rows are then dropped and counted.
+Promise: commands take effect in the order in which they were given; all that are queued are written in one append. A
+deletion is a predicate over rows and covers everything appended before it, by this process or an earlier one. After
+a conflict, and at the start, the difference between a mirror's desired contents (`mzsql.storage.mirror`) and its
+shard is written. A history is appended to without reading, except for deletions, which are recomputed from its
+contents whenever another process has written in between; it may be bounded. The writer is a supervised thread:
+whatever it fails with, it continues from there, and neither repeats nor loses anything. Commands queued meanwhile
+take no more memory than a mirror's contents, or a bounded number of a history's commands, of which the oldest rows
+are then dropped and counted.
 """
 
 from __future__ import annotations
@@ -39,8 +41,10 @@ from mzsql.threads import Supervised, ThreadStatus
 
 _log = logging.getLogger(__name__)
 
+#: Default for how many commands of a history may be queued.
 MOST_WAITING = 10_000
-#: Times are given up so often at most, in milliseconds: it is a write of its own, and what goes with each append would double them.
+#: Least time between two downgrades of since, in milliseconds: each is a write of its own, and with each append would
+#: double the writes.
 LET_GO_MS = 30_000
 
 _DROPPED = Count(
@@ -55,12 +59,13 @@ class ManagedCollection:
 
     Args:
         persist: the client of the environment's shards, whose supervisor runs the thread.
-        shard_id: its shard, made if it is not there.
+        shard_id: its shard, created if it does not exist.
         columns: the types of its columns.
-        kind: whether it mirrors state or is a history, what of it lasts, and how often it is written.
-        name: how a person calls it.
-        clock: the clock that gives its times.
-        most_waiting: so many commands of a history wait for a backend that fails; then the oldest rows are dropped.
+        kind: whether it is a mirror or a history, which rows last, and how often it is written.
+        name: its name, for messages.
+        clock: gives its times.
+        most_waiting: how many commands of a history are queued while a backend fails; beyond that the oldest rows
+            are dropped.
     """
 
     def __init__(
@@ -82,10 +87,11 @@ class ManagedCollection:
         self._persist = persist
         self._shard_id = shard_id
         self._most_waiting = most_waiting
-        # The writer's own, opened where it has something to write or to read.
+        # Used by the writer's thread only; opened when there is something to write or to read.
         self._opened: tuple[WriteHandle, ReadHandle] | None = None
         self._changed = threading.Condition()
-        # Guarded by the condition: what a mirror is to hold, a history's commands that wait, and the count of both kinds' commands.
+        # Guarded by the condition: a mirror's desired contents, a history's queued commands, and the number of
+        # commands of both kinds.
         self._mirror = Mirror(kind.lasting)
         self._waiting: deque[Change] = deque()
         self._given = 0
@@ -94,16 +100,17 @@ class ManagedCollection:
         self._pausing = False
         self._closing = False
         self.dropped = 0
-        # The writer's own: what a mirror's shard holds as far as known, a history's commands at work, an append of unknown outcome.
+        # Used by the writer's thread only: a mirror's shard's contents as far as known, the commands of a history
+        # being written, and an append whose outcome is unknown.
         self._held: Counter[ManagedRow] = Counter()
         self._at_work: list[Change] = []
         self._taken = 0
         self._doubtful: tuple[str, Timestamp] | None = None
         self._upper = 0
-        #: when times were given up last
+        #: when since was last downgraded
         self._let_go_at = 0
         self._pause = kind.pause
-        # Of a history that is bounded: about how many rows it holds; None: not known yet.
+        # About how many rows a bounded history has; None: not known yet.
         self._count: int | None = None
         self._reconcile = True
         self._closer: Callable[[], float] | None = None
@@ -116,10 +123,11 @@ class ManagedCollection:
         )
 
     def send(self, command: Change) -> None:
-        """Give a command; returns at once. What it takes does not grow with the time that a backend fails (see the module's text).
+        """Queue a command; returns at once. Its memory does not grow without bound while a backend fails (see the
+        module).
 
         Raises:
-            Determinate: a history whose shard cannot be written has more deletions waiting than it keeps.
+            Determinate: a history whose shard cannot be written has more deletions queued than it keeps.
         """
         with self._changed:
             if self._differential:
@@ -132,7 +140,7 @@ class ManagedCollection:
                 self._changed.notify_all()
 
     def _make_room(self) -> None:
-        """Drop the oldest rows of a history beyond those that may wait; the lock is held."""
+        """Drop the oldest rows of a history beyond the commands that may be queued. The caller holds the lock."""
         if len(self._waiting) < self._most_waiting:
             return
         oldest = next((n for n, c in enumerate(self._waiting) if isinstance(c, Append)), None)
@@ -156,7 +164,7 @@ class ManagedCollection:
         """Wait until all commands given before are durable.
 
         Raises:
-            NotReadable: they are not within ``timeout`` seconds; with what the writer fails with, if it does.
+            NotReadable: they are not within ``timeout`` seconds; with the writer's failure, if it fails.
             ThreadFailed: the writer has ended for good.
         """
         with self._changed:
@@ -176,9 +184,9 @@ class ManagedCollection:
             )
 
     def close(self) -> None:
-        """Write what waits and stop. Idempotent. What a backend that fails now does not take is lost, and logged.
+        """Write what is queued and stop. Idempotent. What a failing backend does not take now is lost, and logged.
 
-        The writer waits for its backends no longer than the caller does (`mzsql.location.waiting`).
+        The writer waits for backends no longer than the caller does (`mzsql.location.waiting`).
         """
         with self._changed:
             if self._closing:
@@ -197,16 +205,16 @@ class ManagedCollection:
     # --- the writer's thread ------------------------------------------------------------------
 
     def _tell(self, _: ThreadStatus) -> None:
-        """Whoever waits for the writer looks again."""
+        """Wake those who wait for the writer, so that they look again."""
         with self._changed:
             self._changed.notify_all()
 
     def _left(self) -> float:
-        """Seconds that a backend may take: no limit but its own until somebody who has one closes this."""
+        """Seconds that a backend call may take: unlimited here, until a caller with a limit closes the collection."""
         return NO_LIMIT if self._closer is None else self._closer()
 
     def _serve(self, thread: Supervised) -> None:
-        """Write what is given, all of it that waits in one append; begun anew, it goes on where it failed."""
+        """Write queued commands, all in one append; after a failure a restarted thread continues where this one failed."""
         with waiting(self._left):
             if not self._mirror.seeded:
                 left = self._read()
@@ -219,7 +227,7 @@ class ManagedCollection:
                         return
                     desired = self._mirror.desired()
                     if self._differential or not self._at_work:
-                        # What failed is not mixed with what came since: it may be in.
+                        # Commands of a failed write are not mixed with later ones: they may be in the shard.
                         self._at_work, self._taken = list(self._waiting), self._given
                         self._waiting.clear()
                 self._write(desired)
@@ -228,14 +236,14 @@ class ManagedCollection:
                 with self._changed:
                     self._written = self._taken
                     self._changed.notify_all()
-                    # What comes so soon after a write goes with what follows it.
+                    # Commands that come soon after a write are written with those that follow.
                     self._pausing = True
                     self._changed.wait_for(self._in_a_hurry, self._pause)
                     self._pausing = False
                     self._pause = self._next_pause()
 
     def _next_pause(self) -> float:
-        """How long to wait after the next write; the lock is held."""
+        """How long to pause after the next write. The caller holds the lock."""
         kind = self._kind
         if self._written == self._given:
             return kind.pause
@@ -245,12 +253,12 @@ class ManagedCollection:
         return self._closing or self._hurried > self._written
 
     def _has_work(self) -> bool:
-        # The first write of a mirror retracts what an earlier process left.
+        # A mirror's first write retracts what an earlier process left.
         first = self._differential and self._upper == 0
         return first or self._written < self._given
 
     def _folded(self, changes: Sequence[Change]) -> Counter[ManagedRow]:
-        """What ``changes`` make of what a history's shard holds now, as a difference."""
+        """What ``changes`` do to a history's present contents, as a difference."""
         pending: Counter[ManagedRow] = Counter()
         held: Counter[ManagedRow] | None = None
         for change in changes:
@@ -266,7 +274,7 @@ class ManagedCollection:
         return pending
 
     def _bounded(self, pending: Counter[ManagedRow]) -> Counter[ManagedRow]:
-        """What is to be appended to a history, and the retractions of its oldest rows where it has too many."""
+        """What to append to a history, and the retractions of its oldest rows if it has too many."""
         most = self._kind.most_rows
         if most is None:
             return pending
@@ -304,7 +312,7 @@ class ManagedCollection:
         return self._opened
 
     def _reopen(self) -> None:
-        """Fresh handles, after a lease ran out."""
+        """Open new handles after a lease has expired."""
         self._opened = None
         self._handles()
 
@@ -325,7 +333,7 @@ class ManagedCollection:
         return held
 
     def _write(self, desired: Counter[ManagedRow]) -> None:
-        """Append what makes a mirror's shard hold ``desired``, or what a history's commands at work come to."""
+        """Append what makes a mirror's shard equal ``desired``, or the effect of a history's commands."""
         while True:
             if self._doubtful is not None:
                 wrote = self._wrote(*self._doubtful)
@@ -337,12 +345,12 @@ class ManagedCollection:
             if not updates and (self._upper > 0 or not self._differential):
                 return
             at = max(self._clock.now_ms(), self._upper)
-            # Until it is known to be in or out: whatever it fails with may have come after it.
+            # Set before the append and cleared when its outcome is known: any failure may come after it was committed.
             self._doubtful = self._writer.writer_id, at
             try:
                 self._append(updates, at)
             except UpperMismatch:
-                # Another process wrote: what there is to write is worked out anew.
+                # Another process wrote: compute what to write anew.
                 self._doubtful, self._reconcile = None, True
             except ExpiredHandle:
                 self._doubtful, self._reconcile = None, True
@@ -357,18 +365,18 @@ class ManagedCollection:
                 return
 
     def _wrote(self, writer_id: str, at: Timestamp) -> bool:
-        """Whether the append of ``writer_id`` at ``at`` was committed, whose outcome was unknown."""
+        """Whether the append of ``writer_id`` at ``at``, whose outcome was unknown, was committed."""
         state = self._persist.inspect(self._shard_id)
         if state is None:
             return False
         writer = state.writers.get(writer_id)
         if writer is None:
-            # It did not write, or did and has expired since: then only the upper can tell.
+            # Either it did not write, or it did and its registration has expired since; then only the upper can tell.
             return state.may_have_expired(writer_id) and state.upper == at + 1
         return writer.upper == at + 1
 
     def _pending(self, desired: Counter[ManagedRow]) -> Counter[ManagedRow]:
-        """What is to be appended at the shard's upper, which is looked up first where another process may have written."""
+        """What to append at the shard's upper, which is fetched first if another process may have written."""
         if self._reconcile:
             self._upper = self._writer.fetch_upper() or 0
         if not self._differential:
@@ -393,7 +401,7 @@ class ManagedCollection:
             self._let_go(at)
 
     def _let_go(self, before: int) -> None:
-        """Give up the times before ``before``; what was written stands whether this succeeds or not."""
+        """Downgrade since to ``before``; what was written stands whether this succeeds or not."""
         try:
             try:
                 self._reader.downgrade_since(before)
@@ -415,7 +423,7 @@ class ManagedCollection:
 
 
 def _freeze(value: Any) -> Any:
-    """A value read back from Arrow in the hashable form in which it was appended."""
+    """A value read back from Arrow, in the hashable form in which it was appended."""
     if isinstance(value, list):
         return tuple(_freeze(v) for v in value)
     if isinstance(value, dict):

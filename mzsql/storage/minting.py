@@ -1,9 +1,10 @@
-"""Minting of timestamp bindings (`mzsql.storage.bindings`), centrally or asked for by whoever reads the source.
+"""Mints timestamp bindings (`mzsql.storage.bindings`), centrally or when a reader of the source asks.
 
-Promise: whatever is minted is so by a compare_and_append on the bindings' shard, so any number of minters in any number of processes
-agree: what one has bound the others find bound. Each call may be repeated after an error, and then finds what it had done. Centrally:
-`BindingMinter.mint` binds what is available and lets time pass where there is nothing new. Asked for: `BindingMinter.get_binding`
-returns the binding that covers a source timestamp, or mints one; without questions no time passes. Source: the persist design.
+Promise: everything is minted by a compare_and_append on the bindings' shard, so any number of minters in any number
+of processes agree: what one has bound the others find bound. Each call may be repeated after an error, and then
+finds what it had done. Centrally: `BindingMinter.mint` binds what is available, and lets time pass if there is
+nothing new. On request: `BindingMinter.get_binding` returns the binding that covers a source timestamp, or mints
+one; without requests no time passes. Source: Materialize's persist design.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ class BindingMinter:
 
     Args:
         persist: the client of the shards.
-        shard_id: the shard of the bindings, made if it is not there.
-        now: the current time: a timestamp oracle's ``write_ts``, or a clock's ``now_ms``.
+        shard_id: the shard of the bindings, created if it does not exist.
+        now: returns the current time: a timestamp oracle's ``write_ts``, or a clock's ``now_ms``.
     """
 
     def __init__(
@@ -42,12 +43,15 @@ class BindingMinter:
         )
 
     def mint(self, high_watermarks: Mapping[str, int]) -> Frontier:
-        """Bind everything up to ``high_watermarks`` that is not bound, at the current time; bindings are complete up to the result.
+        """Bind everything up to ``high_watermarks`` that is not bound, at the current time. Bindings are complete below
+        the returned frontier.
 
-        Without anything new the time is declared complete all the same. To be repeated after an error: what was bound stays so.
+        Without anything new the time is declared complete all the same. Repeat it after an error: what was bound
+        stays so.
 
         Args:
-            high_watermarks: for each partition the greatest offset that can be read (inclusive: Kafka's high watermark less one).
+            high_watermarks: for each partition the greatest offset that can be read (inclusive: Kafka's high
+                watermark minus one).
 
         Raises:
             InvalidBounds: it is not a source timestamp, or beyond those of a source that has ended.
@@ -59,17 +63,18 @@ class BindingMinter:
             return self._minted(state, wanted, self._now(), progress=True).upper
 
     def get_binding(self, partition: str, offset: int) -> Binding:
-        """The binding that covers a source timestamp: the one there is, or a new one of the current time; always the same.
+        """The binding that covers a source timestamp: the existing one, or a new one at the current time; always the
+        same.
 
         Raises:
             InvalidBounds: it is not a source timestamp, or beyond those of a source that has ended.
-            BindingCompacted: it was bound so long ago that its time was given up.
+            BindingCompacted: it was bound so long ago that its time is no longer known.
             LocationError: a backend failed; ask again.
         """
         return self.get_bindings({partition: offset})[partition]
 
     def get_bindings(self, source_ts: Mapping[str, int]) -> dict[str, Binding]:
-        """`get_binding` for one offset of each of several partitions, in one append."""
+        """As `get_binding`, for one offset of each of several partitions, in one append."""
         state = self._covering(source_ts)
         found = {}
         for partition, offset in source_ts.items():
@@ -79,7 +84,9 @@ class BindingMinter:
         return found
 
     def cover(self, source_ts: Mapping[str, int]) -> Frontier:
-        """Make sure that these source timestamps are bound, however long ago; bindings are complete up to the result."""
+        """Ensure that these source timestamps are bound, however long ago. Bindings are complete below the returned
+        frontier.
+        """
         return self._covering(source_ts).upper
 
     def _covering(self, source_ts: Mapping[str, int]) -> BindingState:
@@ -95,7 +102,9 @@ class BindingMinter:
     def _minted(
         self, state: BindingState, wanted: Mapping[str, int], now: Timestamp, *, progress: bool
     ) -> BindingState:
-        """The bindings once all that is ``wanted`` is bound, with ``progress`` complete at ``now``; what others mint first counts."""
+        """The bindings once all that is ``wanted`` is bound and, with ``progress``, ``now`` is complete; what others
+        mint first counts.
+        """
         while state.upper is not None:
             if not _missing(state, wanted) and not (progress and now >= state.upper):
                 return state
@@ -134,7 +143,7 @@ class BindingMinter:
                     self._writer = self._writer.reopened()
 
     def close(self) -> None:
-        """Give the handles up. Idempotent."""
+        """Close the handles. Idempotent."""
         self._bindings.close()
         self._writer.expire()
 

@@ -1,8 +1,9 @@
-"""What a mirror is to hold: the desired rows of a storage-managed collection, in groups.
+"""The desired contents of a storage-managed mirror, in groups.
 
-Promise: commands take effect at once and in their order, and what is kept is no more than what is to be held. Rows of a mirror may be
-*lasting*: those that an earlier process left stay, group by group, until the group is said anew; until they are known (`seed`) it is
-remembered what was said and deleted of them. Pure: it reads and writes nothing, and whoever has it keeps others away meanwhile.
+Promise: changes take effect at once and in order, and no more is kept than the desired contents. Rows of a mirror
+may be *lasting*: those that an earlier process wrote stay, group by group, until the group is replaced. Until these
+are known (`seed`), it is remembered which groups were replaced and what was deleted. Pure: it does no IO, and its
+owner does the locking.
 """
 
 from __future__ import annotations
@@ -14,26 +15,26 @@ from mzsql.storage.managed import Change, Delete, Group, ManagedRow
 
 
 class Mirror:
-    """The rows that a mirror is to hold.
+    """The rows that a mirror should contain.
 
     Args:
-        lasting: the columns by which rows are groups that outlive the process that wrote them; None: none does.
+        lasting: the columns that identify groups which outlive the process that wrote them; None: no rows do.
 
     Attributes:
-        groups: the rows by group, with their counts; no two groups have a row in common, and none is empty.
-        seeded: whether what an earlier process left is known.
+        groups: the rows by group, with their counts; no two groups share a row, and none is empty.
+        seeded: whether the rows of an earlier process are known.
     """
 
     def __init__(self, lasting: tuple[int, ...] | None) -> None:
         self._lasting = lasting or ()
         self.groups: dict[Group, Counter[ManagedRow]] = {}
         self.seeded = lasting is None
-        # Until what was left is known: the groups that were said anew, and what was deleted of the others.
+        # Until those are known: the groups that were replaced, and what was deleted of the others.
         self._said: set[Group] = set()
         self._gone: list[Callable[[ManagedRow], bool]] = []
 
     def apply(self, command: Change) -> None:
-        """Make a change to what is to be held."""
+        """Apply a change to the desired contents."""
         if isinstance(command, Delete):
             self._delete(command)
             return
@@ -51,7 +52,7 @@ class Mirror:
                 del self.groups[group]
 
     def seed(self, left: Mapping[ManagedRow, int]) -> None:
-        """Take over what an earlier process left, but for what was said anew or deleted meanwhile. Idempotent."""
+        """Take over the rows of an earlier process, except those replaced or deleted meanwhile. Idempotent."""
         if self.seeded:
             return
         for row, diff in left.items():

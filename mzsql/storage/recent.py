@@ -1,8 +1,8 @@
-"""Updates that were read lately, for whoever reads the same: every dataflow over a table asks for the updates of the same transaction.
+"""Caches updates that were read lately: every dataflow over a table asks for the updates of the same transaction.
 
-Promise: nothing kept here goes stale, since the updates of a span of times that is complete never change; and it is bounded in number and
-bytes, the ones that were read last staying. Trade-off: what a compaction has made of them since (times brought forward) is not seen; the
-times asked for here are those that the reader still holds.
+Promise: entries never become stale, since the updates of a complete span of times do not change. The cache is
+bounded in number and bytes; the most recently used entries stay. Trade-off: later compaction, which advances times,
+is not visible in an entry; but the times asked for here are those that the reader still holds.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pyarrow as pa
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
 
-#: So many spans are kept, of so many bytes in all.
+#: Most spans that are kept; and, below, most bytes in all.
 SPANS = 256
 BYTES = 64 << 20
 
@@ -32,7 +32,7 @@ class RecentUpdates:
         self._bytes = 0
 
     def get(self, gid: GlobalId, lower: Timestamp, upper: Timestamp) -> pa.Table | None:
-        """The updates with ``lower <= mz_time < upper``, where they are known."""
+        """The updates with ``lower <= mz_time < upper``; None if they are not cached."""
         with self._lock:
             known = self._kept.get((gid, lower, upper))
             if known is None:
@@ -41,7 +41,7 @@ class RecentUpdates:
             return known[0]
 
     def keep(self, gid: GlobalId, lower: Timestamp, upper: Timestamp, updates: pa.Table) -> None:
-        """Remember the updates of a span that is complete."""
+        """Cache the updates of a complete span."""
         size = int(updates.nbytes)
         with self._lock:
             _, old = self._kept.pop((gid, lower, upper), (None, 0))
@@ -52,7 +52,7 @@ class RecentUpdates:
                 self._bytes -= gone
 
     def forget(self, gid: GlobalId) -> None:
-        """A collection that was dropped: nobody asks for its updates any more."""
+        """Remove the entries of a dropped collection."""
         with self._lock:
             for span in [span for span in self._kept if span[0] == gid]:
                 _, size = self._kept.pop(span)

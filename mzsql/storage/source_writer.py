@@ -1,10 +1,10 @@
 """The source writer: reads a source, gives its messages their times, and writes them to a shard, exactly once.
 
-Promise: any number of instances, at once and one after another, write the same shard: what a message's time is the bindings tell
-(`mzsql.storage.bindings`), and where the shard's upper is tells each instance from where to read, so a message of the source is in the
-shard once, at the same time whoever wrote it, however instances crash between any two steps. Needs of the source that an offset
-names the same message for ever. Memory is bounded by the source's record batches. Source: the persist design, "A source needs to
-roughly do this".
+Promise: any number of instances, at once and one after another, write the same shard. A message's time comes from
+the bindings (`mzsql.storage.bindings`), and the shard's upper tells each instance from where to read, so each
+message is in the shard once, at the same time whoever wrote it, however instances crash between any two steps. The
+source must keep a message's offset forever. Memory is bounded by the size of the source's record batches. Source:
+Materialize's persist design, "A source needs to roughly do this".
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _COMPACT_STEPS = 16
 
 
 class Source(Protocol):
-    """Something to read messages from, each under a partition and an offset that are its own for ever."""
+    """Something to read messages from, each under a partition and an offset that never change."""
 
     def high_watermarks(self) -> Mapping[str, int]:
         """For each partition the greatest offset that can be read now."""
@@ -31,20 +31,22 @@ class Source(Protocol):
     def read(self, ranges: Mapping[str, tuple[int, int]]) -> pa.Table | pa.RecordBatchReader:
         """All messages with ``first <= offset <= last`` for each partition's ``(first, last)``, which can be read now.
 
-        Columns: those of the shard that is written, ``partition``, ``offset``, and maybe ``mz_diff`` (1 without it).
+        Columns: those of the shard that is written, ``partition``, ``offset``, and optionally ``mz_diff`` (1 without
+        it).
         """
 
 
 class SourceWriter:
-    """One instance of the writer of one source's data.
+    """One instance of the writer of a source's data.
 
     Args:
         persist: the client of the shards.
         source: what is read.
         bindings: the shard of the source's bindings.
-        shard_id: the shard of its data, made if it is not there.
+        shard_id: the shard of its data, created if it does not exist.
         schema: that shard's columns; ``partition`` and ``offset`` may be among them.
-        minter: asked to bind what the source has before each step; without one somebody else mints (`BindingMinter.mint`).
+        minter: asked to bind what the source has before each step; without one somebody else mints
+            (`BindingMinter.mint`).
     """
 
     def __init__(
@@ -62,13 +64,13 @@ class SourceWriter:
         self._schema = schema
         self._steps = 0
         self._writer = persist.open_writer(shard_id, schema, purpose="data of a source")
-        # The hold bears the name of the shard it is for, so all instances share it.
+        # The hold has the name of the shard that it is for, so that all instances share it.
         self.bindings = BindingReader(
             persist, bindings, consumer=shard_id, purpose=f"writing the data shard {shard_id}"
         )
 
     def step(self) -> Frontier:
-        """Write all that is bound; the data shard's upper then. To be repeated, after an error too.
+        """Write everything that is bound; return the data shard's upper then. Call it repeatedly, also after an error.
 
         Raises:
             SinceViolation: the bindings of data that is not written yet were given up.
@@ -94,7 +96,7 @@ class SourceWriter:
         except ShardFinalized:
             raise
         except ExpiredHandle:
-            # This process was asleep for longer than its lease. The source is definite, so it is read again.
+            # This process slept longer than its lease. The source is definite, so it can be read again.
             self._writer = self._writer.reopened()
             again = self._updates(self._source.read(ranges), state, lower) if ranges else None
             self._writer.append(again, lower=lower, upper=state.upper)
@@ -104,7 +106,7 @@ class SourceWriter:
         return self._writer.upper
 
     def compact(self) -> None:
-        """Give up the bindings of what the data shard holds; done every so many steps."""
+        """Give up the bindings of what the data shard contains; done every `_COMPACT_STEPS` steps."""
         written, known = self._writer.fetch_upper(), self.bindings.upper
         until = meet(written, known)
         self.bindings.compact(MAX_TIMESTAMP if until is None else until)
@@ -129,7 +131,7 @@ class SourceWriter:
         return pa.RecordBatchReader.from_batches(schema, batches)
 
     def close(self) -> None:
-        """Give the handles up; the hold on bindings stays for the next instance. Idempotent."""
+        """Close the handles; the hold on bindings stays for the next instance. Idempotent."""
         self.bindings.close()
         self._writer.expire()
 

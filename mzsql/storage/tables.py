@@ -1,10 +1,11 @@
 """Tables on shards, behind the write-ahead log (docs/architecture.md, decision 7).
 
-Promise: a write is durable once the log has it. Whoever reads a table takes what the log has beyond the table's own shard from the log
-(`ReadHandle.learn`), so that a read needs no write; the shard follows some seconds later, with one append of all that it lacks, or at
-once where much waits. Applying is idempotent and done by anyone. A table's logical upper is the log's upper, so an idle table costs
-nothing: its own shard's upper stays where its last write left it, and a read at a later time is a read there. Columns are c0 … cn by
-position, so that names may change. The trade-off: what waits is kept in the log and in memory, within `BEHIND_WRITES` and `BEHIND_BYTES`.
+Promise: a write is durable once it is in the log. A reader takes what the log has beyond the table's own shard from
+the log (`ReadHandle.learn`), so a read needs no write. The shard follows some seconds later, with one append of
+everything that it lacks, or at once if that is much. Applying is idempotent and can be done by anyone. A table's
+logical upper is the log's, so an idle table costs nothing: its own shard's upper stays where its last write left it,
+and a read at a later time is a read there. Columns are c0 … cn by position, so that they can be renamed. Trade-off:
+what the shard lacks is kept in the log and in memory, up to `BEHIND_WRITES` and `BEHIND_BYTES`.
 """
 
 from __future__ import annotations
@@ -40,24 +41,24 @@ _log = logging.getLogger(__name__)
 
 #: A table's shard follows so many seconds after the first write that it lacks was read here …
 BEHIND_SECONDS = 5.0
-#: … or at once, where it lacks more than so many writes, or bytes of them.
+#: … or at once, if it lacks more than so many writes, or bytes of them.
 BEHIND_WRITES = 64
 BEHIND_BYTES = 1 << 20
 _JOIN_SECONDS = 5.0
-"""Closing waits so long for an append that is under way: what it has is in the log."""
+"""How long closing waits for an append that is under way; what it appends is in the log anyway."""
 
 TIME_FIELDS = (pa.field("mz_time", pa.int64()), pa.field("mz_diff", pa.int64()))
 
 
 def empty_updates(schema: pa.Schema) -> pa.Table:
-    """No updates of a shard of ``schema``."""
+    """No updates of a shard with this schema."""
     for field in TIME_FIELDS:
         schema = schema.append(field)
     return schema.empty_table()
 
 
 def as_updates(rows: pa.Table, diff: int = 1) -> pa.Table:
-    """Rows (columns by position) as updates whose time is not known yet, each with multiplicity ``diff``."""
+    """Rows (columns by position) as updates of multiplicity ``diff``, whose time is not known yet."""
     n = rows.num_rows
     rows = rows.rename_columns([f"c{i}" for i in range(rows.num_columns)])
     # A table without columns has no length of its own in Arrow: its rows are counted by the caller through mz_diff.
@@ -78,7 +79,7 @@ class TableShard:
         self._persist = persist
         self._lock = threading.RLock()
         self._writer, self._reader = self._open()
-        #: The shard was asked for when the log had been tidied up to here at most.
+        #: the log's progress (see `take`) when the shard's upper was last fetched
         self._looked: Timestamp = -1
 
     def _open(self) -> tuple[WriteHandle, ReadHandle]:
@@ -90,8 +91,9 @@ class TableShard:
         return self._reader
 
     def batch(self, updates: pa.Table | pa.RecordBatchReader) -> Batch:
-        """Write updates (all at time 0: it is replaced on applying) as a batch for the log."""
-        # A writer of its own: a long COPY must not keep others from applying the log, and it costs nothing in Consensus.
+        """Write updates (all at time 0, which is replaced when they are applied) as a batch for the log."""
+        # A writer of its own, so that a long COPY does not keep others from applying the log; opening one writes
+        # nothing to Consensus.
         writer = self._persist.open_writer(self.shard_id, self.schema, purpose="table")
         try:
             return writer.batch(without_signs(updates), lower=0, upper=1)
@@ -99,7 +101,11 @@ class TableShard:
             writer.expire()
 
     def check(self, batches: Sequence[Batch]) -> None:
-        """Check that batches that waited to be committed are still there. Raises MissingPart where a finder of leaks has taken one."""
+        """Check that batches that waited to be committed still exist.
+
+        Raises:
+            MissingPart: an object was deleted as unreferenced meanwhile.
+        """
         with self._lock:
             writer = self._writer
         # Without the lock: Blob is asked for each object.
@@ -111,16 +117,18 @@ class TableShard:
             self._writer.delete_batch(batch)
 
     def take(self, state: WalState, as_of: Timestamp) -> bool:
-        """Know what the log has up to ``as_of``, or have the shard take it where it is in objects; whether the shard is behind.
+        """Take note of what the log has up to ``as_of``; entries with objects are applied to the shard instead. Returns
+        whether the shard is behind.
 
         Args:
             state: the log, known past ``as_of``.
-            as_of: the time up to which the table is to be read.
+            as_of: the time up to which the table will be read.
         """
         with self._lock:
             tidied = state.tidied_until(self.shard_id)
             if self._looked < tidied and contains(self._reader.upper, tidied):
-                # What others have applied and tidied away shows when the shard is asked; that was before the log was seen like this.
+                # Entries that others have applied and retracted are only visible in the shard, if it was last asked
+                # before the log was like this.
                 self._reader.fetch_upper()
                 self._looked = state.upper - 1
             known = self._reader.upper
@@ -143,22 +151,22 @@ class TableShard:
 
     @property
     def is_far_behind(self) -> bool:
-        """Whether they are many, or large."""
+        """Whether these are many or large."""
         writes, size = self._writer.behind
         return writes > BEHIND_WRITES or size > BEHIND_BYTES
 
     def holds(self, ts: Timestamp) -> bool:
-        """Whether the shard is known to hold what was written at ``ts``. Asks nobody."""
+        """Whether the shard is known to contain what was written at ``ts``; no backend is called."""
         return not contains(self._reader.durable_upper, ts)
 
     def catch_up(self) -> None:
-        """Bring what is known here into the shard, in one append. Idempotent."""
-        # Without the lock: those who read meanwhile must not wait for an append.
+        """Write to the shard what is known here and it lacks, in one append. Idempotent."""
+        # Without the lock, so that readers do not wait for an append.
         with contextlib.suppress(ShardFinalized):  # it was dropped
             self._writer.catch_up()
 
     def apply(self, entries: Sequence[WalEntry]) -> Frontier:
-        """Bring entries of the log into the shard, oldest first; the shard's upper then."""
+        """Append entries of the log to the shard, oldest first; return the shard's upper then."""
         with self._lock:
             upper: Frontier = self._writer.upper
             for entry in entries:
@@ -175,7 +183,7 @@ class TableShard:
                     new_upper=entry.ts + 1,
                 )
             except UpperMismatch as other:
-                # Another process was faster. The batch's objects stay: they are the ones it has appended.
+                # Another process was faster. The batch's objects must stay: they are the ones that it has appended.
                 upper = other.current
             except ShardFinalized:
                 return None
@@ -184,7 +192,8 @@ class TableShard:
         return upper
 
     def physical_as_of(self, as_of: Timestamp) -> Timestamp | None:
-        """The time at which the shard, as known here, holds what the table holds at ``as_of``; None while nothing was ever written.
+        """The time at which the shard, as known here, has the table's contents at ``as_of``; None if nothing was ever
+        written.
 
         The log's entries up to ``as_of`` must be known (`take`).
         """
@@ -200,7 +209,7 @@ class TableShard:
         *,
         filters: Filters | None = None,
     ) -> pa.Table:
-        """The contents at ``as_of``, consolidated: columns, mz_time, mz_diff; the rows that ``filters`` ask for."""
+        """The contents at ``as_of``, consolidated: columns, mz_time, mz_diff; only rows that ``filters`` allow."""
         at = self.physical_as_of(as_of)
         if at is None:
             empty = empty_updates(self.schema)
@@ -215,17 +224,17 @@ class TableShard:
         return self._reader.updates(lower, min(upper, at + 1))
 
     def parts(self, as_of: Timestamp, *, filters: Filters | None = None) -> list[PartRef]:
-        """The parts a snapshot at ``as_of`` consists of; those that may hold a row that ``filters`` ask for."""
+        """The parts of a snapshot at ``as_of``; only those that may contain a row that ``filters`` allow."""
         at = self.physical_as_of(as_of)
         return [] if at is None else self._reader.parts(at, filters=filters)
 
     def reopen(self) -> None:
-        """Fresh handles, after a lease ran out."""
+        """Open new handles after a lease has expired."""
         with self._lock:
             self._writer, self._reader = self._open()
 
     def close(self) -> None:
-        """Give the handles up. Idempotent."""
+        """Close the handles. Idempotent."""
         self._reader.expire()
         self._writer.expire()
 
@@ -236,8 +245,9 @@ class Tables:
     Args:
         persist: the client of the environment's shards.
         wal: their log.
-        clock: of pauses, by its monotonic time.
-        follows: whether this process brings shards forward that are behind; one that only reads leaves that to others.
+        clock: its monotonic time is used.
+        follows: whether this process advances shards that are behind; a process that only reads leaves that to
+            others.
         delay: seconds after which a shard follows.
     """
 
@@ -267,21 +277,21 @@ class Tables:
         return shard is not None and shard.holds(entry.ts)
 
     def open(self, shard_id: str, columns: tuple[ColumnType, ...]) -> TableShard:
-        """The table of shard ``shard_id``, opened at first use."""
+        """The table in shard ``shard_id``, opened at first use."""
         with self._changed:
             if shard_id not in self._shards:
                 self._shards[shard_id] = TableShard(self._persist, shard_id, columns)
             return self._shards[shard_id]
 
     def forget(self, shard_id: str) -> None:
-        """Close a table that was dropped."""
+        """Close a dropped table."""
         with self._changed:
             shard = self._shards.pop(shard_id, None)
         if shard is not None:
             shard.close()
 
     def ensure_known(self, table: TableShard, as_of: Timestamp) -> None:
-        """Make sure that all that the log has for the table up to ``as_of`` is read with its shard.
+        """Ensure that reads of the table's shard include everything that the log has for it up to ``as_of``.
 
         The log must be known past ``as_of`` (`WriteAheadLog.wait_past`, `advance_past`).
         """
@@ -298,7 +308,7 @@ class Tables:
             self._follow_later()
 
     def catch_up(self, table: TableShard) -> None:
-        """Bring a table's shard forward now, where this process does that."""
+        """Advance a table's shard now, if this process does that."""
         if table.is_behind and self._follows():
             table.catch_up()
 
@@ -328,7 +338,7 @@ class Tables:
             thread.well()
 
     def _due(self) -> float | None:
-        """Seconds until shards are to follow; None where none is behind. The lock is held."""
+        """Seconds until shards must follow; None if none is behind. The caller holds the lock."""
         if self._behind_since is None:
             return None
         return max(0.0, self._behind_since + self._delay - self._clock.monotonic())
@@ -343,10 +353,11 @@ class Tables:
         except (SqlError, OSError) as failure:
             _log.info("the log keeps what the shard of a table lacks: %s", failure)
             return False
+        # Whoever reads the table opens it again, and finds what the log has.
         return True
 
     def close(self) -> None:
-        """Give all handles up; what the shards lack is in the log. Idempotent."""
+        """Close all handles; what the shards lack is in the log. Idempotent."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()

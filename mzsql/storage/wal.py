@@ -1,12 +1,14 @@
-"""The write-ahead shard: where table writes are committed, many tables at once.
+"""The write-ahead log of tables: a shard in which the writes of many tables are committed at once.
 
-Promise: one ``compare_and_append`` commits everything of one timestamp; an entry is a table shard's name, its timestamp and a
-`Batch` (small ones inline, large ones by reference to parts that are already in Blob, so rows are written once). Whoever holds a
-`WriteAheadLog` mirrors the shard's live entries in memory, so that a commit knows, at the upper it expects, which tables exist in
-the log, which wrote last and which entries were applied meanwhile: those are retracted by the same append. The trade-offs: a small
-batch is written once more as its own retraction, and history is let go of only every so many commits, so that a commit costs hardly
-more than one write in Consensus. Pure functions make the next state; `WriteAheadLog` is the IO around them. An append whose outcome a
-backend left open is settled by `settle`: the log tells whether it is in, or is moved on so that it can never be.
+Promise: one ``compare_and_append`` commits everything of one timestamp. An entry is a table shard's name, its
+timestamp and a `Batch` (a small one inline, a large one by reference to parts already in Blob, so rows are written
+once). Each `WriteAheadLog` mirrors the log's live entries in memory, so that a commit knows, at the upper that it
+expects, which tables exist in the log, when each was last written, and which entries have been applied meanwhile:
+these are retracted by the same append. Trade-offs: a small batch is written a second time, as its retraction; and
+history is given up only every `_KEPT_MOVES` commits, so that a commit costs little more than one write to Consensus.
+Pure functions compute the next state; `WriteAheadLog` does the IO. If a backend leaves the outcome of an append
+open, `settle` determines it: either the log contains it, or the log is advanced so that it never can. The design is
+that of Materialize's txn-wal.
 """
 
 from __future__ import annotations
@@ -36,12 +38,14 @@ from mzsql.repr.version import VERSION
 _log = logging.getLogger(__name__)
 
 _KEPT_MOVES = 16
-"""History is let go of after so many changes seen: each time costs a write in Consensus."""
+"""History is given up after so many changes seen, because each time costs a write to Consensus."""
 _FORGET_MS = 3_600_000
-"""The last write of a dropped table is remembered for so long: transactions that still read it are in conflict with it."""
+"""For how long, in milliseconds, the last write of a dropped table is remembered: transactions that still read it
+conflict with it.
+"""
 
 POLL_SECONDS = 0.5
-"""A follower of a log in a store that cannot notify comes back so often."""
+"""How often a follower polls if Consensus cannot notify, in seconds."""
 
 WRITE = "write"
 REGISTER = "register"
@@ -57,7 +61,7 @@ WAL_SCHEMA = pa.schema(
 
 
 class WalEntry(msgspec.Struct, frozen=True, order=True):
-    """A write to one table shard at ``ts`` (``batch`` is a `Batch` as bytes), or the shard's registration."""
+    """A write to one table shard at ``ts`` (``batch`` is an encoded `Batch`), or the shard's registration."""
 
     shard: str
     ts: Timestamp
@@ -72,10 +76,11 @@ class WalState(msgspec.Struct, frozen=True):
         upper: times below it are complete.
         live: for each table shard its entries that were not retracted yet, oldest first.
         registered: the table shards that may be written.
-        last_write: for each table shard the time of the last write that was seen; those of dropped tables for an hour.
+        last_write: for each table shard the time of the last write seen; for dropped tables kept for an hour.
         floor: writes not in ``last_write`` happened at or before this time.
-        tidied: for each table shard the time of the last write that was seen to be retracted, as the shard holds it; of registered ones.
-        opened: writes not in ``tidied`` that are not live were retracted before the log had this upper.
+        tidied: for each registered table shard the time of the last write whose retraction was seen, which its shard
+            therefore contains.
+        opened: writes that are neither in ``tidied`` nor live were retracted before the log had this upper.
     """
 
     upper: Timestamp = 0
@@ -87,7 +92,9 @@ class WalState(msgspec.Struct, frozen=True):
     opened: Timestamp = 0
 
     def tidied_until(self, shard: str) -> Timestamp:
-        """No write after this time has been retracted: those that the table's shard lacks are live. Up to it the shard may have more."""
+        """No write after this time has been retracted, so later writes that the table's shard lacks are live. Up to it
+        the shard may have more than is known here.
+        """
         if shard not in self.registered:
             return self.upper - 1  # of what was dropped no more is kept
         return max(self.tidied.get(shard, 0), self.opened - 1)
@@ -97,7 +104,7 @@ class WalState(msgspec.Struct, frozen=True):
         return self.last_write.get(shard, self.floor) > ts
 
     def blob_keys(self) -> frozenset[str]:
-        """The objects of batches that were committed and that their tables' shards may not hold yet."""
+        """The objects of committed batches that the tables' shards may not contain yet."""
         return frozenset(
             key
             for entries in self.live.values()
@@ -118,7 +125,8 @@ def advance(state: WalState, changes: Iterable[tuple[WalEntry, int]], upper: Tim
     tidied = dict(state.tidied)
     for entry, diff in sorted(net.items()):
         if entry.kind == WRITE and diff >= 0:
-            # An entry written and tidied within one look leaves nothing but the fact that it was written, and that it was tidied.
+            # An entry that was written and retracted between two looks leaves only the facts that it was written and
+            # that it was retracted.
             last[entry.shard] = max(last.get(entry.shard, 0), entry.ts)
         if entry.kind == WRITE and diff <= 0:
             tidied[entry.shard] = max(tidied.get(entry.shard, 0), entry.ts)
@@ -141,7 +149,7 @@ def advance(state: WalState, changes: Iterable[tuple[WalEntry, int]], upper: Tim
 def _forgotten(
     last: dict[str, Timestamp], registered: set[str], upper: Timestamp, floor: Timestamp
 ) -> Timestamp:
-    """Take old writes to dropped tables out of ``last``; the floor that then covers them."""
+    """Remove old writes to dropped tables from ``last``; return the floor that then covers them."""
     if len(last) > len(registered):
         for shard, ts in list(last.items()):
             if shard not in registered and ts < upper - _FORGET_MS:
@@ -151,7 +159,7 @@ def _forgotten(
 
 
 def entries_of(table: pa.Table) -> list[tuple[WalEntry, int]]:
-    """The rows of the shard as entries with diffs; a handful of metadata rows, never data rows.
+    """The rows of the log's shard as entries with diffs. They are a few metadata rows, never data rows.
 
     Raises:
         EnvironmentRefused: an entry is of a kind that this version does not know.
@@ -171,7 +179,7 @@ def entries_of(table: pa.Table) -> list[tuple[WalEntry, int]]:
 
 
 def rows_of(changes: Sequence[tuple[WalEntry, int]], time: Timestamp) -> pa.Table:
-    """Changes as updates of the shard at ``time``."""
+    """Changes as updates of the log's shard at ``time``."""
     return pa.table(
         {
             "shard": pa.array([e.shard for e, _ in changes], pa.string()),
@@ -185,13 +193,14 @@ def rows_of(changes: Sequence[tuple[WalEntry, int]], time: Timestamp) -> pa.Tabl
 
 
 class WriteAheadLog:
-    """One process's handle of the write-ahead shard. Thread-safe.
+    """One process's handle of the write-ahead log. Thread-safe.
 
     Args:
         persist: the client of the environment's shards.
-        shard_id: the log's shard, made if it is not there.
-        is_applied: whether an entry has reached its table's shard for all this process knows; such entries are tidied away.
-        clock: the clock of timeouts and pauses.
+        shard_id: the log's shard, created if it does not exist.
+        is_applied: whether, as far as this process knows, an entry has reached its table's shard; such entries are
+            retracted.
+        clock: for timeouts and pauses.
     """
 
     def __init__(
@@ -213,7 +222,8 @@ class WriteAheadLog:
         self._state = WalState()
         self._seen = (self._state, 0.0)
         self._lapsed = False
-        # Appends under way, by timestamp, with the upper that each expects; and what became of those that ended without an answer.
+        # Appends under way: by timestamp the upper that each expects; and the outcomes of those that ended without an
+        # answer.
         self._doubts: dict[Timestamp, Timestamp] = {}
         self._outcomes: dict[Timestamp, bool | None] = {}
         self._open()
@@ -223,7 +233,7 @@ class WriteAheadLog:
             self._shard_id, WAL_SCHEMA, purpose="write-ahead log of tables"
         )
         self._lapsed = False
-        # Whoever opens the log begins at the shard's since, however old, and lets go of that with its first change.
+        # Opening begins at the shard's since, however old that is, and gives it up with the first change.
         self._kept_moves = _KEPT_MOVES - 1
         upper = self._reader.fetch_upper()
         assert upper is not None, "the write-ahead shard is never sealed"
@@ -234,7 +244,8 @@ class WriteAheadLog:
         state = WalState(floor=upper - 1, opened=upper)
         entries = entries_of(snapshot)
         state = advance(state, entries, upper)
-        # What was retracted since is in no snapshot: of an append that is not there nothing can be told any more.
+        # What was retracted meanwhile is in no snapshot, so for an append that is not found nothing can be said any
+        # more.
         self._decide(entries, upper, missing=None)
         self._set(state)
 
@@ -245,7 +256,9 @@ class WriteAheadLog:
     def _decide(
         self, changes: Iterable[tuple[WalEntry, int]], upper: Timestamp, *, missing: bool | None
     ) -> None:
-        """Tell of each append under way whether it is among ``changes``, now that the log has moved from where it expected it."""
+        """Determine for each append under way whether it is among ``changes``, now that the log has moved from the
+        upper that it expected.
+        """
         moved = [ts for ts, at in self._doubts.items() if at < upper and ts not in self._outcomes]
         if not moved:
             return
@@ -255,19 +268,21 @@ class WriteAheadLog:
 
     @property
     def state(self) -> WalState:
-        """The log as last seen; asks nobody, and waits for nobody who asks."""
+        """The log as last seen; no backend is called and nobody waited for."""
         return self._state
 
     @property
     def seen(self) -> tuple[WalState, float]:
-        """The log as last seen, and a moment of the clock (`monotonic`) at which it was known to be so; asks nobody."""
+        """The log as last seen, and the monotonic time at which it was known to be current; no backend is called."""
         return self._seen
 
     def follow(self) -> WalState:
-        """The log as it is now, writes of other processes included."""
+        """Fetch the log's present state, with writes of other processes."""
         with self._changed:
             try:
                 if self._lapsed:
+                    # The process slept longer than its lease, so updates may have been compacted; a fresh snapshot has
+                    # them.
                     self._open()
                 upper = self._reader.fetch_upper()
                 if upper is not None and upper > self._state.upper:
@@ -305,20 +320,20 @@ class WriteAheadLog:
         forget: Iterable[str] = (),
         register: Iterable[str] = (),
     ) -> WalState:
-        """Commit ``writes`` (by table shard) at ``ts`` iff the log is still as ``expected``.
+        """Commit ``writes`` (by table shard) at ``ts`` if the log is still as ``expected``.
 
         Args:
             ts: the timestamp, at or beyond ``expected.upper``.
-            writes: for each table shard its batch (times are replaced by ``ts`` when it is applied).
-            expected: the state that the caller's checks were made on.
-            forget: table shards that are never written again (dropped tables).
+            writes: for each table shard its batch; times are replaced by ``ts`` when it is applied.
+            expected: the state on which the caller's checks were made.
+            forget: table shards that will never be written again (dropped tables).
             register: table shards that are new to the log.
 
         Raises:
             UpperMismatch: somebody else committed; follow, check and try again.
             UndefinedTable: a table was dropped.
-            Indeterminate: it may have been committed: `settle` finds out.
-            LocationError: any other: it was not committed and never will be.
+            Indeterminate: it may have been committed; `settle` finds out.
+            LocationError: any other failure: it was not committed and never will be.
         """
         registered = expected.registered | set(register)
         for shard in writes:
@@ -339,12 +354,13 @@ class WriteAheadLog:
             raise UpperMismatch(self._shard_id, ts, expected.upper)
         with self._changed:
             writer = self._writer
-            # Whoever follows the log meanwhile, and reads past the append, tells of it.
+            # Recorded before the append: a thread that follows the log meanwhile, and reads past it, notes the
+            # outcome.
             if writes:
                 self._doubts[ts] = expected.upper
         settled = True
         try:
-            # Without the lock: those who only look at the log must not wait for an append.
+            # Without the lock, so that threads that only look at the log do not wait for an append.
             writer.compare_and_append(
                 rows_of(changes, ts) if changes else None,
                 expected_upper=expected.upper,
@@ -372,13 +388,13 @@ class WriteAheadLog:
             return self._state
 
     def settle(self, ts: Timestamp) -> bool | None:
-        """What became of the append of writes at ``ts`` that ended as Indeterminate: whether it is in the log.
+        """Determine whether an append of writes at ``ts`` that ended as Indeterminate is in the log.
 
-        Where nothing has come after it, an empty append takes its place in the log, or finds that it is there. False is for good. None:
-        this process has slept so long that nobody can tell any more.
+        If nothing has come after it, an empty append takes its place in the log, or finds it there; so False is
+        final. None: this process has slept so long that the outcome cannot be determined any more.
 
         Raises:
-            LocationError: the log cannot be asked for now; ask again.
+            LocationError: the log cannot be read now; ask again.
         """
         with self._changed:
             if ts not in self._doubts:
@@ -389,7 +405,7 @@ class WriteAheadLog:
             return self._outcomes.pop(ts)
 
     def advance_past(self, ts: Timestamp) -> WalState:
-        """Make sure that ``ts`` is complete; other writers may do it at the same time."""
+        """Make ``ts`` complete; other writers may do so at the same time."""
         while True:
             state = self.follow()
             if state.upper > ts:
@@ -400,7 +416,7 @@ class WriteAheadLog:
                 continue
 
     def wait_past(self, ts: Timestamp, timeout: float) -> WalState:
-        """Wait until ``ts`` is complete or ``timeout`` seconds passed; the state then."""
+        """Wait until ``ts`` is complete or ``timeout`` seconds have passed; return the state then."""
         end = self._clock.monotonic() + timeout
         pause = 0.002
         state = self.follow()
@@ -409,7 +425,7 @@ class WriteAheadLog:
             if left <= 0:
                 return state
             with self._changed:
-                # Commits of this process notify; those of others are looked for, ever less often.
+                # Commits of this process notify; those of others are polled for, ever less often.
                 if self._state.upper <= ts:
                     self._changed.wait(min(left, pause))
             pause = min(pause * 1.5, 0.1)
@@ -417,10 +433,10 @@ class WriteAheadLog:
         return state
 
     def next_move(self, seen: Timestamp, timeout: float) -> WalState:
-        """Wait for the upper to move beyond ``seen``, for ``timeout`` seconds, or less; the state then.
+        """Wait up to ``timeout`` seconds, or less, for the upper to move beyond ``seen``; return the state then.
 
-        Where Consensus can notify, this asks it for nothing while nothing happens, nor for what this process has committed; else it is
-        `wait_past`, for `POLL_SECONDS` at most. It ends early when Consensus is closed.
+        If Consensus can notify, it is not called while nothing happens, nor for what this process has committed.
+        Otherwise this is `wait_past`, for at most `POLL_SECONDS`. It ends early when Consensus is closed.
 
         Raises:
             LocationError: Consensus fails, or was closed.
@@ -436,35 +452,37 @@ class WriteAheadLog:
         if changed is None:
             return self.wait_past(seen, min(timeout, POLL_SECONDS))
         with self._changed:
-            # What this process did itself has moved the state already; its upkeep may have met what another did, without following it.
+            # What this process committed itself is in the state already. Its other writes to the shard may have met
+            # another process's change without following it, which shows as a sequence number that did not move.
             if self._behind() or (changed and reader.seqno == before):
                 return self.follow()
             return self._state
 
     def _behind(self) -> bool:
-        """Whether this process has seen a longer log than it has read; the lock is held."""
+        """Whether this process has seen a longer log than it has read. The caller holds the lock."""
         upper = self._reader.seen_upper
         return upper is None or upper > self._state.upper
 
     @property
     def notified(self) -> bool:
-        """Whether Consensus tells of changes, so that `next_move` asks for nothing in vain."""
+        """Whether Consensus notifies of changes, so that `next_move` does not poll."""
         return isinstance(self._persist.consensus, ConsensusWait)
 
     def close(self) -> None:
-        """Give the handles up. Idempotent."""
+        """Close the handles. Idempotent."""
         self._reader.expire()
         self._writer.expire()
 
 
 def unapplied_keys(persist: PersistClient, shard_id: str) -> frozenset[str]:
-    """The objects that the log of ``shard_id`` refers to and the tables' shards may not: they are no garbage. Changes nothing.
+    """The objects that the log of ``shard_id`` refers to and the tables' shards may not: they are not garbage.
+    Read-only.
 
-    Whoever looks for objects that nothing refers to reads this first and the tables' states afterwards: a batch leaves the log only
-    once its table's shard holds it.
+    Whoever looks for unreferenced objects must read this first and the tables' states afterwards, because a batch
+    leaves the log only after its table's shard contains it.
 
     Raises:
-        MissingPart: compaction took parts of the log away faster than they could be read.
+        MissingPart: compaction removed parts of the log faster than they could be read.
     """
     contents = persist.peek(shard_id)
     if contents is None:

@@ -1,7 +1,8 @@
-"""Watching an environment: being told that some collection may have moved, whoever moved it.
+"""Watches an environment: calls back when some collection may have moved, whoever moved it.
 
-Promise: a watcher is called after every move of the write-ahead log, and after whatever this process says has moved; one that fails
-keeps no other from being told. There is one thread, from the first watcher on, and it waits in Consensus rather than asks.
+Promise: a watcher is called after every move of the write-ahead log, and after whatever this process reports; one
+that fails does not affect the others. There is one thread, started with the first watcher, which waits for
+Consensus's notifications instead of polling.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from mzsql.threads import Supervised, Supervisor, ThreadStatus
 
 _log = logging.getLogger(__name__)
 
-#: A wait that ends earlier and has seen nothing is followed by a pause of that length.
+#: A wait that ends earlier than this without a change is followed by a pause of this length.
 _EARLY_SECONDS = 0.02
 
 
 class Watchers:
-    """Whoever is told of one environment's moves, in one process. Thread-safe.
+    """The watchers of one environment in one process. Thread-safe.
 
     Args:
         wal: the log that is followed.
@@ -30,7 +31,7 @@ class Watchers:
         clock: times its waits.
 
     Attributes:
-        told: whether no move of the log is missed, so that what is known of it here is all there is to know.
+        told: whether no move of the log is missed, so that the log's state as known here is current.
     """
 
     def __init__(self, wal: WriteAheadLog, supervisor: Supervisor, clock: Clock) -> None:
@@ -45,7 +46,7 @@ class Watchers:
         self.told = False
 
     def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call ``callback`` whenever some collection's upper may have moved; the result ends that."""
+        """Call ``callback`` whenever some collection's upper may have moved; returns a function that ends this."""
         with self._lock:
             number = self._next
             self._next += 1
@@ -65,18 +66,20 @@ class Watchers:
         return end
 
     def notify(self) -> None:
-        """Tell the watchers that something moved; called after a commit of this process."""
+        """Call the watchers; to be called after a commit of this process."""
         with self._lock:
             watchers = list(self._watchers.values())
         for callback in watchers:
             try:
                 callback()
             except Exception:
-                # The others are told all the same, and whoever tells goes on.
+                # The others must be called all the same.
                 _log.exception("a watcher of the collections failed")
 
     def _follower_changed(self, status: ThreadStatus) -> None:
-        """The follower has failed, or goes on: whoever relies on being told asks for himself until it does, and looks again now."""
+        """The follower has failed or is running again. Until it runs, those who rely on it must fetch states
+        themselves; they should look now.
+        """
         if status.status != "running":
             self.told = False
         self.notify()
@@ -105,6 +108,6 @@ class Watchers:
             self._follower.stop()
 
     def join(self, timeout: float | None = None) -> None:
-        """Wait for the thread to end: it may be in a wait that ends when Consensus is closed."""
+        """Wait for the thread to end: it may be in a wait that ends only when Consensus is closed."""
         if self._follower is not None:
             self._follower.join(timeout)

@@ -1,7 +1,8 @@
-"""One zero in what is stored: rows that come from files may have -0.0, which no expression makes (`mzsql.expr.functions.zeros`).
+"""Removes negative zero from stored data: rows from files may have -0.0, which no expression produces
+(`mzsql.expr.functions.zeros`).
 
-Promise: what is written to a table holds 0.0 for each -0.0, in arrays, lists, maps and records too; all else is untouched, and columns
-without floats are not copied.
+Promise: what is written to a table has 0.0 for each -0.0, also inside arrays, lists, maps and records; everything
+else is unchanged, and columns without floats are not copied.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import pyarrow.compute as pc
 
 
 def with_one_zero(rows: pa.Table) -> pa.Table:
-    """The rows without -0.0."""
+    """The rows with each -0.0 replaced by 0.0."""
     for place, field in enumerate(rows.schema):
         if _has_floats(field.type):
             chunks = [_unsigned(chunk) for chunk in rows.column(place).chunks]
@@ -20,7 +21,7 @@ def with_one_zero(rows: pa.Table) -> pa.Table:
 
 
 def without_signs(updates: pa.Table | pa.RecordBatchReader) -> pa.Table | pa.RecordBatchReader:
-    """Updates, whole or while they come, without -0.0."""
+    """Updates, as a table or a stream, with each -0.0 replaced by 0.0."""
     if not any(_has_floats(field.type) for field in updates.schema):
         return updates
     if isinstance(updates, pa.Table):

@@ -1,8 +1,9 @@
-"""Attributes: what is derived of every relation of a plan, in one place.
+"""Attributes: properties derived for every relation of a plan, in one place.
 
-Promise: types and nullability, unique keys, whether multiplicities are never negative, whether rows only ever come, and how many rows there
-are at most, each for every node, bindings and recursions taken care of; each claims only what is certain. Beside them an estimate of the
-rows, the cardinality. EXPLAIN … WITH (types, keys, non negative, cardinality) shows them, transforms read them.
+Promise: for each node, with bindings and recursions taken into account: types and nullability, unique keys, whether
+multiplicities are never negative, whether rows are never retracted, and an upper bound on the number of rows. Each
+claims only what is certain. The cardinality is an estimate. EXPLAIN … WITH (types, keys, non negative, cardinality)
+shows them; transforms use them.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ class Attributes(msgspec.Struct, frozen=True):
     """What is known of a relation.
 
     Attributes:
-        typ: its columns, with their nullability, and its unique keys.
+        typ: its columns, with nullability, and its unique keys.
         non_negative: no row has a negative multiplicity.
-        monotonic: rows come and never go, as far as the sources that are said to be so do.
-        at_most: a number of rows that it never has more of, None where none is known.
-        cardinality: how many rows it is thought to have, None where nothing is known.
+        monotonic: rows are added and never retracted, as far as this holds for the sources said to be monotonic.
+        at_most: upper bound on its number of rows; None if none is known.
+        cardinality: estimated number of rows; None if unknown.
     """
 
     typ: RelationType
@@ -40,7 +41,7 @@ class Attributes(msgspec.Struct, frozen=True):
 
 
 class Derivation:
-    """Derives attributes; told of the bindings around a relation before it is asked about it."""
+    """Derives attributes. It must be told the bindings around a relation before it is asked about the relation."""
 
     def __init__(
         self,
@@ -55,7 +56,7 @@ class Derivation:
         self.growth: dict[int, bool] = {}
 
     def bind(self, rel: mir.Let | mir.LetRec) -> None:
-        """Take note of what a node binds."""
+        """Record what a node binds."""
         if isinstance(rel, mir.Let):
             self.estimates[rel.id] = self.cardinality(rel.value)
             self.types[rel.id] = relation_type(rel.value, self.types)
@@ -67,7 +68,7 @@ class Derivation:
         self.growth.update(recursive_growth(rel, self._sources, self.growth))
 
     def cardinality(self, rel: mir.Relation) -> Estimate:
-        """How many rows a relation is thought to have."""
+        """The estimated number of rows of a relation."""
         return cardinality(rel, self._statistics, self.estimates, self.types)
 
     def of(self, rel: mir.Relation) -> Attributes:
@@ -83,7 +84,7 @@ class Derivation:
 
 
 def rows_at_most(rel: mir.Relation) -> int | None:
-    """A bound on how many rows a relation has that is certain from its shape alone."""
+    """Upper bound on a relation's number of rows that follows from its shape alone; None if there is none."""
     match rel:
         case mir.Constant(rows=rows):
             return sum(max(diff, 0) for _, diff in rows)

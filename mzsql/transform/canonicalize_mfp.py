@@ -1,8 +1,9 @@
-"""CanonicalizeMfp: each run of maps, filters and projections in one normal form.
+"""CanonicalizeMfp: brings each run of maps, filters and projections into one normal form.
 
-Promise: optimized, then map, filter, project, and below a Negate rather than above; cheap predicates first, but none that can fail before
-one that it stood behind (casts of dates beyond all years of timestamps aside: they are as cheap as they look). Columns that are nothing but
-an error are no part of a run: they stay above the filter that says when there is one.
+Promise: the run is optimized, then written as map, filter, project, below a Negate rather than above it. Cheap
+predicates come first, but none that can fail before one that it followed (except casts of dates in years beyond
+timestamps' range, which are treated as if they could not fail). Columns that are just an error are not part of a
+run: they stay above the filter that says when there is one.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from mzsql.transform.visit import kept, replace_inputs
 
 
 def canonicalize_mfp(rel: mir.Relation) -> mir.Relation:
-    """Normalize every run, top-down (a run is taken as a whole)."""
+    """Normalize every run, top-down, since a run is treated as a whole."""
     known = memo("canonicalize_mfp")
     if id(rel) not in known:
         known[id(rel)] = rel, kept(rel, _canonicalized(rel))
@@ -44,7 +45,7 @@ def _puts_out_error(rel: mir.Relation) -> bool:
 
 
 def canonical(mfp: MapFilterProject) -> MapFilterProject:
-    """The optimized MFP, its predicates in the order in which a Filter has them."""
+    """The optimized MFP, its predicates in the order that a Filter has."""
     known: dict[MapFilterProject, MapFilterProject] = memo("canonical")
     found = known.get(mfp)
     if found is None:
@@ -60,7 +61,7 @@ _LATE = frozenset({"date_to_timestamp", "date_to_timestamptz"})
 
 
 def _waits(pred: sc.Scalar) -> bool:
-    """Whether a predicate can fail for rows that those before it are there to drop."""
+    """Whether a predicate can fail for rows that earlier predicates are meant to drop."""
     return may_error(pred) and any(
         isinstance(node, sc.LiteralError)
         or (isinstance(node, sc.Call) and node.func not in _LATE and can_fail(node))

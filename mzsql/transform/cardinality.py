@@ -1,8 +1,8 @@
-"""Cardinality: how many rows a relation is thought to have, from statistics and from what operators do to them.
+"""Cardinality: estimates a relation's number of rows from statistics and operators.
 
-Promise: an estimate, no bound; None where what it stands on is not known. A filter keeps the share that its form suggests, a join by a
-unique key has no more rows than what looks it up, a grouping as many as its input unless a hint says how large groups are. The factors are
-Materialize's, so that its users find the numbers that they know.
+Promise: an estimate, not a bound; None if its inputs are unknown. A filter keeps a share that its form suggests, a
+join by a unique key has no more rows than the other side, a grouping has as many as its input unless a hint gives
+the group size. The factors are Materialize's, so that its users find familiar numbers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MATCHES = frozenset({"like", "ilike", "like_char", "ilike_char"})
 
 
 def no_statistics(_gid: GlobalId) -> int | None:
-    """Where nobody counts."""
+    """Statistics if nothing is counted."""
     return None
 
 
@@ -44,7 +44,7 @@ def cardinality(
     known: Mapping[int, Estimate],
     types: Mapping[int, RelationType],
 ) -> Estimate:
-    """The estimate of a relation; `known` and `types`: those of the bindings around it."""
+    """Estimate a relation's rows; `known` and `types` are those of the bindings around it."""
     match rel:
         case mir.Constant(rows=rows):
             return float(sum(abs(diff) for _, diff in rows))
@@ -68,7 +68,7 @@ def cardinality(
 
 
 def _over(rel: mir.Relation, below: Estimate) -> Estimate:
-    """An operator of one input."""
+    """The estimate of an operator with one input."""
     match rel:
         case mir.Reduce(group_key=()):
             return 1.0
@@ -89,7 +89,7 @@ def _times(estimate: Estimate, factor: float) -> Estimate:
 
 
 def _all(parts: Sequence[Estimate], f: Callable[[Sequence[float]], float]) -> Estimate:
-    """What `f` makes of them, where all are known."""
+    """`f` of the estimates, if all are known."""
     numbers = [part for part in parts if part is not None]
     return float(f(numbers)) if len(numbers) == len(parts) else None
 
@@ -106,7 +106,7 @@ def _top_k(rel: mir.TopK, below: Estimate) -> Estimate:
 
 
 def selectivity(pred: sc.Scalar) -> float:
-    """The share of rows that a predicate is thought to keep."""
+    """The estimated share of rows that a predicate keeps."""
     match pred:
         case sc.If(then=then, otherwise=otherwise):
             return max(selectivity(then), selectivity(otherwise))
@@ -133,7 +133,7 @@ def _of_call(func: str, args: Sequence[sc.Scalar]) -> float:
 
 
 def _join(rel: mir.Join, parts: Sequence[Estimate], types: Mapping[int, RelationType]) -> Estimate:
-    """The product of what is left of the inputs once those that are looked up by a unique column count no more."""
+    """The product of the inputs' estimates, in which inputs that are looked up by a unique column count as one."""
     starts = list(itertools.accumulate((mir.arity(part) for part in rel.inputs), initial=0))
     unique: dict[int, int] = {}
     for number, part in enumerate(rel.inputs):
@@ -155,7 +155,7 @@ def _join(rel: mir.Join, parts: Sequence[Estimate], types: Mapping[int, Relation
 
 
 def shown(estimate: Estimate) -> str:
-    """As EXPLAIN prints it."""
+    """An estimate as EXPLAIN prints it."""
     if estimate is None:
         return "<UNKNOWN>"
     if float(estimate).is_integer():  # which what is too large for a number is not

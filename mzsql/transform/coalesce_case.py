@@ -1,8 +1,8 @@
-"""CoalesceCase: ``COALESCE`` of a ``CASE`` with a NULL branch becomes a ``CASE``.
+"""CoalesceCase: rewrites ``COALESCE`` of a ``CASE`` with a NULL branch as a ``CASE``.
 
-Promise: ``COALESCE(CASE WHEN c THEN NULL ELSE x END, y)`` is ``CASE WHEN c THEN y ELSE COALESCE(x, y) END``, and the other way around; as
-before nothing is evaluated that need not be. An expression that this would make much larger stays as it is. Only where
-`enable_coalesce_case_transform` asks for it.
+Promise: ``COALESCE(CASE WHEN c THEN NULL ELSE x END, y)`` becomes ``CASE WHEN c THEN y ELSE COALESCE(x, y) END``,
+and likewise with the branches exchanged. Nothing more is evaluated than before. An expression that would become much
+larger stays. Off unless `enable_coalesce_case_transform` is set.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LARGE = 1000
 
 
 def coalesce_case(rel: mir.Relation, ctx: OptimizerContext) -> mir.Relation:
-    """Push every COALESCE into the CASEs that it starts with."""
+    """Push every COALESCE into the CASEs that are its first arguments."""
     return rewrite(rel, _node) if ctx.features.enable_coalesce_case_transform else rel
 
 
@@ -56,7 +56,7 @@ def _all(exprs: Sequence[sc.Scalar]) -> tuple[sc.Scalar, ...]:
 
 
 def _scalar(expr: sc.Scalar) -> sc.Scalar:
-    """Its arguments have been looked at before."""
+    """Rewrite one call, whose arguments have been rewritten already."""
     if not isinstance(expr, sc.Call) or expr.func != "coalesce":
         return expr
     new = _coalesced(expr, expr.args)
@@ -69,7 +69,7 @@ def _scalar(expr: sc.Scalar) -> sc.Scalar:
 
 
 def _coalesced(call: sc.Call, args: tuple[sc.Scalar, ...]) -> sc.Scalar:
-    """COALESCE of the arguments, as a CASE as far as it is one."""
+    """COALESCE of the arguments, as a CASE as far as possible."""
     first, *others = args
     if not others:
         return first

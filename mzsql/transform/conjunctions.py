@@ -1,7 +1,7 @@
-"""What the predicates of one filter say about each other.
+"""Simplifies the predicates of one filter by each other.
 
-Promise: the rows that all predicates are true for stay the same, and none of them fails that did not before: what can fail is rewritten
-only where the predicate that it is rewritten by stands before it, which then drops the row first.
+Promise: the set of rows for which all predicates are true stays the same, and no predicate fails that did not
+before. A predicate that can fail is rewritten only by one that precedes it, which then drops the row first.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _REWRITTEN = 1000
 def reduce_across(
     predicates: Sequence[sc.Scalar], columns: Sequence[ColumnType], ctx: OptimizerContext
 ) -> list[sc.Scalar]:
-    """Predicates with what the others make certain written into them: ``p AND f(p)`` is ``p AND f(TRUE)`` where p is never NULL.
+    """Predicates with what the others imply substituted: ``p AND f(p)`` becomes ``p AND f(TRUE)`` if p is never NULL.
 
-    They are simplified already; an AND that comes of it is taken apart.
+    They are simplified already; a resulting AND is taken apart.
     """
     preds = list(dict.fromkeys(predicates))
     if not 1 < len(preds) <= _COMPARED:
@@ -59,7 +59,7 @@ def reduce_across(
 def _facts(
     preds: Sequence[sc.Scalar], columns: Sequence[ColumnType]
 ) -> dict[sc.Scalar, tuple[sc.Literal, int]]:
-    """What is TRUE or FALSE in every row that all predicates are true for, and the predicate that says so."""
+    """What is TRUE or FALSE in every row for which all predicates are true, and the predicate that implies it."""
     facts: dict[sc.Scalar, tuple[sc.Literal, int]] = {}
     for at, pred in enumerate(preds):
         if may_error(pred) or isinstance(pred, sc.Literal):
@@ -81,7 +81,7 @@ def _knowing(pred: sc.Scalar, known: dict[sc.Scalar, sc.Literal]) -> sc.Scalar:
 def simplified_apart(
     pred: sc.Scalar, columns: Sequence[ColumnType], ctx: OptimizerContext
 ) -> list[sc.Scalar]:
-    """A predicate simplified as a whole, then taken apart; what can fail still stands behind what it was written behind."""
+    """Simplify a predicate as a whole, then take it apart; what can fail still follows what it was written after."""
     whole = simplify(pred, columns, ctx)
     if not (isinstance(whole, sc.Call) and whole.func == "and"):
         return [whole]
@@ -90,7 +90,9 @@ def simplified_apart(
 
 
 def taken(whole: sc.Scalar, written: sc.Scalar) -> list[sc.Scalar]:
-    """The predicates that an AND is of: what cannot fail, then what can in the order of another AND, then what that has not."""
+    """The predicates of an AND: first those that cannot fail, then those that can, in the order of another AND, then
+    those that are not in it.
+    """
     at: dict[sc.Scalar, int] = {}
     for part in _conjuncts(written):
         at.setdefault(part, len(at))
@@ -105,7 +107,9 @@ def _conjuncts(pred: sc.Scalar) -> list[sc.Scalar]:
 
 
 def without_redundant_not_nulls(predicates: Sequence[sc.Scalar]) -> list[sc.Scalar]:
-    """Predicates without each ``x IS NOT NULL`` for a column whose NULL another predicate rejects, without failing, anyway."""
+    """Predicates without each ``x IS NOT NULL`` for a column whose NULL another predicate rejects anyway, without
+    failing.
+    """
     rejected: set[int] = set()
     for pred in predicates:
         if _not_null_column(pred) is None:

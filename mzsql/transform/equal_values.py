@@ -1,6 +1,6 @@
-"""Equality as a join's equivalences mean it: NULL is equal to NULL.
+"""Equality as in a join's equivalences: NULL equals NULL.
 
-Promise: pure functions of expressions; what cannot be NULL is compared without asking whether it is.
+Promise: pure functions of expressions; what cannot be NULL is compared without testing for NULL.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from mzsql.repr.types import BOOLEAN, ColumnType
 
 
 def null_safe_equal(left: sc.Scalar, right: sc.Scalar, columns: Sequence[ColumnType]) -> sc.Scalar:
-    """Whether two expressions over `columns` have one value, or are both NULL."""
+    """The predicate that two expressions over `columns` have one value, or are both NULL."""
     literal, other = (left, right) if isinstance(left, sc.Literal) else (right, left)
     if isinstance(literal, sc.Literal) and literal.value is None:
         return sc.Call("is_null", (other,), BOOLEAN)
@@ -26,7 +26,9 @@ def null_safe_equal(left: sc.Scalar, right: sc.Scalar, columns: Sequence[ColumnT
 
 
 def all_equal(cls: Sequence[sc.Scalar], columns: Sequence[ColumnType]) -> list[sc.Scalar]:
-    """That the members of a class have one value: each is compared with one that reads no column, or else with the first."""
+    """The predicates that the members of a class have one value: each is compared with one that reads no column, or
+    else with the first.
+    """
     if not cls:
         return []
     first = next((e for e in cls if not sc.support(e)), cls[0])

@@ -1,7 +1,8 @@
-"""EquivalencePropagation: of columns known to be equal the first is read everywhere, and a column known to be a literal is the literal.
+"""EquivalencePropagation: of equal columns the first is read everywhere, and a column known to be a literal is replaced
+by it.
 
-Promise: only references change, never columns put out. That makes joins carry each value once, and makes filters on equal columns equal,
-so that one of them is enough. A filter that says what is known is itself left alone.
+Promise: only references change, never the output columns. Joins then carry each value once, and filters on equal
+columns become equal, so that one of them suffices. A filter that states what is known is itself left unchanged.
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ EXACT = frozenset(
 
 @dataclass(frozen=True)
 class Facts:
-    """What holds in every row.
+    """What holds in every row of a relation.
 
     Attributes:
-        firsts: for each column the first one equal to it (itself, where there is none before).
+        firsts: for each column the first one that equals it (itself if no earlier one does).
         literals: the columns that are a literal.
-        put: for each column the one that is put out for it: the first that is equal for another reason than that a filter asks for it.
-            None: as `firsts`.
+        put: for each column the one that is output for it: the first that is equal for another reason than that a
+            filter demands it. None: as `firsts`.
     """
 
     firsts: tuple[int, ...]
@@ -51,11 +52,11 @@ class Facts:
 
     @property
     def puts(self) -> tuple[int, ...]:
-        """For each column the one that is put out for it."""
+        """For each column the one that is output for it."""
         return self.firsts if self.put is None else self.put
 
     def read(self, expr: sc.Scalar) -> sc.Scalar:
-        """An expression in terms of first columns and literals."""
+        """An expression rewritten to read first columns and literals."""
         firsts, literals = self.firsts, self.literals
 
         def replace(node: sc.Scalar) -> sc.Scalar:
@@ -69,7 +70,7 @@ class Facts:
         return sc.transform(expr, replace)
 
     def equate(self, classes: Sequence[Sequence[int]], *, asked: bool = False) -> Facts:
-        """With the columns of each class equal too; `asked`: because a filter asks for it."""
+        """These facts and that the columns of each class are equal; `asked`: because a filter demands it."""
         firsts = _merged(self.firsts, classes)
         put = self.puts if asked else tuple(_merged(self.puts, classes))
         literals = dict(self.literals)
@@ -81,7 +82,7 @@ class Facts:
 
 
 def _merged(firsts: Sequence[int], classes: Sequence[Sequence[int]]) -> list[int]:
-    """The first columns once those of each class are equal too."""
+    """The first columns if those of each class are equal too."""
     merged = list(firsts)
     for cls in classes:
         if len(cls) > 1:
@@ -97,12 +98,12 @@ def equivalence_propagation(rel: mir.Relation, ctx: OptimizerContext) -> mir.Rel
 
 
 def lift_fixed_keys(rel: mir.Relation, ctx: OptimizerContext) -> mir.Relation:
-    """The same, and parts of a group key that are literals put out above the Reduce instead."""
+    """As `equivalence_propagation`; also, parts of a group key that are literals are moved above the Reduce."""
     return _settled(rel, ctx, lift=True)
 
 
 def _settled(rel: mir.Relation, ctx: OptimizerContext, *, lift: bool) -> mir.Relation:
-    """What is read says more once it reads the firsts itself."""
+    """Repeat the pass while it changes something: once the first columns are read, more may be known."""
     known = _Pass(ctx, lift=lift)
     while (new := known.visit(rel, {})[0]) != rel:
         rel = new
@@ -110,7 +111,9 @@ def _settled(rel: mir.Relation, ctx: OptimizerContext, *, lift: bool) -> mir.Rel
 
 
 def project_firsts(rel: mir.Relation, ctx: OptimizerContext) -> mir.Relation:
-    """Where a join's own columns are put out, the first of equal ones is put out for all: the others need not be carried."""
+    """Where a join's own columns are output, output the first of equal ones for all of them, so that the others need
+    not be carried.
+    """
     known = _Pass(ctx, lift=False)
     while (new := _firsts_projected(rel, known)) != rel:
         rel = new
@@ -133,7 +136,7 @@ def _firsts_projected(rel: mir.Relation, known: _Pass) -> mir.Relation:
 
 
 class _Found(NamedTuple):
-    """What became of a relation, and what holds in its rows, given what is known of the bindings that it reads."""
+    """The rewritten relation, and what holds in its rows, given what is known of the bindings that it reads."""
 
     new: mir.Relation
     facts: Facts | None
@@ -148,7 +151,7 @@ _Seen = tuple[mir.Relation, Facts | None]
 
 
 class _Pass:
-    """Traversals of one run; with `lift` parts of group keys that are literals move above their Reduce."""
+    """The traversals of one run; with `lift`, parts of group keys that are literals move above their Reduce."""
 
     def __init__(self, ctx: OptimizerContext, *, lift: bool) -> None:
         self._lift = lift
@@ -160,7 +163,7 @@ class _Pass:
         )
 
     def visit(self, rel: mir.Relation, locals_: _Locals) -> _Seen:
-        """The relation rewritten, and what holds in its rows; None where it has no rows, so that everything does."""
+        """The rewritten relation, and what holds in its rows; None if it has no rows, in which everything holds."""
         # The relation decides, and what is known of the bindings that it reads.
         around: tuple[Facts | None, ...] = ()
         if locals_ and (reads := (self._parts.get(id(rel)) or part_of(rel, self._parts)).order):
@@ -198,7 +201,7 @@ class _Pass:
         return _node(rel, facts, lift=self._lift)
 
     def _recursion(self, rel: mir.LetRec, locals_: _Locals) -> _Seen:
-        """The most that holds of the bindings while they start empty and whenever they are computed anew."""
+        """The strongest facts that hold of the bindings while they are empty and after each iteration."""
         known: dict[int, Facts | None] = dict.fromkeys(rel.ids)
         for _ in range(_ROUNDS):
             derived = dict(known)
@@ -227,7 +230,7 @@ _ROUNDS = 50
 
 
 def _one_of_equals(facts: Facts) -> Facts:
-    """The object that stands for these facts in this run: a binding that says the same is read as before."""
+    """The object that represents these facts in this run, so that a binding with equal facts is recognized."""
     known: dict[tuple[object, ...], Facts] = memo("facts of bindings")
     literals = facts.literals
     return known.setdefault(
@@ -236,7 +239,7 @@ def _one_of_equals(facts: Facts) -> Facts:
 
 
 def _node(rel: mir.Relation, facts: Sequence[Facts], *, lift: bool) -> _Seen:
-    """A node over inputs that are rewritten already and have rows."""
+    """Rewrite a node whose inputs are rewritten already and have rows."""
     match rel:
         case mir.Project(outputs=outputs):
             return _project(rel, outputs, facts[0])
@@ -306,9 +309,9 @@ def _columns(*inputs: mir.Relation) -> list[ColumnType]:
 
 
 def _filter(rel: mir.Filter, facts: Facts, ctx: OptimizerContext) -> _Seen:
-    """Each predicate with what holds below; what the predicates say is used above, but not in each other: they stay as they were written.
+    """Rewrite each predicate by what holds below. What the predicates say is used above, but not in each other.
 
-    Where they contradict each other there are no rows.
+    If they contradict each other there are no rows.
     """
     columns = _columns(rel.input)
     preds = tuple(dict.fromkeys(facts.read(p) for p in rel.predicates))
@@ -321,7 +324,7 @@ def _filter(rel: mir.Filter, facts: Facts, ctx: OptimizerContext) -> _Seen:
 
 
 def _is_refuted(pred: sc.Scalar, columns: Sequence[ColumnType], ctx: OptimizerContext) -> bool:
-    """Whether a predicate, with what is known, reads no column and is not true."""
+    """Whether a predicate, given what is known, reads no column and is not true."""
     if sc.support(pred):
         return False
     match simplify(pred, columns, ctx):
@@ -341,7 +344,7 @@ def _said(preds: Sequence[sc.Scalar], columns: Sequence[ColumnType]) -> dict[int
 
 
 def _states(pred: sc.Scalar, columns: Sequence[ColumnType]) -> tuple[int, sc.Literal] | None:
-    """The column and the literal, of the column's type, that a true predicate says it is."""
+    """The column and the literal, of the column's type, that a true predicate equates; None if it does not."""
     match pred:
         case sc.Call(func=func, args=(sc.Column(index=i), sc.Literal() as literal)):
             pass
@@ -356,7 +359,7 @@ def _states(pred: sc.Scalar, columns: Sequence[ColumnType]) -> tuple[int, sc.Lit
 
 
 def as_type(literal: sc.Literal, typ: SqlType) -> sc.Literal | None:
-    """A literal as one of a column's type; None where no column of this type holds the value."""
+    """A literal converted to a column's type; None if no column of this type can hold the value."""
     if literal.typ == typ:
         return literal
     if literal.typ.kind != typ.kind or literal.value is None:
@@ -367,7 +370,7 @@ def as_type(literal: sc.Literal, typ: SqlType) -> sc.Literal | None:
 
 
 def equal_columns(pred: sc.Scalar, columns: Sequence[ColumnType]) -> list[tuple[int, int]]:
-    """Columns that a true predicate makes the same: of one type, since one is then put out for the other."""
+    """The columns that a true predicate equates; only of one type, since one is then output for the other."""
     match pred:
         case sc.Call(func=func, args=(sc.Column(index=a), sc.Column(index=b))):
             same = func.startswith("eq_") and func[3:] in EXACT
@@ -428,7 +431,7 @@ def _reduce(rel: mir.Reduce, facts: Facts) -> tuple[mir.Relation, Facts]:
 
 
 def _fixed_keys(rel: mir.Reduce, facts: Facts) -> dict[int, sc.Literal]:
-    """The parts of a group key that are literals (of no rows there are no groups, whatever the key)."""
+    """The parts of a group key that are literals. (Without rows there are no groups, whatever the key.)"""
     return {
         position: facts.literals[e.index]
         for position, e in enumerate(rel.group_key)
@@ -439,7 +442,7 @@ def _fixed_keys(rel: mir.Reduce, facts: Facts) -> dict[int, sc.Literal]:
 def _without_fixed(
     rel: mir.Reduce, fixed: Mapping[int, sc.Literal], facts: Facts
 ) -> tuple[mir.Relation, Facts]:
-    """The Reduce over the rest of the key, the literals put back above it."""
+    """The Reduce by the rest of the key, with the literals added above it."""
     width = len(rel.group_key)
     rest = [position for position in range(width) if position not in fixed]
     key = tuple(rel.group_key[position] for position in rest)
@@ -455,7 +458,7 @@ def _without_fixed(
 
 
 def _join(rel: mir.Join, facts: Facts) -> tuple[mir.Relation, Facts]:
-    """What equals a literal on one side is filtered for it on every side; then no lookup is needed for it to be equal."""
+    """If one side of an equality is a literal, every side is filtered by it; then no lookup is needed for the equality."""
     if isinstance(rel.implementation, mir.IndexedFilter):
         # What it looks up is what a filter said: what reads it stays as it was written.
         return rel, Facts(tuple(range(mir.arity(rel))))
@@ -491,7 +494,7 @@ def _join(rel: mir.Join, facts: Facts) -> tuple[mir.Relation, Facts]:
 
 
 def _equated(rel: mir.Join) -> list[list[int]]:
-    """The columns that a join makes the same."""
+    """The columns that a join equates."""
     columns = _columns(*rel.inputs)
     return [
         same
@@ -501,7 +504,7 @@ def _equated(rel: mir.Join) -> list[list[int]]:
 
 
 def _by_type(cls: Sequence[int], columns: Sequence[ColumnType]) -> list[list[int]]:
-    """The columns of a class whose equal values are the same, by their types."""
+    """The columns of a class whose equal values are indistinguishable, by type."""
     found: dict[SqlType, list[int]] = {}
     for column in cls:
         typ = columns[column].type
@@ -511,7 +514,7 @@ def _by_type(cls: Sequence[int], columns: Sequence[ColumnType]) -> list[list[int
 
 
 def _home(rel: mir.Join, expr: sc.Scalar) -> tuple[int, int] | None:
-    """The one input that an expression reads, and where its columns start."""
+    """The single input that an expression reads, and where its columns start; None if it reads several."""
     reads = sc.support(expr)
     start = 0
     for number, part in enumerate(rel.inputs):

@@ -1,7 +1,8 @@
-"""FlatMapElimination: a table function of constants that yields one row is a Map, one that yields none empties the relation.
+"""FlatMapElimination: a table function of constants that returns one row becomes a Map; one that returns none empties
+the relation.
 
-Promise: the function is evaluated once, here, by the evaluator that also answers fast-path reads; one that fails, may yield very many rows,
-or yields several, is left to run.
+Promise: the function is evaluated once, by the evaluator that also answers fast-path reads. One that fails, returns
+several rows, or could return very many, is left to run.
 """
 
 from __future__ import annotations

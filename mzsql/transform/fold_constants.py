@@ -1,7 +1,7 @@
-"""FoldConstants: constant expressions are evaluated, operators over constant relations carried out, empty branches dropped.
+"""FoldConstants: evaluates constant expressions, applies operators to constant relations, drops empty branches.
 
-Promise: an error found this way stays an error of the result exactly where a row needs it: a constant relation becomes an error only if one
-of its rows fails. Constants beyond `LIMIT` rows are left to the dataflow.
+Promise: an error found this way is an error of the result only if a row needs it: a constant relation becomes an
+error only if one of its rows fails. Constants of more than `LIMIT` rows are left to the dataflow.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ def fold_constants(rel: mir.Relation, ctx: OptimizerContext) -> mir.Relation:
 
 
 def _small(value: mir.Relation) -> mir.Relation | None:
-    """A binding that is a row or none, or an error, is folded on where it is read."""
+    """A binding that is at most one row, or an error, is substituted where it is read."""
     return value if isinstance(value, mir.Constant) and len(value.rows) <= 1 else None
 
 
 def _recursion(rel: mir.LetRec, ctx: OptimizerContext) -> mir.Relation:
-    """Bindings that yield nothing from nothing stay empty: then there is no recursion."""
+    """Bindings that return nothing when their bindings are empty stay empty: then there is no recursion."""
 
     def nothing(node: mir.Relation) -> mir.Relation:
         if isinstance(node, mir.Get) and isinstance(node.id, int) and node.id in rel.ids:
@@ -87,7 +87,7 @@ def _recursion(rel: mir.LetRec, ctx: OptimizerContext) -> mir.Relation:
 def simplify_node(
     rel: mir.Relation, types: Sequence[RelationType], ctx: OptimizerContext
 ) -> mir.Relation:
-    """The node with its own scalars simplified."""
+    """The node with its own scalar expressions simplified."""
     match rel:
         case mir.Map(scalars=scalars):
             columns = list(derived_type(rel, types).columns)
@@ -136,7 +136,7 @@ def _aggregate(
 def fold_node(
     rel: mir.Relation, types: Sequence[RelationType], ctx: OptimizerContext
 ) -> mir.Relation:
-    """The node carried out where its inputs are constant."""
+    """The result of a node whose inputs are constant; else the node."""
     if isinstance(rel, mir.Let | mir.LetRec | mir.Constant | mir.Get):
         return rel
     if len(types) != len(mir.inputs(rel)):
@@ -163,7 +163,7 @@ def _reads_constant(rel: mir.Relation) -> bool:
 
 
 def _is_never(pred: sc.Scalar) -> bool:
-    """FALSE or NULL."""
+    """Whether a predicate is FALSE or NULL."""
     return isinstance(pred, sc.Literal) and pred.value is not True
 
 
@@ -198,7 +198,7 @@ def _unary(
 
 
 def constant(rows: Iterable[tuple[Row, int]], typ: RelationType) -> mir.Constant:
-    """A constant relation, equal rows put together."""
+    """A constant relation with equal rows added up."""
     counts: dict[tuple[tuple[type, object], ...], tuple[Row, int]] = {}
     for row, diff in rows:
         # True and 1 are equal to Python, not to SQL.
@@ -208,7 +208,7 @@ def constant(rows: Iterable[tuple[Row, int]], typ: RelationType) -> mir.Constant
 
 
 def _consolidated(rel: mir.Constant) -> mir.Constant:
-    """The constant with equal rows put together; itself where no two are."""
+    """The constant with equal rows added up; itself if no two are equal."""
     if len({row for row, _ in rel.rows}) == len(rel.rows):
         return rel
     return msgspec.structs.replace(constant(rel.rows, rel.typ), error=rel.error)
@@ -220,7 +220,7 @@ def _is_small(rows: Iterable[tuple[Row, int]], typ: RelationType) -> bool:
 
 
 def _reads_session(rel: mir.Relation) -> bool:
-    """Whether a node's scalars depend on the session or the moment."""
+    """Whether a node's expressions depend on the session or the current time."""
     exprs: list[sc.Scalar] = []
     match rel:
         case mir.Map(scalars=scalars):
@@ -272,7 +272,7 @@ def _reduce(
 def _flat_map(
     rel: mir.FlatMap, inner: mir.Constant, typ: RelationType, evaluator: Evaluator
 ) -> mir.Relation:
-    """A table function over a few constant rows, unless it would yield very many."""
+    """Apply a table function to a few constant rows, unless it would return very many."""
     output: list[tuple[Row, int]] = []
     for row, diff in inner.rows:
         values = evaluator.evaluate(rel.exprs, row, inner.typ.columns)
@@ -287,8 +287,8 @@ def _flat_map(
 
 
 def series_length(func: str, values: Sequence[Datum | EvalError]) -> int | None:
-    """How many rows a series of integers or a container's elements are (an error or a NULL argument: none to speak of); None for other
-    functions.
+    """How many rows a series of integers, or the elements of a container, has (few, if an argument is an error or
+    NULL); None for other functions.
     """
     if func in ("unnest_array", "unnest_list"):
         return len(json.loads(values[0])) if isinstance(values[0], str) else 0
@@ -303,7 +303,7 @@ def series_length(func: str, values: Sequence[Datum | EvalError]) -> int | None:
 
 
 def _union(inputs: Sequence[mir.Relation], typ: RelationType) -> mir.Relation:
-    """Constants of a union are put together, empty ones go."""
+    """Merge the constants of a union, and drop empty ones."""
     constants = [part for part in inputs if isinstance(part, mir.Constant) and part.error is None]
     others = [
         part for part in inputs if not (isinstance(part, mir.Constant) and part.error is None)
@@ -322,7 +322,7 @@ def _union(inputs: Sequence[mir.Relation], typ: RelationType) -> mir.Relation:
 
 
 def _join(rel: mir.Join, inputs: Sequence[mir.Relation], typ: RelationType) -> mir.Relation:
-    """A join with an empty input is empty; one of small constants without equivalences is carried out."""
+    """A join with an empty input is empty; one of small constants without equivalences is computed."""
     if any(isinstance(p, mir.Constant) and p.error is None and not p.rows for p in inputs):
         return mir.Constant((), typ)
     if rel.equivalences or not all(isinstance(p, mir.Constant) for p in inputs):

@@ -1,7 +1,7 @@
-"""Fusion: neighbours of the same kind become one, and operators that do nothing go.
+"""Fusion: merges adjacent operators of the same kind, and removes operators that do nothing.
 
-Promise: meaning is unchanged; no two adjacent Maps, Filters, Projects, Unions or Negates are left, and joins of unplanned joins are
-one join, their filters pulled above it.
+Promise: meaning is unchanged. No two adjacent Maps, Filters, Projects, Unions or Negates are left, and nested
+unplanned joins are one join, with their filters pulled above it.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _union(inputs: tuple[mir.Relation, ...]) -> mir.Relation:
 
 
 def _reduce(rel: mir.Reduce) -> mir.Relation:
-    """DISTINCT changes nothing for MIN and MAX; a key need not be in the group key twice, nor an aggregate be computed twice."""
+    """Simplify a Reduce: DISTINCT has no effect on MIN and MAX, and repeated keys and aggregates are computed once."""
     aggregates = tuple(
         msgspec.structs.replace(a, distinct=False)
         if a.distinct and functions.aggregate(a.func).kind == "hierarchical"
@@ -102,7 +102,7 @@ _ABSORBED = 200
 
 
 def _map_below(rel: mir.Relation) -> mir.Map | mir.Project | None:
-    """The relation, if it is a Map, a Project that stands on one, or one that changes the order of columns or repeats some."""
+    """The relation, if it is a Map, a Project over one, or one that reorders or repeats columns."""
     top = rel
     while isinstance(rel, mir.Project):
         rel = rel.input
@@ -112,7 +112,7 @@ def _map_below(rel: mir.Relation) -> mir.Map | mir.Project | None:
 
 
 def _absorbed(rel: mir.Reduce) -> mir.Reduce:
-    """The Reduce with the Maps right below it, and the Projects among them, written into its expressions."""
+    """The Reduce with the Maps directly below it, and the Projects among them, substituted in its expressions."""
     while (below := _map_below(rel.input)) is not None:
         columns: list[sc.Scalar]
         if isinstance(below, mir.Project):
@@ -132,7 +132,7 @@ def _absorbed(rel: mir.Reduce) -> mir.Reduce:
 
 
 def _top_k(rel: mir.TopK) -> mir.Relation:
-    """A TopK without limit and offset keeps all rows; one over another one of the same order takes a part of its part."""
+    """A TopK without limit and offset keeps all rows; one over another of the same order becomes one."""
     if rel.offset == 0 and (rel.limit is None or _is_unlimited(rel.limit)):
         return rel.input
     order: dict[int, sc.ColumnOrder] = {}
@@ -157,7 +157,7 @@ def _is_unlimited(limit: sc.Scalar) -> bool:
 
 
 def _both(outer: mir.TopK, inner: mir.TopK) -> mir.TopK:
-    """One TopK for two of the same groups and order, if their limits are known."""
+    """One TopK for two with the same groups and order, if their limits are known."""
     rest: int | None = None
     if inner.limit is not None:
         if not isinstance(inner.limit, sc.Literal) or not isinstance(inner.limit.value, int):
@@ -176,7 +176,7 @@ def _both(outer: mir.TopK, inner: mir.TopK) -> mir.TopK:
 
 
 def _join(rel: mir.Join) -> mir.Relation:
-    """Flatten joins (also under a Filter, Map or Project) into one, what stood over them on top of it."""
+    """Flatten nested joins (also under a Filter, Map or Project) into one, with those operators on top of it."""
     if len(rel.inputs) == 1:
         # What there is to compare is within one row.
         return filtered(rel.inputs[0], _checks(rel.equivalences, rel.inputs))
@@ -219,7 +219,11 @@ def _is_fusable(part: mir.Relation) -> bool:
 def _peel(
     part: mir.Relation,
 ) -> tuple[tuple[sc.Scalar, ...], tuple[sc.Scalar, ...], mir.Join | None]:
-    """Project over Map over Filter over an unplanned Join, taken apart: what is put out of the join's columns; no other Map."""
+    """Take a Project over a Map over a Filter over an unplanned Join apart (of Maps only liftable ones).
+
+    Returns:
+        The outputs over the join's columns, the filters, and the join; None as the join if `part` is something else.
+    """
     outputs: tuple[int, ...] | None = None
     new: tuple[sc.Scalar, ...] = ()
     filters: tuple[sc.Scalar, ...] = ()
@@ -241,7 +245,9 @@ def _peel(
 
 
 def _is_liftable(part: mir.Map) -> bool:
-    """Whether a Map only makes columns NULL where another one is: that is made above a join as well, which then sees all inputs."""
+    """Whether a Map only makes columns NULL where another one is. That works above a join as well, which then sees all
+    inputs.
+    """
     width = mir.arity(part.input)
     return all(_is_blanked(expr, width) for expr in part.scalars)
 
@@ -259,7 +265,7 @@ def _is_blanked(expr: sc.Scalar, width: int) -> bool:
 
 
 def _without_units(rel: mir.Join) -> mir.Relation:
-    """Inputs that are a single constant row are no inputs: their columns are literals above the join."""
+    """Remove inputs that are a single constant row: their columns become literals above the join."""
     if not any(_is_single_row(part) for part in rel.inputs):
         return rel
     rest: list[mir.Relation] = []
@@ -313,7 +319,7 @@ def _is_single_row(part: mir.Relation) -> bool:
 def _checks(
     classes: Iterable[Sequence[sc.Scalar]], inputs: Sequence[mir.Relation]
 ) -> list[sc.Scalar]:
-    """Equivalences of a join as predicates over its rows."""
+    """The equivalences of a join as predicates over its rows."""
     columns = [column for part in inputs for column in relation_type(part).columns]
     return [check for cls in classes for check in all_equal(cls, columns)]
 
@@ -321,7 +327,7 @@ def _checks(
 def merge_classes(
     classes: list[tuple[sc.Scalar, ...]] | tuple[tuple[sc.Scalar, ...], ...],
 ) -> tuple[tuple[sc.Scalar, ...], ...]:
-    """Equivalence classes with those that share an expression put together; expressions in order of their columns."""
+    """Equivalence classes, merged where they share an expression; expressions in order of their columns."""
     merged: list[list[sc.Scalar]] = []
     for cls in classes:
         new = list(dict.fromkeys(cls))

@@ -1,10 +1,11 @@
-"""JoinImplementation: every join gets its plan: differential or delta, in which order, by which keys.
+"""JoinImplementation: gives every join its plan: differential or delta, in which order, by which keys.
 
-Promise: a planned join's inputs stand under ArrangeBys by the keys that the plan looks up. Two inputs always make a differential join; more
-make a delta join where that needs no more new arrangements than a differential one (or, without eager delta joins, none). What a join is
-looked up by may fail: then some arrangement has that error, and once, whichever row the value would have met. The paths of a delta join
-have no arrangement of what several inputs make up together, so with such an equality a join is differential. An index is used through
-filters, maps and projections that keep its key: these then move above the join.
+Promise: a planned join's inputs are under ArrangeBys by the keys that the plan looks up. Two inputs always make a
+differential join. More make a delta join if that needs no more new arrangements than a differential one (without
+eager delta joins: if it needs none). A lookup key may fail to evaluate; then an arrangement has that error, once,
+whichever row the value would have met. A delta join's paths have no arrangement of several inputs combined, so if
+such an equality can fail the join is differential. An index is used through filters, maps and projections that keep
+its key; these then move above the join.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class _Planner:
         self._estimates: dict[int, Estimate] = {}  # of bindings, where estimates count
 
     def _estimate(self, rel: mir.Relation) -> Estimate:
-        """How many rows a relation is thought to have, where that counts."""
+        """The estimated number of rows of a relation, if estimates are used."""
         if not self._ctx.features.enable_cardinality_estimates:
             return None
         return cardinality(rel, self._ctx.statistics, self._estimates, {})
@@ -72,7 +73,7 @@ class _Planner:
         arranged: Mapping[int, tuple[Key, ...]],
         above: Sequence[sc.Scalar] = (),
     ) -> mir.Relation:
-        """Bottom-up; `arranged`: the keys by which bindings are arranged; `above`: the filters on a join."""
+        """Plan bottom-up; `arranged` are the keys by which bindings are arranged, `above` the filters on a join."""
         if isinstance(rel, mir.Let):
             value = self.visit(rel.value, arranged)
             inner = {**arranged, rel.id: self._arrangements(value, arranged)}
@@ -184,7 +185,9 @@ class _Planner:
 
 
 def _loses_errors(graph: JoinGraph, paths: Sequence[Sequence[Step]]) -> bool:
-    """Whether what can fail of an equality would be asked of rows of several inputs on some path, and so not of the same on all of them."""
+    """Whether an equality that can fail would, on some path, be evaluated on rows of several inputs, and so not on the
+    same rows on all paths.
+    """
     failing = [members for members in graph.members if any(may_error(expr) for expr, _ in members)]
     if any(len(homes) != 1 for members in failing for _, homes in members):
         return True
@@ -203,7 +206,7 @@ def _loses_errors(graph: JoinGraph, paths: Sequence[Sequence[Step]]) -> bool:
 
 @dataclass(frozen=True)
 class _Part:
-    """A join's input, with what it is below its row-wise operators."""
+    """A join's input, and what is below its row-wise operators."""
 
     relation: mir.Relation
     facts: JoinInput
@@ -212,7 +215,7 @@ class _Part:
     available: dict[Key, Key]  # key over the input's columns: the same over the columns of `below`
 
     def filtered(self, more: FilterCharacteristics) -> _Part:
-        """The same with more filters known of it."""
+        """The same input with further filters known of it."""
         return replace(self, facts=replace(self.facts, filters=self.facts.filters | more))
 
     def can_lift(self, keys: list[Key]) -> bool:
@@ -234,7 +237,7 @@ def _step(step: Step) -> mir.JoinInputOrder:
 def _implement(
     rel: mir.Join, parts: list[_Part], keys: list[list[Key]], plan: mir.Implementation
 ) -> mir.Relation:
-    """The join over its arranged inputs, lifted row-wise operators on top."""
+    """The join over its arranged inputs, with lifted row-wise operators on top."""
     inputs: list[mir.Relation] = []
     place: dict[int, int] = {}  # old column of the join: new one
     scalars: list[sc.Scalar] = []
@@ -281,7 +284,7 @@ def _implement(
 def _rebased(
     expr: sc.Scalar, place: Mapping[int, int], scalars: list[sc.Scalar], total: int
 ) -> sc.Scalar:
-    """A member of an equivalence over the planned join's columns (lifted maps are written out)."""
+    """A member of an equivalence over the planned join's columns, with lifted maps substituted."""
     moved = sc.permute(expr, place)
     while any(column >= total for column in sc.support(moved)):
         columns: list[sc.Scalar] = [sc.Column(c) for c in range(total)]
@@ -297,7 +300,7 @@ def _arranged(rel: mir.Relation, keys: list[Key]) -> mir.Relation:
 
 
 def _renamed(plan: mir.Implementation, keys: list[dict[Key, Key]]) -> mir.Implementation:
-    """The plan with each input's keys over what it stands on now."""
+    """The plan with each input's keys over the relation that the input now is."""
 
     def step(order: mir.JoinInputOrder) -> mir.JoinInputOrder:
         return msgspec.structs.replace(order, key=keys[order.input][order.key])

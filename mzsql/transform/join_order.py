@@ -1,8 +1,9 @@
 """The order of joins: greedy from every start, candidates compared by what is known of them.
 
-Promise: pure functions of arities, equivalences, keys, arrangements, filters and, where they are asked for, estimates. A candidate's score
-is compared part by part: unique key, length of the key, arranged already, few rows, filters on it, position in the query. Where what is
-arranged goes first, that counts before the length of the key, but for a key of nothing: a cross join is worse than a new arrangement.
+Promise: pure functions of arities, equivalences, keys, arrangements, filters and, if used, estimates. A candidate's
+score is compared part by part: unique key, length of the key, existing arrangement, few rows, filters, position in
+the query. With `enable_join_prioritize_arranged` an existing arrangement counts before the length of the key, unless
+the key is empty: a cross join is worse than a new arrangement.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ class JoinInput:
     Attributes:
         arity: its number of columns.
         unique_keys: its unique keys.
-        arrangements: the keys by which it can be had arranged at no cost.
+        arrangements: the keys by which it is available arranged, at no cost.
         filters: what is known of the filters on it.
-        cardinality: how many rows it is thought to have, where that counts and is known.
+        cardinality: its estimated number of rows, if estimates are used and it is known.
     """
 
     arity: int
@@ -52,7 +53,7 @@ class Score:
     earlier: int  # minus the input's position
 
     def code(self) -> str:
-        """As EXPLAIN prints it: ``UKA``, ``KA|10|ef``."""
+        """The score as EXPLAIN prints it: ``UKA``, ``KA|10|ef``."""
         letters = "U" if self.unique else ""
         letters += "K" * self.key_length
         letters += "A" if self.arranged else ""
@@ -60,7 +61,7 @@ class Score:
         return letters + self.filters.code()
 
     def rank(self) -> tuple[object, ...]:
-        """What it is compared by, as a tuple, which compares faster."""
+        """The score as a tuple, which compares faster."""
         f = self.filters
         by_filters = (f.literal_equality, f.like, f.is_null, f.inequality, f.any_filter)
         return (
@@ -76,7 +77,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Step:
-    """Look up input `relation` by `key`, over its own columns."""
+    """Look up the input `relation` by `key`, over its own columns."""
 
     score: Score
     relation: int
@@ -84,7 +85,7 @@ class Step:
 
 
 class JoinGraph:
-    """Inputs and equivalences of a join, ready to be ordered."""
+    """The inputs and equivalences of a join, prepared for ordering."""
 
     def __init__(
         self,
@@ -135,18 +136,20 @@ class JoinGraph:
         return found
 
     def to_local(self, relation: int, expr: sc.Scalar) -> sc.Scalar:
-        """An expression of one input over that input's columns."""
+        """An expression that reads one input, over that input's columns."""
         start = self._starts[relation]
         return sc.permute(expr, {c: c - start for c in sc.support(expr)})
 
     def bound_key(self, relation: int, bound: AbstractSet[int]) -> Key:
-        """The expressions of an input that are equal to something of the placed inputs, whose classes are `bound`, in order."""
+        """The expressions of an input that equal something of the placed inputs, whose classes are `bound`, in order."""
         own = self._own[relation]
         found = [expr for number in own if number in bound for expr in own[number]]
         return tuple(sorted(dict.fromkeys(found), key=_order))
 
     def partners(self, relation: int, key: Key, placed: frozenset[int]) -> Key | None:
-        """Expressions of the placed inputs equal to `key` of `relation`, over the join's columns; None where one lacks."""
+        """Expressions of the placed inputs that equal `key` of `relation`, over the join's columns; None if one is
+        missing.
+        """
         result: list[sc.Scalar] = []
         start = self._starts[relation]
         for expr in key:
@@ -175,7 +178,7 @@ class JoinGraph:
         )
 
     def lookups(self, relation: int) -> list[tuple[Key, frozenset[int]]]:
-        """The arrangements of an input with the classes that must be bound for a lookup by them."""
+        """The arrangements of an input, each with the classes that must be bound for a lookup by it."""
         found: list[tuple[Key, frozenset[int]]] = []
         start = self._starts[relation]
         for key in self.inputs[relation].arrangements:
@@ -185,14 +188,14 @@ class JoinGraph:
         return found
 
     def best_lookup(self, relation: int, bound: AbstractSet[int]) -> Step:
-        """The best way to look up an input where these classes are bound."""
+        """The best way to look up an input when these classes are bound."""
         keys = [self.bound_key(relation, bound)]
         keys.extend(key for key, needed in self._ready[relation] if needed <= bound)
         steps = [Step(self.score(relation, key), relation, key) for key in keys]
         return max(steps, key=lambda step: step.score)
 
     def order_from(self, start: int) -> tuple[Step, ...]:
-        """The greedy order of the others from `start`."""
+        """The greedy order of the other inputs, from `start`."""
         found = self._orders.get(start)
         if found is not None:
             return found
@@ -209,7 +212,7 @@ class JoinGraph:
 
 
 class _Frontier:
-    """The inputs not yet placed, each with the best way to look it up; kept up to date from one placed input to the next."""
+    """The inputs not yet placed, each with the best way to look it up; updated as inputs are placed."""
 
     def __init__(self, graph: JoinGraph) -> None:
         self._graph = graph
@@ -225,11 +228,11 @@ class _Frontier:
         return step.score.rank(), step
 
     def best(self) -> Step:
-        """What to look up next."""
+        """The input to look up next."""
         return max(self._best.values(), key=lambda found: found[0])[1]
 
     def place(self, relation: int) -> None:
-        """An input is placed: what is equal to something of it may be looked up by that."""
+        """Place an input: what equals one of its expressions may now be looked up by it."""
         del self._best[relation]
         changed: set[int] = set()
         for number, at in self._graph.reading[relation]:
@@ -251,7 +254,7 @@ class LinearOrder:
 
 
 def linear_order(graph: JoinGraph) -> LinearOrder:
-    """The start whose worst candidate is best."""
+    """The order from the start whose worst candidate is best."""
     options: list[tuple[tuple[Score, list[Score]], LinearOrder]] = []
     for start in range(len(graph.inputs)):
         steps = graph.order_from(start)
@@ -272,7 +275,7 @@ def linear_order(graph: JoinGraph) -> LinearOrder:
 
 
 def _accumulated(scores: list[Score]) -> list[Score]:
-    """Filters of earlier inputs make the later ones small too."""
+    """Scores in which filters on earlier inputs also count for later ones."""
     result: list[Score] = []
     filters = FilterCharacteristics()
     for score in scores:
@@ -294,7 +297,7 @@ def new_arrangements(graph: JoinGraph, paths: Sequence[Sequence[Step]]) -> int:
 
 
 def linear_arrangements(graph: JoinGraph, order: LinearOrder) -> int:
-    """How many arrangements a differential join would have to make, intermediate streams included."""
+    """How many arrangements a differential join would have to make, including intermediate streams."""
     inputs = sum(
         1
         for step in (order.start, *order.steps)

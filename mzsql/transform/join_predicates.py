@@ -1,7 +1,7 @@
-"""Predicates on joins: which of them are equivalences, what they say of single inputs, and what must not be NULL.
+"""Predicates on joins: which are equivalences, what they imply for single inputs, and what must not be NULL.
 
-Promise: pure functions of expressions; `owner` says for each column of a join which input it is of. What is said of an input holds of every
-row of it that the join keeps.
+Promise: pure functions of expressions; `owner` gives for each column of a join its input. What is implied for an
+input holds for every row of it that the join keeps.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mzsql.transform.scalars import may_error
 
 
 def said_not_null(pred: sc.Scalar) -> sc.Scalar | None:
-    """What a predicate says is not NULL."""
+    """The expression that a predicate says is not NULL; None if it says something else."""
     match pred:
         case sc.Call(func="not", args=(sc.Call(func="is_null", args=(expr,)),)):
             return expr
@@ -40,9 +40,10 @@ def is_trivial(pred: sc.Scalar) -> TypeGuard[sc.Call]:
 def of_one_type(
     left: sc.Scalar, right: sc.Scalar, columns: Sequence[ColumnType]
 ) -> tuple[sc.Scalar, sc.Scalar]:
-    """Two sides of an equality as members of one class: of one type, so that equal values are one value in every engine.
+    """Two sides of an equality as members of one class: converted to one type, so that equal values are one value in
+    every engine.
 
-    A numeric that does not fit the larger scale, and so equals nothing of it, is NULL.
+    A numeric that does not fit the larger scale, and so equals nothing of it, becomes NULL.
     """
     left, right = as_key(left, columns), as_key(right, columns)
     types = tuple(sc.scalar_type(side, columns) for side in (left, right))
@@ -67,7 +68,9 @@ def of_one_type(
 def as_equivalence(
     pred: sc.Scalar, owner: Sequence[int], types: Sequence[ColumnType]
 ) -> tuple[tuple[sc.Scalar, ...], list[sc.Scalar]] | None:
-    """The class that an equality of two inputs means, and the IS NOT NULL that keeps NULLs out; None where it is no such."""
+    """The class that an equality of two inputs means, and the IS NOT NULL that excludes NULLs; None if it is no such
+    equality.
+    """
     match pred:
         case sc.Call(func=func, args=(left, right)) if func.startswith("eq_"):
             left_homes, right_homes = inputs_read(left, owner), inputs_read(right, owner)
@@ -120,7 +123,7 @@ def _is_null(pred: sc.Scalar) -> TypeGuard[sc.Call]:
 
 
 def _null_part(expr: sc.Scalar) -> sc.Scalar:
-    """What is NULL exactly where `expr` is: its only argument that is no literal."""
+    """An expression that is NULL exactly where `expr` is: its only argument that is not a literal."""
     while isinstance(expr, sc.Call):
         func = functions.scalar(expr.func)
         rest = [arg for arg in expr.args if not isinstance(arg, sc.Literal)]
@@ -132,7 +135,7 @@ def _null_part(expr: sc.Scalar) -> sc.Scalar:
 
 
 def not_null(expr: sc.Scalar, columns: Sequence[ColumnType]) -> list[sc.Scalar]:
-    """Predicates that keep the rows in which an expression is not NULL, over single columns where that is the same."""
+    """Predicates that keep the rows in which an expression is not NULL, over single columns where that is equivalent."""
     if not nullable(expr, columns):
         return []
     match expr:
@@ -144,7 +147,7 @@ def not_null(expr: sc.Scalar, columns: Sequence[ColumnType]) -> list[sc.Scalar]:
 
 
 def never_null(expr: sc.Scalar) -> list[sc.Scalar]:
-    """As `not_null`, whether or not the columns can be NULL: what is equal to them may be."""
+    """As `not_null`, even for columns that cannot be NULL: what equals them may be."""
     match expr:
         case sc.Literal():
             return []
@@ -163,7 +166,7 @@ def is_not_null(expr: sc.Scalar) -> sc.Scalar:
 def in_terms_of_firsts(
     classes: Sequence[tuple[sc.Scalar, ...]], owner: Sequence[int]
 ) -> tuple[tuple[sc.Scalar, ...], ...]:
-    """Classes whose members that read several inputs read the first of equal columns."""
+    """Classes in which members that read several inputs read the first of equal columns."""
     firsts: dict[int, sc.Scalar] = {}
     for cls in classes:
         columns = [e for e in cls if isinstance(e, sc.Column)]
@@ -183,7 +186,7 @@ def _read_firsts(expr: sc.Scalar, firsts: Mapping[int, sc.Scalar]) -> sc.Scalar:
 def within_inputs(
     classes: Sequence[tuple[sc.Scalar, ...]], owner: Sequence[int], columns: Sequence[ColumnType]
 ) -> tuple[tuple[tuple[sc.Scalar, ...], ...], list[sc.Scalar]]:
-    """Take members of one input that are equal to each other apart: that is a filter of this input."""
+    """Split off members of one input that equal each other: that is a filter of this input."""
     kept: list[tuple[sc.Scalar, ...]] = []
     preds: list[sc.Scalar] = []
     for cls in classes:
@@ -205,7 +208,9 @@ def within_inputs(
 
 
 def implied(pred: sc.Scalar, owner: Sequence[int]) -> list[tuple[int, sc.Scalar]]:
-    """What ``(a AND b) OR (c AND d)`` says of single inputs, where each alternative says something of them: ``a OR c``."""
+    """What ``(a AND b) OR (c AND d)`` implies for single inputs, if each alternative says something of them: ``a OR
+    c``.
+    """
     if not (isinstance(pred, sc.Call) and pred.func == "or"):
         return []
     alternatives = [conjuncts((arg,)) for arg in pred.args]
@@ -237,7 +242,9 @@ def inputs_read(expr: sc.Scalar, owner: Sequence[int]) -> set[int]:
 def localize(
     pred: sc.Scalar, classes: Sequence[tuple[sc.Scalar, ...]], owner: Sequence[int]
 ) -> list[tuple[int, sc.Scalar]]:
-    """The inputs that can evaluate a predicate, each with the predicate over its columns (still numbered as the join's)."""
+    """The inputs that can evaluate a predicate, each with the predicate over its columns (still numbered as the
+    join's).
+    """
     reads = sc.support(pred)
     if not reads:
         return []
@@ -262,7 +269,7 @@ def localize(
 
 
 def _read_through(pred: sc.Scalar, columns: Mapping[int, sc.Scalar]) -> sc.Scalar:
-    """A predicate with columns replaced by what equals them."""
+    """A predicate with columns replaced by equal ones."""
 
     def replace(node: sc.Scalar) -> sc.Scalar:
         return columns[node.index] if isinstance(node, sc.Column) else node

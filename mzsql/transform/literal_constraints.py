@@ -1,8 +1,9 @@
-"""LiteralConstraints: equality of an indexed key with literals becomes a lookup in the index.
+"""LiteralConstraints: turns equality of an indexed key with literals into an index lookup.
 
-Promise: a Filter over an indexed object that leaves but a few values of an index's key possible (by ``=``, by AND and OR of such, as IN
-gives) reads only these keys: an `IndexedFilter` join of the object with the constant keys. The longest key wins, then the youngest index.
-What the lookup does not say wholly stays as a filter.
+Promise: a Filter over an indexed object that leaves only a few values of an index's key possible (through ``=``, and
+AND and OR of these, as from IN) reads only these keys: it becomes an `IndexedFilter` join of the object with the
+constant keys. The longest key wins, then the youngest index. What the lookup does not fully express stays as a
+filter.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def literal_constraints(rel: mir.Relation, ctx: OptimizerContext) -> mir.Relatio
 def _inlined(
     mfp: MapFilterProject, columns: Sequence[ColumnType], ctx: OptimizerContext
 ) -> MapFilterProject:
-    """The MFP with predicates that say all that they say of the input's columns, as far as that does not make them very large."""
+    """The MFP with predicates written over the input's columns, unless that would make them very large."""
     exprs: list[sc.Scalar] = [sc.Column(c) for c in range(mfp.input_arity)]
     sizes = [1] * mfp.input_arity
     for expr in mfp.expressions:
@@ -65,7 +66,7 @@ _Fixed = dict[int, Datum]
 
 
 class _Found(msgspec.Struct, frozen=True):
-    """An index, the keys to look up, and the predicates that the lookup makes needless."""
+    """An index, the keys to look up, and the predicates that the lookup makes redundant."""
 
     index: IndexDesc
     rows: tuple[Row, ...]
@@ -75,7 +76,7 @@ class _Found(msgspec.Struct, frozen=True):
 def _best(
     mfp: MapFilterProject, get: mir.Get, indexes: Sequence[IndexDesc], ctx: OptimizerContext
 ) -> _Found | None:
-    """The index with the longest key; of several the last one made."""
+    """The index with the longest key; of several the youngest."""
     predicates = conjuncts(tuple(p for at, p in mfp.predicates if at <= mfp.input_arity))
     best: _Found | None = None
     for index in indexes:
@@ -93,7 +94,7 @@ def _match(
     key: Sequence[sc.Scalar],
     kinds: Sequence[str],
 ) -> _Found | None:
-    """The keys of an index that the predicates leave possible, where they leave but a few."""
+    """The keys of an index that the predicates leave possible, if these are few; else None."""
     options: list[_Fixed] = [{}]
     used: list[sc.Scalar] = []
     for pred in predicates:
@@ -116,7 +117,7 @@ def _match(
 
 
 def _merged(one: _Fixed, other: _Fixed) -> _Fixed | None:
-    """Both; None where they contradict each other."""
+    """Both combinations together; None if they contradict each other."""
     for part in one.keys() & other.keys():
         if one[part] != other[part]:
             return None
@@ -124,7 +125,9 @@ def _merged(one: _Fixed, other: _Fixed) -> _Fixed | None:
 
 
 def _options(pred: sc.Scalar, key: Sequence[sc.Scalar]) -> tuple[list[_Fixed], bool] | None:
-    """What a predicate says of the key's parts: one of several combinations; and whether it says nothing else. None: it says nothing."""
+    """The combinations of the key's parts that a predicate allows, and whether it says nothing else. None: it says
+    nothing of the key.
+    """
     for part, expr in enumerate(key):
         said = _literal_of(expr, pred)
         if said is not None:
@@ -161,7 +164,7 @@ def _options(pred: sc.Scalar, key: Sequence[sc.Scalar]) -> tuple[list[_Fixed], b
 
 
 def _literal_of(expr: sc.Scalar, pred: sc.Scalar) -> list[Datum] | None:
-    """The literal that `pred` says `expr` is (none: there is no such value); None where it says no such thing."""
+    """The literal that `pred` says `expr` equals (empty if there is no such value); None if it says no such thing."""
     if not (isinstance(pred, sc.Call) and pred.func.startswith("eq_") and len(pred.args) == 2):
         # A boolean is true where it is the predicate itself.
         return [True] if pred == expr and not isinstance(expr, sc.Column) else None
@@ -181,7 +184,7 @@ def _literal_of(expr: sc.Scalar, pred: sc.Scalar) -> list[Datum] | None:
 
 
 def _widenings() -> dict[str, tuple[int, int]]:
-    """Casts of integers that lose nothing, with the least and the greatest value that is cast."""
+    """Casts of integers that lose nothing, with the lowest and highest value of the source type."""
     ranges = {
         "smallint": (-(2**15), 2**15 - 1),
         "integer": (-(2**31), 2**31 - 1),

@@ -1,7 +1,8 @@
-"""LiteralLifting: columns that are literals are appended as late as possible.
+"""LiteralLifting: appends columns that are literals as late as possible.
 
-Promise: what is put out stays the same. Literals at the end of a relation's columns move above row-wise operators, joins, TopKs, and
-unions whose branches agree in them; what reads such a column reads the literal. So joins, sorts and groups do not carry them.
+Promise: the output stays the same. Literals at the end of a relation's columns move above row-wise operators, joins,
+TopKs, and unions whose branches agree in them; expressions that read such a column read the literal. So joins, sorts
+and groups do not carry them.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ Lifted = tuple[mir.Relation, Literals]
 
 
 def literal_lifting(rel: mir.Relation) -> mir.Relation:
-    """Lift literals as far as they go: what has met others on its way may go further."""
+    """Lift literals as far as possible; repeated, because literals that have become adjacent may move on together."""
     while (new := _whole(*_visit(rel, {}))) != rel:
         rel = new
     return rel
 
 
 def _whole(rel: mir.Relation, literals: Literals) -> mir.Relation:
-    """The relation with its literals again."""
+    """The relation with its literals appended again."""
     if isinstance(rel, mir.Constant) and rel.error is None and literals:
         values = tuple(literal.value for literal in literals)
         rows = tuple(((*row, *values), diff) for row, diff in rel.rows)
@@ -46,7 +47,7 @@ def _grown(typ: RelationType, literals: Literals) -> RelationType:
 
 
 def _shorter(typ: RelationType, width: int) -> RelationType:
-    """The type of the first columns; what is left out is the same in every row, so keys hold without it."""
+    """The type of the first columns. The omitted ones are constant, so keys hold without them."""
     keys = tuple(tuple(c for c in key if c < width) for key in typ.keys)
     return RelationType(typ.columns[:width], keys)
 
@@ -77,7 +78,7 @@ def _visit(rel: mir.Relation, known: Mapping[int, Literals]) -> Lifted:
 
 
 def _recursion(rel: mir.LetRec, known: Mapping[int, Literals]) -> Lifted:
-    """Literals leave the bindings that only what stands behind them reads."""
+    """Literals leave those bindings that only the body reads."""
     values: list[mir.Relation] = []
     for position, (local, value) in enumerate(zip(rel.ids, rel.values, strict=True)):
         new, literals = _visit(value, known)
@@ -94,7 +95,7 @@ def _reads(rel: mir.Relation, local: int) -> bool:
 
 
 def _over(rel: mir.Relation, inner: mir.Relation, literals: Literals) -> Lifted:
-    """An operator over its one input without the literals of that."""
+    """An operator over its input without that input's literals."""
     match rel:
         case mir.Project(outputs=outputs):
             return _project(inner, literals, outputs)
@@ -122,12 +123,14 @@ def _over(rel: mir.Relation, inner: mir.Relation, literals: Literals) -> Lifted:
 
 
 def _reader(inner: mir.Relation, literals: Literals) -> list[sc.Scalar]:
-    """What the columns of a relation are, with its literals at their end."""
+    """For each column of a relation with its lifted literals at the end, the expression to read it by: a column or the
+    literal.
+    """
     return [*(sc.Column(c) for c in range(mir.arity(inner))), *literals]
 
 
 def _constant(rel: mir.Constant) -> Lifted:
-    """The columns that hold the same in every row: those at the end are lifted, the others are put behind what differs."""
+    """Columns with the same value in all rows: those at the end are lifted, others are moved behind the varying ones."""
     if rel.error is not None or not rel.rows:
         return rel, ()
     first = rel.rows[0][0]
@@ -158,7 +161,7 @@ def _equal(one: Datum, other: Datum) -> bool:
 
 
 def _project(inner: mir.Relation, literals: Literals, outputs: Sequence[int]) -> Lifted:
-    """A projection; what it takes from the literals last is still at the end."""
+    """A projection; the literals that it selects last remain last."""
     width = mir.arity(inner)
     end = len(outputs)
     while end and outputs[end - 1] >= width:
@@ -192,7 +195,7 @@ def _map(inner: mir.Relation, literals: Literals, scalars: Sequence[sc.Scalar]) 
 
 
 def _literals_last(inner: mir.Relation, scalars: Sequence[sc.Scalar]) -> mir.Relation:
-    """A Map whose literals come last, whence they may go on; what reads one was told it already."""
+    """A Map with its literals last, from where they can be lifted; readers of a literal already read it directly."""
     rest = [n for n, scalar in enumerate(scalars) if not isinstance(scalar, sc.Literal)]
     literals = [n for n, scalar in enumerate(scalars) if isinstance(scalar, sc.Literal)]
     if not literals or not rest:
@@ -205,7 +208,9 @@ def _literals_last(inner: mir.Relation, scalars: Sequence[sc.Scalar]) -> mir.Rel
 
 
 def _reduce(rel: mir.Reduce, inner: mir.Relation, read: Sequence[sc.Scalar]) -> Lifted:
-    """Literals are no part of a key: of no rows there are no groups, whatever the key. Of literals alone, the least one is known."""
+    """Literals are removed from keys (without rows there are no groups, whatever the key). MIN and MAX of a literal are
+    known.
+    """
     key = [sc.substitute(e, read) for e in rel.group_key]
     aggregates = [
         msgspec.structs.replace(a, expr=sc.substitute(a.expr, read)) for a in rel.aggregates
@@ -227,7 +232,7 @@ def _reduce(rel: mir.Reduce, inner: mir.Relation, read: Sequence[sc.Scalar]) -> 
 
 
 def _known(aggregate: sc.AggregateExpr) -> sc.Scalar:
-    """The least or greatest of literals that are all the same, else what is aggregated, as no literal."""
+    """MIN or MAX of a single literal value as that literal; otherwise the aggregate."""
     name = functions.aggregate(aggregate.func).name
     if name in _EXTREMES and isinstance(aggregate.expr, sc.Literal):
         return sc.Literal(aggregate.expr.value, aggregate.typ)
@@ -235,7 +240,7 @@ def _known(aggregate: sc.AggregateExpr) -> sc.Scalar:
 
 
 def _join(rel: mir.Join, parts: Sequence[Lifted]) -> Lifted:
-    """A join without the literals of its inputs; where a class says that something is such a literal, that is a filter."""
+    """A join without its inputs' literals; an equality with such a literal becomes a filter."""
     if not any(literals for _, literals in parts):
         return replace_inputs(rel, rel.inputs, [part for part, _ in parts]), ()
     total = sum(mir.arity(part) for part, _ in parts)
@@ -265,14 +270,14 @@ def _join(rel: mir.Join, parts: Sequence[Lifted]) -> Lifted:
 
 
 def _is(expr: sc.Scalar, literal: sc.Literal) -> sc.Scalar:
-    """Whether an expression has a literal's value, NULL included."""
+    """The predicate that an expression has a literal's value, NULL included."""
     if literal.value is None:
         return sc.Call("is_null", (expr,), BOOLEAN)
     return sc.Call(f"eq_{literal.typ.kind}", (expr, literal), BOOLEAN)
 
 
 def _union(parts: Sequence[Lifted]) -> Lifted:
-    """The literals that all branches end in."""
+    """The literals that all branches end with."""
     common = 0
     shortest = min(len(literals) for _, literals in parts)
     while common < shortest and len({literals[-1 - common] for _, literals in parts}) == 1:

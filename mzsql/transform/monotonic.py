@@ -1,6 +1,6 @@
-"""Monotonic flags: Reduces and TopKs whose input only ever grows say so.
+"""Monotonic flags: marks the Reduces and TopKs whose input is never retracted.
 
-Promise: a flag is set only where no retraction can reach the node, given which sources never retract.
+Promise: a flag is set only if no retraction can reach the node, given which sources never retract.
 """
 
 from __future__ import annotations
@@ -70,14 +70,16 @@ def _reads_time(pred: sc.Scalar) -> bool:
 def is_monotonic(
     rel: mir.Relation, known: Collection[GlobalId], locals_: Mapping[int, bool]
 ) -> bool:
-    """Whether a relation only grows, if the objects `known` do; `locals_`: the same of its bindings."""
+    """Whether a relation only grows, if the objects `known` do; `locals_` says the same of its bindings."""
     return _visit(rel, known, locals_)[1]
 
 
 def recursive_growth(
     rel: mir.LetRec, known: Collection[GlobalId], locals_: Mapping[int, bool]
 ) -> dict[int, bool]:
-    """Which bindings of a recursion only grow: it starts empty, and each grows as long as it does when the others do."""
+    """Which bindings of a recursion only grow: all are assumed to, since they start empty, until one does not follow
+    from the others.
+    """
     claimed = dict.fromkeys(rel.ids, True)
     while True:
         derived = {

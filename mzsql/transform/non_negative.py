@@ -1,7 +1,7 @@
 """Which relations never have negative multiplicities.
 
-Promise: True only where it is certain. A union that takes away from a relation what is surely part of it is not negative either. In a
-recursion a binding counts as non-negative as long as that follows from itself: it starts empty.
+Promise: True only if it is certain. A union that subtracts from a relation what is surely part of it is not negative
+either. In a recursion a binding counts as non-negative as long as that follows from itself, because it starts empty.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from mzsql.expr.scalar import Column
 
 
 def non_negative(rel: mir.Relation, locals_: Mapping[int, bool]) -> bool:
-    """Whether no row of `rel` can have a negative multiplicity; `locals_`: the same of its bindings."""
+    """Whether no row of `rel` can have a negative multiplicity; `locals_` says the same of its bindings."""
     match rel:
         case mir.Constant(rows=rows):
             return all(diff >= 0 for _, diff in rows)
@@ -49,7 +49,7 @@ def recursive_signs(rel: mir.LetRec, locals_: Mapping[int, bool]) -> dict[int, b
 
 
 def _is_difference(inputs: tuple[mir.Relation, ...], locals_: Mapping[int, bool]) -> bool:
-    """Whether a union is of a relation and the negation of a part of it."""
+    """Whether a union consists of a relation and the negation of a part of it."""
     match inputs:
         case (whole, mir.Negate(input=part)) | (mir.Negate(input=part), whole):
             return non_negative(whole, locals_) and is_subset(part, whole)
@@ -58,7 +58,9 @@ def _is_difference(inputs: tuple[mir.Relation, ...], locals_: Mapping[int, bool]
 
 
 def is_subset(part: mir.Relation, whole: mir.Relation) -> bool:
-    """Whether `part` surely has at most the rows of `whole`, which is non-negative: it filters it, or thins it out."""
+    """Whether `part` surely has at most the rows of `whole`, which is non-negative: it filters it or takes distinct
+    rows of it.
+    """
     while True:
         if part == whole:
             return True
@@ -81,5 +83,5 @@ def is_subset(part: mir.Relation, whole: mir.Relation) -> bool:
 
 
 def _keeps_all(part: mir.Reduce, inner: mir.Relation) -> bool:
-    """Whether a distinct is over all columns as they stand: each row of it is one of the input's."""
+    """Whether a DISTINCT is over all columns unchanged, so that each of its rows is one of the input's."""
     return part.group_key == tuple(Column(i) for i in range(mir.arity(inner)))

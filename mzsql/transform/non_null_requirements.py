@@ -1,7 +1,7 @@
-"""NonNullRequirements: what is dropped above if a column is NULL need not be made where it is.
+"""NonNullRequirements: does not produce rows that are dropped above because a column is NULL.
 
-Promise: only rows go that a filter above would drop, or a comparison of that filter could not be true for. Branches that put out a NULL in
-such a column become empty; bindings are asked for what all their readers require.
+Promise: only rows are removed that a filter above would drop, or for which its comparison could not be true.
+Branches that output a NULL in such a column become empty; a binding's rows must be required by all its readers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NONE: Columns = frozenset()
 
 
 def non_null_requirements(rel: mir.Relation) -> mir.Relation:
-    """Leave out what is not required."""
+    """Remove rows that are not required."""
     return _Pass().visit(rel, _NONE)
 
 
@@ -71,7 +71,7 @@ def _strict(exprs: Iterable[sc.Scalar]) -> Columns:
 
 
 def _inputs_required(rel: mir.Relation, required: Columns) -> list[Columns]:
-    """For each input the columns whose NULLs it need not put out."""
+    """For each input the columns in which NULLs are not needed."""
     match rel:
         case mir.Project(outputs=outputs):
             return [frozenset(outputs[c] for c in required)]
@@ -106,7 +106,9 @@ def _inputs_required(rel: mir.Relation, required: Columns) -> list[Columns]:
 
 
 def _reduce_required(rel: mir.Reduce, required: Columns) -> Columns:
-    """Of a group's rows those that no aggregate looks at, where the group counts for nothing with them alone."""
+    """Input columns whose NULL makes a row unnecessary: those that a required key column is NULL with and, if an
+    aggregate is required not to be NULL, those with whose NULL a row is ignored by every aggregate.
+    """
     key = rel.group_key
     need = _strict(key[c] for c in required if c < len(key))
     if any(c >= len(key) and _of_values(rel.aggregates[c - len(key)]) for c in required):
@@ -115,20 +117,20 @@ def _reduce_required(rel: mir.Reduce, required: Columns) -> Columns:
 
 
 def _of_values(aggregate: sc.AggregateExpr) -> bool:
-    """Whether it is NULL of a group of NULLs."""
+    """Whether the aggregate is NULL for a group of NULLs."""
     func = functions.aggregate(aggregate.func)
     return func.ignores_nulls and func.nullable
 
 
 def _read(aggregate: sc.AggregateExpr) -> Columns:
-    """The columns with whose NULL a row is nothing to an aggregate."""
+    """The columns whose NULL makes a row irrelevant to an aggregate."""
     if not functions.aggregate(aggregate.func).ignores_nulls:
         return _NONE
     return strict_columns(aggregate.expr)
 
 
 def _split(inputs: Iterable[mir.Relation], columns: Iterable[int]) -> list[Columns]:
-    """Columns of a join by input."""
+    """The columns of a join by input."""
     need = set(columns)
     found: list[Columns] = []
     start = 0

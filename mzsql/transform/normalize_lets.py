@@ -1,12 +1,12 @@
-"""NormalizeLets: bindings flat, used more than once, numbered from 0 in the order in which they are defined.
+"""NormalizeLets: makes bindings flat, used more than once, and numbered from 0 in order of definition.
 
-Promise: a `Let` or `LetRec` stands only at the root, in a chain of bindings, and at the root of a recursive value that holds a recursion of
-its own. A binding that is used once, or that is no more than a Get, is put where it is used; unused ones are gone; the type of every Get
-of a binding is its value's. What is bound before a recursion is bound in it; independent recursions with the same limits are one; a
-recursion that does not recur is none.
+Promise: a `Let` or `LetRec` stands only at the root, in a chain of bindings, and at the root of a recursive value
+that contains a recursion of its own. A binding that is used once, or that is just a Get, is inlined; unused ones are
+removed; the type of every Get of a binding is its value's. What is bound before a recursion is bound in it;
+independent recursions with the same limits are merged; a recursion that does not recur becomes plain bindings.
 
-In a recursion a value reads what is bound before it as it is in this iteration, itself and what comes later as it was in the one before.
-So a binding moves only to a place where all that it reads is the same.
+In a recursion a value reads earlier bindings as of this iteration, and itself and later bindings as of the iteration
+before. So a binding moves only to a place at which everything that it reads is the same.
 """
 
 from __future__ import annotations
@@ -50,14 +50,16 @@ Stage = LetStage | RecStage
 
 
 def normalize_lets(rel: mir.Relation, *, inline_mfp: bool = False) -> mir.Relation:
-    """Flatten, inline, renumber; with `inline_mfp` a binding that is a Get under maps, filters and projections is inlined too."""
+    """Flatten, inline, renumber; with `inline_mfp` a binding that is a Get under maps, filters and projections is
+    inlined too.
+    """
     return _normalized(rel, inline_mfp=inline_mfp)
 
 
 def settle_lets(rel: mir.Relation) -> mir.Relation:
-    """The same with the numbers that there are, where no two bindings share one and none is recursive.
+    """As `normalize_lets`, but keeps the numbers, if all bindings are plain and have distinct ones.
 
-    While a plan is being made smaller: a part whose bindings keep their numbers is the part that is known already.
+    Used while a plan is being made smaller: a part whose bindings keep their numbers is recognized as unchanged.
     """
     return _normalized(rel, inline_mfp=False, keep=_are_distinct(rel))
 
@@ -77,7 +79,7 @@ def _normalized(rel: mir.Relation, *, inline_mfp: bool, keep: bool = False) -> m
 
 
 def _are_distinct(rel: mir.Relation) -> bool:
-    """Whether all bindings are plain ones with a number of their own."""
+    """Whether all bindings are plain ones with distinct numbers."""
     known = parts()
     ids: set[int] = set()
     stack = [rel]
@@ -94,7 +96,7 @@ def _are_distinct(rel: mir.Relation) -> bool:
 
 
 def _is_normal(rel: mir.Relation, *, inline_mfp: bool, keep: bool) -> bool:
-    """Whether plain bindings stand as they should: then there is nothing to do. With `keep` their numbers are, as they are distinct."""
+    """Whether plain bindings are in normal form, so that nothing has to be done; with `keep` whatever their numbers."""
     known = parts()
     types: dict[int, RelationType] = {}
     counts: dict[int, int] = {}
@@ -116,7 +118,7 @@ def _is_normal(rel: mir.Relation, *, inline_mfp: bool, keep: bool) -> bool:
 
 
 def _local_gets(rel: mir.Relation) -> Mapping[mir.Get, int]:
-    """The Gets of bindings in a relation, and how often each is there."""
+    """The Gets of bindings in a relation, with their number."""
     known: dict[int, tuple[mir.Relation, Mapping[mir.Get, int]]] = memo("local gets")
     found = known.get(id(rel))
     if found is None:
@@ -126,7 +128,7 @@ def _local_gets(rel: mir.Relation) -> Mapping[mir.Get, int]:
 
 
 def assemble(stages: Sequence[Stage], body: mir.Relation) -> mir.Relation:
-    """Bindings in front of a body."""
+    """Put bindings in front of a body."""
     for stage in reversed(stages):
         if isinstance(stage, LetStage):
             body = mir.Let(stage.id, stage.value, body)
@@ -136,7 +138,7 @@ def assemble(stages: Sequence[Stage], body: mir.Relation) -> mir.Relation:
 
 
 class _Hoist:
-    """Collects all bindings in an order in which each stands after those it reads; ids are made unique, unless they are to be kept."""
+    """Collects all bindings, each after those that it reads; ids are made unique unless they are to be kept."""
 
     def __init__(self, *, keep: bool) -> None:
         self._stages: list[Stage] = []
@@ -147,7 +149,7 @@ class _Hoist:
     def frame(
         self, rel: mir.Relation, scope: Mapping[int, int]
     ) -> tuple[list[Stage], mir.Relation]:
-        """The relation without bindings, and these."""
+        """The relation without its bindings, and these."""
         outer = self._stages
         self._stages = []
         body = self._visit(rel, scope)
@@ -155,7 +157,7 @@ class _Hoist:
         return stages, body
 
     def _visit(self, rel: mir.Relation, scope: Mapping[int, int]) -> mir.Relation:
-        """The relation without its bindings; `scope` maps ids as they are to ids as they become."""
+        """The relation without its bindings; `scope` maps old ids to new ones."""
         if self._keep and not part_of(rel, self._parts).kinds & _BINDINGS:
             return rel
         while isinstance(rel, mir.Let | mir.LetRec):
@@ -172,7 +174,7 @@ class _Hoist:
         return replace_inputs(rel, kids, [self._visit(kid, scope) for kid in kids])
 
     def _recursion(self, rel: mir.LetRec, scope: Mapping[int, int]) -> Mapping[int, int]:
-        """Bind a recursion; what its values bind is bound in front of them, unless that is a recursion of its own."""
+        """Bind a recursion. What its values bind is bound before them, unless that is a recursion of its own."""
         inner = {**scope, **{local: self._fresh() for local in rel.ids}}
         ids: list[int] = []
         values: list[mir.Relation] = []
@@ -203,7 +205,7 @@ def _renamed(get: mir.Get, local: int) -> mir.Get:
 
 
 def _reads(rel: mir.Relation) -> Mapping[int, int]:
-    """The bindings that a relation reads, and how often it does."""
+    """The bindings that a relation reads, and how often."""
     counts: dict[int, int] = {}
     for get, times in _local_gets(rel).items():
         assert isinstance(get.id, int)
@@ -225,7 +227,7 @@ def _bindings(stages: Sequence[Stage]) -> Iterator[tuple[int, mir.Relation]]:
 def _smaller(
     stages: Sequence[Stage], body: mir.Relation, *, inline_mfp: bool
 ) -> tuple[list[Stage], mir.Relation]:
-    """Unused bindings dropped, needless ones inlined, until all that are left are needed."""
+    """Drop unused bindings and inline needless ones, until all that are left are needed."""
     while True:
         before = _shape(stages)
         stages, body = _Inliner(_unrolled(_alive(stages, body)), body, inline_mfp=inline_mfp).run()
@@ -234,12 +236,12 @@ def _smaller(
 
 
 def _shape(stages: Sequence[Stage]) -> list[int]:
-    """How many bindings each recursion has (0: a plain binding)."""
+    """How many bindings each recursion has (0 for a plain binding)."""
     return [0 if isinstance(stage, LetStage) else len(stage.ids) for stage in stages]
 
 
 def _alive(stages: Sequence[Stage], body: mir.Relation) -> list[Stage]:
-    """Only what the body needs."""
+    """Only the bindings that the body needs."""
     values = dict(_bindings(stages))
     needed: set[int] = set()
     due = [body]
@@ -269,7 +271,7 @@ def _chosen(stage: RecStage, positions: Sequence[int]) -> RecStage:
 
 
 def _unrolled(stages: Sequence[Stage]) -> list[Stage]:
-    """Recursions that do not recur as plain bindings."""
+    """Recursions that do not recur, as plain bindings."""
     done: list[Stage] = []
     for stage in stages:
         if isinstance(stage, LetStage) or _recurs(stage):
@@ -280,7 +282,7 @@ def _unrolled(stages: Sequence[Stage]) -> list[Stage]:
 
 
 def _recurs(stage: RecStage) -> bool:
-    """Whether a value reads itself or a later one. A recursion inside of a value stays where it is."""
+    """Whether a value reads itself or a later one. A recursion inside a value stays where it is."""
     later = set(stage.ids)
     for local, value in zip(stage.ids, stage.values, strict=True):
         if not later.isdisjoint(_reads(value)) or _is_nested(value):
@@ -294,7 +296,7 @@ def _is_nested(value: mir.Relation) -> bool:
 
 
 class _Inliner:
-    """Puts bindings where they are used: those used once, and those that are no work."""
+    """Inlines bindings that are used once, and those that cost nothing."""
 
     def __init__(self, stages: Sequence[Stage], body: mir.Relation, *, inline_mfp: bool) -> None:
         self._stages = stages
@@ -307,7 +309,7 @@ class _Inliner:
                 self._counts[local] = self._counts.get(local, 0) + times
 
     def run(self) -> tuple[list[Stage], mir.Relation]:
-        """The stages that are left, and the body."""
+        """The remaining stages, and the body."""
         kept: list[Stage] = []
         for stage in self._stages:
             if isinstance(stage, RecStage):
@@ -363,14 +365,14 @@ class _Inliner:
 
 
 def _reads_the_same(position: int, place: int | None, reads: set[int]) -> bool:
-    """Whether what a recursive value reads is the same at another place of the recursion (None: behind it)."""
+    """Whether what a recursive value reads is the same at another place of the recursion (None: after it)."""
     if place is None:
         return all(read < position for read in reads)
     return place > position and all(read < position or read >= place for read in reads)
 
 
 def _is_trivial(value: mir.Relation, *, inline_mfp: bool) -> bool:
-    """Whether a value is no work: a Get, or a constant."""
+    """Whether a value costs nothing: a Get, or a constant."""
     while inline_mfp and isinstance(value, mir.Map | mir.Filter | mir.Project):
         value = value.input
     return isinstance(value, mir.Get | mir.Constant)
@@ -380,7 +382,7 @@ def _is_trivial(value: mir.Relation, *, inline_mfp: bool) -> bool:
 
 
 def _merged(stages: Sequence[Stage]) -> list[Stage]:
-    """What is bound in front of a recursion is bound in it; recursions that are independent and have the same limits are one."""
+    """Move what is bound before a recursion into it, and merge independent recursions with the same limits."""
     done: list[Stage] = []
     for stage in stages:
         if isinstance(stage, LetStage):
@@ -412,7 +414,9 @@ def _merged(stages: Sequence[Stage]) -> list[Stage]:
 
 
 class _Renumber:
-    """Numbers bindings by definition, unless their numbers are to be kept, and gives every Get its value's type."""
+    """Numbers bindings in order of definition, unless their numbers are to be kept, and gives every Get its value's
+    type.
+    """
 
     def __init__(self, *, keep: bool) -> None:
         self._next = 0
@@ -421,7 +425,7 @@ class _Renumber:
     def visit(
         self, rel: mir.Relation, names: dict[int, int], types: dict[int, RelationType]
     ) -> mir.Relation:
-        """The chain of bindings at the root of `rel` renumbered; `types`: of the bindings around it, by new id."""
+        """Renumber the chain of bindings at the root of `rel`; `types` are those of the bindings around it, by new id."""
         stages: list[Stage] = []
         while isinstance(rel, mir.Let | mir.LetRec):
             if isinstance(rel, mir.Let):
@@ -469,7 +473,7 @@ def _typed(rel: mir.Relation, types: Mapping[int, RelationType]) -> mir.Relation
 
 
 def _with_gets(rel: mir.Relation, f: Callable[[mir.Get], mir.Relation]) -> mir.Relation:
-    """The relation with what `f` makes of its Gets of bindings in their place; parts without any stay as they are."""
+    """The relation with its Gets of bindings replaced by what `f` returns; parts without any stay the same objects."""
     known = parts()
     done: list[mir.Relation] = []
     stack: list[mir.Relation | tuple[mir.Relation, tuple[mir.Relation, ...]]] = [rel]

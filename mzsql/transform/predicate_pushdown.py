@@ -1,8 +1,9 @@
-"""PredicatePushdown: filters move towards the leaves, equalities between join inputs become the join's equivalences.
+"""PredicatePushdown: moves filters towards the leaves, and turns equalities between join inputs into the join's
+equivalences.
 
-Promise: a predicate moves only where it means the same and where no row reaches it that it did not see before, except that rows which a
-join would have dropped are seen too (as in Materialize). A predicate that is certain to fail stays above. Of SQL's ``a = b`` an equivalence
-remains, and an IS NOT NULL on one of its members.
+Promise: a predicate moves only where it means the same and sees no row that it did not see before, except rows that
+a join would have dropped (as in Materialize). A predicate that certainly fails stays above. SQL's ``a = b`` becomes
+an equivalence, and an IS NOT NULL on one of its members.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def predicate_pushdown(rel: mir.Relation) -> mir.Relation:
 
 
 def _push(rel: mir.Relation, preds: Sequence[sc.Scalar]) -> mir.Relation:
-    """`rel` with `preds` (over its columns) applied, as far down as they go."""
+    """Apply `preds` (over `rel`'s columns) to `rel`, as far down as possible."""
     # With each answer the relation that it is of, so that nothing else takes its identity.
     known: dict[tuple[object, ...], tuple[mir.Relation, mir.Relation]] = memo("predicate_pushdown")
     key = (id(rel), *preds)
@@ -108,7 +109,7 @@ def _always_fails(pred: sc.Scalar) -> bool:
 
 
 def _map(rel: mir.Map, preds: Sequence[sc.Scalar]) -> mir.Relation:
-    """Predicates over what the Map computes see through it, unless they would become very large."""
+    """Rewrite predicates over a Map to be over its input, unless they would become very large."""
     width = mir.arity(rel.input)
     sizes = [1] * width
     for scalar in rel.scalars:
@@ -130,7 +131,7 @@ def _map(rel: mir.Map, preds: Sequence[sc.Scalar]) -> mir.Relation:
 
 
 def filters_over_input(mfp: MapFilterProject) -> list[sc.Scalar]:
-    """The predicates of an MFP over its input's columns, but those that this makes very large."""
+    """The predicates of an MFP over its input's columns, except those that this makes very large."""
     columns = sc.inlined(mfp.expressions, mfp.input_arity)
     found = [sc.substitute(pred, columns) for _, pred in mfp.predicates]
     return [p for p in found if sc.is_small(p, mfp.input_arity)]
@@ -158,7 +159,9 @@ def _reduce(rel: mir.Reduce, preds: Sequence[sc.Scalar]) -> mir.Relation:
 def _seen_through(
     pred: sc.Scalar, exprs: Sequence[sc.Scalar], columns: Sequence[ColumnType]
 ) -> list[sc.Scalar]:
-    """A predicate over what a node computes as predicates over its input: what is computed is not NULL where what it reads is not."""
+    """Rewrite a predicate over a node's computed columns to be over its input. What is computed is not NULL where what
+    it reads is not.
+    """
     match pred:
         case sc.Call(func="not", args=(sc.Call(func="is_null", args=(sc.Column(index=index),)),)):
             return not_null(exprs[index], columns)
@@ -248,7 +251,7 @@ def _join(rel: mir.Join, preds: Sequence[sc.Scalar]) -> mir.Relation:
 def _within(
     preds: Sequence[sc.Scalar], owner: Sequence[int], columns: Sequence[ColumnType]
 ) -> list[tuple[sc.Scalar, ...]]:
-    """The columns of one input that predicates, which become filters of it, have equal."""
+    """The columns of one input that predicates, which become filters of it, equate."""
     pairs = (pair for pred in preds for pair in equal_columns(pred, columns))
     return [(sc.column(a), sc.column(b)) for a, b in pairs if owner[a] == owner[b]]
 
@@ -265,7 +268,7 @@ def _by_firsts(
 
 
 def _let(rel: mir.Let, preds: Sequence[sc.Scalar]) -> mir.Relation:
-    """A filter that stands on every Get of a binding moves into its value."""
+    """A filter that is on every Get of a binding moves into its value."""
     chain: list[tuple[int, mir.Relation]] = []
     body: mir.Relation = rel
     while isinstance(body, mir.Let):
@@ -289,9 +292,9 @@ def _let(rel: mir.Let, preds: Sequence[sc.Scalar]) -> mir.Relation:
 
 
 def _let_rec(rel: mir.LetRec, preds: Sequence[sc.Scalar]) -> mir.Relation:
-    """Like `_let`, for the bindings that only what stands behind them reads.
+    """As `_let`, for the bindings that only the body reads.
 
-    What an earlier value or the binding's own reads of it is of the iteration before, and is left whole.
+    What the binding's own or an earlier value reads of it is from the iteration before, and must stay whole.
     """
     body = _push(rel.body, preds)
     values = [_push(value, []) for value in rel.values]
@@ -313,7 +316,7 @@ def _reads_binding(rel: mir.Relation, local: int) -> bool:
 
 
 def _shared_filters(local: int, readers: Sequence[mir.Relation]) -> list[sc.Scalar]:
-    """The predicates that stand directly on every Get of `local`."""
+    """The predicates that are directly on every Get of `local`."""
     shared: list[sc.Scalar] | None = None
     known = parts()
     for reader in readers:
@@ -332,7 +335,7 @@ def _shared_filters(local: int, readers: Sequence[mir.Relation]) -> list[sc.Scal
 
 
 def _without(rel: mir.Relation, local: int, gone: frozenset[sc.Scalar]) -> mir.Relation:
-    """Drop predicates from the Filters that stand on Gets of `local`."""
+    """Drop predicates from the Filters on Gets of `local`."""
 
     def drop(node: mir.Relation) -> mir.Relation:
         if (

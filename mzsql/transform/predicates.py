@@ -1,4 +1,4 @@
-"""What can be read off predicates: how selective they look."""
+"""How selective predicates look."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from mzsql.expr import scalar as sc
 
 @dataclass(frozen=True, order=True)
 class FilterCharacteristics:
-    """Kinds of filters on a relation, most selective first; greater is thought to be smaller.
+    """Kinds of filters on a relation, most selective first; a greater value means an estimate of fewer rows.
 
     Attributes:
         literal_equality: a column equals a literal (``e``).
         like: a LIKE (``l``).
         is_null: IS NULL (``n``).
-        inequality: how many comparisons with a literal other than equality (``i`` for each).
-        any_filter: any filter but IS NOT NULL (``f``).
+        inequality: number of comparisons with a literal other than equality (``i`` for each).
+        any_filter: any filter except IS NOT NULL (``f``).
     """
 
     literal_equality: bool = False
@@ -36,7 +36,7 @@ class FilterCharacteristics:
         )
 
     def code(self) -> str:
-        """As EXPLAIN prints it: ``ef``."""
+        """The characteristics as EXPLAIN prints them: ``ef``."""
         flags = (
             ("e", self.literal_equality),
             ("l", self.like),
@@ -51,7 +51,7 @@ _ORDERINGS = ("lt_", "lte_", "gt_", "gte_")
 
 
 def filter_characteristics(predicates: Iterable[sc.Scalar]) -> FilterCharacteristics:
-    """What a conjunction of predicates looks like."""
+    """The characteristics of a conjunction of predicates."""
     found = FilterCharacteristics()
     for pred in predicates:
         found |= _one(pred)
@@ -59,7 +59,7 @@ def filter_characteristics(predicates: Iterable[sc.Scalar]) -> FilterCharacteris
 
 
 def _one(pred: sc.Scalar) -> FilterCharacteristics:
-    """What stands anywhere in a predicate, but below a NOT; however many comparisons there are, they count once."""
+    """The characteristics of a predicate, from everything in it that is not below a NOT; comparisons count once."""
     equality = like = is_null = inequality = is_not_null = False
     stack: list[tuple[sc.Scalar, bool]] = [(pred, False)]
     while stack:

@@ -1,10 +1,11 @@
-"""ProjectionLifting: projections move up, past whatever does not mind the order and the number of columns, and out of bindings.
+"""ProjectionLifting: moves projections up, past operators for which order and number of columns do not matter, and out
+of bindings.
 
-Promise: the result puts out the same columns in the same order. No projection is left right under a Project, Map, FlatMap, Filter,
-Negate, TopK, Reduce or unplanned Join, nor on top of what is bound once and read several times (but where that would be very wide
-without); under a Union only where its inputs have different ones, and under a Threshold, which counts the rows as they are, always. So
-what is pushed down again afterwards (`projection_pushdown`) leaves each relation with columns in the order in which its inputs have
-them, and with none of them twice.
+Promise: the output columns and their order stay the same. No projection is left directly under a Project, Map,
+FlatMap, Filter, Negate, TopK, Reduce or unplanned Join, nor at the root of a binding that is read several times
+(unless that would be very wide without it). Under a Union they are left only if its inputs have different ones;
+under a Threshold, which counts rows as they are, always. So projections that are pushed down afterwards
+(`projection_pushdown`) leave each relation with columns in its inputs' order, and none of them twice.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ _Lifted = tuple[RelationType, tuple[int, ...]]
 
 
 def projection_lifting(rel: mir.Relation) -> mir.Relation:
-    """Lift all projections as far as they go."""
+    """Lift all projections as far as possible."""
     return _Lift().run(rel, {})
 
 
 class _Lift:
-    """Rewrites a plan bottom-up; what reads no binding that lost its projection is remembered."""
+    """Rewrites a plan bottom-up; remembers results for parts that read no binding whose projection was lifted."""
 
     def __init__(self) -> None:
         self._parts: dict[int, Part] = parts()
@@ -89,7 +90,7 @@ class _Lift:
         return rel
 
     def _union(self, rel: mir.Union, inputs: Sequence[mir.Relation]) -> mir.Relation:
-        """A union of equal projections of relations of one type is a projection of their union."""
+        """A union of equal projections of relations of one type as a projection of their union."""
         first = inputs[0]
         if not isinstance(first, mir.Project):
             return rel
@@ -109,7 +110,7 @@ def _over(
     inner: mir.Relation,
     outputs: tuple[int, ...],
 ) -> mir.Relation:
-    """A node over what its input is a projection of, and the projection on top of it."""
+    """A node over the input of its input's projection, and the projection on top of it."""
     place = dict(enumerate(outputs))
     width = mir.arity(inner)
     match rel:

@@ -1,7 +1,7 @@
 """ProjectionPushdown: only columns that something above reads flow through the plan.
 
-Promise: the result puts out the same columns in the same order. Reduces lose aggregates and Maps lose expressions that nobody reads; what a
-Threshold, a DISTINCT, a recursion or an arrangement needs stays whole.
+Promise: the output columns and their order stay the same. Reduces lose aggregates and Maps lose expressions that
+nobody reads. What a Threshold, a DISTINCT, a recursion or an arrangement needs stays whole.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _Demanded = dict[int, set[int]]
 
 
 def projection_pushdown(rel: mir.Relation) -> mir.Relation:
-    """Narrow everything to what is read."""
+    """Narrow everything to the columns that are read."""
     return _pushed(rel, {})
 
 
 def _pushed(rel: mir.Relation, demanded: _Demanded) -> mir.Relation:
-    """The narrowed plan; `demanded`: what is read of bindings besides what is seen."""
+    """The narrowed plan; `demanded` is what is read of bindings besides what the traversal sees."""
     arity = mir.arity(rel)
     _collect(rel, range(arity), demanded, parts())
     pushed, kept = _Push({k: tuple(sorted(v)) for k, v in demanded.items()}).run(rel, range(arity))
@@ -41,7 +41,9 @@ def _pushed(rel: mir.Relation, demanded: _Demanded) -> mir.Relation:
 
 
 def projection_pushdown_after_cse(rel: mir.Relation, ctx: OptimizerContext) -> mir.Relation:
-    """The same once more: what all readers of a new binding leave out need not be in it; but what is read from storage stays as it is."""
+    """Narrow again after CSE, since no reader of a new binding may need all of it. What is read from storage stays as
+    it is.
+    """
     if not ctx.features.enable_projection_pushdown_after_relation_cse:
         return rel
     whole = (node for node in mir.walk(rel) if isinstance(node, mir.Let) and _is_read(node.value))
@@ -49,7 +51,7 @@ def projection_pushdown_after_cse(rel: mir.Relation, ctx: OptimizerContext) -> m
 
 
 def _is_read(rel: mir.Relation) -> bool:
-    """Whether a relation is an object of the catalog, or some rows of one, row by row."""
+    """Whether a relation is a catalog object, possibly under row-wise operators."""
     _, below = extract_mfp(rel)
     match below:
         case mir.Join(implementation=implementation):
@@ -59,7 +61,7 @@ def _is_read(rel: mir.Relation) -> bool:
 
 
 def needed_inputs(rel: mir.Relation, wanted: Iterable[int]) -> list[set[int]]:
-    """For each input of a node the columns it must have so that the node can put out `wanted`."""
+    """For each input of a node the columns that it needs to output `wanted`."""
     need = set(wanted)
     match rel:
         case mir.Project(outputs=outputs):
@@ -109,7 +111,7 @@ _BINDINGS = kinds_of(mir.Let, mir.LetRec)
 def _collect(
     rel: mir.Relation, wanted: Iterable[int], demanded: _Demanded, known: dict[int, Part]
 ) -> None:
-    """Note for every binding which of its columns are read; `known` parts without a reader are passed over."""
+    """Record for every binding which of its columns are read; `known` parts without a reader are skipped."""
     part = part_of(rel, known)
     if not part.reads and not part.kinds & _BINDINGS:
         return
@@ -130,7 +132,7 @@ def _collect(
 def _collect_recursive(
     rel: mir.LetRec, wanted: Iterable[int], demanded: _Demanded, known: dict[int, Part]
 ) -> None:
-    """Note what is read of recursive bindings: by the body, and then by whatever is read of them."""
+    """Record what is read of recursive bindings: by the body, and by what is read of the bindings."""
     for local in rel.ids:
         demanded.setdefault(local, set())
     _collect(rel.body, wanted, demanded, known)
@@ -143,7 +145,7 @@ def _collect_recursive(
 
 
 class _Push:
-    """Rewrites a plan so that each node puts out exactly the columns asked of it, in ascending order."""
+    """Rewrites a plan so that each node outputs exactly the columns asked of it, in ascending order."""
 
     def __init__(self, bindings: Mapping[int, Columns]) -> None:
         self._bindings = bindings
@@ -153,7 +155,7 @@ class _Push:
         )
 
     def run(self, rel: mir.Relation, wanted: Iterable[int]) -> tuple[mir.Relation, Columns]:
-        """The narrowed relation and which of the old columns it has."""
+        """The narrowed relation, and which of the old columns it has."""
         keep = tuple(sorted(set(wanted)))
         reads = part_of(rel, self._parts).order
         key = (id(rel), keep, *map(self._bindings.get, reads))

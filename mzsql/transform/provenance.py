@@ -1,7 +1,7 @@
 """Where the values of a relation's columns come from.
 
-Promise: whatever `trace` names holds: for every row of the relation there is a row of the stage's relation in which its expressions have
-these values, all of them in one row. Multiplicities are not negative where a plan means a table.
+Promise: what `trace` returns holds: for every row of the relation the stage's relation has a row in which its
+expressions have these values, all in the same row. Multiplicities of a plan that means a table are not negative.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ Stage = tuple[mir.Relation, Exprs]
 
 
 def own_stages(part: mir.Relation, values: Mapping[int, mir.Relation]) -> dict[Stage, Exprs]:
-    """The input itself, and what it has one row for each row, or each distinct value, of that passes predicates over its own columns."""
+    """The input itself, and what has one row for each of its rows (or distinct values) that passes predicates over its
+    own columns.
+    """
     exprs: Exprs = tuple(sc.Column(c) for c in range(mir.arity(part)))
     found: dict[Stage, Exprs] = {}
     passed: Exprs = ()
@@ -58,9 +60,9 @@ Traced = dict[Stage, dict[Stage, None]]
 def trace(
     rel: mir.Relation, exprs: Exprs, values: Mapping[int, mir.Relation], known: Traced
 ) -> dict[Stage, None]:
-    """What the values of `exprs` stem from: stages in one row of which they stand for every row of `rel`, together.
+    """Stages in which the values of `exprs` of every row of `rel` occur together in one row.
 
-    `known` is asked first, and takes in what is found: inputs of unions over one binding lead to the same stages, at every level anew.
+    `known` caches results: inputs of unions over one binding lead to the same stages at every level.
     """
     asked = (rel, exprs)
     answer = known.get(asked)
@@ -113,7 +115,7 @@ def _reads_only(exprs: Exprs, width: int) -> bool:
 
 
 def _into_join(rel: mir.Join, exprs: Exprs) -> Stage | None:
-    """The one input of a join that the expressions read, and they over it."""
+    """The one input of a join that the expressions read, and the expressions over it."""
     reads = {c for e in exprs for c in sc.support(e)}
     start = 0
     for part in rel.inputs:

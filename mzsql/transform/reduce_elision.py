@@ -1,4 +1,4 @@
-"""ReduceElision: a Reduce whose groups have one row each is a Map; a distinct of distinct rows is nothing."""
+"""ReduceElision: a Reduce whose groups have one row each becomes a Map; a DISTINCT of distinct rows is removed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ def reduce_elision(rel: mir.Relation) -> mir.Relation:
 
 
 def _keys_of_padding(rel: mir.Relation, typ: RelationType, bindings: Bindings) -> RelationType:
-    """The keys of a union of a relation and what it lacks of another one, padded: what an outer join or a scalar subquery makes."""
+    """The keys of a union of a relation and the padded rows that it lacks of another one, as outer joins and scalar
+    subqueries make it.
+    """
     if not isinstance(rel, mir.Union) or len(rel.inputs) != 2:
         return typ
     found = list(typ.keys)
@@ -77,7 +79,9 @@ _COMPARISONS: dict[str, Callable[[int, int], bool]] = {
 
 
 def _is_nothing(rel: mir.Relation) -> bool:
-    """Whether row-wise operators let no row pass, as one compares two numbers: the check of a subquery that has one row."""
+    """Whether row-wise operators let no row pass because they compare two different numbers: the check of a subquery
+    that returns one row.
+    """
     mfp, _ = extract_mfp(rel)
     columns = sc.inlined(mfp.expressions, mfp.input_arity)
     return any(_is_false(sc.substitute(pred, columns)) for _, pred in mfp.predicates)
@@ -109,7 +113,7 @@ def _elide(rel: mir.Relation, types: Sequence[RelationType]) -> mir.Relation:
 
 
 def of_one_row(aggregate: sc.AggregateExpr, columns: Sequence[ColumnType]) -> sc.Scalar | None:
-    """The aggregate of a group of one row as a scalar of that row; None where there is no spelling for it."""
+    """The aggregate of a group of one row as a scalar of that row; None if it cannot be written so."""
     if windows.parse(aggregate.func) is not None:
         return None  # a list of what it is for each row
     func = functions.aggregate(aggregate.func)

@@ -1,7 +1,8 @@
-"""ReduceReduction: a Reduce of aggregates that are kept in different ways becomes a join of Reduces, one for each way.
+"""ReduceReduction: splits a Reduce whose aggregates are kept in different ways into a join of Reduces, one for each
+way.
 
-Promise: only where `enable_reduce_reduction` asks for it; else lowering collates them in one node. The parts have the same groups, so
-joined on the whole key (NULLs included) each row meets one of each.
+Promise: off unless `enable_reduce_reduction` is set; otherwise lowering collates the kinds in one node. The parts
+have the same groups, so joined on the whole key (NULLs included) each row meets one row of each.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""ReductionPushdown: a Reduce over a join whose parts only meet in the group key becomes a join of Reduces.
+"""ReductionPushdown: a Reduce over a join whose sides are only connected by the group key becomes a join of Reduces.
 
-Promise: a Reduce moves only where all its aggregates are DISTINCT, and so blind to how often a row is there, and each part of its key
-and each aggregate reads one side only. MIN and MAX are blind too, but stay: below a join with the keys that are asked for they read
-these alone.
+Promise: a Reduce moves only if all its aggregates are DISTINCT, so that multiplicities do not matter, and each part
+of its key and each aggregate reads one side only. MIN and MAX do not depend on multiplicities either, but stay:
+joined with the wanted keys first, they read only these.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _push(rel: mir.Relation) -> mir.Relation:
 
 
 class _Sides:
-    """The inputs of a join, put together where a class connects them that says nothing of the group key."""
+    """The inputs of a join, grouped where a class connects them that is not implied by the group key."""
 
     def __init__(self, join: mir.Join, key: Sequence[sc.Scalar]) -> None:
         self._join = join
@@ -67,14 +67,14 @@ class _Sides:
         self._members = {s: [i for i, of in enumerate(side) if of == s] for s in sorted(set(side))}
 
     def _side(self, expr: sc.Scalar) -> int | None:
-        """The one side that an expression reads."""
+        """The one side that an expression reads; None if it reads several."""
         found = {self._of_column[c] for c in sc.support(expr)}
         return found.pop() if len(found) == 1 else None
 
     def join_of_reduces(
         self, key: Sequence[sc.Scalar], aggregates: Sequence[sc.AggregateExpr]
     ) -> mir.Relation | None:
-        """The join of a Reduce of each side; None where something reads several sides."""
+        """The join of a Reduce of each side; None if something reads several sides."""
         if len(self._members) < 2:
             return None
         wanted: dict[int, dict[sc.Scalar, None]] = {side: {} for side in self._members}

@@ -1,7 +1,8 @@
-"""RedundantJoin: a join input that adds nothing is dropped.
+"""RedundantJoin: removes a join input that adds nothing.
 
-Promise: an input goes only if every row of the others meets exactly one row of it: it has a unique key (or is distinct values), joined with
-expressions of another input whose rows stem from rows of it. What was taken from it is computed from that other input instead.
+Promise: an input is removed only if every row of the others meets exactly one row of it: it has a unique key (or is
+distinct values) and is joined with expressions of another input whose rows come from its rows. What was read of it
+is then computed from that other input.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _WIDE = 100
 
 
 def redundant_join(rel: mir.Relation) -> mir.Relation:
-    """Drop redundant inputs everywhere."""
+    """Remove redundant inputs everywhere."""
     return _Pass().visit(rel)
 
 
@@ -81,7 +82,9 @@ class _Pass(ScopedPass):
     def _without(
         self, rel: mir.Join, position: int, starts: Sequence[int], found: Exprs, passed: Exprs
     ) -> mir.Relation:
-        """The join without an input, its columns computed from another one's and filtered as it was, and without what is redundant then."""
+        """The join without an input, whose columns are computed and filtered from another input's, and without what is
+        then redundant too.
+        """
         start, end = starts[position], starts[position + 1]
         total = starts[-1]
         width = end - start
@@ -107,7 +110,7 @@ class _Pass(ScopedPass):
     def _joined_key(
         self, part: mir.Relation, columns: range, joined: Mapping[int, Exprs]
     ) -> frozenset[int] | None:
-        """Columns of a unique key of an input (over the join) that are all joined."""
+        """The columns of a unique key of an input (over the join) that are all joined."""
         typ = relation_type(part, self._types)
         for key in typ.keys:
             moved = frozenset(columns.start + c for c in key)
@@ -126,7 +129,9 @@ class _Pass(ScopedPass):
         stages: Mapping[Stage, Exprs],
         traced: Traced,
     ) -> tuple[Exprs, Exprs] | None:
-        """Expressions over the join's columns of input `other` that are the columns of the redundant input, and its filters over these."""
+        """Expressions over the columns of input `other` that equal the redundant input's columns, and its filters in
+        terms of these.
+        """
         low, high = starts[other], starts[other + 1]
         whole = rel.inputs[other]
         shift = {c: c - low for c in range(low, high)}

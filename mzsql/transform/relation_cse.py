@@ -1,8 +1,8 @@
-"""RelationCSE: equal parts of a plan become one binding.
+"""RelationCSE: common subexpression elimination for relations: equal parts of a plan become one binding.
 
-Promise: every relation with inputs that occurs more than once (Gets and constants aside) is bound and read by Gets; NormalizeLets then
-drops the bindings that turned out to be used once. In a recursion a binding stands in front of the value that it was found in and is read
-until what it reads is computed anew; nothing that is bound in a recursion is read behind it.
+Promise: every relation with inputs that occurs more than once (Gets and constants aside) is bound and read by Gets;
+NormalizeLets then inlines bindings that are used once. In a recursion a binding is placed before the value that it
+was found in, and read until what it reads is computed anew. Nothing that is bound in a recursion is read after it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def relation_cse(rel: mir.Relation) -> mir.Relation:
 
 
 def relation_cse_inline_mfp(rel: mir.Relation) -> mir.Relation:
-    """Bind what is repeated, but what only reads an object row by row: each reader may find an index of its own for it."""
+    """Bind what is repeated, except row-wise reads of an object, for which each reader may find an index of its own."""
     rel = shared(rel)
     return normalize_lets(rel if _is_single(rel) else _Anf().run(rel), inline_mfp=True)
 
@@ -44,7 +44,7 @@ def _is_single(rel: mir.Relation) -> bool:
 
 
 class _Anf:
-    """Gives every operator a binding of its own, equal operators over equal inputs the same."""
+    """Gives every operator a binding of its own (A-normal form); equal operators over equal inputs share one."""
 
     def __init__(self) -> None:
         self._next = 0
@@ -54,7 +54,7 @@ class _Anf:
         self._depends: dict[int, frozenset[int]] = {}
 
     def run(self, rel: mir.Relation) -> mir.Relation:
-        """The relation in that form."""
+        """The relation in A-normal form."""
         body = self._visit(rel, {})
         return assemble(self._stages, body)
 
@@ -91,7 +91,7 @@ class _Anf:
     def _recursion(
         self, rel: mir.LetRec, scope: Mapping[int, mir.Relation]
     ) -> Mapping[int, mir.Relation]:
-        """Bind a recursion. What was found outside of it is read inside, never the other way around."""
+        """Bind a recursion. What was found outside of it is read inside, but not the other way around."""
         types = recursive_types(rel.ids, rel.values, self._types(scope))
         inner = dict(scope)
         ids = [self._fresh() for _ in rel.ids]

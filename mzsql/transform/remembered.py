@@ -1,7 +1,8 @@
-"""What a part of a plan depends on, so that what a transform made of it once in a run need not be made again.
+"""Keys of parts of a plan, by which a transform's results are reused within a run.
 
-Promise: two parts have the same key only if they are the same object and what they read of the bindings around them, directly or through
-other bindings, is the same. Equal parts of the plans of a run are one object (`mzsql.transform.visit.shared`): identity tells them.
+Promise: two parts have the same key only if they are the same object and what they read of the bindings around them,
+directly or through other bindings, is the same. Equal parts of the plans of a run are one object
+(`mzsql.transform.visit.shared`), so identity suffices.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ Key = int | tuple[int, ...]
 
 
 class Scope:
-    """The bindings around a part of a plan, each known by its value and by what that reads."""
+    """The bindings around a part of a plan, each identified by its value and by what that reads."""
 
     def __init__(self) -> None:
         self._parts = parts()
@@ -26,19 +27,19 @@ class Scope:
         self._bound: dict[int, int] = {}
 
     def bind(self, local: int, value: mir.Relation) -> None:
-        """From here on `local` stands for `value`, read within what is bound now."""
+        """Let `local` stand for `value`, which is read in the present scope."""
         self.bind_as(local, self.key(value))
 
     def bind_as(self, local: int, what: Hashable) -> None:
-        """From here on `local` stands for whatever `what` is all that matters of."""
+        """Let `local` stand for something of which only `what` matters."""
         self._bound[local] = self._values.setdefault(what, len(self._values))
 
     def unbind(self, local: int) -> None:
-        """From here on nothing is known of `local`."""
+        """Forget `local`."""
         self._bound.pop(local, None)
 
     def key(self, rel: mir.Relation) -> Key:
-        """What the meaning of a relation depends on; it stays unique as long as the run lasts."""
+        """Identifies what the meaning of a relation depends on; unique as long as the run lasts."""
         order = (self._parts.get(id(rel)) or part_of(rel, self._parts)).order
         if not order:
             return id(rel)
@@ -51,9 +52,10 @@ class Scope:
 
 
 class ScopedPass(ABC):
-    """One traversal that has an eye for some kinds of nodes, and for the bindings around them.
+    """A traversal that is interested in some kinds of nodes, and in the bindings around them.
 
-    What becomes of a part is remembered in this run, under the name of the pass, by all that `visited` may look at (`Scope`).
+    Results are remembered in this run, under the name of the pass, by everything that `visited` may look at
+    (`Scope`).
     """
 
     def __init__(self, name: str, where: int) -> None:
@@ -62,7 +64,7 @@ class ScopedPass(ABC):
         self._known: dict[Key, mir.Relation] = memo(name)
 
     def visit(self, rel: mir.Relation) -> mir.Relation:
-        """The relation rewritten; itself where it has no node of these kinds."""
+        """The rewritten relation; itself if it has no node of these kinds."""
         if not self._scope.part(rel).kinds & self._where:
             return rel
         key = self._scope.key(rel)
@@ -73,4 +75,4 @@ class ScopedPass(ABC):
 
     @abstractmethod
     def visited(self, rel: mir.Relation) -> mir.Relation:
-        """What becomes of a part that is not known yet: its inputs by way of `visit`, what it binds told to the scope."""
+        """Rewrite a part that is not known yet: its inputs through `visit`, with its bindings in scope."""

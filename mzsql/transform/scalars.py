@@ -1,7 +1,8 @@
-"""Simplification of scalars, given the columns' types: constants are folded, what NULLs and booleans make certain is written out.
+"""Simplifies scalar expressions, given the columns' types: folds constants, and applies what NULLs and booleans make
+certain.
 
-Promise: the value of an expression, and whether it fails, stay the same for every row. Constants are evaluated by the evaluator that also
-answers fast-path reads, so a folded value is the one Spark would compute.
+Promise: the value of an expression, and whether it fails, stay the same for every row. Constants are evaluated by
+the evaluator that also answers fast-path reads, so a folded value is the one that Spark would compute.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _SYMMETRIC = ("eq_", "not_eq_")
 
 
 def simplify(expr: sc.Scalar, columns: Sequence[ColumnType], ctx: OptimizerContext) -> sc.Scalar:
-    """The simplest form that is known."""
+    """The simplest known form of an expression."""
     if not isinstance(expr, sc.Call | sc.If):
         return expr
     known: dict[tuple[object, ...], sc.Scalar] = memo("simplify")
@@ -40,7 +41,7 @@ def simplify(expr: sc.Scalar, columns: Sequence[ColumnType], ctx: OptimizerConte
 
 
 def _has_zero(expr: sc.Scalar) -> bool:
-    """Whether there is a float in it that is equal to another one, and yet is not the same: 0.0, -0.0."""
+    """Whether it contains a float that equals another one but differs from it: 0.0 and -0.0."""
     return any(
         isinstance(node, sc.Literal) and isinstance(node.value, float) and not node.value
         for node in sc.walk(expr)
@@ -61,7 +62,7 @@ def _simplified(expr: sc.Scalar, columns: Sequence[ColumnType], ctx: OptimizerCo
 
 
 def is_literal(expr: sc.Scalar) -> bool:
-    """Whether the expression is a constant, an error included."""
+    """Whether the expression is a constant, including an error."""
     return isinstance(expr, sc.Literal | sc.LiteralError)
 
 
@@ -98,7 +99,9 @@ def _if(node: sc.If, columns: Sequence[ColumnType], ctx: OptimizerContext) -> sc
 
 
 def _truth(node: sc.If) -> sc.Scalar | None:
-    """A CASE between two truths in terms of AND and OR, in which a NULL condition is none; None of anything else."""
+    """A CASE between two booleans in terms of AND and OR, in which a NULL condition counts as false; None for other
+    expressions.
+    """
     condition, then, otherwise = node.condition, node.then, node.otherwise
     if not (isinstance(then, sc.Literal) and isinstance(otherwise, sc.Literal)):
         return None
@@ -123,7 +126,9 @@ _OPERATORS = frozenset({*"+-*/%&|#=<>", "<<", ">>", "||", "<>", "<=", ">="})
 
 
 def _inwards(node: sc.If, columns: Sequence[ColumnType]) -> sc.Scalar | None:
-    """A CASE between two calls of one function that differ in one argument as the function of a CASE; None of anything else."""
+    """A CASE between two calls of one function that differ in one argument as the function of a CASE; None for other
+    expressions.
+    """
     match node.then, node.otherwise:
         case sc.Call(func=func, args=first), sc.Call(func=other, args=second) if func == other:
             pass
@@ -182,7 +187,9 @@ _WHERE_GREATER = {"=": False, "<>": True, "<": False, "<=": False, ">": True, ">
 
 
 def _beyond_columns(node: sc.Call, symbol: str) -> sc.Scalar | None:
-    """A comparison with a numeric that no column holds (NaN, more than 38 digits): it is beyond every value. None of anything else."""
+    """A comparison with a numeric that no column can hold (NaN, more than 38 digits), which is beyond every value; None
+    for other expressions.
+    """
     if len(node.args) != 2 or symbol not in _WHERE_LESS:
         return None
     left, right = node.args
@@ -221,7 +228,9 @@ def _evaluate(node: sc.Call, ctx: OptimizerContext) -> sc.Scalar:
 
 
 def _and_or(node: sc.Call) -> sc.Scalar:
-    """AND and OR flattened, without neutral, repeated and absorbed arguments, in order; decided where one argument decides."""
+    """AND and OR flattened and sorted, without neutral, repeated and absorbed arguments; decided if one argument
+    decides.
+    """
     neutral, deciding = (TRUE, FALSE) if node.func == "and" else (FALSE, TRUE)
     flat: dict[sc.Scalar, None] = {}
     for arg in node.args:
@@ -243,7 +252,7 @@ def _parts(arg: sc.Scalar, func: str) -> tuple[sc.Scalar, ...]:
 
 
 def _without_absorbed(args: list[sc.Scalar], other: str) -> list[sc.Scalar]:
-    """``x OR (x AND y)`` is ``x``, and the other way around, unless y can fail."""
+    """Apply ``x OR (x AND y)`` = ``x``, and the dual, unless y can fail."""
     if not any(isinstance(arg, sc.Call) and arg.func == other for arg in args):
         return args
     members = {arg: frozenset(_parts(arg, other)) for arg in args}
@@ -266,7 +275,7 @@ _COMPARED = 100
 
 
 def _factored(node: sc.Call) -> sc.Scalar:
-    """``(a AND b) OR (a AND c)`` as ``a AND (b OR c)``, and the other way around; where only some arguments share one, these."""
+    """``(a AND b) OR (a AND c)`` as ``a AND (b OR c)``, and the dual; if only some arguments share one, these."""
     other = "or" if node.func == "and" else "and"
     members = [_parts(arg, other) for arg in node.args]
     if not all(len(parts) > 1 for parts in members):
@@ -284,7 +293,7 @@ def _factored(node: sc.Call) -> sc.Scalar:
 
 
 def _factored_in_groups(node: sc.Call, members: Sequence[tuple[sc.Scalar, ...]]) -> sc.Scalar:
-    """Arguments that share a part put together, each with the first others that it shares one with."""
+    """Group arguments that share a part, each with the first others that it shares one with."""
     having: dict[sc.Scalar, list[int]] = {}
     for at, parts in enumerate(members):
         for part in parts if len(parts) > 1 else ():

@@ -1,8 +1,9 @@
-"""SemijoinIdempotence: rows that were chosen by one semijoin need not be chosen by it again.
+"""SemijoinIdempotence: rows that were selected by a semijoin need not be selected by it again.
 
-Promise: in ``A ⋉ B``, where B's rows are distinct and are the values of ``R ⋉ C`` in the columns that are joined, and A consists of rows of
-R, B becomes C (with the filters of R that read these columns alone): every row of A has its values in R, so being in C is all that is
-asked of it. R may be filtered, or bound, and B may project, group or arrange the semijoin.
+Promise: in ``A ⋉ B``, if B's rows are distinct and are the values of ``R ⋉ C`` in the joined columns, and A's rows
+are rows of R, then B is replaced by C (with the filters of R that read only these columns): every row of A has its
+values in R, so only being in C is left to check. R may be filtered or bound, and B may project, group or arrange the
+semijoin.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ class _Offer:
 
     Attributes:
         base: the relation that was semijoined.
-        columns: a column of `base`, the column of the offering relation with its values, and the column of `by` that it was joined with.
+        columns: a column of `base`, the column of the offering relation with its values, and the column of `by` that
+            it was joined with.
         by: what it was semijoined with.
     """
 
@@ -50,7 +52,9 @@ def semijoin_idempotence(rel: mir.Relation) -> mir.Relation:
 
 
 class _Pass(ScopedPass):
-    """One traversal, with what is known of the bindings around it; of recursive ones, whose rows change, nothing is."""
+    """One traversal, with what is known of the bindings around it; of recursive ones, whose rows change, nothing is
+    known.
+    """
 
     def __init__(self) -> None:
         super().__init__("semijoin_idempotence", _WHERE)
@@ -83,7 +87,7 @@ class _Pass(ScopedPass):
         return relation_type(rel, self._types)
 
     def _simpler(self, join: mir.Join) -> mir.Join | None:
-        """The join with one of its two inputs replaced; None where that is not possible."""
+        """The join with one of its two inputs replaced; None if that is not possible."""
         pairs = _bijection(join)
         if pairs is None:
             return None
@@ -113,7 +117,7 @@ class _Pass(ScopedPass):
         return None
 
     def _is_alike(self, new: mir.Relation, old: mir.Relation) -> bool:
-        """Whether equal values of the one are the values of the other."""
+        """Whether equal values of the two types are interchangeable."""
         pairs = zip(self._type(new).columns, self._type(old).columns, strict=True)
         return all(a.type == b.type and a.type.kind in EXACT for a, b in pairs)
 
@@ -132,7 +136,7 @@ class _Pass(ScopedPass):
     # --- what is offered --------------------------------------------------------------------------
 
     def _offered(self, rel: mir.Relation) -> list[_Offer]:
-        """What may stand for a relation in a semijoin."""
+        """What may replace a relation in a semijoin."""
         match rel:
             case mir.Get(id=int() as local):
                 return list(self._offers.get(local, ()))
@@ -149,7 +153,7 @@ class _Pass(ScopedPass):
                 return []
 
     def _of_join(self, join: mir.Join) -> list[_Offer]:
-        """What a semijoin offers: that which decides."""
+        """What a semijoin offers: the relation that selects."""
         pairs = _bijection(join)
         if pairs is None:
             return []
@@ -171,7 +175,7 @@ class _Pass(ScopedPass):
         return offers
 
     def _filtered(self, rel: mir.Relation) -> list[Filtered]:
-        """What a relation is as a relation with filters on it, bindings looked into."""
+        """A relation as another relation with filters on it, seeing through bindings."""
         preds: tuple[sc.Scalar, ...] = ()
         while isinstance(rel, mir.Filter):
             preds = (*preds, *rel.predicates)
@@ -186,12 +190,12 @@ class _Pass(ScopedPass):
 
 
 def _binds(rel: mir.Relation) -> bool:
-    """Whether there are bindings in a relation: it must not be there twice."""
+    """Whether a relation contains bindings, in which case it must not occur twice."""
     return bool(part_of(rel, parts()).kinds & _BINDINGS)
 
 
 def _moved(offers: list[_Offer], place: Mapping[int, int]) -> list[_Offer]:
-    """The offers of a relation some of whose columns are put out."""
+    """The offers of a relation after a projection."""
     return [
         _Offer(offer.base, tuple((a, place[b], c) for a, b, c in offer.columns), offer.by)
         for offer in offers
@@ -200,7 +204,7 @@ def _moved(offers: list[_Offer], place: Mapping[int, int]) -> list[_Offer]:
 
 
 def _is_distinct(typ: RelationType, columns: Iterable[int]) -> bool:
-    """Whether a relation has a row once at most for these columns."""
+    """Whether a relation has at most one row for each value of these columns."""
     joined = set(columns)
     return any(joined.issuperset(key) for key in typ.keys)
 
@@ -210,7 +214,7 @@ def _reversed(pairs: Pairs) -> Pairs:
 
 
 def _bijection(join: mir.Join) -> Pairs | None:
-    """The columns that a join of two equates, one of the first with one of the second; None where it is anything else."""
+    """The columns that a join of two inputs equates, one to one; None if it does anything else."""
     if len(join.inputs) != 2:
         return None
     width = mir.arity(join.inputs[0])

@@ -1,4 +1,4 @@
-"""ThresholdElision: a Threshold over what is never negative does nothing; over what is never positive nothing is left."""
+"""ThresholdElision: removes Thresholds over what is never negative; one over what is never positive is empty."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WHERE = kinds_of(mir.Threshold)
 
 
 def threshold_elision(rel: mir.Relation) -> mir.Relation:
-    """Remove the Thresholds that do nothing, and what is under those that leave nothing."""
+    """Remove the Thresholds that do nothing, and make those empty that leave nothing."""
     return _visit(rel, {}) if part_of(rel, parts()).kinds & _WHERE else rel
 
 

@@ -1,8 +1,9 @@
-"""Typecheck: a plan is well formed, and of the type that it had.
+"""Typecheck: checks that a plan is well formed and has the expected type.
 
-Promise: whatever passes can be typed, lowered and run as far as its shape goes: every column that is read is there, predicates are
-booleans, branches of a union and members of an equivalence agree in their types, a binding is bound once and read only where it is, with
-the types that it has. Tests run it between every two transforms; it costs about as much as deriving the types.
+Promise: what passes can be typed, lowered and run as far as its shape is concerned: every column that is read
+exists, predicates are booleans, branches of a union and members of an equivalence agree in types, a binding is bound
+once and read only in its scope, with its types. Tests run it between every two transforms; it costs about as much as
+deriving the types.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Types = Mapping[int, RelationType]
 
 
 class IllTyped(InternalError):
-    """A plan that no transform may make: a defect of the optimizer."""
+    """A plan that no transform may produce: a defect of the optimizer."""
 
 
 def typecheck(rel: mir.Relation, expected: RelationType | None = None) -> RelationType:
@@ -32,10 +33,10 @@ def typecheck(rel: mir.Relation, expected: RelationType | None = None) -> Relati
 
     Args:
         rel: the plan.
-        expected: what it puts out; its columns' types must be these.
+        expected: the types that its output columns must have.
 
     Raises:
-        IllTyped: it is not well formed, or puts out something else.
+        IllTyped: it is not well formed, or outputs something else.
     """
     _bound_once(rel)
     typ = _check(rel, {})
@@ -91,7 +92,7 @@ def _check(rel: mir.Relation, known: Types) -> RelationType:
 
 
 def _scalars(rel: mir.Relation, inputs: Sequence[RelationType]) -> None:
-    """The expressions of a node over what its inputs put out."""
+    """The expressions of a node over its inputs' output."""
     columns = [column for part in inputs for column in part.columns]
     width = len(columns)
     match rel:
@@ -125,7 +126,7 @@ def _scalars(rel: mir.Relation, inputs: Sequence[RelationType]) -> None:
 
 
 def carrier(typ: SqlType) -> str:
-    """What of a type decides how its values are carried: a numeric's scale, a char's length, none of a varchar's."""
+    """What of a type decides how its values are stored: a numeric's scale, a char's length, nothing of a varchar's."""
     plain = msgspec.structs.replace(typ, length=None) if typ.kind in _MEASURED else typ
     if typ.kind == "numeric":
         plain = msgspec.structs.replace(typ, scale=typ.effective_scale)
@@ -151,7 +152,7 @@ def _boolean(pred: sc.Scalar, columns: Sequence[ColumnType]) -> None:
 
 
 def _same(rel: mir.Relation, what: str, found: RelationType, wanted: RelationType) -> None:
-    """Whether columns have the same types; NULLs and keys may be known better here or there."""
+    """Check that columns have the same types; nullability and keys may differ."""
     have = [carrier(column.type) for column in found.columns]
     want = [carrier(column.type) for column in wanted.columns]
     if have != want:

@@ -34,7 +34,9 @@ def _cancel(rel: mir.Relation) -> mir.Relation:
 
 
 def _negation(part: mir.Relation) -> mir.Relation:
-    """What cancels `part`: its negation, the Negate standing where it would stand in a normalized plan (below row-wise operators too)."""
+    """What cancels `part`: its negation, with the Negate where a normalized plan has it (also below row-wise
+    operators).
+    """
     match part:
         case mir.Negate(input=inner):
             return inner

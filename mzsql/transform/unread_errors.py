@@ -1,9 +1,10 @@
-"""Which indexed views a plan reads without reading what of them can fail.
+"""Which indexed views a plan reads without reading columns that can fail.
 
-Promise: a column that nobody asks for brings no error. An index on a view holds the errors of the whole view, whichever column they are
-of; what reads the view itself is without the columns that it leaves out. So an index is of no use to a maintained plan that leaves out a
-column which can fail; the view is computed in it instead. Trade-off: that costs the sharing of the index's arrangement, and is decided by
-what can fail, not by what does. Rows that a reader filters out bring their errors all the same, as in Materialize.
+Promise: a column that nobody reads causes no error. But an index on a view contains the errors of the whole view,
+whichever column caused them, while a reader of the view itself does not compute columns that it leaves out. So a
+maintained plan that leaves out a column which can fail cannot use the index; the view is computed in the plan
+instead. Trade-off: the index's arrangement is then not shared, and the decision depends on what can fail, not on
+what does. Rows that a reader filters out cause their errors all the same, as in Materialize.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def errors_unread(
 
     Args:
         df: the dataflow.
-        view_of: the optimized plan of a plain view; None of what is stored.
+        view_of: returns the optimized plan of a plain view; None for what is stored.
     """
     views = {one.on_id: _whole(one.on_id, view_of) for one in df.index_imports}
     failing = {gid: view for gid, view in views.items() if view is not None and _failures(view)}
@@ -47,7 +48,7 @@ def errors_unread(
 def _whole(
     gid: GlobalId, view_of: Callable[[GlobalId], mir.Relation | None]
 ) -> mir.Relation | None:
-    """A plain view's plan down to what is stored."""
+    """A plain view's plan, down to what is stored."""
 
     def looked_into(node: mir.Relation) -> mir.Relation:
         if not isinstance(node, mir.Get) or isinstance(node.id, int):
@@ -60,7 +61,7 @@ def _whole(
 
 
 def _fewer(view: mir.Relation, columns: Iterable[int]) -> bool:
-    """Whether less of a view can fail where only some columns of it are read."""
+    """Whether less of a view can fail if only some of its columns are read."""
     narrow = projection_pushdown(project(view, sorted(columns)))
     return _failures(narrow) < _failures(projection_pushdown(view))
 
@@ -70,7 +71,7 @@ def _failures(rel: mir.Relation) -> int:
 
 
 def _computed(rel: mir.Relation) -> Iterator[sc.Scalar]:
-    """What a node computes of each row."""
+    """The expressions that a node computes for each row."""
     match rel:
         case mir.Map(scalars=exprs) | mir.Filter(predicates=exprs) | mir.FlatMap(exprs=exprs):
             yield from exprs
@@ -85,7 +86,7 @@ def _computed(rel: mir.Relation) -> Iterator[sc.Scalar]:
 
 
 def _note(rel: mir.Relation, wanted: Iterable[int], read: Read) -> None:
-    """Note which columns of objects and bindings are read."""
+    """Record which columns of objects and bindings are read."""
     match rel:
         case mir.Get(id=gid):
             read.setdefault(gid, set()).update(wanted)

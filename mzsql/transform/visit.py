@@ -1,4 +1,4 @@
-"""Traversals that transforms share. None recurses: a plan may be as deep as a thousand chained views."""
+"""Traversals that transforms share. None of them recurses, because a plan may be as deep as a thousand chained views."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ def rewrite(
     *,
     where: int | None = None,
 ) -> mir.Relation:
-    """Rewrite bottom-up: `f` sees each node after its inputs were rewritten. What stays equal stays the same object.
+    """Rewrite bottom-up: `f` gets each node after its inputs were rewritten. What stays equal stays the same object.
 
-    Where `f` is a pure function, `known` may hold what became of relations before, by their identity, and takes in what becomes of these.
-    Where `f` has an eye only for some kinds of nodes (`remembered.kinds_of`), `where` says which: what has none of them is passed over.
+    If `f` is a pure function, `known` may contain earlier results by the relations' identity, and receives new ones.
+    If `f` is interested only in some kinds of nodes (`remembered.kinds_of`), `where` says which; parts without any
+    are skipped.
     """
     around = parts()
     done: list[mir.Relation] = []
@@ -60,7 +61,7 @@ def rewrite(
 
 
 def shared(rel: mir.Relation) -> mir.Relation:
-    """The relation, built of the objects that stood for equal relations before in this run, and kept with it."""
+    """The relation, built from the objects that represent equal relations in this run, and remembered with them."""
     objects: dict[mir.Relation, mir.Relation] = memo("shared")
     # By identity: asked for each input of what a transform has made, and most stand there already.
     ours: dict[int, None] = memo("shared, by identity")
@@ -96,7 +97,7 @@ def shared(rel: mir.Relation) -> mir.Relation:
 
 @dataclass(frozen=True)
 class Bindings:
-    """What local ids stand for: values and their types."""
+    """The values of local ids, and their types."""
 
     values: Mapping[int, mir.Relation]
     types: Mapping[int, RelationType]
@@ -111,12 +112,12 @@ def rewrite_typed(
     where: int | None = None,
     name: str | None = None,
 ) -> mir.Relation:
-    """Rewrite bottom-up with types: `f` sees each node after its inputs were rewritten, and the types of these inputs.
+    """Rewrite bottom-up with types: `f` gets each node after its inputs were rewritten, and the types of these inputs.
 
-    What `f` puts in place of a node must have as many columns of the same types. `refine` may add to a node's type what is known beyond
-    it; it is told the bindings. `stands_for` says, told a binding's rewritten value, what is put in place of each Get of it, if anything.
-    Where these have an eye only for some kinds of nodes, `where` says which, as in `rewrite`. With a `name`, they are pure, and what became
-    of a part is remembered in this run under that name.
+    The replacement of a node must have as many columns, of the same types. `refine` may add to a node's type what is
+    known beyond it, and gets the bindings. `stands_for` gets a binding's rewritten value and returns what replaces
+    each Get of it, if anything. If they are interested only in some kinds of nodes, `where` says which, as in
+    `rewrite`. With a `name` they are pure functions, and results are remembered in this run under that name.
     """
     return _TypedRewrite(f, refine, stands_for, where, name).run(rel)
 
@@ -125,7 +126,7 @@ _Typed = tuple[mir.Relation, RelationType]
 
 
 class _TypedRewrite:
-    """One traversal, with what is known of the bindings around the part that it is at."""
+    """One traversal, with what is known of the bindings around the present part."""
 
     def __init__(
         self,
@@ -177,7 +178,7 @@ class _TypedRewrite:
         return done[0]
 
     def _known(self, rel: mir.Relation, key: Key) -> _Typed | None:
-        """What became of a part before, or of one that has nothing to rewrite in it."""
+        """The earlier result for a part, or the part itself if it has nothing to rewrite."""
         found = self._parts.get(key)
         if found is not None or self._where is None or self._scope.part(rel).kinds & self._where:
             return found
@@ -204,7 +205,7 @@ class _TypedRewrite:
         new: Sequence[mir.Relation],
         types: Sequence[RelationType],
     ) -> _Typed:
-        """A node over rewritten inputs of these types, rewritten itself."""
+        """Rewrite a node over rewritten inputs of these types."""
         check_for_interrupts()
         node = replace_inputs(node, kids, new)
         if self._put and isinstance(node, mir.Get) and isinstance(node.id, int):
@@ -220,7 +221,7 @@ def _type_of(
     types: Sequence[RelationType],
     locals_: dict[int, RelationType],
 ) -> RelationType:
-    """The type of a rewritten node: from its inputs' types where it still stands on them, else anew."""
+    """The type of a rewritten node: from its inputs' types if it still has these inputs, else derived anew."""
     kids = mir.inputs(node)
     same = len(kids) == len(inputs) and all(map(is_, kids, inputs))
     if not same:
@@ -233,21 +234,21 @@ def _type_of(
 
 
 def kept(old: mir.Relation, new: mir.Relation) -> mir.Relation:
-    """The new relation; the old object where they are equal, so that what did not change is seen at a glance."""
+    """The new relation, or the old object if they are equal, so that unchanged parts are recognized by identity."""
     return old if new is old or new == old else new
 
 
 def replace_inputs(
     node: mir.Relation, old: Sequence[mir.Relation], new: Sequence[mir.Relation]
 ) -> mir.Relation:
-    """The node over new inputs; itself where they are the same objects."""
+    """The node over new inputs; itself if they are the same objects."""
     if all(map(is_, old, new)):
         return node
     return mir.with_inputs(node, new)
 
 
 def rebuilt(rel: mir.Relation, below: mir.Relation, new: mir.Relation) -> mir.Relation:
-    """The row-wise operators from `rel` down to `below` over another relation; themselves where that is the same object."""
+    """The row-wise operators from `rel` down to `below` over another relation; themselves if that is the same object."""
     if new is below:
         return rel
     chain: list[mir.Relation] = []
@@ -260,7 +261,7 @@ def rebuilt(rel: mir.Relation, below: mir.Relation, new: mir.Relation) -> mir.Re
 
 
 def project(rel: mir.Relation, outputs: Sequence[int]) -> mir.Relation:
-    """A projection, left out where it changes nothing."""
+    """A projection, omitted if it changes nothing."""
     if tuple(outputs) == tuple(range(mir.arity(rel))):
         return rel
     if isinstance(rel, mir.Project):
@@ -269,7 +270,7 @@ def project(rel: mir.Relation, outputs: Sequence[int]) -> mir.Relation:
 
 
 def filtered(rel: mir.Relation, predicates: Sequence[Scalar]) -> mir.Relation:
-    """A filter, left out where it has no predicates; equal predicates once."""
+    """A filter, omitted if it has no predicates; equal predicates occur once."""
     if not predicates:
         return rel
     if isinstance(rel, mir.Filter):
@@ -279,7 +280,7 @@ def filtered(rel: mir.Relation, predicates: Sequence[Scalar]) -> mir.Relation:
 
 
 def mapped(rel: mir.Relation, scalars: Sequence[Scalar]) -> mir.Relation:
-    """A map, left out where it adds nothing."""
+    """A map, omitted if it adds nothing."""
     if not scalars:
         return rel
     if isinstance(rel, mir.Map):

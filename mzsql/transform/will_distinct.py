@@ -1,6 +1,7 @@
 """WillDistinct: a DISTINCT below another one does nothing.
 
-Promise: a DISTINCT goes where only row-wise operators, and unions of what is never negative, stand between it and one above.
+Promise: a DISTINCT is removed if only row-wise operators, and unions of what is never negative, are between it and
+one above.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ _WHERE = kinds_of(mir.Reduce)
 
 
 def will_distinct(rel: mir.Relation) -> mir.Relation:
-    """Drop the DISTINCTs that another one takes care of."""
+    """Remove the DISTINCTs that another one above makes redundant."""
     return _Pass().visit(rel, {}) if part_of(rel, parts()).kinds & _WHERE else rel
 
 
 class _Pass:
-    """One traversal; `signs`: which of the bindings around are never negative."""
+    """One traversal; `signs` says which of the bindings around are never negative."""
 
     def __init__(self) -> None:
         self._scope = Scope()
         self._known: dict[Key, tuple[mir.Relation, mir.Relation]] = memo("will_distinct")
 
     def visit(self, rel: mir.Relation, signs: Signs) -> mir.Relation:
-        """The relation without the DISTINCTs that one in it takes care of."""
+        """The relation without DISTINCTs that are redundant within it."""
         part = self._scope.part(rel)
         if not part.kinds & _WHERE:
             return rel
@@ -55,7 +56,7 @@ class _Pass:
 
 
 def _without(rel: mir.Relation, signs: Signs) -> mir.Relation:
-    """What is below a DISTINCT, without those that it needs not."""
+    """What is below a DISTINCT, without the DISTINCTs that this makes redundant."""
     match rel:
         case mir.Reduce(input=inner, group_key=key, aggregates=()):
             width = mir.arity(inner)
