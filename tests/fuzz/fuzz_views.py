@@ -327,7 +327,9 @@ class Views:
         same = [a if a.typ == b.typ else u for a, b, u in zip(items, others, unknown, strict=True)]
         if self.rng.random() < 0.4 and (met := self._met(same)) is not None:
             other, ref, n = met
-            more = [expr(one.typ[0], f"q.x{i}") for i, one in enumerate(same) if one.typ[0] in KINDS]
+            more = [
+                expr(one.typ[0], f"q.x{i}") for i, one in enumerate(same) if one.typ[0] in KINDS
+            ]
             shown = [*self._items(other.refs, 1, 2), *more]
             both = text("((", arms[0], f") {word} (", arms[1], ")) AS q")
             on = text(" ON ", ref, f" = q.x{n}")
