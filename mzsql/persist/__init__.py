@@ -1,7 +1,9 @@
-"""Shards: durable, definite collections of ``(row, time, diff)`` that any number of processes write, read, compact and clean up.
+"""Persist: durable, definite collections of ``(row, time, diff)`` (shards) that any number of processes write, read and
+compact.
 
-`PersistClient` opens a shard as a `WriteHandle` and a `ReadHandle`. The shard's state is a pure state machine in Consensus; its
-batches are Parquet in Blob, or travel inline in the state while they are small.
+`PersistClient` opens a shard as a `WriteHandle` and a `ReadHandle`. The shard's state is a pure state machine,
+stored as a log in Consensus; its batches of updates are Parquet objects in Blob, or travel inline in the state while
+they are small.
 """
 
 from __future__ import annotations

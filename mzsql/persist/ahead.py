@@ -1,7 +1,9 @@
-"""What a process knows of a shard beyond the shard's state: what its writer has made and not appended yet, or a log holds.
+"""What a process knows of a shard beyond the durable state: updates its writer has not appended yet, or that a log
+holds.
 
-Promise: each piece of knowledge is a `Batch`: the definite updates of ``[lower, upper)``, carried inline, or none. What counts are those
-that follow the state's upper without a gap; of batches that overlap each time is taken once, as all of them say the same of it. Pure.
+Promise: each item is a `Batch`: the definite updates of ``[lower, upper)``, carried inline, or none. Only those that
+follow the state's upper without a gap count; where batches overlap, each time is taken from one of them, as definite
+updates are the same in all. Pure.
 """
 
 from __future__ import annotations
@@ -13,12 +15,14 @@ import msgspec
 from mzsql.persist.batch import Batch
 from mzsql.repr.frontier import Frontier, Timestamp
 
-#: By `Batch.lower`.
+#: Sorted by `Batch.lower`.
 Ahead = tuple[Batch, ...]
 
 
 def beyond(ahead: Ahead, upper: Frontier) -> Iterator[tuple[Timestamp, Timestamp, Batch]]:
-    """The batches that follow ``upper`` without a gap; of each the times ``[from, to)`` that no earlier one has."""
+    """Yield the batches that follow ``upper`` without a gap, each with the times ``[from, to)`` that no earlier one
+    covers.
+    """
     if upper is None:
         return
     at = upper
@@ -33,14 +37,14 @@ def beyond(ahead: Ahead, upper: Frontier) -> Iterator[tuple[Timestamp, Timestamp
 
 
 def reach(ahead: Ahead, upper: Frontier) -> Frontier:
-    """How far a shard is complete whose own upper is ``upper``."""
+    """Return how far a shard is complete whose durable upper is ``upper``."""
     for _, to, _ in beyond(ahead, upper):
         upper = to
     return upper
 
 
 def learned(ahead: Ahead, batch: Batch, upper: Frontier) -> Ahead:
-    """The knowledge with ``batch``, and without what a shard holds whose own upper is ``upper``."""
+    """Return ``ahead`` with ``batch`` added, and without what is in the shard itself, whose durable upper is ``upper``."""
     if upper is None:
         return ()
     kept = [one for one in ahead if one.upper is None or one.upper > upper]

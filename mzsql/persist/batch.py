@@ -1,9 +1,11 @@
-"""Batches and their parts: metadata that is durable, immutable, and the same in the state, in a log, and between processes.
+"""Batches and their parts: metadata that is durable, immutable, and the same in the state, in a log, and between
+processes.
 
-Promise: a `Batch` holds the updates with times in ``[lower, upper)``; it is a msgspec struct, so it equals, hashes and travels
-(`Batch.to_bytes`) by its content. A part is either bytes carried inline (`InlinePart`) or the name of an object in Blob
-(`BlobPart`). Readers of a part see its times through ``time_floor``: an update's time is ``max(mz_time, time_floor)``; so a batch
-written before its timestamp was known is moved to it without being rewritten (`Batch.rewrite_ts`).
+Promise: a `Batch` holds the updates with times in ``[lower, upper)``; it is a msgspec struct, so it is compared,
+hashed and sent (`Batch.to_bytes`) by its content. A part is either bytes carried inline (`InlinePart`) or the key of
+an object in Blob (`BlobPart`). Readers of a part see its times through ``time_floor``: an update's time is
+``max(mz_time, time_floor)``; so a batch written before its timestamp was known is moved to it without being
+rewritten (`Batch.rewrite_ts`).
 """
 
 from __future__ import annotations
@@ -29,9 +31,10 @@ class KeySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Args:
         columns: the key, a prefix of the sort order of every part.
-        workers: how many slices the key space has; every part belongs to one worker in ``[0, workers)``.
-        additive: value columns (integers or decimals) that add up: rows with equal other columns and time become one with their
-            sums, and disappear once every additive column and ``mz_diff`` is zero. Without any, only diffs are summed.
+        workers: into how many slices the key space is divided; every part belongs to one worker in ``[0, workers)``.
+        additive: value columns (integers or decimals) that add up: rows with equal other columns and time become one
+            with their sums, and disappear once every additive column and ``mz_diff`` is zero. Without any, only
+            diffs are summed.
     """
 
     columns: tuple[str, ...]
@@ -46,7 +49,7 @@ class KeySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                     f"the {names} of a key must be names of columns, not {given!r}",
                     hint='One column is written as ("name",).',
                 )
-            # A list would differ from what is read back.
+            # Always a tuple: a list would not equal what is decoded later.
             msgspec.structs.force_setattr(self, names, tuple(given))
         if not isinstance(self.workers, int) or isinstance(self.workers, bool):
             raise UsageError(f"the workers of a key must be a whole number, not {self.workers!r}")
@@ -59,8 +62,8 @@ class KeySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class KeyStats(msgspec.Struct, frozen=True, array_like=True):
     """Least and greatest value of one key column in a part, and how many of its rows are NULL there.
 
-    ``lo`` and ``hi`` are `None` when all are NULL; ``known`` is false when the writer left no statistics. Dates, times, timestamps
-    and decimals stand as their integers (decimals as text); bytes as Latin-1 text.
+    ``lo`` and ``hi`` are `None` if all are NULL; ``known`` is false if the writer left no statistics. Dates, times,
+    timestamps and decimals are represented by their integers (decimals' as text); bytes by Latin-1 text.
     """
 
     column: str
@@ -84,14 +87,15 @@ class InlinePart(msgspec.Struct, frozen=True, tag="i", array_like=True):
 
     @property
     def size(self) -> int:
-        """Bytes it takes in the state."""
+        """The number of bytes it takes in the state."""
         return len(self.data)
 
 
 class BlobPart(msgspec.Struct, frozen=True, tag="b", array_like=True):
     """A part in Blob: a Parquet object of the row's columns, ``mz_time`` and ``mz_diff``.
 
-    ``checksum`` is the CRC-32 of the whole object, ``footer_checksum`` that of its last ``footer_size`` bytes (`None`: not known).
+    ``checksum`` is the CRC-32 of the whole object, ``footer_checksum`` that of its last ``footer_size`` bytes
+    (`None`: not known).
     """
 
     key: str
@@ -111,12 +115,12 @@ Part: TypeAlias = InlinePart | BlobPart
 
 
 def first_time(part: Part) -> Timestamp:
-    """The least time of the part's updates, as a reader sees them."""
+    """Return the least time of the part's updates, as readers see them."""
     return max(part.time_min, part.time_floor)
 
 
 def last_time(part: Part) -> Timestamp:
-    """The greatest time of the part's updates, as a reader sees them."""
+    """Return the greatest time of the part's updates, as readers see them."""
     return max(part.time_max, part.time_floor)
 
 
@@ -131,25 +135,25 @@ class Batch(msgspec.Struct, frozen=True):
 
     @property
     def rows(self) -> int:
-        """How many updates it holds."""
+        """The number of updates."""
         return sum(part.rows for part in self.parts)
 
     @property
     def size(self) -> int:
-        """How many encoded bytes it holds, inline and in Blob."""
+        """The number of encoded bytes, inline and in Blob."""
         return sum(part.size for part in self.parts)
 
     @property
     def inline_size(self) -> int:
-        """How many bytes it brings into the state."""
+        """The number of bytes it adds to the state."""
         return sum(part.size for part in self.parts if isinstance(part, InlinePart))
 
     def blob_keys(self) -> tuple[str, ...]:
-        """The objects it stands on."""
+        """Return the keys of the objects in Blob that hold its parts."""
         return tuple(part.key for part in self.parts if isinstance(part, BlobPart))
 
     def rewrite_ts(self, ts: Timestamp) -> Batch:
-        """The same updates, all of them at ``ts``: for parts written before their timestamp was known.
+        """Return the same updates, all of them at ``ts``: for parts written before their timestamp was known.
 
         Raises:
             UsageError: the batch holds updates beyond ``ts``.
@@ -160,7 +164,7 @@ class Batch(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, lower=ts, upper=ts + 1, parts=parts)
 
     def with_bounds(self, lower: Timestamp, upper: Frontier) -> Batch:
-        """The same updates described by wider bounds.
+        """Return the same updates with wider bounds.
 
         Raises:
             UsageError: an update lies outside of them.
@@ -174,20 +178,20 @@ class Batch(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, lower=lower, upper=upper)
 
     def to_bytes(self) -> bytes:
-        """The batch for a log or another process, with a checksum."""
+        """Encode the batch for a log or another process, with a checksum."""
         return encode_framed(self)
 
     @staticmethod
     def from_bytes(data: bytes) -> Batch:
-        """The reverse of `to_bytes`.
+        """Decode what `to_bytes` encoded.
 
         Raises:
-            CorruptPart: the bytes are no batch, or damaged.
+            CorruptPart: the bytes are not a batch, or damaged.
             NewerVersion: a newer program made them.
         """
         if is_framed(data):
             return decode_framed(_DECODER, data, "a batch")
-        try:  # as batches were before they had a checksum
+        try:  # batches of older programs have no checksum
             return _DECODER.decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError, UsageError) as failure:
             raise CorruptPart(f"not a batch: {failure}") from failure
@@ -197,7 +201,16 @@ _DECODER = msgspec.msgpack.Decoder(Batch)
 
 
 class ReadStats(msgspec.Struct):
-    """What reads cost: mutable, add one to several calls to sum them up."""
+    """What reads cost: mutable; pass the same object to several calls to sum them up.
+
+    Attributes:
+        bytes: bytes read from Blob or from inline parts.
+        row_groups: row groups read.
+        rows: rows of those row groups, before filters.
+        parts: parts read.
+        parts_skipped: parts that their statistics ruled out.
+        row_groups_skipped: row groups of the parts read that their statistics ruled out.
+    """
 
     bytes: int = 0
     row_groups: int = 0

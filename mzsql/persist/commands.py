@@ -1,7 +1,7 @@
-"""The commands of the shard's state machine, as values: what each asks for, and what it answers.
+"""The commands of the shard's state machine, as values: what each asks for, and its result.
 
-Promise: frozen, and complete in themselves: a command that was not answered can be tried again as it is. What one does to a state is
-said in `mzsql.persist.deciding`.
+Promise: frozen and self-contained, so that a command without an answer can be sent again as it is.
+`mzsql.persist.deciding` says what each does to a state.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from mzsql.repr.frontier import Frontier, Timestamp
 
 
 class CompareAndAppend(msgspec.Struct, frozen=True):
-    """Add ``parts`` with times in ``[lower, upper)`` iff the shard's upper is ``lower``. Result: `None`.
+    """Add ``parts`` with times in ``[lower, upper)`` if the shard's upper is ``lower``. Result: `None`.
 
-    The first append registers the writer; one that ``registered`` before and is not in the state has expired.
+    The first append registers the writer. ``registered`` says that it was registered before: if it is not in the
+    state, it has expired. ``inline_total_bytes`` is the most that the state may carry inline.
     """
 
     writer_id: str
@@ -33,14 +34,16 @@ class CompareAndAppend(msgspec.Struct, frozen=True):
 
 
 class RenewWriter(msgspec.Struct, frozen=True):
-    """Renew a writer's lease, and those of ``also``, other handles of the same process. Nothing for a writer that never appended."""
+    """Renew a writer's lease, and those of ``also``, handles of the same process. Does nothing for a writer that never
+    appended.
+    """
 
     writer_id: str
     also: tuple[str, ...] = ()
 
 
 class ExpireWriter(msgspec.Struct, frozen=True):
-    """Forget a writer."""
+    """Remove a writer from the state."""
 
     writer_id: str
 
@@ -54,7 +57,7 @@ class RegisterReader(msgspec.Struct, frozen=True):
 
 
 class DowngradeSince(msgspec.Struct, frozen=True):
-    """Move a leased reader to a later since and seqno hold; with the present ones, a heartbeat.
+    """Move a leased reader to a later since and seqno hold; with the present ones, only renew its lease.
 
     The leases of ``also``, other handles of the same process, are renewed along with it.
     """
@@ -66,15 +69,16 @@ class DowngradeSince(msgspec.Struct, frozen=True):
 
 
 class ExpireReader(msgspec.Struct, frozen=True):
-    """Forget a leased reader."""
+    """Remove a leased reader from the state."""
 
     reader_id: str
 
 
 class RegisterCritical(msgspec.Struct, frozen=True):
-    """Add a critical hold at the shard's since, or take over the one there is. Result: its `CriticalHold`.
+    """Add a critical hold at the shard's since, or take over the existing one. Result: its `CriticalHold`.
 
-    With ``expected_token`` it is only taken over from the owner of that token (or had with ``token`` already).
+    With ``expected_token`` it is only taken over from the owner of that token (or from ``token`` itself, in a
+    retry).
     """
 
     reader_id: str
@@ -84,7 +88,7 @@ class RegisterCritical(msgspec.Struct, frozen=True):
 
 
 class DowngradeCritical(msgspec.Struct, frozen=True):
-    """Move a critical hold to a later since, iff the token is the hold's; with the present since, ask whether it still is."""
+    """Move a critical hold to a later since, if the token is the hold's; the present since only checks that it is."""
 
     reader_id: str
     token: str
@@ -92,16 +96,17 @@ class DowngradeCritical(msgspec.Struct, frozen=True):
 
 
 class ReleaseCritical(msgspec.Struct, frozen=True):
-    """Forget a critical hold, iff the token is the hold's."""
+    """Remove a critical hold, if the token is the hold's."""
 
     reader_id: str
     token: str
 
 
 class ApplyMerge(msgspec.Struct, frozen=True):
-    """Replace neighbouring batches by their merge, which is consolidated. Result: whether it is part of the shard's history.
+    """Replace adjacent batches by their merge, which is consolidated. Result: whether the merge is part of the shard's
+    history.
 
-    ``diffs`` is the sum of its diffs.
+    ``diffs`` is the sum of the merge's diffs.
     """
 
     inputs: tuple[int, ...]
@@ -113,14 +118,14 @@ class ApplyMerge(msgspec.Struct, frozen=True):
 
 
 class AddRollup(msgspec.Struct, frozen=True):
-    """Name the object that holds the state at ``seqno``. Result: whether it is named now."""
+    """Record the key of the object that holds the state at ``seqno``. Result: whether the state names it now."""
 
     seqno: int
     key: str
 
 
 class Collect(msgspec.Struct, frozen=True):
-    """Forget garbage and rollups whose objects have been deleted."""
+    """Remove garbage and rollups from the state whose objects have been deleted."""
 
     garbage: tuple[int, ...]
     rollups: tuple[int, ...]
@@ -131,13 +136,13 @@ class Sweep(msgspec.Struct, frozen=True):
 
 
 class Finalize(msgspec.Struct, frozen=True):
-    """Empty both frontiers, unless a reader other than ``besides`` holds them, which is an error."""
+    """Empty both frontiers. Refused if a reader other than ``besides`` holds the shard."""
 
     besides: tuple[str, ...] = ()
 
 
 class Retire(msgspec.Struct, frozen=True):
-    """Empty both frontiers, or have that happen once no reader holds them any more. Result: who holds them now.
+    """Empty both frontiers, now or as soon as no reader holds the shard. Result: who holds it now.
 
     The readers ``besides`` are expired: whoever registered them knows that nobody reads with them any more.
     """
@@ -167,7 +172,7 @@ Command: TypeAlias = (
 class InlineOverflow(Exception):
     """The batch would bring more inline bytes than the state may carry.
 
-    ``doubtful`` is the seqno that the first attempt would have, or has, which may have been committed all the same, if there was one.
+    ``doubtful`` is the seqno of the first attempt, if there was one, which may have been committed nevertheless.
     """
 
     doubtful: int | None = None

@@ -1,12 +1,13 @@
-"""Compaction: which batches to merge, and their merge.
+"""Compaction: which batches to merge, and the merge itself.
 
-Promise: neighbouring batches of a size tier become one of the next, so a shard of n updates keeps O(log n) batches and rewrites each
-update O(log n) times; what most of a shard is in, once since has left most of its times behind, is rewritten by itself, O(log) times
-however since moves. A merge has its times advanced to since, is consolidated, and is sorted: by key, or without one by the columns in
-order, so that the least and greatest values of row groups tell them apart, and equal rows are neighbours. Small merges are pyarrow's;
-large ones DuckDB's, which gets `Settings.compaction_memory_bytes` and spills the rest to a directory of the merge's own. Trade-off: a
-merge whose sum of diffs says that little would vanish is not rewritten for its times alone. Source: the persist design, "compaction";
-differential's spine.
+Promise: adjacent batches of a size tier become one of the next tier, so a shard of n updates keeps O(log n) batches
+and rewrites each update O(log n) times. A batch that has most of the shard is rewritten alone once since has passed
+most of its times, O(log) times however since moves. A merge has its times advanced to since, is consolidated, and is
+sorted: by key, or without a key by the columns in order, so that the minima and maxima of row groups select well,
+and equal rows are adjacent. Small merges are done in pyarrow, large ones in DuckDB, which gets
+`Settings.compaction_memory_bytes` and spills the rest to a directory of its own. Trade-off: a batch whose sum of
+diffs says that little would vanish is not rewritten for its times alone. Source: Materialize's persist design,
+"compaction"; differential dataflow's spine.
 """
 
 from __future__ import annotations
@@ -48,22 +49,22 @@ from mzsql.persist.state import ShardState, TraceBatch
 from mzsql.repr.errors import DataError
 
 _IN_ARROW = 16
-"""What is at most a so-manieth of a part is merged in memory."""
+"""A merge of at most this fraction (1/n) of a part's size is done in memory, by pyarrow."""
 _LEFT_BEHIND = 8
-"""A batch is rewritten by itself once at most a so-manieth of its times is beyond since."""
+"""A batch is rewritten alone once at most this fraction (1/n) of its times is beyond since."""
 _TAKE_OVER_CHANGES = 32
-"""So many changes after a process has seen a merge due that another one should do, it does it itself."""
+"""After how many changes a process does a merge that it has seen due and that another process should have done."""
 
 
 class Merge(NamedTuple):
-    """Neighbouring batches that are due to become one; the batch ``completed_by`` made it so."""
+    """Adjacent batches that are due to be merged; adding the batch ``completed_by`` made them due."""
 
     run: tuple[TraceBatch, ...]
     completed_by: int
 
 
 class Unmergeable(Exception):
-    """Batches that cannot be merged as something in them is broken, for the reason that is the cause."""
+    """Batches that cannot be merged because something in them is broken; ``cause`` says what."""
 
     def __init__(
         self, batches: Sequence[TraceBatch], cause: CorruptPart | MissingPart | DataError
@@ -78,10 +79,11 @@ def _tier(batch: TraceBatch, fanout: int) -> int:
 
 
 def choose(state: ShardState, settings: Settings, broken: Set[int] = frozenset()) -> Merge | None:
-    """What to merge next, or `None`.
+    """Return what to merge next, or `None`.
 
-    Those of the lowest tier of which ``compaction_fanout`` stand side by side (smaller ones may stand between them); beyond
-    ``max_batches``, the cheapest neighbours; else the batch that since has left behind. None of the batches ``broken``.
+    In this order: adjacent batches with ``compaction_fanout`` of the lowest tier possible (smaller ones may be among
+    them); if there are more than ``max_batches``, the cheapest adjacent ones; else the batch that since has left
+    behind. Never a batch of ``broken``.
     """
     if state.since is None:
         return None
@@ -106,7 +108,7 @@ def choose(state: ShardState, settings: Settings, broken: Set[int] = frozenset()
 
 
 def _stretches(trace: Sequence[TraceBatch], broken: Set[int]) -> list[tuple[TraceBatch, ...]]:
-    """The trace cut at what is broken."""
+    """Return the runs of the trace between broken batches."""
     found: list[list[TraceBatch]] = [[]]
     for batch in trace:
         if batch.id in broken:
@@ -137,7 +139,7 @@ def _neighbours(stretch: tuple[TraceBatch, ...], fanout: int) -> list[tuple[Trac
 
 
 def _left_behind(batch: TraceBatch, state: ShardState, settings: Settings) -> bool:
-    """Whether most of the shard is in ``batch``, most of whose times since has passed, and much of it may vanish."""
+    """Whether ``batch`` has most of the shard's updates, since has passed most of its times, and much of it may vanish."""
     since = state.since
     if since is None or batch.size <= settings.inline_bytes:
         return False
@@ -151,7 +153,9 @@ def _left_behind(batch: TraceBatch, state: ShardState, settings: Settings) -> bo
 
 
 def everything(state: ShardState, broken: Set[int] = frozenset()) -> Merge | None:
-    """All batches, or the longest stretch of them between ``broken`` ones; `None` when they are one already, as compact as it gets."""
+    """Return a merge of all batches, or of the longest run between ``broken`` ones; `None` if it is one batch that
+    cannot be more compact.
+    """
     since = state.since
     stretches = _stretches(state.trace, broken)
     if since is None or not stretches:
@@ -162,7 +166,11 @@ def everything(state: ShardState, broken: Set[int] = frozenset()) -> Merge | Non
 
 
 def is_ours(opened: Opened, state: ShardState, merge: Merge) -> bool:
-    """Whether this process should do the merge: it made it due, or whoever did seems to be gone, by batches or changes since."""
+    """Whether this process should do the merge: it made it due, or the process that did seems gone, judged by later
+    batches or changes.
+
+    One process per merge saves work only; two that do the same merge do no harm, as one of them loses the race.
+    """
     if opened.shard.added(merge.completed_by):
         return True
     if state.next_batch - merge.completed_by > 2 * opened.context.settings.compaction_fanout:
@@ -173,11 +181,12 @@ def is_ours(opened: Opened, state: ShardState, merge: Merge) -> bool:
 def apply_merge(
     opened: Opened, state: ShardState, run: Sequence[TraceBatch], deadline: Deadline
 ) -> bool:
-    """Replace ``run`` by its merge; `False` when another process changed it meanwhile. What was written in vain is deleted.
+    """Replace ``run`` by its merge; return `False` if another process changed it meanwhile. Objects written in vain are
+    deleted.
 
     Raises:
-        Unmergeable: a part of the run is missing or corrupt, or its sums do not fit.
-        Determinate: it was given up, as time or memory ran out, a backend failed, or the client closes.
+        Unmergeable: a part of the run is missing or corrupt, or sums overflow.
+        Determinate: it was given up, because time or memory ran out, a backend failed, or the client closes.
     """
     assert state.since is not None
     merged: list[Part] = []
@@ -209,6 +218,8 @@ def apply_merge(
     )
     # Only what surely was not committed may be deleted at once.
     try:
+        # After an indeterminate error the state may name the objects: they may not be deleted until a later state
+        # decides (`Opened.doubt`).
         applied: bool = opened.shard.apply(command, deadline)
     except BaseException as failure:
         if surely_not_committed(failure):
@@ -249,7 +260,7 @@ class _Work:
         self.diffs = 0
 
     def merged(self, inline_bytes: int) -> tuple[Part, ...]:
-        """The merge's parts, written."""
+        """Merge, write the parts, and return them."""
         opened = self._opened
         settings = opened.context.settings
         size = sum(part.size for _, part in self._parts)
@@ -267,7 +278,7 @@ class _Work:
             raise
 
     def _step(self) -> None:
-        """Something was got done: give up if there is no time for more."""
+        """Note progress for the deadline; give up if the time is over or the client closes."""
         self._deadline.progress()
         if self._opened.context.closing.is_set():
             raise Determinate(f"shard {self._opened.shard_id}: a merge was given up for the close")
@@ -277,7 +288,7 @@ class _Work:
             )
 
     def _tables(self) -> Iterator[pa.Table]:
-        """The updates piece by piece, their times advanced."""
+        """Yield the updates piece by piece, times advanced to since."""
         for batch, part in self._parts:
             try:
                 for table in self._opened.parts.pieces(part, lambda: self._deadline):
@@ -299,7 +310,7 @@ class _Work:
         yield sort_by_key(table, key) if key is not None else sort_by_columns(table)
 
     def _in_duckdb(self) -> Generator[pa.Table]:
-        """The merge in pieces, by DuckDB, which spills to disk what exceeds its memory."""
+        """Yield the merge in pieces, made by DuckDB, which spills to disk what exceeds its memory."""
         opened = self._opened
         schema = physical(opened.schema)
         columns = positional(schema)
@@ -329,7 +340,9 @@ class _Work:
             yield from conform(renamed(table, columns), columns).to_batches()
 
     def _reason(self, failure: Exception, failed: Sequence[Exception]) -> Exception:
-        """What made DuckDB fail: an error of ours below it, the client's close, too little memory or disk, or values."""
+        """Return why DuckDB failed: an error of ours in its input, the client's close, too little memory or disk, or
+        values that do not fit.
+        """
         shard = f"shard {self._opened.shard_id}"
         if failed:
             return failed[0]
@@ -362,14 +375,14 @@ def _sql(schema: pa.Schema, columns: pa.Schema, key: KeySpec | None) -> str:
 
 
 def _ordered(columns: pa.Schema) -> str:
-    """DuckDB's SELECT that brings equal rows side by side."""
+    """Return the SELECT with which DuckDB makes equal rows adjacent."""
     names = [quote(name) for name in columns.names]
     order = ", ".join(f"{name} NULLS LAST" for name in names[:-1])
     return f"SELECT {', '.join(names)} FROM updates ORDER BY {order}"
 
 
 def _noted(batches: Iterator[pa.RecordBatch], failed: list[Exception]) -> Iterator[pa.RecordBatch]:
-    """``batches``; an error, of which DuckDB would keep the text only, is put into ``failed``."""
+    """Yield ``batches``; an error is put into ``failed``, because DuckDB would keep only its text."""
     try:
         yield from batches
     except Exception as failure:
@@ -378,14 +391,14 @@ def _noted(batches: Iterator[pa.RecordBatch], failed: list[Exception]) -> Iterat
 
 
 def sort_by_columns(table: pa.Table) -> pa.Table:
-    """``table`` in the order of all its columns that can be ordered, then of time; NULLs last."""
+    """Return ``table`` sorted by all columns that can be ordered, then by time; NULLs last."""
     names = [field.name for field in table.schema if _orders(field.type)]
     order = [(name, "ascending") for name in names if name != DIFF_COLUMN]
     return table.take(pc.sort_indices(table, sort_keys=order)) if table.num_rows > 1 else table
 
 
 def _is_sorted_wholly(schema: pa.Schema) -> bool:
-    """Whether `sort_by_columns` brings equal rows side by side, where they can be told apart."""
+    """Whether `sort_by_columns` makes equal rows adjacent, and adjacent rows can be compared."""
     return has_comparable_rows(schema) and all(_orders(field.type) for field in schema)
 
 

@@ -1,12 +1,14 @@
 """What a command does to a shard's state: pure functions from a state and a command to a diff and a result.
 
-Promise: `transition` depends on nothing but its arguments, changes nothing, and is idempotent: a command that was already committed
-(seen after an error that left this open) is recognised and not applied again. A command that does not fit the state raises a usage
-error, and every command of a program too old for the shard is refused. Readers and writers whose lease has run out, as seen by the
-process that the command is of (`mzsql.persist.watch`), leave the state with the next command, which records them as expired: what they
-try from then on is refused, and never registers them anew. Their expiry does not move since, which only a downgrade does. A command
-shows that the handle it is of lives, so it expires any but that one. Once since is empty no batch stays in the state: what is appended
-from then on is garbage at once. A shard ends when nobody holds it: what critical and leased readers hold is not taken from them.
+Promise: `transition` depends on nothing but its arguments, changes nothing, and is idempotent: a command that was
+already committed (seen after an error that left this open) is recognised and not applied again. A command that does
+not fit the state raises a usage error, and every command of a program too old for the shard is refused. Readers and
+writers whose lease has run out, as seen by the process that sends the command (`mzsql.persist.watch`), are removed
+from the state by the next command, which records them as expired: what they try from then on is refused, and never
+registers them again. Their expiry does not move since; only a downgrade does. A command proves that the handle it
+belongs to is alive, so it never expires that one. Once since is empty, no batch stays in the state: what is appended
+from then on is garbage at once. A shard ends when nobody holds it: what critical and leased readers hold is never
+taken from them.
 """
 
 from __future__ import annotations
@@ -73,20 +75,20 @@ def transition(
     *,
     takes_over: bool = True,
 ) -> Transition:
-    """What ``command``, of a program of ``version``, does to ``state``.
+    """Return what ``command``, sent by a program of ``version``, does to ``state``.
 
     Args:
-        state: the shard's.
+        state: the shard's state.
         command: what to do.
-        now_ms: the wall time, which the state notes for people; nothing is decided by it.
-        version: the program's.
-        sightings: how long the process that the command is of has seen other processes' handles unrenewed.
-        takes_over: whether a change of what the shard holds, or its end, makes it one of ``version``.
+        now_ms: the wall time, which the state records for people; nothing is decided by it.
+        version: the program's version.
+        sightings: how long the sending process has seen other processes' handles without a renewal, by handle id.
+        takes_over: whether an append, or the end of the shard, marks it as changed by ``version``.
 
     Raises:
         UsageError: the command does not fit the state.
         NewerVersion: a newer program has changed the shard, which this one must not touch.
-        InlineOverflow: too much would be inline.
+        InlineOverflow: the state would carry too many inline bytes.
     """
     check_version(version, state.applier_version, f"shard {state.shard_id}")
     base = _base(state, command, now_ms, sightings or {})
@@ -126,6 +128,7 @@ def transition(
         case AddRollup():
             if state.rollups.get(command.seqno) == command.key:
                 return Transition(None, True)
+            # An older rollup than the newest would never be read.
             if state.finalized or command.seqno <= state.latest_rollup:
                 return Transition(None, False)
             diff = msgspec.structs.replace(base, rollups={command.seqno: command.key})
@@ -151,8 +154,11 @@ def _base(
     now_ms: int,
     sightings: Mapping[str, Sighting],
 ) -> StateDiff:
-    """What every change brings: the leases that have run out are recorded, of those recorded before the oldest are forgotten."""
+    """Return what every change records: handles whose leases have run out become expired ones; the oldest expired ones
+    are forgotten.
+    """
     seqno = state.seqno + 1
+    # A command proves that its own handle is alive, however long this process has not seen it renewed.
     own = (getattr(command, "reader_id", None), getattr(command, "writer_id", None))
     out = {i: seen for i, seen in lapsed(state, sightings).items() if i not in own}
     expired: dict[str, Expired | None] = {}
@@ -163,6 +169,8 @@ def _base(
     if expired and surplus > 0:
         oldest = sorted(state.expired, key=lambda i: (state.expired[i].seqno, i))
         expired.update(dict.fromkeys(oldest[:surplus]))
+    # The wall time increases with every change, even if the clock does not, so that no two renewals have the same
+    # heartbeat.
     return StateDiff(
         seqno=seqno,
         walltime_ms=max(state.walltime_ms + 1, now_ms),
@@ -173,7 +181,7 @@ def _base(
 
 
 def _expired(state: ShardState, handle_id: str, what: str) -> ExpiredHandle:
-    """The error of a handle that is not in the state, and will never be again."""
+    """Return the error for a handle that is not in the state and will never be again."""
     found = state.expired.get(handle_id)
     said = (
         "has expired"
@@ -192,12 +200,14 @@ def _expired(state: ShardState, handle_id: str, what: str) -> ExpiredHandle:
 
 
 def expired_reader(state: ShardState, reader_id: str) -> ExpiredHandle:
-    """The error of a reader that is not in the state any more."""
+    """Return the error for a reader that is no longer in the state."""
     return _expired(state, reader_id, "reader")
 
 
 def _holders(state: ShardState, diff: StateDiff) -> list[Holder]:
-    """Who still holds since once ``diff``, which registers nobody, is applied, in the order of their ids."""
+    """Return who still holds since once ``diff``, which registers nobody, is applied; sorted by id within critical and
+    leased readers.
+    """
     found = [
         Holder(CRITICAL, i, hold.since, hold.purpose)
         for i, hold in sorted(state.critical.items())
@@ -212,12 +222,14 @@ def _holders(state: ShardState, diff: StateDiff) -> list[Holder]:
 
 
 def holders(state: ShardState) -> list[Holder]:
-    """Who holds since, in the order of their ids."""
+    """Return who holds since: critical readers, then leased ones, each sorted by id."""
     return _holders(state, StateDiff(seqno=state.seqno, walltime_ms=state.walltime_ms))
 
 
 def _let_go(state: ShardState, diff: StateDiff) -> StateDiff:
-    """``diff``, in which somebody may let go of the shard; it ends an ending one that is then held by nobody."""
+    """Return ``diff``, in which somebody may give up a hold; if an ending shard is then held by nobody, the diff ends
+    it.
+    """
     if not state.ending or state.finalized or _holders(state, diff):
         return diff
     ended = _finalize(state, diff).diff
@@ -237,7 +249,7 @@ def _retire(state: ShardState, command: Retire, base: StateDiff) -> Transition:
 
 
 def _renewed(state: ShardState, diff: StateDiff, ids: Collection[str]) -> StateDiff:
-    """``diff`` with the leases of ``ids`` renewed, of those that are still there."""
+    """Return ``diff`` with the leases of those of ``ids`` renewed that are still in the state."""
     at = diff.walltime_ms
     readers = {
         i: msgspec.structs.replace(state.readers[i], heartbeat_ms=at)
@@ -294,6 +306,7 @@ def _compare_and_append(
     state: ShardState, command: CompareAndAppend, base: StateDiff
 ) -> Transition:
     writer = state.writers.get(command.writer_id)
+    # A retry of an append that was committed after all.
     if writer is not None and writer.token == command.token:
         return Transition(None)
     known = command.registered or command.writer_id in state.expired
@@ -320,7 +333,7 @@ def _compare_and_append(
         return _finalize(state, base)
     diff = msgspec.structs.replace(base, upper=command.upper)
     if state.since is None:
-        # Nobody will ever read it.
+        # Since is empty, so nobody will ever read the updates.
         diff = _without_batches(state, diff, besides=command.parts)
     elif command.parts:
         assert command.lower is not None
@@ -335,7 +348,7 @@ def _compare_and_append(
 def _without_batches(
     state: ShardState, diff: StateDiff, *, besides: tuple[Part, ...] = ()
 ) -> StateDiff:
-    """``diff`` with all batches gone, and their objects, and those of the parts ``besides``, garbage."""
+    """Return ``diff`` with all batches removed; their objects, and those of the parts ``besides``, become garbage."""
     keys = [key for batch in state.trace for key in batch.blob_keys]
     keys += [part.key for part in besides if isinstance(part, BlobPart)]
     removed = tuple(batch.id for batch in state.trace)
@@ -447,11 +460,12 @@ def _downgrade_critical(
 
 def _apply_merge(state: ShardState, command: ApplyMerge, base: StateDiff) -> Transition:
     made = {part.key for part in command.parts if isinstance(part, BlobPart)}
+    # A retry of a merge that was committed after all.
     if made and made & known_keys(state):
         return Transition(None, True)
     inputs = [batch for batch in state.trace if batch.id in set(command.inputs)]
     if len(inputs) != len(command.inputs):
-        # An inline output leaves no name to recognise it by; its inputs are gone either way.
+        # A merge whose output is inline leaves no object key to recognise it by; either way its inputs are gone.
         return Transition(None, False)
     garbage = tuple(key for batch in inputs for key in batch.blob_keys)
     added: tuple[TraceBatch, ...] = ()
@@ -471,7 +485,7 @@ def _apply_merge(state: ShardState, command: ApplyMerge, base: StateDiff) -> Tra
 
 
 def known_keys(state: ShardState) -> set[str]:
-    """Every object of batches that the state names, live or garbage."""
+    """Return the keys of all batch objects that the state names, live or garbage."""
     keys = {key for batch in state.trace for key in batch.blob_keys}
     for dead in state.garbage.values():
         keys.update(dead)
@@ -480,6 +494,7 @@ def known_keys(state: ShardState) -> set[str]:
 
 def _collect(state: ShardState, command: Collect, base: StateDiff) -> Transition:
     garbage = tuple(seqno for seqno in command.garbage if seqno in state.garbage)
+    # Entries of the log name the newest rollup as the state to start from.
     newest = state.latest_rollup
     rollups: dict[int, str | None] = {
         seqno: None

@@ -1,9 +1,10 @@
-"""Parts read back: whole or by ranges, verified, and only as much of them as is asked for.
+"""Reads parts back: whole or by byte ranges, verified, and only as much of them as is asked for.
 
-Promise: every byte that an answer rests on was compared with a checksum before. A part read whole is compared with its CRC-32; of a part
-read by ranges the footer with the CRC-32 that the part has of it, and everything else with those of the blocks that the footer tells
-(`mzsql.persist.blocks`); of objects that others wrote, which tell none, each page with its own CRC. Footers of recently read objects are
-kept, as objects never change. Reading a part in pieces holds one row group of it at a time, and the object where that is short.
+Promise: every byte that a result rests on was compared with a checksum first. A part read whole is compared with its
+CRC-32. For a part read by ranges, the footer is compared with the CRC-32 in the part's metadata, and everything else
+with the CRCs of blocks that the footer lists (`mzsql.persist.blocks`); in objects of other writers, whose footers
+list none, each page is compared with its own CRC. Footers of recently read objects are kept, as objects never
+change. Reading a part in pieces holds one row group of it at a time, and the whole object if that is short.
 """
 
 from __future__ import annotations
@@ -41,13 +42,13 @@ from mzsql.persist.stats import group_stats
 from mzsql.repr.errors import SqlError
 from mzsql.repr.frontier import Timestamp
 
-#: Footers of a shard are kept up to so many encoded bytes.
+#: The most encoded bytes of footers kept for a shard.
 _FOOTER_BYTES = 32 * 1024 * 1024
-#: Of a shorter object row groups are not left out because of their times alone: that would cost another request.
+#: In a shorter object, row groups are not skipped for their times alone: reading the footer would cost another request.
 _SHORT_BYTES = 64 * 1024
-#: A longer object is read by ranges when it is read in pieces.
+#: A longer object is read by ranges if it is read in pieces.
 _WHOLE_BYTES = 8 * 1024 * 1024
-#: So many objects are asked for at once, whether they are there.
+#: How many requests for the existence of objects run at the same time.
 _ASKED_AT_ONCE = 16
 _DAMAGE = (
     pa.ArrowException,
@@ -61,7 +62,9 @@ _DAMAGE = (
 
 
 class _File(NamedTuple):
-    """A part's object, opened."""
+    """A part's object, opened: the file, the row groups to read, and where its byte ranges come from (`None`: it was
+    read whole).
+    """
 
     file: pq.ParquetFile
     groups: list[int]
@@ -69,7 +72,7 @@ class _File(NamedTuple):
 
 
 class PartReader:
-    """Reads parts of one shard; keeps the footers of recently read objects, which never change."""
+    """Reads parts of one shard; keeps the footers of recently read objects, which never change. Thread-safe."""
 
     def __init__(self, context: Context, shard_id: str, schema: pa.Schema) -> None:
         self.context = context
@@ -88,13 +91,15 @@ class PartReader:
         pushdown: Pushdown | None = None,
         stats: ReadStats | None = None,
     ) -> pa.Table:
-        """The part's updates, times at or above its floor: ``columns`` (all by default), ``mz_time``, ``mz_diff``.
+        """Return the part's updates, times at or above its floor: ``columns`` (all by default), ``mz_time``,
+        ``mz_diff``.
 
-        With a ``pushdown`` only those it wants; row groups without any are not read.
+        With a ``pushdown`` only the rows it selects; row groups without any are not read.
 
         Raises:
-            MissingPart: the object is gone.
+            MissingPart: the object is missing.
             CorruptPart: its bytes are not what was written.
+            LocationError: Blob did not answer by the deadline.
         """
         found = self.pieces(
             part, lambda: deadline, columns=columns, pushdown=pushdown, stats=stats, at_once=True
@@ -102,7 +107,7 @@ class PartReader:
         return joined(self.read_schema(columns), found)
 
     def read_schema(self, columns: Sequence[str] | None) -> pa.Schema:
-        """The schema of what is read: ``columns`` (all by default), ``mz_time``, ``mz_diff``."""
+        """Return the schema of what is read: ``columns`` (all by default), ``mz_time``, ``mz_diff``."""
         full = physical(self.schema)
         if columns is None:
             return full
@@ -118,7 +123,7 @@ class PartReader:
         stats: ReadStats | None = None,
         at_once: bool = False,
     ) -> Iterator[pa.Table]:
-        """As `read`, one row group at a time, each read by a ``deadline`` of its own; in one piece with ``at_once``."""
+        """As `read`, one row group at a time, each with a ``deadline`` of its own; as a single table with ``at_once``."""
         stats = ReadStats() if stats is None else stats
         pushdown = Pushdown() if pushdown is None else pushdown
         if not pushdown.may_hold_part(part):
@@ -162,7 +167,9 @@ class PartReader:
         *,
         at_once: bool,
     ) -> Iterator[pa.Table]:
-        """The wanted row groups; an object that a cache has damaged is gotten anew once, from where its reading failed."""
+        """Yield the selected row groups; if an object turns out corrupt and a cache may have damaged it, fetch it again
+        once and go on.
+        """
         again = True
         done = 0
         while True:
@@ -177,7 +184,7 @@ class PartReader:
                 blob = self.context.blob
                 if not isinstance(blob, Forgetful):
                     raise
-                # Even when it is of no use to this read: the copy must not fail every other one.
+                # Even if this read does not try again: the damaged copy must not fail every later one.
                 blob.forget(part.key)
                 self._forget_footer(part.key)
                 if not again:
@@ -197,7 +204,7 @@ class PartReader:
         at_once: bool,
         skip: int,
     ) -> Iterator[pa.Table]:
-        """The wanted row groups but the first ``skip`` of them, of the object as it is."""
+        """Yield the selected row groups except the first ``skip``, from the object as it is."""
         source: RangeFile | None = None
         counted = 0
         try:
@@ -243,7 +250,7 @@ class PartReader:
                 file = pq.ParquetFile(
                     pa.PythonFile(source, mode="r"),
                     metadata=metadata,
-                    pre_buffer=False,  # it would read the gaps between the stretches, too
+                    pre_buffer=False,  # it would also read the gaps between the ranges
                     page_checksum_verification=source.blocks is None,
                 )
                 return _File(file, groups, source)
@@ -268,7 +275,9 @@ class PartReader:
     def group_stats(
         self, part: Part, names: Sequence[str], deadline: Callable[[], Deadline]
     ) -> list[tuple[int, tuple[KeyStats, ...]]] | None:
-        """Of each row group of a part its rows and the statistics of columns; None where only reading the whole object would tell."""
+        """Return, for each row group of a part, its rows and the statistics of columns; `None` if only reading the
+        whole object would tell.
+        """
         if isinstance(part, InlinePart):
             return [(part.rows, part.stats if self._names(part) == tuple(names) else ())]
         source = self._ranged(part, deadline)
@@ -311,11 +320,13 @@ class PartReader:
     def verify(
         self, part: BlobPart, deadline: Callable[[], Deadline], names: Sequence[str]
     ) -> None:
-        """Compare an object's footer and all bytes of its columns ``names`` with their checksums, as they are now; no value is decoded.
+        """Compare an object's footer and all bytes of its columns ``names`` with their checksums, without a cached
+        footer; nothing is decoded.
 
         Raises:
-            MissingPart: the object is gone.
+            MissingPart: the object is missing.
             CorruptPart: its bytes are not what was written.
+            LocationError: Blob did not answer by the deadline.
         """
         self._forget_footer(part.key)
         source = self._ranged(part, deadline)
@@ -333,18 +344,18 @@ class PartReader:
         elif part.checksum is not None or source is None:
             self._whole(part, deadline())
         else:
-            # Others wrote it: of what it holds each page has a checksum, and nothing else.
+            # Another program wrote it: the only checksums are those of the pages, which reading them compares.
             known = [name for name in names if name in self.schema.names]
             for _ in self.pieces(part, deadline, columns=known):
                 pass
 
     def footer(self, part: BlobPart, deadline: Callable[[], Deadline]) -> pq.FileMetaData | None:
-        """The footer of a part's object; None where the store does not read in ranges."""
+        """Return the footer of a part's object; `None` if the store does not support reads of byte ranges."""
         source = self._ranged(part, deadline)
         return None if source is None else self._footer(part, source)
 
     def remember_footer(self, key: str, footer: pq.FileMetaData) -> None:
-        """Keep the footer of an object, which spares reading it."""
+        """Keep the footer of an object, so that it need not be read."""
         self._forget_footer(key)
         with self._lock:
             self._footers[key] = footer
@@ -360,7 +371,12 @@ class PartReader:
                 self._footer_bytes -= footer.serialized_size
 
     def _read_range(self, part: BlobPart, offset: int, length: int, deadline: Deadline) -> bytes:
-        """Bytes of an object that must be there."""
+        """Return bytes of an object, which must be there.
+
+        Raises:
+            MissingPart: there is no object.
+            CorruptPart: the object is shorter.
+        """
         context, blob = self.context, self.context.blob
         assert isinstance(blob, RangeReadable)
         data = context.retrying(lambda: blob.get_range(part.key, offset, length), deadline)
@@ -372,12 +388,12 @@ class PartReader:
 
 
 def spark_path(context: Context, key: str) -> str | None:
-    """The path under which Spark opens the object, if it can."""
+    """Return the path under which Spark opens the object; `None` if the store has no such paths."""
     return context.blob.spark_path(key) if isinstance(context.blob, SparkReadable) else None
 
 
 def exists(context: Context, key: str, deadline: Deadline) -> bool:
-    """Whether there is such an object, by a byte of it where the Blob can; a copy of it in a cache does not count."""
+    """Whether the object exists, by reading a byte of it if the Blob can; a copy in a cache does not count."""
     blob = context.blob
     if isinstance(blob, Forgetful):
         blob.forget(key)
@@ -387,7 +403,7 @@ def exists(context: Context, key: str, deadline: Deadline) -> bool:
 
 
 def all_exist(context: Context, keys: Sequence[str], deadline: Deadline) -> list[bool]:
-    """As `exists`, of each; some are asked for side by side where the client may use threads."""
+    """As `exists`, for each key; several requests at the same time if the client may use threads."""
     if not context.threads or len(keys) < 2:
         return [exists(context, key, deadline) for key in keys]
     most = min(len(keys), _ASKED_AT_ONCE)
@@ -401,7 +417,7 @@ def all_exist(context: Context, keys: Sequence[str], deadline: Deadline) -> list
 
 
 def missing(shard_id: str, key: str) -> MissingPart:
-    """The error for an object that is gone."""
+    """Return the error for an object that is gone."""
     return MissingPart(
         f"shard {shard_id}: the part {key} is missing from Blob",
         hint=(
@@ -412,7 +428,7 @@ def missing(shard_id: str, key: str) -> MissingPart:
 
 
 def corrupt(shard_id: str, key: str, why: str) -> CorruptPart:
-    """The error for an object that is not what was written."""
+    """Return the error for an object that is not what was written."""
     return CorruptPart(
         f"shard {shard_id}: the part {key} {why}",
         hint="The object was damaged or replaced in the Blob store: put it back from a copy. Nothing was changed.",
@@ -420,12 +436,12 @@ def corrupt(shard_id: str, key: str, why: str) -> CorruptPart:
 
 
 def until(table: pa.Table, as_of: Timestamp) -> pa.Table:
-    """The updates of ``table`` at or before ``as_of``."""
+    """Return the updates of ``table`` at or before ``as_of``."""
     return table.filter(pc.less_equal(table[TIME_COLUMN], pa.scalar(as_of, pa.int64())))
 
 
 def between(table: pa.Table, lower: Timestamp, upper: Timestamp | None) -> pa.Table:
-    """The updates of ``table`` with ``lower <= time < upper``."""
+    """Return the updates of ``table`` with ``lower <= time < upper``."""
     times = table[TIME_COLUMN]
     mask = pc.greater_equal(times, pa.scalar(lower, pa.int64()))
     if upper is not None:

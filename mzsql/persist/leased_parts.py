@@ -1,6 +1,7 @@
 """Parts and snapshot splits as readers get them.
 
-Promise: while a `PartRef` or `SnapshotSplit` is referenced in the process that took it, the objects it names stay in Blob.
+Promise: while a `PartRef` or `SnapshotSplit` is referenced in the process that took it, the objects it names stay in
+Blob.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ from mzsql.repr.frontier import Frontier, Timestamp
 class Lease:
     """Keeps the objects of the states from ``seqno`` on while it is referenced; then puts its number in ``released``.
 
-    It keeps ``reader`` too: one that nobody refers to has its lease in the shard's state no longer renewed.
+    It references ``reader`` too, because the lease of a reader that nobody references is no longer renewed.
     """
 
     def __init__(self, reader: object, released: deque[int], number: int, seqno: int) -> None:
@@ -56,16 +57,18 @@ class Lease:
         self.seqno = seqno
 
     def __del__(self) -> None:
-        # May run at any moment in any thread, so it takes no lock.
+        # A finalizer may run at any moment in any thread, even one that holds the lock, so it takes none:
+        # `deque.append` is atomic.
         self._released.append(self._number)
 
 
 class PartRef:
-    """A part as a reader gets it. Keep the object while anything (Spark) may read the part: it holds the part's object back.
+    """A part as a reader gets it. Keep the object while anything (Spark) may read the part: it keeps the part's object
+    from deletion.
 
-    Every reader takes a row's time as ``greatest(mz_time, time_floor)``, and for a snapshot keeps rows whose time is ``<= as_of``.
-    It is one of the parts of the batch ``batch_id``; where that is ``consolidated``, no two updates of the batch have the same row
-    and time.
+    Every reader takes a row's time as ``greatest(mz_time, time_floor)``, and for a snapshot keeps the rows with
+    times ``<= as_of``. It is one of the parts of the batch ``batch_id``; if that is ``consolidated``, no two updates
+    of the batch have the same row and time.
     """
 
     __slots__ = ("_reader", "batch_id", "consolidated", "lease", "lower", "part", "upper")
@@ -81,7 +84,7 @@ class PartRef:
 
     @property
     def shard_id(self) -> str:
-        """The shard."""
+        """The shard's id."""
         return self._reader.shard_id
 
     @property
@@ -91,49 +94,50 @@ class PartRef:
 
     @property
     def blob_url(self) -> str | None:
-        """Where other processes open its Blob store; `None` when the client was not opened by URL."""
+        """The URL at which other processes open its Blob store; `None` if the client was not opened by URL."""
         return self._reader.context.blob_url
 
     @property
     def inline(self) -> bool:
-        """Whether its bytes are here already."""
+        """Whether its bytes are in the shard's state rather than in Blob."""
         return isinstance(self.part, InlinePart)
 
     @property
     def blob_key(self) -> str | None:
-        """Its object's key; `None` when it is inline."""
+        """The key of its object; `None` if it is inline."""
         return self.part.key if isinstance(self.part, BlobPart) else None
 
     @property
     def spark_path(self) -> str | None:
-        """The path under which Spark opens it; `None` when it is inline, or its Blob has no such paths."""
+        """The path under which Spark opens it; `None` if it is inline, or its Blob has no such paths."""
         key = self.blob_key
         return None if key is None else spark_path(self._reader.context, key)
 
     @property
     def rows(self) -> int:
-        """How many updates it holds."""
+        """The number of updates."""
         return self.part.rows
 
     @property
     def bytes(self) -> int:
-        """How many encoded bytes it has."""
+        """The number of encoded bytes."""
         return self.part.size
 
     @property
     def stats(self) -> tuple[KeyStats, ...]:
-        """Least and greatest value of each key column."""
+        """The least and the greatest value of each key column."""
         return self.part.stats
 
     def group_stats(
         self, names: Sequence[str], *, timeout: float | None = None
     ) -> list[tuple[int, tuple[KeyStats, ...]]] | None:
-        """Of each of its row groups, in order, how many rows it has and the statistics of columns, or () where they are not known.
+        """Return, for each row group in order, its number of rows and the statistics of the columns ``names``; () where
+        they are not known.
 
-        None where only reading its whole object would tell.
+        `None` if only reading the whole object would tell.
 
         Raises:
-            MissingPart, CorruptPart: the object is gone, or not what was written.
+            MissingPart, CorruptPart: the object is missing, or its contents are not what was written.
             LocationError: the Blob store did not answer within ``timeout``.
         """
         reader = self._reader
@@ -157,7 +161,7 @@ class PartRef:
 
     @property
     def time_floor(self) -> Timestamp:
-        """No update's time is below this, whatever ``mz_time`` in the object says."""
+        """Times below it, as ``mz_time`` in the object may have them, count as this time."""
         return self.part.time_floor
 
     @property
@@ -173,16 +177,18 @@ class PartRef:
         stats: ReadStats | None = None,
         timeout: float | None = None,
     ) -> pa.Table:
-        """Its updates, the floor applied, checksum verified: ``columns`` (all by default), ``mz_time``, ``mz_diff``.
+        """Read its updates, verify the checksum and apply the floor: ``columns`` (all by default), ``mz_time``,
+        ``mz_diff``.
 
         Args:
             columns: the columns, in this order.
-            filters: only rows in these ranges are returned, and row groups outside of them not read; see `Filters`.
-            stats: gets what was read added.
+            filters: only rows in these ranges are returned, and row groups outside of them are not read; see
+                `Filters`.
+            stats: the statistics of the read are added to it.
             timeout: seconds the call may take.
 
         Raises:
-            MissingPart, CorruptPart: the object is gone, or not what was written.
+            MissingPart, CorruptPart: the object is missing, or its contents are not what was written.
             SchemaMismatch: a column the shard lacks, or a filter that does not fit.
             LocationError: the Blob store did not answer within ``timeout``.
         """
@@ -197,9 +203,9 @@ class PartRef:
 
     @metered("part_columns")
     def columns(self, *, timeout: float | None = None) -> tuple[ColumnSummary, ...]:
-        """What its object's footer tells of its columns, those of the rows and ``mz_diff``: of the ones that the object has.
+        """Return what the object's footer says about the rows' columns and ``mz_diff``, for those that the object has.
 
-        Of none where it is inline, or its Blob store does not read in ranges.
+        Empty if the part is inline, or its Blob store does not support reads of byte ranges.
 
         Raises:
             MissingPart, CorruptPart, LocationError: as `to_arrow`.
@@ -220,11 +226,12 @@ class PartRef:
 
     @metered("part_verify")
     def verify(self, columns: Sequence[str], *, timeout: float | None = None) -> None:
-        """Compare what is stored of some of its columns with its checksums: for those who read its object by `spark_path`.
+        """Compare the stored bytes of some columns with their checksums: for callers that read the object by
+        `spark_path`.
 
         Args:
-            columns: names, ``mz_time`` and ``mz_diff`` among them where they are read.
-            timeout: seconds that reading one stretch may take.
+            columns: names, including ``mz_time`` and ``mz_diff`` if they are read.
+            timeout: seconds that reading one byte range may take.
 
         Raises:
             MissingPart, CorruptPart, LocationError: as `to_arrow`.
@@ -235,16 +242,17 @@ class PartRef:
 
 
 class ColumnSummary(NamedTuple):
-    """Of one column of a part: its statistics, and how many encoded bytes it takes."""
+    """One column of a part: its statistics, and the number of encoded bytes it takes."""
 
     stats: KeyStats
     bytes: int
 
 
 def sums_up(refs: Sequence[PartRef], as_of: Timestamp) -> bool:
-    """Whether the metadata says that each row of the parts is there once at ``as_of``, so that nothing needs to be added up.
+    """Whether, by the metadata, each row of the parts is there once at ``as_of``, so that nothing needs to be
+    consolidated.
 
-    That is so of one consolidated batch whose updates up to ``as_of`` all are at one time.
+    That is so for parts of one consolidated batch whose updates up to ``as_of`` are all at one time.
     """
     if not refs:
         return True
@@ -254,9 +262,10 @@ def sums_up(refs: Sequence[PartRef], as_of: Timestamp) -> bool:
 
 
 class SplitData(msgspec.Struct, frozen=True):
-    """A split as it travels: ``columns`` (`None`: all) and ``filters`` (see `encode_filters`) are what its reads return.
+    """A split as it is sent: ``columns`` (`None`: all) and ``filters`` (see `encode_filters`) are what its reads
+    return.
 
-    ``consolidated`` says that no two updates of it will be of the same row, so that none needs to be added up.
+    ``consolidated`` says that no two of its updates will have the same row, so that nothing needs to be summed up.
     """
 
     shard_id: str
@@ -274,10 +283,10 @@ _SPLITS = msgspec.msgpack.Decoder(SplitData)
 
 
 class SnapshotSplit:
-    """One share of a snapshot; travels between processes as bytes.
+    """One share of a snapshot, which can be sent to another process as bytes.
 
-    The sender keeps its own value (and its reader) until the receiver is done, which holds the objects back. All reads return its
-    `columns`, ``mz_time`` and ``mz_diff`` of the rows that its `filters` keep.
+    The sender keeps its own value (and its reader) until the receiver is done: that keeps the objects from deletion.
+    All reads return `columns`, ``mz_time`` and ``mz_diff`` of the rows that pass `filters`.
     """
 
     def __init__(self, data: SplitData, context: Context, lease: Lease | None) -> None:
@@ -300,13 +309,13 @@ class SnapshotSplit:
 
     @property
     def columns(self) -> list[str]:
-        """The row's columns that it returns, in their order."""
+        """The columns it returns, in their order."""
         names = self._data.columns
         return list(self._reader.schema.names if names is None else names)
 
     @property
     def filters(self) -> Filters | None:
-        """What whoever reads its `spark_paths` has to filter by; its own reads did."""
+        """The filters that a reader of its `spark_paths` must apply; its own reads apply them."""
         return decode_filters(self._data.filters)
 
     @property
@@ -316,15 +325,15 @@ class SnapshotSplit:
 
     @property
     def rows(self) -> int:
-        """How many updates are in its parts, before filters and consolidation."""
+        """The number of updates in its parts, before filters and consolidation."""
         return sum(part.rows for part in self._data.parts)
 
     @metered("split_to_arrow")
     def to_arrow(self, *, stats: ReadStats | None = None, timeout: float | None = None) -> pa.Table:
-        """Its updates, times advanced to ``as_of``, consolidated within the split, all in memory.
+        """Read its updates into memory, times advanced to ``as_of``, consolidated within the split.
 
         Raises:
-            MissingPart, CorruptPart: an object is gone, or not what was written.
+            MissingPart, CorruptPart: an object is missing, or its contents are not what was written.
             LocationError: the Blob store did not answer within ``timeout`` seconds.
         """
         deadline = self._reader.context.deadline(timeout)
@@ -339,17 +348,18 @@ class SnapshotSplit:
         stats: ReadStats | None = None,
         timeout: float | None = None,
     ) -> pa.RecordBatchReader:
-        """Its updates, times advanced to ``as_of``, in pieces: about one row group of one part is in memory at a time.
+        """Read its updates as a stream, times advanced to ``as_of``: about one row group of one part is in memory at a
+        time.
 
-        They are not consolidated across parts: sum the diffs of equal rows, or have it done.
+        Not consolidated across parts by default: sum the diffs of equal rows, or pass ``consolidate``.
 
         Args:
-            consolidate: whether equal rows are summed up, by way of a copy on disk (`mzsql.persist.streams`).
-            stats: gets what was read added.
-            timeout: seconds that reading one piece may take.
+            consolidate: whether to sum the diffs of equal rows, with a copy on disk (`mzsql.persist.streams`).
+            stats: the statistics of the read are added to it.
+            timeout: seconds that reading one batch may take.
 
         Raises:
-            MissingPart, CorruptPart, LocationError: from the reader, as `to_arrow`.
+            MissingPart, CorruptPart, LocationError: from the reader it returns, as `to_arrow`.
         """
         deadline = partial(self._reader.context.deadline, timeout)
         pieces: Iterator[pa.Table] = (
@@ -379,22 +389,26 @@ class SnapshotSplit:
             )
 
     def spark_paths(self) -> list[str]:
-        """The paths of its parts in Blob, which hold all columns, ``mz_time`` and ``mz_diff``; the rest is `inline_table`.
+        """Return the paths of its parts in Blob, which hold all columns, ``mz_time`` and ``mz_diff``; the rest is
+        `inline_table`.
 
-        Who reads them selects `columns` and applies `filters`. For parts with a time floor and rows beyond ``as_of`` see `parts`.
+        The caller selects `columns` and applies `filters`. For parts with a time floor and rows beyond ``as_of`` see
+        `parts`.
         """
         keys = [part.key for part in self._data.parts if isinstance(part, BlobPart)]
         return [p for p in (spark_path(self._reader.context, key) for key in keys) if p is not None]
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """Its parts, as the shard's metadata has them."""
+        """Its parts, as in the shard's metadata."""
         return self._data.parts
 
     def inline_table(
         self, *, stats: ReadStats | None = None, timeout: float | None = None
     ) -> pa.Table:
-        """The updates that are not under `spark_paths`, because they are inline or the Blob has no paths; raises as `to_arrow`."""
+        """Return the updates that are not under `spark_paths`, because they are inline or Blob has no paths; raises as
+        `to_arrow`.
+        """
         deadline = self._reader.context.deadline(timeout)
         has_paths = spark_path(self._reader.context, "probe") is not None
         parts = [p for p in self._data.parts if isinstance(p, InlinePart) or not has_paths]
@@ -402,18 +416,19 @@ class SnapshotSplit:
         return joined(self.schema, found)
 
     def to_bytes(self) -> bytes:
-        """The split for another process, with a checksum."""
+        """Encode the split for another process, with a checksum."""
         return encode_framed(self._data)
 
     @staticmethod
     def from_bytes(
         data: bytes, *, blob: Blob | None = None, context: Context | None = None
     ) -> SnapshotSplit:
-        """A split that came from another process; without ``blob`` the one at the URL its client was opened with.
+        """Decode a split from another process; without ``blob``, open the store at the URL of the sender's client.
 
         Raises:
-            CorruptPart: the bytes are no split, or damaged.
+            CorruptPart: the bytes are not a split, or damaged.
             NewerVersion: a newer program made it.
+            SchemaMismatch: neither ``blob`` nor a URL is given.
         """
         decoded = _decoded(data)
         owns_blob = context is None and blob is None
@@ -433,7 +448,9 @@ class SnapshotSplit:
 def splits_of(
     refs: Sequence[PartRef], num_splits: int, data: SplitData, context: Context
 ) -> list[SnapshotSplit]:
-    """``refs`` in ``num_splits`` splits of about equal size, each otherwise as ``data``."""
+    """Divide ``refs`` into ``num_splits`` splits of about equal size: the largest first, each to the smallest split so
+    far.
+    """
     shares: list[list[PartRef]] = [[] for _ in range(num_splits)]
     sizes = [0] * num_splits
     for ref in sorted(refs, key=lambda r: -r.bytes):
@@ -458,7 +475,7 @@ def splits_of(
 def _decoded(data: bytes) -> SplitData:
     if is_framed(data):
         return decode_framed(_SPLITS, data, "a split of a snapshot")
-    try:  # as splits were before they had a checksum
+    try:  # splits of older programs have no checksum
         return _SPLITS.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, UsageError) as failure:
         raise CorruptPart(f"not a split of a snapshot: {failure}") from failure
@@ -476,9 +493,9 @@ def _reading_context(data: SplitData, blob: Blob | None) -> Context:
 
 
 def reading_context(blob: Blob, blob_url: str | None) -> Context:
-    """What reading parts needs, and nothing else, of a process that has but a Blob store."""
+    """Return a context with what reading parts needs, for a process that has only a Blob store."""
     clock = SystemClock()
     meter = Meter(metrics_of(), clock)
     measured = meter.blob(blob, scheme_of(blob_url, blob))
-    # Parts never change, so reading them asks no Consensus.
+    # Parts are immutable, so reading them never asks Consensus: an empty one will do.
     return Context(measured, MemConsensus(), clock, random.SystemRandom(), Settings(), meter=meter)

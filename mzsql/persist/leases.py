@@ -1,7 +1,8 @@
 """The lease of a reader: what it may still read, which objects it keeps, and when it is to be renewed.
 
-Promise: a read at a time that the reader has not given up is never held up by a renewal under way, however long its retries take; one
-at a time it is about to give up is refused from the moment of asking on. Renewals follow one another, and never take since back.
+Promise: a read at a time that the reader has not given up never waits for a renewal under way, however long its
+retries take; a read at a time that a downgrade is about to give up is refused as soon as the downgrade is requested.
+Renewals run one after another, and never move since back.
 """
 
 from __future__ import annotations
@@ -27,17 +28,17 @@ _log = logging.getLogger(__name__)
 _LEAST_WAIT = 0.05
 _TURN_SECONDS = 0.5
 _PASSING_SECONDS = 1.0
-"""So long a read tries to renew a lease that has most of its time left."""
+"""How long a read tries to renew a lease that has most of its time left."""
 
 
 class ReaderLease:
-    """The lease of one reader. Safe for threads.
+    """The lease of one reader. Thread-safe.
 
     Args:
         opened: the shard.
-        reader_id: the reader, as the shard's state knows it.
-        registered: how it stands there.
-        asked_at: when it was about to be registered, on the client's monotonic clock.
+        reader_id: the reader's id in the shard's state.
+        registered: the reader as the state has it.
+        asked_at: when its registration began, on the client's monotonic clock.
     """
 
     def __init__(
@@ -48,10 +49,11 @@ class ReaderLease:
         self.expired = False
         self._opened = opened
         self._context = opened.context
-        # What is being given up, which is since but while a downgrade is under way or its outcome is not known.
+        # The since being given up: it differs from `since` while a downgrade is under way or its outcome is not known.
         self._asked: Frontier = registered.since
         self._hold = registered.seqno_hold
-        # On the monotonic clock: when the renewals that succeeded and were tried last began.
+        # On the monotonic clock: when the last successful renewal, and the last attempt, began. The beginning counts,
+        # because the other processes may have seen the renewal that early.
         self._renewed_at = asked_at
         self._tried_at = asked_at
         self.lease_ms = registered.lease_ms
@@ -62,15 +64,16 @@ class ReaderLease:
         self._next = 0
 
     def take(self, owner: object, earliest: Timestamp) -> tuple[ShardState, Lease]:
-        """The latest state seen, whose times from ``earliest`` on are exact, and a lease on the objects it names.
+        """Return the latest state seen, in which times from ``earliest`` on are exact, and a lease on the objects it
+        names.
 
         Raises:
-            SinceViolation, ExpiredHandle: as the checks.
+            SinceViolation, ShardFinalized, ExpiredHandle: as `check_since` and `check_live`.
         """
         with self._lock:
             state = self._opened.shard.state
             self.check_live(state)
-            # Another thread may have downgraded while this one waited for the upper.
+            # Check again: another thread may have downgraded while this one waited for the upper.
             self.check_since(earliest)
             number = self._next
             self._next += 1
@@ -79,11 +82,12 @@ class ReaderLease:
             return state, Lease(owner, self._released, number, state.seqno)
 
     def await_complete(self, past: Timestamp, deadline: Deadline) -> ShardState:
-        """The state once ``past`` is complete in it; renews the lease meanwhile, and ends when that is lost.
+        """Return the state in which ``past`` is complete, waiting for it; renews the lease meanwhile, and ends if it is
+        lost.
 
         Raises:
-            ReadTimeout: it was not complete in time.
-            SinceViolation, ExpiredHandle: as the checks.
+            ReadTimeout: it was not complete by the deadline.
+            SinceViolation, ShardFinalized, ExpiredHandle: as `check_since` and `check_live`.
         """
         shard = self._opened.shard
 
@@ -113,7 +117,8 @@ class ReaderLease:
         """Raise unless the reader is registered in ``state``.
 
         Raises:
-            ShardFinalized, ExpiredHandle: it is not.
+            ShardFinalized: the shard has ended.
+            ExpiredHandle: the reader is not registered any more, or was closed.
         """
         shard_id = self._opened.shard_id
         if state.finalized:
@@ -132,18 +137,22 @@ class ReaderLease:
             raise SinceViolation(self._opened.shard_id, as_of, since)
 
     def _take_back(self) -> None:
-        """Forget the leases that their readers have let go of; the lock is held."""
+        """Forget the leases that have been released. The caller holds the lock."""
         while self._released:
             self._leases.pop(self._released.popleft(), None)
 
     def _outstanding(self) -> int:
-        """The earliest state whose objects are being read here; the lock is held."""
+        """Return the earliest state whose objects are being read here. The caller holds the lock."""
         self._take_back()
         return min(self._leases.values(), default=self._opened.shard.state.seqno)
 
     @contextlib.contextmanager
     def _turn(self, deadline: Deadline) -> Iterator[None]:
-        """One renewal at a time; another one may take longer than the caller has time."""
+        """Hold the renewals' lock while the block runs; another renewal may take longer than the caller has time.
+
+        Raises:
+            Determinate: it was not free by the deadline.
+        """
         patience = min(max(deadline.remaining(), _TURN_SECONDS), threading.TIMEOUT_MAX)
         if not self._renewal.acquire(timeout=patience):
             raise Determinate(
@@ -156,7 +165,7 @@ class ReaderLease:
             self._renewal.release()
 
     def renew(self, since: Frontier, deadline: Deadline) -> None:
-        """Renew, and give up what is below ``since``; never back, as another thread may have given up more.
+        """Renew the lease, and give up times below ``since``; if another thread has given up more, since stays there.
 
         Raises:
             ExpiredHandle: the lease ran out.
@@ -179,7 +188,7 @@ class ReaderLease:
         try:
             self._opened.shard.apply(DowngradeSince(self.reader_id, since, hold, also), deadline)
         except Indeterminate:
-            raise  # it may have happened, so what was asked for stays given up
+            raise  # it may have been committed, so the times stay given up
         except Exception:
             with self._lock:
                 self._asked = before
@@ -193,15 +202,15 @@ class ReaderLease:
 
     @property
     def handle_id(self) -> str:
-        """The reader."""
+        """The reader's id."""
         return self.reader_id
 
     def renewed(self, began: float) -> None:
-        """It was renewed by a change that began then."""
+        """Note that the lease was renewed by a change that began at ``began`` (monotonic seconds)."""
         self._renewed_at = max(began, self._renewed_at)
 
     def renewable(self) -> bool:
-        """Whether it should be renewed along with another handle: an eighth of the lease has passed since it was."""
+        """Whether to renew it along with another handle's: an eighth of the lease has passed."""
         return not self.expired and self._elapsed_ms() * 8 >= self.lease_ms
 
     def _elapsed_ms(self) -> float:
@@ -212,11 +221,16 @@ class ReaderLease:
         return not self.expired and self._elapsed_ms() * 4 >= self.lease_ms
 
     def seconds_until_due(self) -> float:
-        """How long until `due`; never below 0."""
+        """Seconds until `due`; at least 0."""
         return max(0, self.lease_ms - self._elapsed_ms() * 4) / 4000
 
     def renew_if_due(self, deadline: Deadline) -> None:
-        """Renew on the way to something else, which waits for that, and fails by it, only once half of the lease has passed."""
+        """Renew the lease within another call; that call waits for it, and fails with it, only once half of the lease
+        has passed.
+
+        Before that it tries briefly, and at most once per sixteenth of the lease, so that a slow backend does not
+        slow down every read.
+        """
         if not self.due():
             return
         if self._elapsed_ms() * 2 >= self.lease_ms:
@@ -239,7 +253,9 @@ class ReaderLease:
             self._renewal.release()
 
     def let_go(self, deadline: Deadline) -> None:
-        """Move the hold on objects forward when it is behind; nothing when the handle is expired, or a renewal is under way."""
+        """Move the hold on objects forward if it is behind; does nothing if the handle is expired, or a renewal is
+        under way.
+        """
         state = self._opened.shard.state
         if self.expired or self.reader_id not in state.readers:
             return
@@ -250,13 +266,13 @@ class ReaderLease:
         try:
             self._renew(self.since, deadline)
         except ExpiredHandle as expired:
-            # An expired reader holds nothing; its own next call says so to whom it concerns.
+            # An expired reader holds nothing, and its user gets the error from the next call of its own.
             _log.info("%s", expired)
         finally:
             self._renewal.release()
 
     def expire(self, deadline: Deadline) -> None:
-        """Give the lease up. Idempotent, and tried again where an earlier call did not get it done."""
+        """Give up the lease. Idempotent; a call after one that failed tries again."""
         with self._lock:
             self.expired = True
         if self.reader_id in self._opened.shard.state.readers:
@@ -264,9 +280,9 @@ class ReaderLease:
 
 
 def exact_from(lower: Timestamp, upper: Frontier) -> Timestamp:
-    """The time that since must not be beyond for a read of ``[lower, upper)`` to be exact.
+    """Return the latest since with which a read of ``[lower, upper)`` is exact.
 
-    Times below since may have been advanced to it, so since itself is exact only where nothing lies below.
+    Times below since may have been advanced to it, so since itself is exact only if nothing lies below it.
     """
     if lower > 0:
         return lower - 1

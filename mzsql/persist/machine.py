@@ -1,11 +1,11 @@
-"""The loop that moves a shard's state: compute the change, compare-and-set it, and start over from the newer state when another won.
+"""The loop that changes a shard's state: compute the change, compare-and-set it, and start over from the newer state if another won.
 
-Promise: a command's answer is linearized: a usage error is only raised from a state fetched after the call began. Lost races cost a
+Promise: a command's answer is linearizable: a usage error is only raised from a state fetched after the call began. A lost race costs a
 refetch, never a rewrite of batches. After an indeterminate error the same command is tried again; commands are idempotent, and
-`CompareAndAppend` recognises its token. One `Shard` a process serves all handles, so a process contends only with other processes;
-threads that ask for the current state at once share one look at Consensus, and a look fetches what is new and no more. A shard that a
-newer version of mzsql has changed is refused (`mzsql.persist.versions`).
-Source: the persist design, "Roughly speaking, all users of the state machine follow this structure".
+`CompareAndAppend` recognises its token. One `Shard` per process serves all handles, so a process contends only with other processes;
+threads that ask for the current state at the same time share one look at Consensus, and a look fetches only the new entries. A shard
+that a newer version of mzsql has changed is refused (`mzsql.persist.versions`). Source: Materialize's persist design, "Roughly speaking,
+all users of the state machine follow this structure".
 """
 
 from __future__ import annotations
@@ -49,21 +49,21 @@ T = TypeVar("T")
 
 _SCAN_LIMIT = 256
 _WAIT_SLICE = 1.0
-"""Seconds until a thread that waits sees that the client was closed."""
+"""Seconds within which a waiting thread notices that the client was closed."""
 _LOOK_SECONDS = 30.0
-"""A thread that waits looks by itself so often, should its store have failed to tell."""
+"""Seconds after which a waiting thread looks at Consensus by itself, in case the store failed to notify it."""
 _TURN_SECONDS = 0.5
 _OWN_CHANGES = 512
-"""So many of its latest changes a process knows for its own."""
+"""How many of its latest changes a process remembers as its own."""
 
 
 def surely_not_committed(failure: BaseException) -> bool:
-    """Whether after this error of `Shard.apply` the command is not, and will never be, part of the shard's history."""
+    """Whether, after this error of `Shard.apply`, the command is not and will never be part of the shard's history."""
     return isinstance(failure, SqlError) and not isinstance(failure, Indeterminate)
 
 
 class Shard:
-    """The state of one shard as this process knows it, and the way to change it. Safe for threads."""
+    """The state of one shard as this process knows it, and the operations that change it. Thread-safe."""
 
     def __init__(self, shard_id: str, context: Context) -> None:
         self.shard_id = shard_id
@@ -73,12 +73,12 @@ class Shard:
         # Looks at Consensus are numbered as they begin; `_seen` is the latest one whose result is cached.
         self._begun = 0
         self._seen = 0
-        # The last error of a backend in the call that has its turn, for those that wait for theirs.
+        # The last backend error of the call that holds the lock, reported by calls that time out waiting for the lock.
         self._trouble: LocationError | None = None
         self.own: Callable[[], Collection[str]] = tuple
-        """The handles that are open here: they live, as this process does."""
+        """The ids of the handles open in this process, which are alive because this process is."""
         self.ahead: Ahead = ()
-        """What is known here beyond the state. Whoever joins the two looks at this first: what is forgotten of it is in the state."""
+        """The updates known here beyond the state. Read it before the state: what is dropped from it is in the state by then."""
         self._quiet_writers = 0
         self._looked_at = 0.0
         self._moved = threading.Condition()
@@ -87,35 +87,35 @@ class Shard:
 
     @property
     def state(self) -> ShardState:
-        """The latest state seen; only once something was fetched."""
+        """The latest state seen; only after something was fetched."""
         assert self._cached is not None
         return self._cached
 
     # --- frontiers that only this process knows ---
 
     def upper_in(self, state: ShardState) -> Frontier:
-        """How far the shard is complete to this process, whose latest state of it is ``state``."""
+        """How far the shard is complete to this process, given ``state`` as its latest state."""
         return reach(self.ahead, state.upper)
 
     def learn(self, batch: Batch) -> None:
-        """Take it from a writer of definite updates, or a log of theirs, that ``batch`` has those of its times; tell those who wait."""
+        """Add the definite updates of ``batch`` to those known ahead of the state, and notify the waiting threads."""
         with self._moved:
             self.ahead = learned(self.ahead, batch, self.state.upper)
             self._moved.notify_all()
 
     def quiet_writer(self, change: int) -> None:
-        """Count a writer whose appends and quiet progress are all that those who wait here need to be told of, or one less."""
+        """Add ``change`` (1 or -1) to the number of open writers whose progress in this process is all that waiting readers need."""
         with self._moved:
             self._quiet_writers += change
             self._moved.notify_all()
 
     @property
     def told_here(self) -> bool:
-        """Whether there is such a writer."""
+        """Whether there is such a writer, see `quiet_writer`."""
         return self._quiet_writers > 0
 
     def _await_own(self, satisfied: Callable[[ShardState], bool], deadline: Deadline) -> bool:
-        """Wait for a writer of this process, where there is one that tells; whether there was."""
+        """Wait for progress by a quiet writer of this process, at most `_WAIT_SLICE`; return whether there is such a writer."""
         with self._moved:
             if not self._quiet_writers:
                 return False
@@ -130,25 +130,31 @@ class Shard:
             return True
 
     def committed(self, seqno: int) -> bool:
-        """Whether the change that led to ``seqno`` was made here, if it was lately."""
+        """Whether the change that led to ``seqno`` was made here; only the latest changes are remembered."""
         return seqno in self._own_seqnos
 
     def added(self, batch_id: int) -> bool:
-        """Whether the batch was added here, if it was lately."""
+        """Whether the batch was added here; only the latest batches are remembered."""
         return batch_id in self._own_batches
 
     def fetch(self, deadline: Deadline) -> ShardState | None:
-        """The current state, or `None` when the shard does not exist."""
+        """Fetch the current state; `None` if the shard does not exist.
+
+        Raises:
+            Determinate: another call of this process held the lock until the deadline.
+            LocationError: Consensus or Blob did not answer by the deadline.
+            MissingPart, CorruptPart, NewerVersion: the state cannot be read.
+        """
         asked = self._begun
 
         def look() -> ShardState | None:
-            # While this call waited another one may have looked.
+            # Another thread may have looked at Consensus while this call waited for the lock: a look begun after ours is as good.
             return self._cached if self._seen > asked else self._refresh(deadline)
 
         return self._in_turn(deadline, look)
 
     def initialize(self, initial: Callable[[], ShardState], deadline: Deadline) -> ShardState:
-        """The current state; the shard is made from ``initial()`` when it is not there."""
+        """Fetch the current state; make the shard from ``initial()`` if it does not exist. Raises as `fetch`."""
         backoff = Backoff(self.context.clock, self.context.rng, deadline)
 
         def found_or_made() -> ShardState:
@@ -168,27 +174,31 @@ class Shard:
         return self._in_turn(deadline, found_or_made)
 
     def apply(self, command: Command, deadline: Deadline, *, doubtful: int | None = None) -> Any:
-        """Commit ``command``; its result.
+        """Commit ``command``; return its result.
 
         Args:
             command: what to do.
             deadline: the end of all attempts.
-            doubtful: the seqno of an earlier attempt, of a command with the same token, that may have been committed.
+            doubtful: the seqno of an earlier attempt, with a command of the same token, that may have been committed.
 
         Raises:
-            UsageError: it does not fit the current state.
+            UsageError: the command does not fit the current state.
             NewerVersion: a newer program has changed the shard.
-            InlineOverflow: it brings too much inline; says which attempt is in doubt.
+            InlineOverflow: the command brings too many inline bytes; its ``doubtful`` names the attempt that may have been committed.
             MissingPart, CorruptPart: the state cannot be read.
             InternalError: it would break an invariant.
             Determinate: it was not committed by the deadline.
-            Indeterminate: it may or may not have been; after any other error of these it surely was not.
+            Indeterminate: it may have been committed or not; after any other of these errors it certainly was not.
         """
         asked = self._begun
         return self._in_turn(deadline, lambda: self._apply(command, deadline, asked, doubtful))
 
     def _in_turn(self, deadline: Deadline, act: Callable[[], T]) -> T:
-        """``act()`` under the lock. Another thread may hold it while it retries, for longer than the caller has time."""
+        """Run ``act()`` under the lock. Another thread may hold it, with retries, for longer than this caller has time.
+
+        Raises:
+            Determinate: the lock was not free by the deadline.
+        """
         patience = min(max(deadline.remaining(), _TURN_SECONDS), threading.TIMEOUT_MAX)
         try:
             if not self._lock.acquire(timeout=patience):
@@ -200,12 +210,12 @@ class Shard:
             self._trouble = None
             return act()
         finally:
-            # Ctrl-C may come between getting the lock and knowing of it: an RLock itself knows whose it is.
-            # (`contextlib.suppress` would have such moments of its own.)
+            # Ctrl-C may come after the lock was acquired and before that is known here, so release unconditionally: an RLock itself knows
+            # its owner. (`contextlib.suppress` would open more such moments.)
             try:  # noqa: SIM105
                 self._lock.release()
             except RuntimeError:
-                pass  # another thread's: this call did not get it
+                pass  # another thread's: this call did not get it  # another thread owns it: this call did not get the lock
 
     def _apply(self, command: Command, deadline: Deadline, asked: int, doubtful: int | None) -> Any:
         clock = self.context.clock
@@ -215,7 +225,8 @@ class Shard:
             try:
                 return self._refetch(deadline)
             except Exception as failure:
-                # Without the newer state a doubt cannot be resolved, whatever kept us from it; without a doubt a look changes nothing.
+                # Whether a doubtful attempt was committed is only known from the newer state, whichever error keeps us from it; if nothing
+                # is in doubt, a failed look has changed nothing.
                 if doubtful is None and not isinstance(failure, Indeterminate):
                     raise
                 raise self._timed_out(command, doubtful, deadline, failure) from failure
@@ -280,17 +291,17 @@ class Shard:
             state, fresh = refetch(), True
 
     def _set(self, expected: int | None, new: Versioned, deadline: Deadline) -> bool:
-        """One attempt at a compare-and-set."""
+        """Try the compare-and-set once."""
         with waiting(deadline.remaining):
             return self.context.consensus.compare_and_set(self.shard_id, expected, new)
 
     def _look(self) -> int:
-        """The number of a look at Consensus that begins now; the lock is held."""
+        """Return the number of a look at Consensus that begins now. The caller holds the lock."""
         self._begun += 1
         return self._begun
 
     def _count_expired(self, diff: StateDiff) -> None:
-        """Count the leases found to have run out."""
+        """Count the leases that this change found to have run out, for the metrics."""
         gone_ids = {i for i, record in diff.expired.items() if record is not None}
         for handle, patch in (("reader", diff.readers), ("writer", diff.writers)):
             if gone := len(gone_ids.intersection(patch)):
@@ -303,7 +314,7 @@ class Shard:
         deadline: Deadline,
         failure: Exception | None = None,
     ) -> LocationError:
-        """The error of a command that ran out of time; without ``failure`` it lost its races to other processes."""
+        """Return the error of a command that ran out of time; without ``failure`` it lost its races to other processes."""
         what = f"shard {self.shard_id}: {type(command).__name__}"
         limit = f"within {deadline.timeout:g} s"
         last = "others were faster each time" if failure is None else _told(failure)
@@ -316,9 +327,10 @@ class Shard:
     def _raise_if_ambiguous(
         self, state: ShardState, command: Command, failure: SqlError, doubtful: int
     ) -> None:
-        """A refusal after an indeterminate error is exact while the writer's token cannot have expired since.
+        """Raise Indeterminate unless the refusal of a retried command proves that the doubtful attempt was not committed.
 
-        What keeps us from looking at the state, as a newer version does, decides nothing.
+        A refusal proves it as long as the writer's token cannot have expired since. An error that kept us from reading the state, such
+        as a newer version, proves nothing.
         """
         if not isinstance(failure, UsageError):
             raise Indeterminate(
@@ -335,7 +347,9 @@ class Shard:
             ) from failure
 
     def wait_until(self, satisfied: Callable[[ShardState], bool], deadline: Deadline) -> ShardState:
-        """The first state seen that is ``satisfied``, or the last one seen by the deadline."""
+        """Return the first state seen that is ``satisfied``, or the last one seen by the deadline. Raises ExpiredHandle if the client
+        closes.
+        """
         if self._cached is not None and satisfied(self._cached):
             return self._cached
         settings = self.context.settings
@@ -348,7 +362,7 @@ class Shard:
             if own and satisfied(self.state):
                 return self.state
             if own and self.context.clock.monotonic() - self._looked_at < _WAIT_SLICE:
-                # However short the calls are that ask: who is told of progress looks by himself once a second.
+                # However short the calls are, a thread that quiet writers notify looks at Consensus at most once a second.
                 if deadline.passed():
                     return self.state
                 continue
@@ -370,14 +384,16 @@ class Shard:
                 try:
                     self._await_entry(consensus, state, deadline)
                 except LocationError:
-                    # The refetch above retries and raises; a follower that cannot wait polls.
+                    # The refetch above retries and raises; a thread that cannot wait for a notification polls instead.
                     self.context.clock.sleep(min(pause, deadline.remaining()))
             else:
                 self.context.clock.sleep(min(pause, deadline.remaining()))
                 pause = min(pause * 2, settings.poll_max_seconds)
 
     def _await_entry(self, consensus: ConsensusWait, state: ShardState, deadline: Deadline) -> None:
-        """Until the store tells of an entry beyond ``state``, or there is another reason to look: it is asked for nothing meanwhile."""
+        """Wait for an entry beyond ``state``, without further requests, or for another reason to look: closing, a deadline,
+        `_LOOK_SECONDS`.
+        """
         clock = self.context.clock
         look_at = clock.monotonic() + _LOOK_SECONDS
         while not self.context.closing.is_set():
@@ -392,22 +408,23 @@ class Shard:
                 return
             waited = clock.monotonic() - began
             if waited == 0:
-                # The store waits by another clock than ours, which would never get to the deadline.
+                # No time passed by our clock: the store waits by another clock (a simulation's). Without a sleep our deadline would never
+                # come.
                 clock.sleep(span)
             elif waited < span / 2:
-                # It ended the wait early, as a store that was closed does: a look says why.
+                # The store ended the wait early, as a closed one does: a look finds out why.
                 return
 
     def await_change(self, timeout: float, after: int | None = None) -> bool | None:
-        """Block until Consensus has a state beyond number ``after``, or for ``timeout`` seconds; asks nothing else of it.
+        """Block until Consensus has a state beyond number ``after``, or for ``timeout`` seconds; makes no other request.
 
         Args:
             timeout: in seconds.
-            after: the number of a state; by default of the last one seen here.
+            after: the number of a state; by default that of the last one seen here.
 
         Returns:
-            Whether there is one, perhaps seen here meanwhile; `None` at once where the store cannot notify. Ends early, with
-            `False` or a LocationError, when the store is closed.
+            Whether there is such a state; `None` at once if the store cannot notify. Ends early, with `False` or a LocationError, if the
+                store is closed.
         """
         consensus, state = self.context.consensus, self._cached
         if state is None or not isinstance(consensus, ConsensusWait):
@@ -422,7 +439,7 @@ class Shard:
         return state
 
     def _refresh(self, deadline: Deadline) -> ShardState | None:
-        """Bring the cached state up to date; the lock is held."""
+        """Bring the cached state up to date; return it, or `None` if the shard does not exist. The caller holds the lock."""
         look = self._look()
         self._looked_at = self.context.clock.monotonic()
         state = self._cached
@@ -470,7 +487,9 @@ class Shard:
                 )
 
     def _follow(self, state: ShardState, deadline: Deadline) -> tuple[ShardState, bool]:
-        """The state after all entries beyond ``state``; `False` when some of them are gone."""
+        """Return the state after all entries beyond ``state``, and whether that is complete: `False` if some entries were truncated
+        meanwhile.
+        """
         while True:
             entries = self._scan(state.seqno + 1, deadline)
             for versioned in entries:
@@ -502,7 +521,7 @@ class Shard:
         )
 
     def _noting(self, act: Callable[[], T]) -> Callable[[], T]:
-        """``act``, its error kept for those that wait for their turn."""
+        """Wrap ``act`` so that its backend error is kept for calls that wait for the lock."""
 
         def noted() -> T:
             try:
@@ -514,7 +533,7 @@ class Shard:
         return noted
 
     def _load(self, head: Versioned, deadline: Deadline) -> ShardState | None:
-        """A whole state to start from, as the newest entry names it; `None` when that is gone."""
+        """Return the whole state that the newest entry refers to; `None` if it is gone."""
         context = self.context
         entry = self._decoded(head)
         if entry.state is not None:
@@ -525,12 +544,14 @@ class Shard:
             except (CorruptPart, NewerVersion):
                 if not isinstance(context.blob, Forgetful):
                     raise
-                # It may have come damaged once, and been cached so; the store may have it right.
+                # It may have been damaged once on its way and been cached so; the store itself may have it intact.
                 context.blob.forget(entry.rollup_key)
             try:
                 return self._rollup(entry, deadline)
             except (CorruptPart, NewerVersion):
-                context.blob.forget(entry.rollup_key)  # once more, for whoever is next
+                context.blob.forget(
+                    entry.rollup_key
+                )  # so that the next reader asks the store again
                 raise
         first = self._scan(entry.rollup_seqno, deadline)
         if not first or first[0].seqno != entry.rollup_seqno:
@@ -538,7 +559,7 @@ class Shard:
         return self._decoded(first[0]).state
 
     def _rollup(self, entry: Entry, deadline: Deadline) -> ShardState | None:
-        """The rollup that the entry names; `None` when it is gone."""
+        """Return the rollup that the entry names; `None` if it is gone."""
         context, key = self.context, entry.rollup_key
         data = context.retrying(lambda: context.blob.get(key), deadline)
         if data is None:
@@ -551,12 +572,12 @@ def _told(failure: Exception) -> str:
 
 
 def _entry(new: ShardState, diff: StateDiff, ours: str) -> Entry:
-    # Where the shard was not taken over, the change is one that the shard's version can read.
+    # Before this program has taken the shard over, its changes must stay readable by the shard's older version, and are marked as that.
     not_taken = new.applier_version and newer(ours, new.applier_version)
     version = new.applier_version if not_taken else ours
     if new.finalized:
         return Entry(rollup_seqno=new.seqno, state=new, version=version)
-    # The newest rollup as of this very change, so that a rollup an entry names was there before the entry.
+    # Name the newest rollup as of this change: so a rollup that an entry names was written before the entry.
     seqno = new.latest_rollup
     return Entry(
         rollup_seqno=seqno, rollup_key=new.rollups.get(seqno, ""), diff=diff, version=version

@@ -1,6 +1,7 @@
-"""Parts as bytes: written as Parquet or as inline Arrow.
+"""Writes parts: as Parquet objects, or inline as Arrow.
 
-Promise: each part's object is written once under a fresh name and never changed. Memory is bounded by the size of a part.
+Promise: each part's object is written once under a new name and never changed. Memory is bounded by the size of a
+part.
 """
 
 from __future__ import annotations
@@ -34,9 +35,10 @@ _log = logging.getLogger(__name__)
 Updates: TypeAlias = "pa.Table | pa.RecordBatch | pa.RecordBatchReader"
 
 _CHUNK_ROWS = 4096
-#: How many rows to look at, up to which share of distinct values a column repeats, beyond which it does not; the next look decides between.
+#: Steps of a look at a column: rows to sample, the share of distinct values up to which it repeats, and that beyond
+#: which it does not. Between the two, the next step decides.
 _SAMPLES = ((8 * 1024, 0.05, 0.5), (64 * 1024, 0.2, 0.2))
-#: Which columns repeat is looked at anew with every so many parts of one input.
+#: After how many parts of one input to look again which columns repeat.
 _LOOK_PARTS = 8
 _KEYS_AT_ONCE = 1000
 _DELETES_AT_ONCE = 16
@@ -44,7 +46,11 @@ _DISCARD_SECONDS = 5.0
 
 
 def tables(updates: Updates, piece_bytes: int) -> Iterator[pa.Table]:
-    """The updates in pieces of about ``piece_bytes`` at most, or smaller as they come."""
+    """Yield the updates in pieces of at most about ``piece_bytes``, or smaller as they come.
+
+    Raises:
+        SchemaMismatch: they are not an Arrow table, batch or reader.
+    """
     if isinstance(updates, pa.Table):
         yield from _pieces(updates, piece_bytes)
     elif isinstance(updates, pa.RecordBatch):
@@ -63,7 +69,7 @@ def _pieces(table: pa.Table, piece_bytes: int) -> Iterator[pa.Table]:
 
 
 def _sized(table: pa.Table, piece_bytes: int) -> Iterator[tuple[pa.Table, int]]:
-    """Pieces with their bytes, which take Arrow long to add up."""
+    """Yield pieces with their bytes, which Arrow takes long to compute, so they are computed once."""
     size = table.nbytes
     if size <= piece_bytes:
         yield table, size
@@ -75,14 +81,15 @@ def _sized(table: pa.Table, piece_bytes: int) -> Iterator[tuple[pa.Table, int]]:
 
 
 class PartWriter:
-    """Collects checked updates of one shard (and worker) and writes them as parts of bounded size.
+    """Collects checked updates of one shard (and worker) and writes them as parts of bounded size. For one thread at a
+    time.
 
     Args:
-        reader: the shard's reader, which gets to know the footers that lookups need.
+        reader: the shard's part reader, which is given the footers of keyed parts, as lookups need them.
         key: the key, by which each part is sorted.
         worker: the worker all rows belong to.
         deadline: the end of all writes.
-        uploads: what the parts go through; of its own by default.
+        uploads: the threads and bounds the parts are written with; own ones by default.
     """
 
     def __init__(
@@ -110,7 +117,7 @@ class PartWriter:
         self._repetitive: Sequence[str] = ()
 
     def add(self, table: pa.Table) -> None:
-        """Take updates that have the physical schema; may begin to write a part, and wait for earlier ones."""
+        """Take updates of the physical schema; may start to write a part, and wait for earlier ones."""
         limit = self._context.settings.part_bytes
         for piece, size in _sized(table, limit):
             if self._pending and self._pending_bytes + size > limit:
@@ -120,7 +127,9 @@ class PartWriter:
                 self._pending_bytes += size
 
     def end(self, *, inline_bytes: int) -> None:
-        """No more updates: begin to write the rest, or make it an inline part when all is at most ``inline_bytes``."""
+        """Take no more updates: start to write the rest, or make it an inline part if everything is at most
+        ``inline_bytes``.
+        """
         if not self._pending:
             return
         if not self._parts and self._pending_bytes <= inline_bytes:
@@ -133,10 +142,10 @@ class PartWriter:
         self._begin()
 
     def finish(self, *, inline_bytes: int = 0) -> tuple[Part, ...]:
-        """`end`, and wait for all parts.
+        """Call `end` and wait for all parts.
 
         Raises:
-            LocationError: one could not be written; `abandon` the rest.
+            LocationError: one could not be written; call `abandon` to delete the rest.
         """
         self.end(inline_bytes=inline_bytes)
         parts = tuple(part() for part in self._parts)
@@ -145,13 +154,13 @@ class PartWriter:
         return parts
 
     def abandon(self) -> None:
-        """Delete what was written or may have been, once nothing is under way; logs what cannot be deleted."""
+        """Delete what was or may have been written, once no write is under way; what cannot be deleted is logged."""
         self._uploads.close()
         discard_objects(self._context, self._shard_id, self._keys, self._deadline)
         self._pending, self._keys, self._parts = [], [], []
 
     def _begin(self) -> None:
-        """Begin to write a part of what is pending."""
+        """Start to write the pending updates as a part."""
         pieces, self._pending, self._pending_bytes = self._pending, [], 0
         key = f"{self._shard_id}/{self._context.new_object_id()}.parquet"
         self._keys.append(key)
@@ -195,13 +204,13 @@ class PartWriter:
 
 
 def stats_names(reader: PartReader) -> list[str]:
-    """The columns of a shard without key whose bounds stand in the metadata of its parts."""
+    """Return the columns of a shard without key whose bounds are kept in the metadata of its parts."""
     names: list[str] = reader.schema.names
     return names[: reader.context.settings.stats_columns]
 
 
 def _few_chunks(table: pa.Table) -> pa.Table:
-    """The table without chunks so small that they cost more than the copy that joins them."""
+    """Join the table's chunks if they are so small that they cost more than the copy."""
     chunks = max((column.num_chunks for column in table.columns), default=0)
     return table.combine_chunks() if chunks * _CHUNK_ROWS > table.num_rows else table
 
@@ -209,9 +218,10 @@ def _few_chunks(table: pa.Table) -> pa.Table:
 def encode_parquet(
     pieces: list[pa.Table], settings: Settings, repetitive: Sequence[str] | None = None
 ) -> bytes:
-    """Pieces of updates as a Parquet object of a shard without key; they are taken out of the list as it goes, to free them.
+    """Encode updates as a Parquet object of a shard without key; empties the list ``pieces`` as it goes, to free their
+    memory.
 
-    ``repetitive`` are the paths of columns worth a dictionary, looked for by default.
+    ``repetitive`` are the paths of columns worth a dictionary, found by sampling by default.
     """
     sink = Sink()
     repetitive = _repetitive(pieces) if repetitive is None else repetitive
@@ -232,7 +242,7 @@ def encode_parquet(
 
 
 def encode_keyed(table: pa.Table, settings: Settings, key: KeySpec) -> bytes:
-    """The table, sorted, as a Parquet object in the layout of a keyed shard."""
+    """Encode the table, which is sorted, as a Parquet object in the layout of a keyed shard."""
     sink = Sink()
     keys = _comparable([table.select(key.columns)])
     with pq.ParquetWriter(
@@ -242,9 +252,9 @@ def encode_keyed(table: pa.Table, settings: Settings, key: KeySpec) -> bytes:
         write_page_checksum=True,
         max_rows_per_page=settings.page_rows,
         write_page_index=True,
-        # Footers are read besides the rows: they hold statistics only of what is looked up by.
+        # Lookups read the footer in addition to the rows, so it has only the statistics that lookups use.
         write_statistics=[*keys, TIME_COLUMN],
-        # A dictionary for so few rows is more than it saves once all is compressed.
+        # For the few rows of a row group, a dictionary takes more than it saves after compression.
         use_dictionary=False,
     ) as writer:
         writer.write_table(table, row_group_size=settings.keyed_group_rows(table.num_rows))
@@ -253,7 +263,7 @@ def encode_keyed(table: pa.Table, settings: Settings, key: KeySpec) -> bytes:
 
 
 def _row_groups(pieces: list[pa.Table], most_rows: int) -> Iterator[pa.Table]:
-    """All rows in groups as even as can be of at most ``most_rows``; takes the pieces out of the list."""
+    """Yield all rows in groups of nearly equal size, of at most ``most_rows``; empties the list."""
     rows = sum(piece.num_rows for piece in pieces)
     wanted = math.ceil(rows / math.ceil(rows / most_rows))
     pieces.reverse()
@@ -273,10 +283,11 @@ def _row_groups(pieces: list[pa.Table], most_rows: int) -> Iterator[pa.Table]:
 
 
 def _comparable(pieces: Sequence[pa.Table]) -> list[str]:
-    """The paths of the leaves whose least and greatest value tell what they hold: floats only where no NaN is among them.
+    """Return the paths of the leaf columns whose minimum and maximum bound all their values: floats only without any
+    NaN.
 
-    Parquet's statistics leave NaN out, so readers that take it for the greatest number, as Spark does, would miss it by them. Floats
-    within nested columns, which nobody looks up by, are not looked through for one.
+    Parquet's statistics ignore NaN, so readers that take NaN for the greatest number, as Spark does, would skip it.
+    Floats within nested columns, which nobody looks up by, are left out unchecked.
     """
 
     def whole(name: str) -> bool:
@@ -292,10 +303,10 @@ def _comparable(pieces: Sequence[pa.Table]) -> list[str]:
 
 
 def _repetitive(pieces: Sequence[pa.Table]) -> list[str]:
-    """The paths of the columns worth a dictionary, by a look at some rows.
+    """Return the paths of the columns worth a dictionary, by sampling some rows.
 
-    Parquet writers try one for every column, and fall back to plain pages once it has outgrown its limit: of columns that hardly repeat
-    that costs time, and bytes for the part that went in.
+    Parquet writers try a dictionary for every column and fall back to plain pages once it exceeds a limit: for
+    columns that hardly repeat that costs time, and bytes for the part that was written with it.
     """
     table = pa.concat_tables(pieces)  # copies nothing
     paths: list[str] = []
@@ -311,7 +322,7 @@ def _repeats(column: pa.ChunkedArray) -> bool:
         if len(column) < rows:
             return True
         if _is_view(column.type):
-            return True  # Arrow cannot count those
+            return True  # Arrow cannot count distinct views, so take the writer's default
         distinct: int = pc.count_distinct(column.slice(0, rows)).as_py()
         if distinct <= rows * surely:
             return True
@@ -325,7 +336,7 @@ def _is_view(type_: pa.DataType) -> bool:
 
 
 def _leaves(path: str, type_: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
-    """The Parquet paths of a column's leaves, and their types."""
+    """Yield the Parquet paths of a column's leaves, and their types."""
     if pa.types.is_map(type_):
         yield from _leaves(f"{path}.key_value.key", type_.key_type)
         yield from _leaves(f"{path}.key_value.value", type_.item_type)
@@ -342,7 +353,7 @@ def _leaves(path: str, type_: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
 def inline_part(
     table: pa.Table, key: KeySpec | None, worker: int | None, limit: int
 ) -> InlinePart | None:
-    """The table as an inline part, or `None` when it is more than ``limit`` bytes."""
+    """Encode the table as an inline part; `None` if that takes more than ``limit`` bytes."""
     if table.nbytes > limit:
         return None
     table = sort_by_key(table.combine_chunks(), key)
@@ -363,9 +374,12 @@ def inline_part(
 
 
 def delete_objects(context: Context, keys: Sequence[str], deadline: Deadline | None = None) -> None:
-    """Delete objects nobody refers to, each tried until the deadline (the default one by default).
+    """Delete objects nobody refers to, with retries until the deadline (the context's default if not given).
 
-    Many at a request where the store can, else some side by side where the client may use threads.
+    Many per request if the store can, else several at the same time if the client may use threads.
+
+    Raises:
+        LocationError: not all were deleted by the deadline.
     """
     deadline = context.deadline(None) if deadline is None else deadline
     blob = context.blob
@@ -390,9 +404,10 @@ def delete_objects(context: Context, keys: Sequence[str], deadline: Deadline | N
 def discard_objects(
     context: Context, shard_id: str, keys: Sequence[str], deadline: Deadline
 ) -> None:
-    """Delete the objects of a write that failed, whose error matters more than one of the deletion: that is logged.
+    """Delete the objects of a failed write; an error of the deletion is only logged, because the write's error matters
+    more.
 
-    Takes until the deadline, and some seconds where that has passed. What stays behind is referenced by nothing.
+    Takes until the deadline, and at least `_DISCARD_SECONDS`. Nothing refers to what stays behind.
     """
     patience = Deadline(context.clock, max(deadline.remaining(), _DISCARD_SECONDS))
     try:

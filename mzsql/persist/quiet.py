@@ -1,7 +1,8 @@
-"""What a writer of definite updates tells its own process before the shard has it.
+"""Updates that a writer of definite updates makes known to its own process before they are in the shard.
 
-Promise: readers of this process take what was told for complete at once; the shard and other processes see it when the writer has the
-shard catch up. Losing it costs nothing but work: whoever writes the same updates makes them again.
+Promise: readers of this process take such times as complete at once; the shard and other processes see them after
+the writer's `catch_up`. Trade-off: losing them costs nothing but work, because whoever writes the same definite
+updates can make them again.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from mzsql.repr.frontier import Frontier, Timestamp
 
 
 class Quiet:
-    """What one writer tells, and how the shard follows."""
+    """What one writer makes known early, and how it is appended to the shard later."""
 
     def __init__(self, opened: Opened, builder: BatchBuilder, appender: Appender) -> None:
         self._opened = opened
@@ -29,27 +30,29 @@ class Quiet:
         self._tells = False
 
     def tell(self, batch: Batch) -> None:
-        """Have this process know the updates of a batch that the shard lacks."""
+        """Make the updates of a batch, which the shard lacks, known to this process."""
         self._opened.learn(batch)
         if not self._tells:
             self._tells = True
             self._opened.shard.quiet_writer(1)
 
     def tell_no_more(self) -> None:
-        """Whoever waits for the shard's upper relies on this writer no longer. Idempotent."""
+        """Have readers that wait for the shard's upper no longer rely on this writer. Idempotent."""
         if self._tells:
             self._tells = False
             self._opened.shard.quiet_writer(-1)
 
     @property
     def behind(self) -> tuple[int, int]:
-        """How many batches of updates this process knows that the shard lacks, and their bytes. Asks nobody."""
+        """How many batches this process knows that the shard lacks, and their bytes; without a request."""
         shard = self._opened.shard
         lacking = [one for _, _, one in beyond(shard.ahead, shard.state.upper) if one.parts]
         return len(lacking), sum(one.size for one in lacking)
 
     def catch_up(self, deadline: Deadline) -> tuple[Frontier, bool]:
-        """Append all that this process knows beyond the shard's upper, in one write; the upper then, and whether anything was appended."""
+        """Append all that this process knows beyond the shard's upper, in one write; return the upper then, and whether
+        anything was appended.
+        """
         while True:
             ahead = self._opened.shard.ahead
             upper = self._opened.shard.state.upper
@@ -60,13 +63,13 @@ class Quiet:
             try:
                 self._appender.append_own(batch, upper, reached, deadline)
             except UpperMismatch:
-                continue
+                continue  # another writer of the same updates was faster: look what is still lacking
             return reached, True
 
     def _rebuilt(
         self, ahead: Ahead, lower: Timestamp, upper: Timestamp, deadline: Deadline
     ) -> Batch:
-        """One batch of what is known of ``[lower, upper)``."""
+        """Return one batch with all that is known of ``[lower, upper)``."""
         lacking = [(at, one) for at, _, one in beyond(ahead, lower) if one.parts]
         if len(lacking) == 1:
             at, batch = lacking[0]

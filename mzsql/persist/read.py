@@ -1,8 +1,9 @@
-"""The readers of a shard.
+"""Readers of a shard.
 
 Promise: a snapshot at ``as_of`` plus all later updates of a listen are exactly the collection; a read below ``since`` is refused. A
-`ReadHandle` has a lease in the shard's state: while it lives, its since is held back, and objects it may be reading are kept. Trade-off:
-objects are held by the lifetime of the `PartRef` and `SnapshotSplit` values handed out, so keep those until the read is over.
+`ReadHandle` has a lease in the shard's state: while the lease lives, the shard's since does not pass the reader's, and objects the
+reader may be reading are not deleted. Trade-off: objects are held by the lifetime of the `PartRef` and `SnapshotSplit` values handed
+out, so that no call is needed to release them; callers must keep those values until their reading is over.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ from mzsql.repr.frontier import (
 
 @checked
 class ReadHandle:
-    """Reads one shard and holds its since back; made by `PersistClient.open_reader` or `open_shard`. Safe for threads."""
+    """Reads one shard and holds its since back. Made by `PersistClient.open_reader` or `open_shard`. Thread-safe."""
 
     def __init__(
         self, opened: Opened, reader_id: str, registered: LeasedReader, asked_at: float
@@ -64,43 +65,43 @@ class ReadHandle:
 
     @property
     def shard_id(self) -> str:
-        """The shard."""
+        """The shard's id."""
         return self._opened.shard_id
 
     @property
     def lease(self) -> ReaderLease:
-        """What holds since back."""
+        """The lease in the shard's state that holds since back."""
         return self._lease
 
     @property
     def schema(self) -> pa.Schema:
-        """The row's columns."""
+        """The columns of a row, without time and diff."""
         return self._opened.schema
 
     @property
     def key(self) -> KeySpec | None:
-        """The layout of a keyed shard."""
+        """The layout of a keyed shard; `None` for a shard without key."""
         return self._opened.key
 
     @property
     def since(self) -> Frontier:
-        """This reader's since: it may read at times at or beyond it."""
+        """This reader's since: the earliest time at which it may read."""
         return self._lease.since
 
     @property
     def upper(self) -> Frontier:
-        """The shard's upper as last seen by this process, or as a writer of it has passed quietly; asks nobody."""
+        """The shard's upper as last seen by this process, or as passed quietly by a writer of this process; without a request."""
         shard = self._opened.shard
         return shard.upper_in(shard.state)
 
     @property
     def durable_upper(self) -> Frontier:
-        """The upper that the shard itself was last seen to have."""
+        """The upper in the shard's durable state, as last seen by this process; without a request."""
         return self._opened.shard.state.upper
 
     @metered("fetch_upper")
     def fetch_upper(self, *, timeout: float | None = None) -> Frontier:
-        """The shard's current upper, from Consensus, or as a writer of this process has passed quietly beyond that."""
+        """Fetch the shard's current upper from Consensus; a later one if a writer of this process has passed it quietly."""
         shard = self._opened.shard
         state = shard.fetch(self._opened.deadline(timeout))
         assert state is not None
@@ -108,10 +109,10 @@ class ReadHandle:
 
     @metered("wait_for_upper")
     def wait_for_upper(self, past: Timestamp, *, timeout: float | None = None) -> Frontier:
-        """Wait until ``past`` is complete, that is until the upper is beyond it; the upper then.
+        """Wait until the time ``past`` is complete, that is until the upper is beyond it; return the upper then.
 
         Raises:
-            ReadTimeout: it did not happen within ``timeout`` seconds.
+            ReadTimeout: ``past`` was not complete within ``timeout`` seconds.
         """
         check_time(past, f"shard {self.shard_id}")
         state = self._lease.await_complete(past, self._opened.deadline(timeout))
@@ -120,8 +121,9 @@ class ReadHandle:
     def _refs(
         self, pushdown: Pushdown, deadline: Deadline, *, earliest: Timestamp
     ) -> tuple[list[PartRef], Lease]:
-        """The parts that may hold updates at the times of ``pushdown``, which are complete."""
+        """Return the parts that may hold updates at the times of ``pushdown``, and the lease on them; the times must be complete."""
         self._lease.renew_if_due(deadline)
+        # Read `ahead` before the state: what is dropped from it meanwhile is in the state then, so no update is missed.
         ahead = self._opened.shard.ahead  # first: what is forgotten of it is in the state
         state, lease = self._lease.take(self, earliest)
         lower, upper = pushdown.lower, pushdown.upper
@@ -137,18 +139,20 @@ class ReadHandle:
         return refs, lease
 
     def learn(self, batch: Batch) -> None:
-        """Take it from whoever keeps a log of the shard's definite updates that ``batch`` has those of its times: this process's readers of
-        the shard see them at once, where they follow what is known of it. Nothing durable changes, and no other process sees it.
+        """Take over ``batch`` as the shard's updates of its times, from whoever keeps a log of the shard's definite updates.
+
+        Readers of this process see them at once, if the batch begins where what is known ends. Nothing durable changes, and no other
+        process sees it.
 
         Raises:
             ForeignBlob: the batch is of another shard.
-            InvalidBounds: it has no upper, or stands on objects, which nothing would hold back.
+            InvalidBounds: it has no upper, or it refers to objects in Blob, which nothing would protect from deletion.
         """
         self._opened.learn(batch)
 
     @property
     def told_here(self) -> bool:
-        """Whether a writer of this process tells its readers of the shard's progress, so that whoever waits needs to ask for nothing."""
+        """Whether a writer of this process notifies its readers of the shard's progress, so that waiting readers need no requests."""
         return self._opened.shard.told_here
 
     def _pushdown(
@@ -183,18 +187,18 @@ class ReadHandle:
     def parts(
         self, as_of: Timestamp, *, filters: Filters | None = None, timeout: float | None = None
     ) -> list[PartRef]:
-        """The parts a snapshot at ``as_of`` consists of; waits until it is complete.
+        """Return the parts that make up the snapshot at ``as_of``; wait until that time is complete.
 
         Args:
             as_of: the time.
-            filters: parts whose statistics tell that they hold no such row are left out; the others may hold other rows too.
+            filters: parts whose statistics rule out any matching row are left out; the others may hold other rows too.
             timeout: seconds the call may take.
 
         Raises:
             SinceViolation: ``as_of`` is below since.
-            ReadTimeout: it was not complete within ``timeout`` seconds.
+            ReadTimeout: ``as_of`` was not complete within ``timeout`` seconds.
             ExpiredHandle: the reader's lease ran out, or its client was closed.
-            SchemaMismatch: a filter does not fit.
+            SchemaMismatch: a filter does not fit the schema.
         """
         deadline = self._opened.deadline(timeout)
         pushdown = self._pushdown_until(as_of, filters)
@@ -212,7 +216,9 @@ class ReadHandle:
         filters: Filters | None = None,
         timeout: float | None = None,
     ) -> list[PartRef]:
-        """The parts that may hold updates with ``lower <= time < upper``, at their exact times; filters as `parts`, raises as `updates`."""
+        """Return the parts that may hold updates with ``lower <= time < upper``, at their exact times; filters as `parts`, raises as
+        `updates`.
+        """
         deadline = self._opened.deadline(timeout)
         pushdown = self._pushdown_between(lower, upper, filters)
         earliest = exact_from(lower, upper)
@@ -233,19 +239,19 @@ class ReadHandle:
         filters: Filters | None = None,
         timeout: float | None = None,
     ) -> list[SnapshotSplit]:
-        """The contents at ``as_of`` in ``num_splits`` splits of about equal size; waits until it is complete.
+        """Return the contents at ``as_of`` in ``num_splits`` splits of about equal size; wait until that time is complete.
 
-        Splits partition updates, not rows: sum the diffs over all of them. Keep them (and the reader) until their reading is over.
+        Splits partition updates, not rows: sum the diffs over all splits. Keep the splits (and the reader) until they have been read.
 
         Args:
             as_of: the time.
-            num_splits: how many.
-            columns: what the splits return, in this order; all by default.
-            filters: the rows that they return, see `Filters`; parts without any are left out.
+            num_splits: the number of splits, at least 1.
+            columns: the columns the splits return, in this order; all by default.
+            filters: the rows the splits return, see `Filters`; parts without such rows are left out.
             timeout: seconds the call may take.
 
         Raises:
-            InvalidBounds: there is to be no split.
+            InvalidBounds: ``num_splits`` is below 1.
             SinceViolation, ReadTimeout, ExpiredHandle, SchemaMismatch: as `parts`.
         """
         names = self._columns(columns)
@@ -275,25 +281,25 @@ class ReadHandle:
         stats: ReadStats | None = None,
         timeout: float | None = None,
     ) -> pa.Table:
-        """The contents at ``as_of``, times advanced to it: ``columns`` (all by default), ``mz_time``, ``mz_diff``. All in memory.
+        """Return the contents at ``as_of`` in memory: ``columns`` (all by default), ``mz_time`` advanced to ``as_of``, and ``mz_diff``.
 
-        Large columns come in several chunks, as joining them would copy everything; `pyarrow.Table.combine_chunks` does it.
+        Large columns come in several chunks, because joining them would copy everything; `pyarrow.Table.combine_chunks` joins them.
 
         Args:
-            as_of: the time; waits until it is complete.
-            columns: the columns, in this order; others are not read.
+            as_of: the time; the call waits until it is complete.
+            columns: the columns to return, in this order; others are not read.
             key_ranges: inclusive ``(lo, hi)`` of the first key column. One `None` leaves that side open, two ask for NULL keys. Row
-                groups outside of them are not read, rows outside of them are not returned.
-            filters: the same for any columns, see `Filters`: a row is returned when it is in a range of each column named.
-            workers: of a keyed shard, only these workers' parts.
-            consolidate: whether equal rows are summed up, and gone where the sum is zero.
-            stats: gets what was read added.
+                groups outside of the ranges are not read, rows outside of them are not returned.
+            filters: the same for any columns, see `Filters`: a row is returned if it is within a range of each column named.
+            workers: for a keyed shard: read only these workers' parts.
+            consolidate: whether to sum the diffs of equal rows and drop rows whose sum is zero.
+            stats: the statistics of the read are added to it.
             timeout: seconds the call may take.
 
         Raises:
             SinceViolation, ReadTimeout, ExpiredHandle: as `parts`.
-            SchemaMismatch: a column the shard lacks, a filter that does not fit, or key ranges without a key.
-            MissingPart, CorruptPart: an object is gone, or not what was written.
+            SchemaMismatch: a column the shard lacks, a filter that does not fit, or key ranges for a shard without key.
+            MissingPart, CorruptPart: an object is missing, or its contents are not what was written.
             LocationError: a backend did not answer within ``timeout``.
         """
         deadline = self._opened.deadline(timeout)
@@ -321,23 +327,23 @@ class ReadHandle:
         stats: ReadStats | None = None,
         timeout: float | None = None,
     ) -> pa.RecordBatchReader:
-        """As `snapshot_arrow`, in pieces: however large the shard, about one row group of one part is in memory at a time.
+        """As `snapshot_arrow`, as a stream: however large the shard, about one row group of one part is in memory at a time.
 
-        Not consolidated across parts by default: sum the diffs of equal rows, or have it done by way of a copy on disk in bounded
-        memory (`mzsql.persist.streams`). The parts stay in Blob until the reader is dropped or at its end.
+        Not consolidated across parts by default: sum the diffs of equal rows, or pass ``consolidate``, which works in bounded memory
+        with a copy on disk (`mzsql.persist.streams`). The parts stay in Blob until the reader is exhausted or dropped.
 
         Args:
-            as_of: the time; waits until it is complete.
-            columns: the columns, in this order; others are not read.
-            filters: the rows that are returned, see `Filters`.
-            workers: of a keyed shard, only these workers' parts.
-            consolidate: whether equal rows are summed up, in the order of the key where there is one.
-            stats: gets what was read added, as it is read.
-            timeout: seconds the call may take, and then that reading one piece may take.
+            as_of: the time; the call waits until it is complete.
+            columns: the columns to return, in this order; others are not read.
+            filters: the rows to return, see `Filters`.
+            workers: for a keyed shard: read only these workers' parts.
+            consolidate: whether to sum the diffs of equal rows; the output is then sorted by the key if there is one.
+            stats: the statistics of the read are added to it, while it is read.
+            timeout: seconds the call may take, and afterwards the seconds that reading one batch may take.
 
         Raises:
-            SinceViolation, ReadTimeout, ExpiredHandle, SchemaMismatch: as `snapshot_arrow`, at once.
-            MissingPart, CorruptPart, LocationError: from the reader.
+            SinceViolation, ReadTimeout, ExpiredHandle, SchemaMismatch: as `snapshot_arrow`, from the call.
+            MissingPart, CorruptPart, LocationError: from the reader it returns.
         """
         deadline = self._opened.deadline(timeout)
         names = self._columns(columns)
@@ -369,7 +375,11 @@ class ReadHandle:
         return refs, lease
 
     def _workers(self, workers: Sequence[int]) -> set[int]:
-        """The workers asked for, which the shard must have: no rows would else pass for an answer."""
+        """Check that the shard has the workers asked for: an unknown worker would look like one without rows.
+
+        Raises:
+            SchemaMismatch: it does not have them.
+        """
         if self.key is None:
             raise SchemaMismatch(f"shard {self.shard_id} has no key, so no workers either")
         for worker in workers:
@@ -391,13 +401,13 @@ class ReadHandle:
         stats: ReadStats | None = None,
         timeout: float | None = None,
     ) -> pa.Table:
-        """All updates with ``lower <= time < upper`` at their exact times, not consolidated; waits until they are complete.
+        """Return all updates with ``lower <= time < upper`` at their exact times, not consolidated; wait until those times are complete.
 
-        Columns, key ranges and filters as `snapshot_arrow`. Parts and row groups at other times only are not read.
+        Columns, key ranges and filters as in `snapshot_arrow`. Parts and row groups that hold no such times are not read.
 
         Raises:
-            SinceViolation: since is at or beyond ``lower``, so times may have been advanced. From ``lower`` 0 on, since may be
-                as late as the last time asked for: the times up to it may then stand at it.
+            SinceViolation: since is beyond ``lower - 1``, so times may have been advanced. With ``lower`` 0, since may be as late as
+                ``upper - 1``; times up to since may then have been advanced to it.
             ReadTimeout, ExpiredHandle, SchemaMismatch, MissingPart, CorruptPart, LocationError: as `snapshot_arrow`.
         """
         deadline = self._opened.deadline(timeout)
@@ -417,7 +427,7 @@ class ReadHandle:
         stats: ReadStats | None,
         deadline: Deadline,
     ) -> pa.Table:
-        """The updates at the times of ``pushdown``, which are complete; the lease on their objects ends with the call."""
+        """Return the updates at the times of ``pushdown``, which must be complete; the lease on their objects ends with the call."""
         earliest = exact_from(pushdown.lower, pushdown.upper)
         refs, lease = self._refs(pushdown, deadline, earliest=earliest)
         found = self._pieces(refs, lambda: deadline, names, pushdown, stats, at_once=True)
@@ -446,13 +456,15 @@ class ReadHandle:
             )
             try:
                 for piece in found:
-                    if not at_once:  # the consumer takes its time between pieces
+                    if (
+                        not at_once
+                    ):  # the consumer may pause between pieces for longer than the lease
                         self._lease.renew_if_due(deadline())
                     yield piece
             except MissingPart:
                 state = self._opened.shard.fetch(deadline())
                 assert state is not None
-                self._lease.check_live(state)  # a lease that ran out explains it
+                self._lease.check_live(state)  # if the lease ran out, that is why the part is gone
                 raise
 
     def _joined(self, found: Iterable[pa.Table], names: Sequence[str] | None) -> pa.Table:
@@ -467,21 +479,21 @@ class ReadHandle:
         stats: ReadStats | None = None,
         timeout: float | None = None,
     ) -> Iterator[tuple[pa.Table, Frontier]]:
-        """All updates after ``as_of`` as they become complete: pairs of updates and the frontier they are complete up to.
+        """Yield all updates after ``as_of`` as they become complete: pairs of updates and the frontier they are complete up to.
 
-        Ends after the empty frontier. Downgrade since to just below what has been taken in, so that compaction gets on; a pair once
-        yielded keeps nothing in Blob. The lease is renewed while the listen waits.
+        Ends after the empty frontier. Callers should downgrade since to just below what they have processed, so that compaction can
+        advance; a pair once yielded holds nothing in Blob. The lease is renewed while the listen waits.
 
         Args:
             as_of: the time of the snapshot that the listen continues.
-            columns: the columns, in this order.
-            filters: the rows that are returned, see `Filters`; a pair may have none.
-            stats: gets what was read added.
-            timeout: seconds to wait for the next pair; `None` waits on.
+            columns: the columns to return, in this order.
+            filters: the rows to return, see `Filters`; the updates of a pair may be empty.
+            stats: the statistics of the reads are added to it.
+            timeout: seconds to wait for the next pair; `None` waits forever.
 
         Raises:
-            SinceViolation: at once when ``as_of`` is below since, later when since has passed the listen.
-            ReadTimeout: nothing came within ``timeout``; the listen may be continued with another call.
+            SinceViolation: at once if ``as_of`` is below since; later if since has passed the listen.
+            ReadTimeout: nothing came within ``timeout``; another call may continue the listen.
             ExpiredHandle: the reader was expired, its lease ran out, or its client was closed.
             SchemaMismatch, MissingPart, CorruptPart, LocationError: as `snapshot_arrow`.
         """
@@ -515,15 +527,15 @@ class ReadHandle:
             lower = upper
 
     def await_change(self, timeout: float, after: int | None = None) -> bool | None:
-        """Block until the shard has changed since the state number ``after``, or for ``timeout`` seconds: for followers.
+        """Block until the shard's state is beyond the number ``after``, or for ``timeout`` seconds.
 
         Args:
             timeout: in seconds.
-            after: a `seqno`; by default the last one seen here. Whoever gives none may miss what another thread of this process sees
-                between its own look and this call.
+            after: a `seqno`; by default the last one seen here. Without it, a change that another thread of this process sees between
+                the caller's own look and this call is missed.
 
         Returns:
-            Whether it may have; `None` at once where the Consensus store cannot notify.
+            Whether the state may have changed; `None` at once if the Consensus store cannot notify.
 
         Raises:
             LocationError: the store failed, or was closed.
@@ -534,17 +546,17 @@ class ReadHandle:
 
     @property
     def seqno(self) -> int:
-        """The number of the last state of the shard seen here."""
+        """The number of the shard's latest state seen here."""
         return self._opened.shard.state.seqno
 
     @property
     def seen_upper(self) -> Frontier:
-        """The upper as last seen here, by any call of this process, its upkeep's too; asks nobody."""
+        """The upper as last seen here by any call of this process, including its background maintenance; without a request."""
         return self.upper
 
     @metered("downgrade_since")
     def downgrade_since(self, new_since: Frontier, *, timeout: float | None = None) -> None:
-        """Give up reading below ``new_since``; with the present since, a heartbeat. `None` gives up all reading.
+        """Give up reading below ``new_since``, and renew the lease. `None` gives up all reading; the present since only renews.
 
         Raises:
             InvalidBounds: ``new_since`` is below the present since.
@@ -561,7 +573,7 @@ class ReadHandle:
 
     @metered("heartbeat")
     def heartbeat(self, *, timeout: float | None = None) -> None:
-        """Renew the lease, and let go of objects nobody here reads any more."""
+        """Renew the lease, and release objects that nobody here reads any more."""
         self._lease.renew(self.since, self._opened.deadline(timeout))
 
     def heartbeat_due(self) -> bool:
@@ -569,12 +581,12 @@ class ReadHandle:
         return self._lease.due()
 
     def let_go(self, deadline: Deadline) -> None:
-        """Move the hold on objects forward when it is behind; nothing when the handle is expired."""
+        """Release objects that are held but no longer read; does nothing if the handle is expired."""
         self._lease.let_go(deadline)
 
     @metered("expire_reader")
     def expire(self, *, timeout: float | None = None) -> None:
-        """Give the handle up. Idempotent."""
+        """Close the reader and give up its hold on the shard. Idempotent."""
         self._opened.discard_reader(self)
         deadline = self._opened.deadline(timeout)
         self._lease.expire(deadline)

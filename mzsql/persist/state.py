@@ -1,9 +1,10 @@
-"""The state of a shard, and how one change of it is written down.
+"""The state of a shard, and the diff that records one change of it.
 
-Promise: everything here is pure. A `ShardState` is changed only by `transitions.apply_diff`, and a `StateDiff` is proportional to the
-change, so the log in Consensus and any process that follows it arrive at equal states. Batches in the trace are sorted by ``lower`` and
-do not overlap; an interval that no batch covers holds no updates, so advancing the upper alone adds nothing to the trace.
-Source: the persist design's state machine; its incremental state as keyed collections.
+Promise: everything here is pure. A `ShardState` is changed only by `transitions.apply_diff`, and the size of a
+`StateDiff` is proportional to the change, so the log in Consensus and any process that follows it arrive at equal
+states. Batches in the trace are sorted by ``lower`` and do not overlap; an interval that no batch covers holds no
+updates, so advancing the upper alone adds nothing to the trace. Source: Materialize's persist design, its state
+machine and its incremental state as keyed collections.
 """
 
 from __future__ import annotations
@@ -15,14 +16,20 @@ from mzsql.persist.batch import BlobPart, InlinePart, KeySpec, Part
 from mzsql.repr.frontier import Frontier, Timestamp
 
 EXPIRED_KEPT = 256
-"""So many of the readers and writers whose leases ran out a shard remembers by name."""
+"""How many readers and writers whose leases ran out a shard remembers by id."""
 
 
 class TraceBatch(msgspec.Struct, frozen=True, array_like=True):
-    """A batch of the shard; ``id`` names it within the shard for good.
+    """A batch of the shard.
 
-    In a ``consolidated`` one, made by compaction, no two updates have the same row and time, and none has a diff of zero. ``diffs``,
-    where it is known, is the sum of all its diffs: about how many rows remain once every time is the same.
+    Attributes:
+        id: names the batch within the shard; never reused.
+        lower: no update is before it.
+        upper: all updates are before it.
+        since: compaction has advanced the updates' times at least to it.
+        parts: the objects or inline bytes that hold the updates.
+        consolidated: compaction made it: no two updates have the same row and time, and no diff is zero.
+        diffs: the sum of all diffs, if known: about the number of rows that remain once all times are the same.
     """
 
     id: int
@@ -35,30 +42,31 @@ class TraceBatch(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def rows(self) -> int:
-        """How many updates it holds."""
+        """The number of updates."""
         return sum(part.rows for part in self.parts)
 
     @property
     def size(self) -> int:
-        """How many encoded bytes it holds."""
+        """The number of encoded bytes."""
         return sum(part.size for part in self.parts)
 
     @property
     def blob_keys(self) -> tuple[str, ...]:
-        """The objects it stands on."""
+        """The keys of the objects in Blob that hold its parts."""
         return tuple(part.key for part in self.parts if isinstance(part, BlobPart))
 
     @property
     def inline_size(self) -> int:
-        """How many bytes it takes in the state."""
+        """The number of bytes it takes in the state."""
         return sum(part.size for part in self.parts if isinstance(part, InlinePart))
 
 
 class Writer(msgspec.Struct, frozen=True, array_like=True):
-    """A writer: the token and upper of its last append tell a retry that it was committed.
+    """A writer; the token and upper of its last append let a retry recognise that it was committed.
 
-    ``heartbeat_ms`` is the shard's wall time as of its last renewal, which no two renewals share. It is compared for being the same
-    (`mzsql.persist.watch`), and shown; no duration is ever worked out of it, as it is the time of whatever clock renewed it.
+    ``heartbeat_ms`` is the shard's wall time at its last renewal; no two renewals have the same. It is only compared
+    for equality (`mzsql.persist.watch`) and shown; no duration is computed from it, because it is the time of
+    whichever clock renewed it.
     """
 
     heartbeat_ms: int
@@ -69,7 +77,9 @@ class Writer(msgspec.Struct, frozen=True, array_like=True):
 
 
 class LeasedReader(msgspec.Struct, frozen=True, array_like=True):
-    """A reader with a lease; it may read parts of any state from ``seqno_hold`` on. ``heartbeat_ms`` is as a `Writer`'s."""
+    """A reader with a lease; it may read the parts of any state from ``seqno_hold`` on. ``heartbeat_ms`` is as a
+    `Writer`'s.
+    """
 
     since: Frontier
     seqno_hold: int
@@ -79,7 +89,7 @@ class LeasedReader(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Expired(msgspec.Struct, frozen=True, array_like=True):
-    """A reader or writer that was expired by the change ``seqno``, as whoever made it had seen no renewal for ``unseen_ms``."""
+    """A reader or writer that the change ``seqno`` expired, because its process had seen no renewal for ``unseen_ms``."""
 
     seqno: int
     unseen_ms: int
@@ -87,7 +97,7 @@ class Expired(msgspec.Struct, frozen=True, array_like=True):
 
 
 class CriticalHold(msgspec.Struct, frozen=True, array_like=True):
-    """A since hold without lease, owned by whoever knows the token."""
+    """A hold on since without a lease, owned by whoever knows the token."""
 
     since: Frontier
     token: str
@@ -97,13 +107,14 @@ class CriticalHold(msgspec.Struct, frozen=True, array_like=True):
 class ShardState(msgspec.Struct, frozen=True, kw_only=True):
     """All metadata of one shard at one sequence number.
 
-    ``garbage`` maps the seqno at which objects left the state to their keys: they are deleted once no reader's hold is below it.
-    ``rollups`` maps the seqno of a state that was written whole to its object's key. ``applier_version`` is the newest version of
-    mzsql that ever changed the shard (`mzsql.persist.versions`); empty until one that knows the field has.
+    ``garbage`` maps the seqno at which objects left the state to their keys: they are deleted once no reader's
+    ``seqno_hold`` is below it. ``rollups`` maps the seqno of a state that was written whole to its object's key.
+    ``applier_version`` is the newest version of mzsql that ever changed the shard (`mzsql.persist.versions`); empty
+    until a version that knows the field has.
 
-    ``expired`` are the readers and writers whose leases ran out, so that they learn it; of them the latest `EXPIRED_KEPT` are kept, and
-    ``forgotten`` is the change that expired the latest of the others. An ``ending`` shard takes no new readers and ends with its last
-    one.
+    ``expired`` are the readers and writers whose leases ran out, so that they are told so; the latest `EXPIRED_KEPT`
+    are kept, and ``forgotten`` is the seqno of the latest change that expired one of the others. An ``ending`` shard
+    takes no new readers and ends with its last one.
     """
 
     shard_id: str
@@ -127,12 +138,12 @@ class ShardState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def finalized(self) -> bool:
-        """Whether both frontiers are empty: a tombstone."""
+        """Whether both frontiers are empty: the shard has ended, and only this tombstone remains."""
         return self.since is None and self.upper is None
 
     @property
     def inline_size(self) -> int:
-        """How many bytes of batches the state carries inline."""
+        """The number of bytes of batches that the state carries inline."""
         return sum(batch.inline_size for batch in self.trace)
 
     @property
@@ -142,17 +153,17 @@ class ShardState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def latest_rollup(self) -> int:
-        """The seqno of the newest rollup; 0 when there is none, as the first entry carries the whole state."""
+        """The seqno of the newest rollup; 0 if there is none, because the log's first entry carries the whole state."""
         return max(self.rollups, default=0)
 
     def may_have_expired(self, handle_id: str, after: int = 0) -> bool:
-        """Whether a handle that is not in the state was, or may have been, expired by a change beyond ``after``."""
+        """Whether a handle that is not in the state was, or may have been, expired by a change after ``after``."""
         found = self.expired.get(handle_id)
         return self.forgotten > after if found is None else found.seqno > after
 
 
 class StateDiff(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One change of a state. In the maps a `None` removes the key."""
+    """One change of a state; `UNSET` leaves a field as it is, and in the maps `None` removes the key."""
 
     seqno: int
     walltime_ms: int

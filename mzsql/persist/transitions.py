@@ -1,7 +1,7 @@
-"""From one state of a shard to the next.
+"""Applying a diff to a shard's state.
 
-Promise: pure. Whoever follows the same changes arrives at the same state, and a change that would break an invariant
-(`mzsql.persist.invariants`) is followed by nobody.
+Promise: pure. All processes that apply the same changes arrive at the same state, and none of them applies a change
+that would break an invariant (`mzsql.persist.invariants`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _patched(old: dict[K, V], patch: dict[K, V | None]) -> dict[K, V]:
 
 
 def apply_diff(state: ShardState, diff: StateDiff) -> ShardState:
-    """The state after ``diff``.
+    """Return the state after ``diff``.
 
     Raises:
         InternalError: it breaks an invariant (`mzsql.persist.invariants`).

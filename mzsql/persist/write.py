@@ -1,9 +1,9 @@
-"""The writer of a shard.
+"""Writers of a shard.
 
-Promise: an acknowledged append is durable, was applied once, and left the upper where it says. Each call draws one idempotency token
-and repeats it after indeterminate errors. Memory is bounded by the size of a part times those outstanding, however large the input. One
-call at a time: a handle has one outstanding write, further callers wait, as long as their timeout. What a failed call wrote to Blob is
-deleted.
+Promise: an acknowledged append is durable, was applied exactly once, and has moved the upper as requested. Each call draws one
+idempotency token and sends it again after indeterminate errors. Memory is bounded by the size of a part times the number of parts being
+uploaded, however large the input. A handle has one outstanding write at a time; further callers wait, at most for their timeout. Objects
+that a failed call wrote to Blob are deleted.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ from mzsql.repr.frontier import Frontier, Timestamp, less_than, show
 
 @checked
 class WriteHandle:
-    """Writes updates to one shard; made by `PersistClient.open_writer` or `open_shard`.
+    """Writes updates to one shard. Made by `PersistClient.open_writer` or `open_shard`. Thread-safe.
 
-    Updates are Arrow tables (or readers) of the shard's columns, ``mz_time`` int64 and ``mz_diff`` int64.
+    Updates are Arrow tables (or readers) with the shard's columns, ``mz_time`` int64 and ``mz_diff`` int64.
     """
 
     def __init__(self, opened: Opened, writer_id: str, purpose: str = "") -> None:
@@ -66,23 +66,25 @@ class WriteHandle:
 
     @property
     def handle_id(self) -> str:
-        """The writer."""
+        """The writer's id."""
         return self.writer_id
 
     def renewed(self, began: float) -> None:
-        """Its lease was renewed by a change that began then."""
+        """Note that the lease was renewed by a change that began at ``began`` (monotonic seconds)."""
         self._appender.renewed(began)
 
     def renewable(self) -> bool:
-        """Whether its lease should be renewed along with another handle's: an eighth of it has passed."""
+        """Whether to renew the lease along with another handle's: an eighth of it has passed."""
         return self._appender.lease_passed(8)
 
     def heartbeat_due(self) -> bool:
-        """Whether half of the lease has passed since it was renewed: until then a reader of the process mostly renews it with its own."""
+        """Whether half of the lease has passed since it was renewed; before that, a reader of this process mostly renews it with
+        its own.
+        """
         return self._appender.lease_passed(2)
 
     def reopened(self) -> WriteHandle:
-        """A new writer for the same purpose, as one goes on with whose lease has run out."""
+        """Return a new writer with the same purpose, for a caller that goes on after its lease ran out."""
         self._appender.check_open()
         self._opened.discard_writer(self)
         self._quiet.tell_no_more()
@@ -90,7 +92,7 @@ class WriteHandle:
 
     @metered("heartbeat")
     def heartbeat(self, *, timeout: float | None = None) -> None:
-        """Renew the lease; nothing for a writer that has not appended yet, as it has none.
+        """Renew the lease; does nothing for a writer that has not appended yet, because it has none.
 
         Raises:
             ExpiredHandle: the lease ran out.
@@ -107,27 +109,27 @@ class WriteHandle:
 
     @property
     def shard_id(self) -> str:
-        """The shard."""
+        """The shard's id."""
         return self._opened.shard_id
 
     @property
     def schema(self) -> pa.Schema:
-        """The row's columns."""
+        """The columns of a row, without time and diff."""
         return self._opened.schema
 
     @property
     def key(self) -> KeySpec | None:
-        """The layout of a keyed shard."""
+        """The layout of a keyed shard; `None` for a shard without key."""
         return self._opened.key
 
     @property
     def upper(self) -> Frontier:
-        """The shard's upper as last seen by this process; asks nobody."""
+        """The upper in the shard's durable state, as last seen by this process; without a request."""
         return self._opened.shard.state.upper
 
     @property
     def context(self) -> Context:
-        """What everything of the client shares."""
+        """The settings, backends and metrics that all handles of the client share."""
         return self._context
 
     def buffered(
@@ -138,13 +140,13 @@ class WriteHandle:
         flush_bytes: int | None = None,
         timeout: float | None = None,
     ) -> BufferedWriter:
-        """A writer that appends what is pushed to it as one batch each ``flush_interval`` seconds or ``flush_bytes`` bytes.
+        """Return a writer that appends what is pushed to it as one batch every ``flush_interval`` seconds or ``flush_bytes`` bytes.
 
         Args:
             upper: where the pushes begin; the shard's current upper by default.
             flush_interval: `Settings.flush_interval_ms` by default.
-            flush_bytes: `Settings.flush_bytes` by default; a buffer that holds more makes pushes wait.
-            timeout: seconds that asking for the upper may take.
+            flush_bytes: `Settings.flush_bytes` by default; a push waits while the buffer holds more.
+            timeout: seconds that fetching the upper may take.
         """
         self._appender.check_open()
         settings = self._context.settings
@@ -162,20 +164,20 @@ class WriteHandle:
 
     @metered("fetch_upper")
     def fetch_upper(self, *, timeout: float | None = None) -> Frontier:
-        """The shard's current upper, from Consensus."""
+        """Fetch the shard's current upper from Consensus."""
         state = self._opened.shard.fetch(self._opened.deadline(timeout))
         assert state is not None
         return state.upper
 
     def pass_quietly(self, lower: Timestamp, upper: Timestamp) -> None:
-        """Say that there are no updates in ``[lower, upper)``, to this process alone: its readers take them for complete at once.
+        """Tell this process alone that there are no updates in ``[lower, upper)``: its readers take those times as complete at once.
 
-        For a writer of definite updates, who has the shard itself follow later with an append of none; the shard's upper and all else
-        that is durable stay as they are, and so does what other processes see. From then on whoever waits here for the shard's upper
-        relies on this handle's process to move it, and looks at Consensus once a second only, until the handle is expired.
+        For a writer of definite updates, which advances the shard itself later by an append without updates. The shard's upper and all
+        other durable state stay as they are, and so does what other processes see. From then on, until this handle is expired, readers
+        of this process that wait for the upper rely on this process's writers and look at Consensus only once a second.
 
         Raises:
-            InvalidBounds: ``upper`` is no time, or before ``lower``.
+            InvalidBounds: ``upper`` is not a time, or is before ``lower``.
         """
         self._appender.check_open()
         check_time(upper, f"shard {self.shard_id}")
@@ -184,18 +186,19 @@ class WriteHandle:
         self._quiet.tell(Batch(self.shard_id, lower, upper))
 
     def append_quietly(self, batch: Batch) -> None:
-        """As `pass_quietly`, of the updates of ``batch``: they are read here at once, and in the shard after a `catch_up`, here or by
-        another writer of the same updates.
+        """As `pass_quietly`, with the updates of ``batch``: readers of this process see them at once.
+
+        They are in the shard itself after a `catch_up`, by this or by another writer of the same updates.
 
         Raises:
             ForeignBlob: the batch is of another shard.
-            InvalidBounds: it has no upper, or stands on objects, which nothing would hold back.
+            InvalidBounds: it has no upper, or it refers to objects in Blob, which nothing would protect from deletion.
         """
         self._appender.check_open()
         self._quiet.tell(batch)
 
     def learn(self, batch: Batch) -> None:
-        """As `ReadHandle.learn`: what another writer of the same updates has made is known here, and need not be made again."""
+        """As `ReadHandle.learn`: take over what another writer of the same updates has made, which need not be made again here."""
         self._opened.learn(batch)
 
     @property
@@ -205,19 +208,20 @@ class WriteHandle:
 
     @property
     def known_upper(self) -> Frontier:
-        """How far the shard is complete to this process: its upper, or as far as was appended or passed quietly beyond it. Asks nobody."""
+        """The upper as known to this process: the shard's, or as far as was appended or passed quietly beyond it; without a request."""
         shard = self._opened.shard
         return shard.upper_in(shard.state)
 
     @property
     def behind(self) -> tuple[int, int]:
-        """How many batches of updates this process knows that the shard lacks, and their bytes. Asks nobody."""
+        """How many batches this process knows that the shard itself lacks, and their bytes; without a request."""
         return self._quiet.behind
 
     @metered("catch_up")
     def catch_up(self, *, timeout: float | None = None) -> Frontier:
-        """Append all that this process knows beyond the shard's upper, in one write; the upper then. Idempotent: what others have appended
-        meanwhile is left out.
+        """Append all that this process knows beyond the shard's upper, in one write; return the upper then.
+
+        Idempotent: what others have appended meanwhile is left out.
 
         Raises:
             ShardFinalized: the shard has ended.
@@ -232,7 +236,11 @@ class WriteHandle:
 
     @contextlib.contextmanager
     def _turn(self, timeout: float | None) -> Iterator[Deadline]:
-        """The deadline of a call that has its turn; calls of one handle wait for each other."""
+        """Hold the handle's lock while the block runs; yield the deadline of the call.
+
+        Raises:
+            Determinate: another call held the lock until the deadline.
+        """
         deadline = self._opened.deadline(timeout)
         if not self._lock.acquire(timeout=min(deadline.remaining(), threading.TIMEOUT_MAX)):
             raise Determinate(
@@ -255,7 +263,8 @@ class WriteHandle:
     ) -> Batch:
         """Write updates with times in ``[lower, upper)`` as a batch that is not yet part of the shard.
 
-        For a shard without key, or of one worker. Any process may append it (`Batch.to_bytes`). Small ones are carried inline.
+        For a shard without key, or with one worker. Any process may append the batch (`Batch.to_bytes`). Small batches are carried
+        inline.
 
         Raises:
             SchemaMismatch: the columns do not fit, or the shard has several workers.
@@ -274,7 +283,7 @@ class WriteHandle:
         upper: Frontier,
         timeout: float | None = None,
     ) -> Batch:
-        """As `batch`, for a keyed shard: each worker's updates. They are sorted by key here."""
+        """As `batch`, for a keyed shard: the updates of each worker, which are sorted by key here."""
         with self._turn(timeout) as deadline:
             return self._built(self._by_worker(updates), lower, upper, deadline)
 
@@ -287,10 +296,10 @@ class WriteHandle:
         upper: Frontier,
         timeout: float | None = None,
     ) -> Batch:
-        """As `batch_by_worker`, of updates in any order, read once: a column ``mz_worker`` besides the shard's has the worker of each.
+        """As `batch_by_worker`, with updates in any order, read once: the additional column ``mz_worker`` has the worker of each update.
 
         Raises:
-            SchemaMismatch: the columns do not fit, or a worker is none of the shard's.
+            SchemaMismatch: the columns do not fit, or the shard does not have a worker named.
             InvalidBounds: a time is outside of the bounds.
             LocationError: not written within the timeout.
         """
@@ -341,7 +350,7 @@ class WriteHandle:
             return self._builder.build(updates, lower, upper, deadline)
 
     def part_prefix(self) -> str:
-        """A fresh key prefix of this shard under which someone else (Spark) may write Parquet objects to be adopted."""
+        """Return a new key prefix of this shard under which another program (Spark) may write Parquet objects for `adopt_parts`."""
         return f"{self.shard_id}/{self._context.new_object_id()}"
 
     @metered("adopt_parts")
@@ -354,20 +363,20 @@ class WriteHandle:
         workers: Sequence[int | None] | None = None,
         timeout: float | None = None,
     ) -> Batch:
-        """A batch of Parquet objects that are already in Blob under a `part_prefix` of this shard.
+        """Make a batch of Parquet objects that are already in Blob under a `part_prefix` of this shard.
 
-        Each is read once, for its checksum, and made durable. Objects without rows are deleted. On an error nothing is: they are whose
-        they were.
+        Each object is read once, for its checksum, and made durable. Objects without rows are deleted. After an error none is deleted:
+        they still belong to the caller.
 
         Args:
-            keys: the objects.
-            lower: no time is below it.
-            upper: every time is below it.
+            keys: the objects' keys.
+            lower: all times are at or after it.
+            upper: all times are before it.
             workers: for a keyed shard the worker of each object, whose rows must be sorted by key.
             timeout: seconds the call may take.
 
         Raises:
-            ForeignBlob: an object is not this shard's.
+            ForeignBlob: an object is not under this shard's prefix.
             DuplicatePart: an object is named twice, or is part of the shard already.
             SchemaMismatch: its columns do not fit, or a worker is missing.
             InvalidBounds: a time is outside of the bounds.
@@ -386,7 +395,7 @@ class WriteHandle:
             try:
                 parts = adopt(self._opened.parts, keys, self.key, of_each, deadline)
             except MissingPart:
-                # Whoever ends a shard deletes all that is under its prefix.
+                # Ending a shard deletes all objects under its prefix: then say that the shard has ended, not that an object is missing.
                 self._check_new(keys, deadline)
                 raise
             for part in parts:
@@ -397,7 +406,11 @@ class WriteHandle:
         return Batch(self.shard_id, lower, upper, tuple(kept))
 
     def _check_new(self, keys: Sequence[str], deadline: Deadline) -> None:
-        """Check that objects are not part of the shard, and none is named twice."""
+        """Check that the objects are not part of the shard, and that none is named twice.
+
+        Raises:
+            DuplicatePart, ShardFinalized: as `adopt_parts`.
+        """
         check_distinct(self.shard_id, keys)
         state = self._opened.shard.fetch(deadline)
         assert state is not None
@@ -434,13 +447,13 @@ class WriteHandle:
         new_upper: Frontier,
         timeout: float | None = None,
     ) -> None:
-        """Append updates with times in ``[expected_upper, new_upper)`` iff the shard's upper is ``expected_upper``.
+        """Append updates with times in ``[expected_upper, new_upper)`` if the shard's upper is ``expected_upper``, else fail.
 
-        `None` or empty updates advance the upper only, or renew the writer's lease when it stays. A keyed shard of several workers
-        takes a mapping from worker to updates. The empty ``new_upper`` ends the shard for writers.
+        `None` or empty updates only advance the upper, or renew the writer's lease if the upper stays. For a keyed shard with several
+        workers, updates are a mapping from worker to updates. The empty ``new_upper`` ends the shard for writers.
 
         Raises:
-            UpperMismatch: the upper is another one, ``.current``; nothing was written.
+            UpperMismatch: the upper is ``.current`` instead; nothing was written.
             SchemaMismatch, InvalidBounds: the updates do not fit; nothing was written.
             Determinate: not committed within the timeout.
             Indeterminate: not known to be committed within the timeout.
@@ -462,13 +475,13 @@ class WriteHandle:
 
     @metered("check_batch")
     def check_batch(self, batch: Batch | Sequence[Batch], *, timeout: float | None = None) -> None:
-        """Check that batches can still be appended, by whoever is to, however long ago they were written and by whom.
+        """Check that batches can still be appended, whenever and by whichever process they were written.
 
-        Unlike the others this may be called beside another call.
+        Unlike the other methods, this one does not wait for a call of another thread.
 
         Raises:
             ForeignBlob: one is of another shard.
-            MissingPart: one is older than a day, or not written by this client, and an object of it is gone.
+            MissingPart: one is older than a day, or was not written by this client, and an object of it is gone.
         """
         batches = batch if isinstance(batch, Sequence) else [batch]
         for one in batches:
@@ -485,15 +498,15 @@ class WriteHandle:
         new_upper: Frontier,
         timeout: float | None = None,
     ) -> None:
-        """As `compare_and_append`, for batches written before, here or by another process.
+        """As `compare_and_append`, with batches that were written before, here or by another process.
 
-        On UpperMismatch the batches' objects stay, to be appended later or deleted (`delete_batch`) by the caller. A batch that waits for
-        a day or longer must be protected from finders of leaks (`PersistClient.find_leaks`) by whoever holds it.
+        After UpperMismatch the batches' objects stay: the caller appends them later or deletes them (`delete_batch`). Whoever keeps a
+        batch for a day or longer must protect it from `PersistClient.find_leaks`.
 
         Raises:
             ForeignBlob: a batch is of another shard.
             DuplicatePart: a batch is given twice.
-            MissingPart: it is older than a day, or not written by this client, and an object of it is gone.
+            MissingPart: it is older than a day, or was not written by this client, and an object of it is gone.
             InvalidBounds: it holds updates outside of ``[expected_upper, new_upper)``.
         """
         batches = [batch] if isinstance(batch, Batch) else list(batch)
@@ -532,7 +545,8 @@ class WriteHandle:
     ) -> None:
         """Append definite updates of ``[lower, upper)`` that other writers may write too.
 
-        Drops what lies below the upper another writer has reached, so several writers of the same data need not agree who writes.
+        Updates below the shard's upper are dropped, because another writer has appended them; so writers of the same data need not agree
+        on who writes.
 
         Raises:
             InvalidBounds: ``lower`` is beyond the shard's upper, which would leave a gap.
@@ -552,7 +566,7 @@ class WriteHandle:
 
     @metered("expire_writer")
     def expire(self, *, timeout: float | None = None) -> None:
-        """Give the handle up. Idempotent."""
+        """Close the writer and remove it from the shard's state. Idempotent."""
         with self._turn(timeout) as deadline:
             if self._appender.expired:
                 return
