@@ -1,8 +1,8 @@
-"""Checks of what a program gives to persist, by type, before anything is done.
+"""Checks the types of what a program passes to persist, before anything is done.
 
-Promise: what does not fit is refused with a usage error that says what would; nothing of the caller's runs for it. What is kept in a
-shard's state must be of the very type that its readers expect: a purpose that is no text, once committed, would keep every process from
-reading the shard.
+Promise: a misfit is refused with a usage error that says what would fit; no code of the caller's objects runs for
+it. What is kept in a shard's state must have exactly the type that its readers expect: a purpose that is not text,
+once committed, would keep every process from reading the shard.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ _GREATEST = 2**63 - 1
 
 
 def given(value: object) -> str:
-    """A value as a message names it."""
+    """Return a value as a message shows it."""
     return plain(value) or type(value).__name__
 
 
 def refuse(name: str, wanted: str, value: object) -> NoReturn:
-    """Refuse an argument."""
+    """Raise UsageError for an argument."""
     raise UsageError(f"{name} must be {wanted}, not {given(value)}")
 
 
 def check_time(time: object, what: str) -> None:
-    """Check that a time asked for is a number; whether it can be read is the reader's to say.
+    """Check that a time to read at is an integer; whether it can be read is checked by the reader.
 
     Raises:
         InvalidBounds: it is not.
@@ -40,7 +40,7 @@ def check_time(time: object, what: str) -> None:
 
 
 def check_since(since: object) -> None:
-    """Check that what a shard is made with is a time.
+    """Check that the since of a new shard is a time.
 
     Raises:
         InvalidBounds: it is not.
@@ -69,10 +69,10 @@ def check_frontier(frontier: object, what: str) -> None:
 
 
 def check_text(text: object, name: str, *, empty: bool = True) -> None:
-    """Check that the argument ``name`` is text, of which the state may be made.
+    """Check that the argument ``name`` is text that can be encoded.
 
     Raises:
-        UsageError: it is not, or it is empty where it must not be.
+        UsageError: it is not, or it is empty although ``empty`` is false.
     """
     if not isinstance(text, str) or not (len(text) or empty):
         refuse(name, "text" if empty else "text that is not empty", text)
@@ -83,13 +83,14 @@ def check_text(text: object, name: str, *, empty: bool = True) -> None:
 
 
 def check_number(number: object, name: str, least: float, *, whole: bool) -> None:
-    """Check that the argument ``name`` is a number of at least ``least``, and where it is ``whole`` of a size that a state can keep.
+    """Check that the argument ``name`` is a number of at least ``least``; if it must be ``whole``, an integer that fits
+    64 bits.
 
     Raises:
         UsageError: it is not.
     """
     fits = isinstance(number, int if whole else int | float) and not isinstance(number, bool)
-    # Anything compares false to NaN.
+    # The comparison is negated below, because every comparison with NaN is false.
     greatest = _GREATEST if whole else math.inf
     if not fits or not least <= number <= greatest:  # type: ignore[operator]
         kind = "a whole number" if whole else "a number"

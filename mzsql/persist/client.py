@@ -1,7 +1,8 @@
 """The client: opens shards, and ends them.
 
-Promise: one client a process and location shares each shard's state among all handles (`mzsql.persist.opened`), and keeps them tidy and
-their leases alive (`mzsql.persist.housekeeping`). What it tells of them is `mzsql.persist.inspector`'s.
+Promise: one client per process and location shares each shard's state among all its handles
+(`mzsql.persist.opened`), does the shards' maintenance, and renews their leases (`mzsql.persist.housekeeping`).
+`mzsql.persist.inspector` has what it reports about them.
 """
 
 from __future__ import annotations
@@ -63,22 +64,23 @@ _CLOSE_SECONDS = 5.0
 
 @checked
 class PersistClient(Inspector):
-    """All shards of one persist location, for one process.
+    """All shards of one persist location, for one process. Thread-safe.
 
     Args:
-        blob: where batches live.
-        consensus: where states live.
+        blob: stores batches.
+        consensus: stores states.
         clock: the machine's by default.
-        rng: draws identifiers; the system's by default.
+        rng: makes identifiers; the system's by default.
         settings: bounds and intervals.
-        background: maintenance and heartbeats on threads of the client, instead of inside the calls that make them due.
-        blob_url: what snapshot splits tell other processes to open.
-        consensus_url: where ``consensus`` was opened; of both URLs metrics tell the scheme.
-        registry: where metrics are kept; prometheus_client's default registry by default.
-        version: the program's version, as the shards it changes remember it (`mzsql.persist.versions`).
-        takes_over: whether they do so from now on, rather than from `take_over` on.
-        cache: what was read of ``blob``, which is then not asked for it again.
-        supervisor: runs the client's threads, and those of whoever works with it; one of its own by default.
+        background: run maintenance and lease renewal on threads of the client, instead of inside the calls that make
+            them due.
+        blob_url: the URL of ``blob``, which snapshot splits tell other processes to open.
+        consensus_url: the URL of ``consensus``; metrics are labelled with the scheme of each URL.
+        registry: where metrics are registered; prometheus_client's default registry by default.
+        version: the program's version, which is recorded in the shards it changes (`mzsql.persist.versions`).
+        takes_over: record that version from now on, rather than from `take_over` on.
+        cache: keeps what was read of ``blob``, which is then not read again.
+        supervisor: runs the client's threads, and those of its users; one of its own by default.
     """
 
     def __init__(
@@ -148,20 +150,21 @@ class PersistClient(Inspector):
         cache_bytes: int = DIRECTORY_BYTES,
         cache_memory_bytes: int = MEMORY_BYTES,
     ) -> PersistClient:
-        """A client of the backends at two URLs, which it closes.
+        """Open a client of the backends at two URLs; the client closes them.
 
         Args:
-            blob: where batches live.
-            consensus: where states live.
+            blob: stores batches.
+            consensus: stores states.
             settings: bounds and intervals.
-            background: maintenance and heartbeats on threads of the client.
-            registry: where metrics are kept.
-            cache: a directory in which what was read of ``blob`` is kept, for this and other processes (`mzsql.persist.cache`).
-            cache_bytes: about so many bytes are kept there …
-            cache_memory_bytes: … and at most so many of them in this process's memory besides.
+            background: run maintenance and lease renewal on threads of the client.
+            registry: where metrics are registered.
+            cache: a directory in which to keep what was read of ``blob``, for this and other processes
+                (`mzsql.persist.cache`).
+            cache_bytes: about the most bytes kept in that directory.
+            cache_memory_bytes: the most of those bytes kept in this process's memory as well.
 
         Raises:
-            UnknownScheme, InvalidUrl: a URL no plugin serves.
+            UnknownScheme, InvalidUrl: no plugin serves a URL.
         """
         opened_blob = open_blob(blob)
         try:
@@ -190,14 +193,16 @@ class PersistClient(Inspector):
         return client
 
     def take_over(self) -> None:
-        """From now on, what this client changes is of its version: older programs can touch it no more."""
+        """Record this client's version in what it changes from now on: older programs can then no longer use those
+        shards.
+        """
         self._context.takes_over.set()
 
     def make_as(self, version: str) -> None:
-        """Until `take_over`, shards that this client makes are of this version, of the program that it is opened beside.
+        """Until `take_over`, record ``version`` in new shards: the version of the program that this one runs beside.
 
         Raises:
-            UsageError: it is no version.
+            UsageError: it is not a version.
         """
         check_text(version, "a version", empty=False)
         try:
@@ -207,13 +212,13 @@ class PersistClient(Inspector):
         self._made_as = version
 
     def _version_made(self) -> str:
-        """The version that a new shard is of."""
+        """Return the version to record in a new shard."""
         ours = self._context.version
         beside = self._made_as
         return ours if self._context.takes_over.is_set() or not newer(ours, beside) else beside
 
     def new_shard_id(self) -> str:
-        """A fresh shard id: "s" and a UUID."""
+        """Return a new shard id: "s" and a UUID."""
         return "s" + self._context.new_id()
 
     def open_shard(
@@ -226,14 +231,14 @@ class PersistClient(Inspector):
         since: Timestamp = 0,
         timeout: float | None = None,
     ) -> tuple[WriteHandle, ReadHandle]:
-        """Both handles of a shard, which is made, with upper 0, if it is not there.
+        """Open a writer and a reader of a shard, which is made, with upper 0, if it does not exist.
 
         Args:
             shard_id: "s" and a UUID.
-            schema: the row's columns, without time and diff.
+            schema: the columns of a row, without time and diff.
             key: the layout of a keyed shard.
-            purpose: what for, shown to whoever inspects the shard.
-            since: of a shard that is made: no time before it is ever read.
+            purpose: what the handles are for, shown to people who inspect the shard.
+            since: the since of a new shard: it is never read before that time.
             timeout: seconds the call may take.
 
         Raises:
@@ -255,7 +260,9 @@ class PersistClient(Inspector):
         purpose: str = "",
         timeout: float | None = None,
     ) -> WriteHandle:
-        """A writer; costs nothing in Consensus until it writes. Without ``schema`` the shard must be there; raises as `open_shard`."""
+        """Open a writer, which is registered in Consensus only when it writes. Without ``schema`` the shard must exist;
+        raises as `open_shard`.
+        """
         check_text(purpose, "a purpose")
         opened = self._open(shard_id, schema, key, timeout)
         writer = WriteHandle(opened, "w" + self._context.new_id(), purpose)
@@ -274,12 +281,12 @@ class PersistClient(Inspector):
         since: Timestamp = 0,
         timeout: float | None = None,
     ) -> ReadHandle:
-        """A leased reader at the shard's since. Without ``schema`` the shard must be there; raises as `open_shard`.
+        """Open a leased reader at the shard's since. Without ``schema`` the shard must exist; raises as `open_shard`.
 
-        A shard that is made for it is made with it: one write.
+        If the shard is made for it, one write makes the shard and registers the reader.
 
         Raises:
-            ShardFinalized: there is nothing to read any more.
+            ShardFinalized: the shard has ended.
         """
         reader_id = "r" + self._context.new_id()
         check_text(purpose, "a purpose")
@@ -304,15 +311,21 @@ class PersistClient(Inspector):
         purpose: str = "",
         timeout: float | None = None,
     ) -> CriticalReader:
-        """The hold named ``reader_id``: made at the shard's since if it is not there, else taken over.
+        """Open the critical hold named ``reader_id``: made at the shard's since if it does not exist, else taken over.
 
         Args:
-            shard_id: a shard that is there.
+            shard_id: a shard that exists.
             reader_id: the hold's durable name.
-            token: who owns it from now on; a fresh one by default. Opened with the same token the hold is shared.
-            expected_token: take it over only from the owner of this token; of several who try one succeeds.
-            purpose: what for, shown to whoever inspects the shard.
+            token: identifies its owner from now on; a new one by default. Callers with the same token share the
+                hold.
+            expected_token: take it over only from the owner of this token; if several try, one succeeds.
+            purpose: what it is for, shown to people who inspect the shard.
             timeout: seconds the call may take.
+
+        Raises:
+            Fenced: the hold belongs to another owner than that of ``expected_token``.
+            MissingPart: there is no such shard.
+            ShardFinalized: the shard has ended, or is about to.
         """
         check_text(reader_id, "a critical reader's name", empty=False)
         check_text(purpose, "a purpose")
@@ -337,7 +350,7 @@ class PersistClient(Inspector):
         reader: RegisterReader | None = None,
         since: Timestamp = 0,
     ) -> Opened:
-        """The shard, made if it is not there, with the reader if one is given."""
+        """Return the shard as opened here, made if it does not exist (with the reader, if one is given)."""
         check_shard_id(shard_id)
         if schema is not None:
             schema = check_schema(schema, key)
@@ -397,7 +410,7 @@ class PersistClient(Inspector):
         delete_of_no_shard: bool = False,
         timeout: float | None = None,
     ) -> Iterator[Leak]:
-        """Objects and unfinished uploads that nobody refers to; see `mzsql.persist.leaks.find_leaks`."""
+        """Yield objects and unfinished uploads that nothing refers to; see `mzsql.persist.leaks.find_leaks`."""
         self._check_open()
         return find_leaks(
             self._context,
@@ -418,12 +431,14 @@ class PersistClient(Inspector):
         all_due: bool = True,
         timeout: float | None = None,
     ) -> Report:
-        """Compact, roll up and collect on the shard, now, in this thread; of one that was finalized, delete what is left.
+        """Compact the shard, write a rollup and collect garbage as due, in this thread; if it has ended, delete its
+        remains.
 
         Args:
-            shard_id: a shard that is there.
+            shard_id: a shard that exists.
             full: merge all its batches into one, whatever their sizes.
-            all_due: collect whatever can be collected, however little; else as much as is worth a rollup, as in the background.
+            all_due: collect all garbage that can be collected; otherwise only if there is enough to be worth a
+                rollup, as in the background.
             timeout: seconds the call may take.
         """
         opened = self._open(shard_id, None, None, timeout)
@@ -436,10 +451,11 @@ class PersistClient(Inspector):
     def finalize(self, shard_id: str, *, timeout: float | None = None) -> None:
         """End a shard: both frontiers become empty, its objects are deleted, and a tombstone stays. Idempotent.
 
-        Readers that are open in this client end with it. What anybody else may read is not taken away.
+        Readers that are open in this client end with it. Nothing is taken from other readers.
 
         Raises:
-            ShardHeld: critical readers, or readers of other processes, hold the shard; says which. Nothing was changed.
+            ShardHeld: critical readers, or readers of other processes, hold the shard; says which. Nothing was
+                changed.
         """
         opened = self._open(shard_id, None, None, timeout)
         deadline = self._context.deadline(timeout)
@@ -448,13 +464,13 @@ class PersistClient(Inspector):
 
     @metered("retire")
     def retire(self, shard_id: str, *, timeout: float | None = None) -> tuple[Holder, ...]:
-        """End a shard once no reader holds it; until then it takes no new ones. Idempotent.
+        """End a shard as soon as no reader holds it; until then it takes no new ones. Idempotent.
 
-        Whoever lets go last, or the first to find that the last one's lease has run out, ends it. Its objects are then deleted by the
-        next upkeep, or by calling this again.
+        The process that gives up the last hold, or first finds that the last reader's lease has run out, ends it.
+        Its objects are then deleted by the next maintenance, or by another call of this.
 
         Returns:
-            Who holds it: critical readers and readers under a lease, of this process and of others. Nobody: it has ended.
+            The holders: critical readers, and leased readers of this process and others. Empty: the shard has ended.
         """
         opened = self._open(shard_id, None, None, timeout)
         deadline = self._context.deadline(timeout)
@@ -471,15 +487,15 @@ class PersistClient(Inspector):
         opened.shard.apply(Sweep(), self._context.deadline(timeout))
 
     def _clear_away(self, opened: Opened, deadline: Deadline) -> None:
-        """Delete what a shard that has ended leaves, and forget it."""
+        """Delete what is left of a shard that has ended, and drop it from the open shards."""
         maintain(opened, deadline, all_due=True)
         self._shards.forget(opened)
 
     def close(self) -> None:
-        """Expire this client's handles, stop its thread, and close the backends it opened. Idempotent.
+        """Expire this client's handles, stop its threads, and close the backends it opened. Idempotent.
 
-        A backend that fails while handles are expired is logged: their leases run out by themselves. However many there are, a
-        backend that does not answer keeps this for some seconds only.
+        A backend error while handles are expired is logged: their leases run out by themselves. However many handles
+        there are, a backend that does not answer delays the close by some seconds only.
         """
         with self._lock:
             if self._closed:
@@ -492,6 +508,8 @@ class PersistClient(Inspector):
             }
             writers.update(self._writers)
             handles: list[Handle] = [*readers, *writers.values()]
+        # First, so that calls in progress stop retrying; then interrupt merges, which would keep their thread for
+        # long.
         self._context.closing.set()
         for opened in open_shards:
             opened.interrupt()

@@ -1,4 +1,6 @@
-"""The clock and the randomness persist uses, passed in so that a simulator may own them."""
+"""The clock, deadlines and identifiers of persist; time and randomness are passed in so that a simulator can provide
+them.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +15,10 @@ class Clock(Protocol):
     """Wall time for leases, monotonic time for timeouts, and sleeping."""
 
     def now_ms(self) -> int:
-        """Milliseconds since the epoch."""
+        """Return milliseconds since the epoch."""
 
     def monotonic(self) -> float:
-        """Seconds from an arbitrary start, never backwards."""
+        """Return seconds since an arbitrary start; never decreases."""
 
     def sleep(self, seconds: float) -> None:
         """Pause the calling thread."""
@@ -26,11 +28,11 @@ class SystemClock:
     """The machine's clock."""
 
     def now_ms(self) -> int:
-        """Milliseconds since the epoch."""
+        """Return milliseconds since the epoch."""
         return time.time_ns() // 1_000_000
 
     def monotonic(self) -> float:
-        """Seconds from an arbitrary start, never backwards."""
+        """Return seconds since an arbitrary start; never decreases."""
         return time.monotonic()
 
     def sleep(self, seconds: float) -> None:
@@ -39,12 +41,13 @@ class SystemClock:
 
 
 class Deadline:
-    """The moment a call must have ended; made at its start from its timeout in seconds.
+    """The moment by which a call must end; made at its start from its timeout in seconds.
 
     Args:
-        clock: what time is told by.
+        clock: measures the time.
         timeout: seconds from now.
-        caller_left: what the caller still waits, asked at any later moment: it may be cut short (`mzsql.location.deadlines`).
+        caller_left: returns the seconds the caller still waits; asked each time, because the caller may cut them
+            short (`mzsql.location.deadlines`).
     """
 
     def __init__(
@@ -56,7 +59,7 @@ class Deadline:
         self._caller_left = caller_left
 
     def remaining(self) -> float:
-        """Seconds left, never below 0."""
+        """Return the seconds left; at least 0."""
         left = self._end - self._clock.monotonic()
         if self._caller_left is not None:
             left = min(left, self._caller_left())
@@ -67,32 +70,34 @@ class Deadline:
         return self.remaining() <= 0
 
     def progress(self) -> None:
-        """A step of the call was got done; that leaves it no more time."""
+        """Note that a step of the call was done; this does not extend the deadline."""
 
 
 class Patience(Deadline):
-    """The moment by which work of any length, that nobody waits for, must have got on: each step of it gives it the whole time again."""
+    """A deadline for work of any length that nobody waits for: each step done starts the whole timeout again."""
 
     def progress(self) -> None:
-        """A step of the work was got done."""
+        """Note that a step of the work was done; the timeout starts again."""
         self._end = self._clock.monotonic() + self.timeout
 
 
 def new_id(rng: random.Random) -> str:
-    """A random 128-bit identifier as a UUID's text."""
+    """Return a random 128-bit identifier as a UUID's text."""
     h = f"{rng.getrandbits(128):032x}"
     return f"{h[:8]}-{h[8:12]}-{h[12:16]}-{h[16:20]}-{h[20:]}"
 
 
 def new_timed_id(now_ms: int, rng: random.Random) -> str:
-    """An identifier that begins with the time it was drawn at (RFC 9562, UUID version 7), so that an object's name tells its age."""
+    """Return an identifier that begins with the time (RFC 9562, UUID version 7), so that an object's name tells its
+    age.
+    """
     bits = (now_ms & (2**48 - 1)) << 80 | 0x7 << 76 | rng.getrandbits(12) << 64
     h = f"{bits | 0b10 << 62 | rng.getrandbits(62):032x}"
     return f"{h[:8]}-{h[8:12]}-{h[12:16]}-{h[16:20]}-{h[20:]}"
 
 
 def drawn_at(timed_id: str) -> int | None:
-    """The milliseconds since the epoch at which `new_timed_id` drew the identifier; `None` for any other text."""
+    """Return the milliseconds since the epoch at which `new_timed_id` made the identifier; `None` for any other text."""
     try:
         found = uuid.UUID(timed_id)
     except ValueError:

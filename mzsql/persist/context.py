@@ -1,7 +1,8 @@
-"""What everything of one client shares: its backends, clock, randomness and settings, and how calls to the backends are made.
+"""What all parts of one client share: its backends, clock, randomness and settings, and how calls to the backends are
+made.
 
-Promise: nothing here knows of a shard. Backends, time and chance are reached through a `Context` alone, so that a simulator can stand in
-for each of them.
+Promise: nothing here knows of a shard. Backends, time and randomness are reached through a `Context` alone, so that
+a simulator can replace each of them.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ T = TypeVar("T")
 
 @runtime_checkable
 class Forgetful(Protocol):
-    """A Blob that keeps copies of objects, and gets one anew when told to."""
+    """A Blob that caches copies of objects, and fetches one again when told to."""
 
     def forget(self, key: str) -> None:
         """Drop all copies of the object ``key``."""
@@ -41,7 +42,7 @@ def _set_event() -> threading.Event:
 
 
 class Context(msgspec.Struct, frozen=True):
-    """What everything of one client shares."""
+    """What all parts of one client share. Immutable; its events and counters are thread-safe."""
 
     blob: Blob
     consensus: Consensus
@@ -50,34 +51,43 @@ class Context(msgspec.Struct, frozen=True):
     settings: Settings
     blob_url: str | None = None
     threads: bool = False
-    """Whether calls may do part of their work on threads of their own; without, all happens in order, as a simulator needs."""
+    """Whether calls may do part of their work on threads of their own; otherwise all happens in order, as a simulator
+    needs.
+    """
     closing: threading.Event = msgspec.field(default_factory=lambda: threading.Event())
-    """Set when the client closes: whoever waits or retries stops."""
+    """Set when the client closes: calls that wait or retry stop."""
     meter: Meter = msgspec.field(default_factory=lambda: Meter(metrics_of(), SystemClock()))
     version: str = VERSION
-    """The program's version, as shards remember it."""
+    """The program's version, which is recorded in the shards it changes."""
     takes_over: threading.Event = msgspec.field(default_factory=_set_event)
-    """Set when what this client changes is of its version from then on (`mzsql.persist.versions`)."""
+    """Set once what this client changes is marked as changed by its version (`mzsql.persist.versions`)."""
     supervisor: Supervisor = msgspec.field(default_factory=lambda: Supervisor())
     """Runs the client's threads."""
     places: tuple[str, ...] = ()
-    """The URLs of Blob and Consensus as shown to people, where they are known."""
+    """The URLs of Blob and Consensus as shown to people (without secrets), if known."""
     keeps_leases: bool = False
-    """Whether somebody renews the leases of all open handles in time; without, each is renewed by its own calls, or runs out."""
+    """Whether a thread renews the leases of all open handles in time; otherwise each is renewed by its own calls, or
+    runs out.
+    """
     watch: Watch = msgspec.field(default_factory=lambda: Watch(SystemClock()))
-    """By which leases of other processes are judged; of the same ``clock``."""
+    """Judges the leases of other processes; of the same ``clock``."""
     written: Ages = msgspec.field(default_factory=lambda: Ages(SystemClock()))
-    """When the objects written here were named; of the same ``clock``."""
+    """When the objects written here got their names; of the same ``clock``."""
     unnamed: Ages = msgspec.field(default_factory=lambda: Ages(SystemClock()))
-    """When objects that nobody refers to were found first; of the same ``clock``."""
+    """When objects that nobody refers to were first found; of the same ``clock``."""
 
     @property
     def awaited(self) -> str:
-        """What to say of a call that is under way and has not met an error yet."""
+        """The end of an error message for a call that is still waiting and has not met an error."""
         return f"; it waits for {' or '.join(self.places)}" if self.places else ""
 
     def deadline(self, timeout: float | None) -> Deadline:
-        """The end of a call that starts now: after ``timeout`` seconds, by default the setting's, or when its caller's limit ends it."""
+        """Return the end of a call that starts now: ``timeout`` seconds (the setting's by default), or earlier if its
+        caller's limit is.
+
+        Raises:
+            UsageError: the timeout is not a number.
+        """
         if timeout is None:
             timeout = self.settings.timeout
         elif not isinstance(timeout, int | float):
@@ -88,7 +98,9 @@ class Context(msgspec.Struct, frozen=True):
         return Deadline(self.clock, min(timeout, max(0.0, limit())), limit)
 
     def retrying(self, act: Callable[[], T], deadline: Deadline) -> T:
-        """``act()``, retried; see `mzsql.persist.retry.retrying`. The backend that it calls is told how long it has."""
+        """Call ``act()`` with retries, see `mzsql.persist.retry.retrying`; the backend it calls is told how much time
+        is left.
+        """
 
         def limited() -> T:
             with waiting(deadline.remaining):
@@ -104,11 +116,13 @@ class Context(msgspec.Struct, frozen=True):
         )
 
     def new_id(self) -> str:
-        """A random identifier."""
+        """Return a random identifier."""
         return new_id(self.rng)
 
     def new_object_id(self) -> str:
-        """The name of an object about to be written, which begins with the time."""
+        """Return a name for an object about to be written; it begins with the time, so that the object's age can be
+        told.
+        """
         drawn = new_timed_id(self.clock.now_ms(), self.rng)
         self.written.meet(drawn)
         return drawn

@@ -1,4 +1,4 @@
-"""The errors of shards. Usage errors are raised at once and leave the state untouched."""
+"""The errors of shards. A usage error is raised before anything is done and leaves the shard's state as it is."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class InvalidBounds(UsageError):
 
 
 class SinceViolation(UsageError, NotReadable):
-    """A read at a time whose distinctions are gone: it is not at or beyond ``since``."""
+    """A read at a time before ``since``, where compaction may have merged updates of different times."""
 
     sqlstate = "57014"
 
@@ -54,9 +54,9 @@ class ReadTimeout(NotReadable):
 
 
 class ExpiredHandle(UsageError):
-    """A handle that was expired, by itself or because its lease ran out; open a new one.
+    """A handle that was closed, or whose lease ran out; open a new one.
 
-    ``unseen_ms`` is for how long whoever expired it had seen no renewal of its lease, where that is known.
+    ``unseen_ms`` says for how long the process that expired it had seen no renewal of its lease, if that is known.
     """
 
     sqlstate = "55000"
@@ -73,12 +73,12 @@ class ExpiredHandle(UsageError):
         super().__init__(message, detail=detail, hint=hint)
 
 
-#: The kind of a holder without a lease.
+#: The `Holder.kind` of a holder without a lease.
 CRITICAL = "critical reader"
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """Who holds a shard's since: a reader under a lease (``reader``) or without one (`CRITICAL`)."""
+    """A holder of a shard's since: a reader under a lease (kind ``reader``) or without one (`CRITICAL`)."""
 
     kind: str
     id: str
@@ -91,7 +91,7 @@ class Holder(msgspec.Struct, frozen=True):
 
 
 class ShardHeld(UsageError):
-    """A shard that cannot end, as ``holders`` may still read it; nothing was changed."""
+    """A shard that cannot end because ``holders`` may still read it; nothing was changed."""
 
     sqlstate = "55006"
 
@@ -104,7 +104,7 @@ class ShardHeld(UsageError):
 
 
 class SchemaMismatch(UsageError, DatatypeMismatch):
-    """Updates, or a program's idea of a shard, that do not fit the shard's schema or key."""
+    """Updates, or a program's definition of a shard, that do not fit the shard's schema or key."""
 
     sqlstate = "42804"
 
@@ -114,19 +114,19 @@ class ForeignBlob(UsageError):
 
 
 class DuplicatePart(UsageError):
-    """An object that is part of the shard already, or given twice: its updates would be there twice."""
+    """An object that is part of the shard already, or given twice: its updates would be counted twice."""
 
     sqlstate = "42710"
 
 
 class MissingPart(LocationError):
-    """A blob that a shard's state names is not in the Blob store."""
+    """An object that a shard's state names is not in the Blob store."""
 
     sqlstate = "58P01"
 
 
 class CorruptPart(LocationError, DataError):
-    """A blob or an entry whose bytes do not match their checksum, or are not what they should be."""
+    """An object or log entry whose bytes do not match their checksum, or cannot be decoded."""
 
     sqlstate = "XX001"
 
@@ -136,4 +136,4 @@ class NewerVersion(EnvironmentRefused):
 
 
 class ShardFinalized(ExpiredHandle):
-    """A shard both of whose frontiers are empty: nothing can be read from it or written to it any more."""
+    """A shard that has ended (both frontiers are empty): it can neither be read nor written any more."""

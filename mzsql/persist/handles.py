@@ -1,4 +1,4 @@
-"""The handles of a shard, as what keeps them alive knows them."""
+"""The protocols of a shard's handles, as the code that keeps their leases sees them."""
 
 from __future__ import annotations
 
@@ -8,50 +8,54 @@ from mzsql.persist.clock import Deadline
 
 
 class Leased(Protocol):
-    """What has a lease, as one that renews others along with its own knows it."""
+    """Something with a lease that another handle's renewal can renew with it."""
 
     @property
     def handle_id(self) -> str:
-        """Its name in the shard's state."""
+        """Its id in the shard's state."""
 
     def renewable(self) -> bool:
-        """Whether enough of the lease has passed for a renewal beside another one."""
+        """Whether enough of the lease has passed to renew it along with another one."""
 
     def renewed(self, began: float) -> None:
-        """It was renewed by a change that began then, on the monotonic clock."""
+        """Note that it was renewed by a change that began at ``began`` (monotonic seconds)."""
 
 
 class Handle(Protocol):
-    """A handle, as one that renews each by itself knows it."""
+    """A handle whose lease is renewed by itself."""
 
     @property
     def shard_id(self) -> str:
-        """The shard."""
+        """The shard's id."""
 
     def heartbeat_due(self) -> bool:
         """Whether enough of the lease has passed for a renewal of its own."""
 
     def heartbeat(self, *, timeout: float | None = None) -> None:
-        """Renew the lease; ExpiredHandle where it ran out."""
+        """Renew the lease.
+
+        Raises:
+            ExpiredHandle: it ran out.
+        """
 
     def expire(self, *, timeout: float | None = None) -> None:
-        """Give the handle up. Idempotent."""
+        """Close the handle. Idempotent."""
 
 
 class Reader(Handle, Protocol):
-    """A reader."""
+    """A reader's handle."""
 
     reader_id: str
 
     @property
     def lease(self) -> Leased:
-        """What holds since back."""
+        """The lease that holds since back."""
 
     def let_go(self, deadline: Deadline) -> None:
-        """Move the hold on objects forward when it is behind; nothing when the handle is expired."""
+        """Release objects that are held but no longer read; does nothing if the handle is expired."""
 
 
 class Writer(Handle, Leased, Protocol):
-    """A writer."""
+    """A writer's handle, which is its own lease."""
 
     writer_id: str

@@ -1,8 +1,8 @@
-"""What a client does beside its calls: shards that were changed are kept tidy, and leases are renewed before they run out.
+"""Background work of a client: maintenance of shards that were changed, and renewal of leases before they run out.
 
-Promise: in the background one thread compacts and collects, and another one renews leases; without threads maintenance happens inside
-the calls that make it due, and leases are their handles' own affair. What maintenance fails at is logged and tried again after the next
-change: it never fails a write that was committed.
+Promise: in the background one thread compacts and collects, and another one renews leases; without threads,
+maintenance happens inside the calls that make it due, and each handle's own calls renew its lease. A maintenance
+failure is logged and tried again after the next change: it never fails a write that was committed.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _LEAST_MAINTENANCE_SECONDS = 1.0
 
 
 class Housekeeping:
-    """Keeps the shards of one client. Safe for threads; ends with the client's ``closing``.
+    """Does the background work for the shards of one client. Thread-safe; ends when the client's ``closing`` is set.
 
     Args:
         context: the client's.
-        shards: those that it has open.
+        shards: the shards it has open.
     """
 
     def __init__(self, context: Context, shards: OpenShards) -> None:
@@ -44,26 +44,29 @@ class Housekeeping:
         self._threads: list[Supervised] = []
 
     def start(self) -> None:
-        """From now on do it in the background."""
-        # Two threads, as a long compaction must not let leases run out.
+        """Start the threads."""
+        # Two threads, because a long compaction must not let leases run out.
         for name, work in (("maintenance", self._work), ("leases", self._keep_leases)):
             thread = self._context.supervisor.start(name, work, thread_name=f"mzsql-persist-{name}")
             self._threads.append(thread)
 
     def stop(self, seconds: float) -> None:
-        """End the threads of a client whose ``closing`` is set, and wait for each so long at most."""
+        """Stop the threads of a client whose ``closing`` is set, and wait for each at most ``seconds``."""
         with self._wake:
             self._wake.notify_all()
         for thread in self._threads:
             thread.stop()
         for thread in self._threads:
-            # It ends with the backend call it is in; one that does not answer is not waited for.
+            # A thread ends with the backend call it is in; if the backend does not answer, it is left behind.
             thread.join(seconds)
             if thread.is_alive():
                 _log.warning("%s is left in a call of a backend that does not answer", thread)
 
     def changed(self, opened: Opened, deadline: Deadline | None = None) -> None:
-        """Maintain a shard that was changed here, if that is due and done in this process; without threads by a call with ``deadline``."""
+        """Do or queue maintenance of a shard that was changed here, if it is due and this process does it.
+
+        Without threads it runs in this call, whose ``deadline`` then limits it.
+        """
         if self._context.settings.maintenance == "elsewhere":
             return
         if not due_here(opened):
@@ -78,10 +81,12 @@ class Housekeeping:
     def _maintain_quietly(
         self, opened: Opened, deadline: Deadline | None = None, *, raising: bool = False
     ) -> None:
-        """Maintain a shard; a store that fails puts it off, and so does a bug, which is raised where a thread is to show it."""
+        """Maintain a shard; a store's error is logged, and so is any other, unless ``raising``, for a supervised thread
+        to report it.
+        """
         seconds = self._context.settings.timeout
         if deadline is not None:
-            # Whoever waits for a call is not to wait for a backend that fails much longer than for the call itself.
+            # A call that maintains on its way must not wait much longer for a failing backend than for its own work.
             seconds = min(seconds, max(deadline.remaining(), _LEAST_MAINTENANCE_SECONDS))
         try:
             patience = Patience(self._context.clock, seconds)
@@ -101,7 +106,7 @@ class Housekeeping:
         self._context.meter.metrics.maintenance_failures.labels(error_kind(failure)).inc()
 
     def _work(self, thread: Supervised) -> None:
-        """The thread that maintains what was queued; a shard is in the queue once, however often it is queued."""
+        """Maintain the queued shards, in a thread; a shard is in the queue at most once."""
         while True:
             with self._wake:
                 self._wake.wait_for(lambda: self._context.closing.is_set() or bool(self._queue))
@@ -111,7 +116,8 @@ class Housekeeping:
                 self._queue.clear()
             try:
                 while queued and not self._context.closing.is_set():
-                    # What fails unexpectedly is queued again by the next change of its shard, the others wait for the next beginning.
+                    # A shard that fails unexpectedly is queued again by its next change; the rest stays queued for
+                    # when the thread is restarted.
                     self._maintain_quietly(queued.popleft(), raising=True)
                     thread.well()
             finally:
@@ -119,7 +125,7 @@ class Housekeeping:
                     self._queue = {one.shard_id: one for one in queued} | self._queue
 
     def _keep_leases(self, thread: Supervised) -> None:
-        """The thread that renews leases in time; begun anew after a failure, it looks at once."""
+        """Renew leases in time, in a thread; after a restart it begins at once."""
         while not self._context.closing.is_set():
             self._renew_leases()
             thread.well()
@@ -131,7 +137,7 @@ class Housekeeping:
         for opened in open_shards:
             if opened.shard.state.finalized and not opened.readers:
                 self._shards.forget(opened)
-        # Readers first: with one of a shard its other handles are renewed.
+        # Readers first, because a reader's renewal renews its shard's other handles along with its own.
         readers = [(o, r) for o in open_shards for r in o.readers]
         handles: list[tuple[Opened, Handle]] = [*readers]
         handles += [(opened, writer) for opened in open_shards for writer in opened.writers]
@@ -146,7 +152,7 @@ class Housekeeping:
                     opened.discard(handle)  # there is nothing left to renew
                 _log.warning("shard %s: a lease was not renewed: %s", handle.shard_id, failure)
             except Exception as failure:
-                # It keeps no other lease from being renewed.
+                # A bug in one renewal must not keep the others from being done.
                 failure.add_note(f"while a lease of shard {handle.shard_id} was renewed")
                 bug = bug or failure
         if bug is not None:

@@ -1,6 +1,6 @@
-"""What a client tells of the shards of its location.
+"""What a client can report about the shards of its location.
 
-Promise: nothing here changes a shard, takes a lease, or deletes anything: whoever looks is noticed by nobody.
+Promise: nothing here changes a shard, takes a lease, or deletes anything: other processes do not notice it.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from mzsql.persist.watch import lapsed
 
 @checked
 class Inspector:
-    """Tells of all shards of one persist location.
+    """Reports on all shards of one persist location.
 
     Args:
-        context: the backends, and how they are used.
-        shards: those that are open in this process, whose states are told as they are known here.
+        context: the backends, and how they are called.
+        shards: the shards that are open in this process, whose known states are used.
     """
 
     def __init__(self, context: Context, shards: OpenShards) -> None:
@@ -53,12 +53,14 @@ class Inspector:
 
     @property
     def blob_url(self) -> str | None:
-        """Where other processes open its Blob store; `None` when it was not opened by URL. It may hold a secret."""
+        """The URL at which other processes open its Blob store; `None` if it was not opened by URL. May contain a
+        secret.
+        """
         return self._context.blob_url
 
     @property
     def version(self) -> str:
-        """The program's version, as the shards that it changes remember it."""
+        """The program's version, which is recorded in the shards it changes."""
         return self._context.version
 
     @property
@@ -74,7 +76,7 @@ class Inspector:
 
     @metered("exists")
     def exists(self, shard_id: str, *, timeout: float | None = None) -> bool:
-        """Whether the shard was ever made; a finalized one was."""
+        """Whether the shard was ever made; true for one that has ended."""
         check_shard_id(shard_id)
         context = self._context
         head = context.retrying(lambda: context.consensus.head(shard_id), context.deadline(timeout))
@@ -82,20 +84,22 @@ class Inspector:
 
     @metered("inspect")
     def inspect(self, shard_id: str, *, timeout: float | None = None) -> ShardState | None:
-        """The shard's whole current state, or `None` when it does not exist."""
+        """Return the shard's whole current state; `None` if it does not exist."""
         check_shard_id(shard_id)
         opened = self._shards.get(shard_id)
         shard = Shard(shard_id, self._context) if opened is None else opened.shard
         return shard.fetch(self._context.deadline(timeout))
 
     def holders(self, shard_id: str) -> tuple[Holder, ...]:
-        """Who holds the shard's since, as this client has seen it last; nobody where it has not opened it. Reads nothing."""
+        """Return who holds the shard's since, as this client has last seen it; nobody if it has not opened the shard.
+        Without a request.
+        """
         opened = self._shards.get(shard_id)
         return () if opened is None else tuple(holders(opened.shard.state))
 
     @metered("report")
     def report(self, shard_id: str, *, timeout: float | None = None) -> ShardReport | None:
-        """Everything there is to see of the shard, with its monthly cost, or `None` when it does not exist. Changes nothing.
+        """Return all there is to see of the shard, with its monthly cost; `None` if it does not exist. Changes nothing.
 
         Raises:
             NewerVersion, CorruptPart, MissingPart: its state cannot be read.
@@ -107,21 +111,26 @@ class Inspector:
     def reports(
         self, *, timeout: float | None = None
     ) -> Iterator[tuple[str, ShardReport | Exception]]:
-        """Every shard of the location with its `report`, or with the error that kept it from being read. Changes nothing."""
+        """Yield every shard of the location with its `report`, or with the error that kept it from being read. Changes
+        nothing.
+        """
         self._check_open()
         return inspect_location(self._context, lambda: self._context.deadline(timeout))
 
     def strangers(self) -> list[StrangersReport]:
-        """Objects in Blob under prefixes that are no shards of this Consensus, summed up by prefix. Changes nothing."""
+        """Return the objects in Blob whose prefixes are not shards of this Consensus, summed up by prefix. Changes
+        nothing.
+        """
         self._check_open()
         return find_strangers(self._context, frozenset(self._context.consensus.list_keys()))
 
     @metered("peek")
     def peek(self, shard_id: str, *, timeout: float | None = None) -> pa.Table | None:
-        """The shard's contents at its latest complete time, read without a lease, so changing nothing; `None` without the shard.
+        """Return the shard's contents at its latest complete time, read without a lease, so without any change; `None`
+        if it does not exist.
 
         Raises:
-            MissingPart: compaction took parts away faster than they could be read.
+            MissingPart: compaction removed parts faster than they could be read.
         """
         check_shard_id(shard_id)
         self._check_open()
@@ -129,11 +138,11 @@ class Inspector:
         return None if found is None else found[1]
 
     def unchanged_ms(self, state: ShardState) -> int:
-        """How long the state has been its shard's latest, as seen by this process."""
+        """Return for how long this process has seen ``state`` as its shard's latest, in milliseconds."""
         return self._context.watch.unchanged_ms(state)
 
     def swept(self, state: ShardState) -> ShardState:
-        """The state without the readers whose leases this process has seen run out."""
+        """Return the state without the readers whose leases this process has seen run out."""
         gone = lapsed(state, self._context.watch.sightings(state))
         live = {i: reader for i, reader in state.readers.items() if i not in gone}
         return msgspec.structs.replace(state, readers=live)

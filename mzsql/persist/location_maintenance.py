@@ -1,7 +1,9 @@
-"""Maintenance of many shards, in a process of its own or now and then: compaction, rollups, collection, what ended shards leave, leaks.
+"""Maintenance of many shards, in a process of its own or occasionally: compaction, rollups, collection, remains of
+ended shards, leaks.
 
-Promise: one shard's failure is reported and stops no other's upkeep; a round may be stopped between any two shards; any number of such
-processes, and clients that maintain by themselves, may be at work on a location at once. With ``dry_run`` nothing is changed.
+Promise: a failure of one shard is reported and does not stop the maintenance of others; a round may be stopped
+between any two shards; any number of such processes, and of clients that do their own maintenance, may work on a
+location at the same time. With ``dry_run`` nothing is changed.
 """
 
 from __future__ import annotations
@@ -23,11 +25,11 @@ from mzsql.repr.errors import SqlError
 _log = logging.getLogger(__name__)
 
 _QUIET_MS = 3_600_000
-"""In a shard that was not changed for so long all garbage is collected, however little."""
+"""All garbage, however little, is collected in a shard that was not changed for this long."""
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
-    """What kept a shard, or the search for leaks, from its upkeep."""
+    """An error in the maintenance of a shard, or in the search for leaks."""
 
     shard_id: str
     error: str
@@ -35,10 +37,10 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Upkeep(msgspec.Struct, kw_only=True):
-    """What rounds of upkeep did, or with a dry run would have looked at; mutable, filled as they go.
+    """What rounds of maintenance did, or in a dry run would have considered; mutable, filled as they proceed.
 
-    ``due`` is how many shards were worth maintaining, ``collectable`` how many objects of garbage nobody held any more.
-    Leaks that were found and not deleted are in ``leaks_left``.
+    ``due`` is the number of shards worth maintaining, ``collectable`` the number of garbage objects that nobody held
+    any more. Leaks that were found and not deleted are in ``leaks_left``.
     """
 
     shards: int = 0
@@ -60,10 +62,10 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """What a round is to do.
 
     Attributes:
-        shard_ids: these shards; all of the location by default.
+        shard_ids: the shards; all of the location by default.
         full: merge all batches of each shard into one.
-        only_due: maintain only shards for which it is worth a rollup, as a process that looks again soon does.
-        leaks_older_than_ms: look for leaks of that age and delete them; `None` does not look.
+        only_due: maintain only shards with enough to do to be worth a rollup, as in a process that looks again soon.
+        leaks_older_than_ms: find and delete leaks of at least this age; `None` does not look for leaks.
         delete_of_no_shard: delete also old objects of shards that this Consensus does not know.
         dry_run: change nothing, only look.
         timeout: seconds for each shard.
@@ -87,15 +89,15 @@ def keep_up(
     stopped: Callable[[], bool] = lambda: False,
     on_leak: Callable[[Leak], None] = lambda _: None,
 ) -> Upkeep:
-    """One round of upkeep.
+    """Do one round of maintenance; return what it did.
 
     Args:
-        client: of the location.
-        wanted: what is to be done.
-        done: what to fill; a new one by default.
-        protected: as `PersistClient.find_leaks` takes it.
-        stopped: asked between shards and between leaks; once true the round ends.
-        on_leak: told each leak.
+        client: the location's client.
+        wanted: what to do.
+        done: filled with what was done; a new one by default.
+        protected: as in `PersistClient.find_leaks`.
+        stopped: asked between shards and between leaks; once it returns true, the round ends.
+        on_leak: called with each leak.
 
     Raises:
         LocationError: the shards of the location cannot be listed.
@@ -139,14 +141,14 @@ def _maintain(client: PersistClient, shard_id: str, wanted: Wanted, done: Upkeep
     live = client.swept(state)
     collectable = _collectable(live)
     done.collectable += collectable
-    # Of a shard that nobody changes any more nobody else collects the little that is left.
+    # If nobody changes a shard any more, no other process collects the little garbage that is left.
     quiet = collectable > 0 and client.unchanged_ms(state) >= _QUIET_MS
     is_due = due(state, client.settings) or quiet
     done.due += is_due
     if wanted.dry_run or (wanted.only_due and not is_due):
         return
     if len(live.readers) < len(state.readers):
-        # Leases run out only with a change of the state, of which there was none.
+        # Expired leases are removed only by a command, and nobody has sent one.
         client.sweep(shard_id, timeout=wanted.timeout)
     report = client.maintain(
         shard_id, full=wanted.full, all_due=quiet or not wanted.only_due, timeout=wanted.timeout
@@ -159,7 +161,7 @@ def _maintain(client: PersistClient, shard_id: str, wanted: Wanted, done: Upkeep
 
 
 def _collectable(state: ShardState) -> int:
-    """How many objects of garbage no reader holds."""
+    """Return the number of garbage objects that no reader holds."""
     hold = state.seqno_since
     return sum(len(keys) for seqno, keys in state.garbage.items() if seqno <= hold)
 

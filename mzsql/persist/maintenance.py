@@ -1,11 +1,13 @@
-"""Keeping shards tidy: compaction, rollups, garbage collection.
+"""Maintenance of a shard: compaction, rollups, garbage collection.
 
-Promise: safe at any moment, in any number of processes at once, concurrently, twice, or cut off anywhere. As a rule each piece of work
-is done once: by the process whose change made it due, and by any other that sees it left undone for so many changes (no clocks); what
-was done twice all the same is deleted by whoever came second. Collection goes rollup, objects, rollups, truncation, so that whatever
-the state names is there until the state no longer names it; an object of a replaced batch is deleted once no reader's hold needs it.
-A batch with something missing or corrupt in it stays as it is, said once, and keeps no other from being merged. What a finalized shard
-leaves is deleted by its next maintenance, however often that was cut off. Source: the persist design, "garbage collection".
+Promise: safe at any moment, in any number of processes, concurrently, repeatedly, and if interrupted anywhere. As a
+rule each piece of work is done once: by the process whose change made it due, or by another one that sees it left
+undone for a number of changes (clocks are not used); the output of work done twice is deleted by the process that
+comes second. Collection works in this order: rollup, objects, old rollups, truncation, so that whatever the state
+names exists until the state no longer names it; an object of a replaced batch is deleted once no reader's hold needs
+it. A batch with something missing or corrupt in it stays as it is, is logged once, and does not keep others from
+being merged. The remains of a shard that has ended are deleted by its next maintenance, however often that was
+interrupted. Source: Materialize's persist design, "garbage collection".
 """
 
 from __future__ import annotations
@@ -32,10 +34,10 @@ from mzsql.persist.state import ShardState
 _log = logging.getLogger(__name__)
 
 _GARBAGE_ENTRIES = 16
-"""Collection is due once so many changes have left garbage."""
+"""Collection is due once this many changes have left garbage."""
 _LONGEST_SECONDS = threading.TIMEOUT_MAX
 _REST_CHANGES = 64
-"""After a merge that ran out of memory, disk or time none is tried for so many changes."""
+"""For how many changes no merge is tried after one that ran out of memory, disk or time."""
 
 
 class Report(msgspec.Struct):
@@ -60,7 +62,7 @@ def due(state: ShardState, settings: Settings) -> bool:
 
 
 def _is_over(state: ShardState) -> bool:
-    """Whether the shard has ended, or is only waiting for somebody to say that nobody holds it any more."""
+    """Whether the shard has ended, or an ending shard is held by nobody and a command must record its end."""
     return state.finalized or (state.ending and not holders(state))
 
 
@@ -92,7 +94,7 @@ def _garbage_is_ours(opened: Opened, state: ShardState) -> bool:
 
 
 def _collectable(state: ShardState) -> list[int]:
-    """The changes that left garbage no reader needs any more, in order."""
+    """Return the seqnos of changes whose garbage no reader needs any more, in order."""
     hold = state.seqno_since
     return sorted(seqno for seqno in state.garbage if seqno <= hold)
 
@@ -122,11 +124,11 @@ def maintain(
         opened: the shard.
         deadline: the end of the work.
         full: merge all batches into one.
-        all_due: collect whatever can be collected, however little.
-        only_ours: leave to other processes what they made due, and batches that cannot be merged as they are.
+        all_due: collect all garbage that can be collected, even a little.
+        only_ours: leave work to the processes that made it due, and do not try again batches known to be broken.
 
     Raises:
-        MissingPart, CorruptPart, DataError: after all else was done: a batch cannot be merged.
+        MissingPart, CorruptPart, DataError: a batch cannot be merged; raised after everything else was done.
         LocationError: a backend failed, or the time is over. What was done stays done.
     """
     report = Report()
@@ -135,12 +137,12 @@ def maintain(
             opened.shard.apply(Sweep(), deadline)
         failure: Exception | None = None
         if not only_ours:
-            # What was missing may be there again.
+            # An object that was missing may have been restored.
             opened.broken.clear()
         try:
             failure = _compact(opened, report, deadline, full=full, only_ours=only_ours)
         finally:
-            # Also after a merge that failed: the log must not grow with it.
+            # Collect after a failed merge too: otherwise the log would grow as long as merges fail.
             if not opened.context.closing.is_set():
                 _collect_counted(opened, report, deadline, all_due=all_due, only_ours=only_ours)
     if not only_ours and failure is not None:
@@ -150,7 +152,11 @@ def maintain(
 
 @contextlib.contextmanager
 def _alone(opened: Opened, deadline: Deadline) -> Iterator[None]:
-    """The only maintenance of the shard in this process, once an earlier one is over."""
+    """Hold the shard's maintenance lock while the block runs.
+
+    Raises:
+        Determinate: another maintenance held it until the deadline.
+    """
     if not opened.maintenance_lock.acquire(timeout=min(deadline.remaining(), _LONGEST_SECONDS)):
         raise Determinate(
             f"shard {opened.shard_id}: another maintenance of this process was not over within {deadline.timeout:g} s"
@@ -164,13 +170,13 @@ def _alone(opened: Opened, deadline: Deadline) -> Iterator[None]:
 def _compact(
     opened: Opened, report: Report, deadline: Deadline, *, full: bool, only_ours: bool
 ) -> Exception | None:
-    """Do the merges that are due; what kept one from being done, if something in its batches did."""
+    """Do the merges that are due; return the error of batches that could not be merged, if any."""
     meter = opened.context.meter
     failure: Exception | None = None
     while True:
         state = _fetched(opened, deadline)
         if state.since is None and state.trace:
-            # A version that kept what nobody can read any more left it.
+            # An older version has kept batches that nobody can read any more: replace them by nothing.
             ids = tuple(batch.id for batch in state.trace)
             lower, upper = state.trace[0].lower, state.trace[-1].upper
             opened.shard.apply(ApplyMerge(ids, lower, upper, 0, ()), deadline)
@@ -225,6 +231,7 @@ def _collect(
     context, settings = opened.context, opened.context.settings
     if opened.shard.state.garbage:
         for reader in list(opened.readers):
+            # Release what readers of this process no longer read, so that it can be collected in this round.
             reader.let_go(deadline)
     state = _fetched(opened, deadline)
     grown = state.seqno - state.latest_rollup
@@ -242,13 +249,16 @@ def _collect(
         worth_it = rollups or report.rollups or len(garbage) >= _GARBAGE_ENTRIES
         if not (worth_it or doubted or (all_due and garbage)):
             if all_due and not only_ours:
-                # Whoever collected last may have been cut off before this.
+                # The last collection may have been interrupted before its truncation.
                 _truncate(opened, report, state, deadline)
             return
     keys = [key for seqno in garbage for key in state.garbage[seqno]] + doubted
     if state.finalized:
-        # Batches that were never appended, and what Spark leaves beside its files.
+        # After the end of the shard, delete also batches that were never appended, and what Spark leaves beside its
+        # files.
         keys += _listed(opened, deadline, besides={*keys, *state.rollups.values()})
+    # Delete first and forget then: an interruption in between leaves names of deleted garbage, not objects without a
+    # name.
     delete_objects(context, keys, deadline)
     delete_objects(context, [state.rollups[seqno] for seqno in rollups], deadline)
     report.objects_deleted += len(keys) + len(rollups)
@@ -257,7 +267,7 @@ def _collect(
 
 
 def _truncate(opened: Opened, report: Report, state: ShardState, deadline: Deadline) -> None:
-    """Remove the entries below the one that whoever opens the shard starts from."""
+    """Delete the log entries before the one from which a process that opens the shard starts."""
     context = opened.context
     keep = state.seqno if state.finalized else state.latest_rollup
     report.entries_truncated += context.retrying(
@@ -266,32 +276,32 @@ def _truncate(opened: Opened, report: Report, state: ShardState, deadline: Deadl
 
 
 def _named(state: ShardState) -> set[str]:
-    """Every object the state names."""
+    """Return the keys of all objects the state names."""
     return known_keys(state) | set(state.rollups.values())
 
 
 def _listed(opened: Opened, deadline: Deadline, *, besides: set[str]) -> list[str]:
-    """The objects under the shard's prefix."""
+    """Return the keys of the objects under the shard's prefix, except ``besides``."""
     blob, prefix = opened.context.blob, f"{opened.shard_id}/"
     found = opened.context.retrying(lambda: list(blob.list_keys_and_metadata(prefix)), deadline)
     return [key for key, _ in found if key not in besides]
 
 
 def _roll_up(opened: Opened, state: ShardState, deadline: Deadline) -> int:
-    """Write the whole state to Blob and name it in the log; how many rollups that made."""
+    """Write the whole state to Blob and record it in the state; return how many rollups that made (0 or 1)."""
     context = opened.context
     key = f"{opened.shard_id}/rollup-{state.seqno:020d}-{context.new_object_id()}"
     data = encode_state(state)
     try:
         context.retrying(lambda: context.blob.set(key, data), deadline)
     except LocationError:
-        # It may be there all the same.
+        # The object may have been written in spite of the error.
         discard_objects(context, opened.shard_id, [key], deadline)
         raise
     try:
         added: bool = opened.shard.apply(AddRollup(state.seqno, key), deadline)
     except BaseException as failure:
-        # Only what surely was not committed may be deleted at once.
+        # If the command may have been committed, the state may name the object: then it must not be deleted yet.
         if surely_not_committed(failure):
             discard_objects(context, opened.shard_id, [key], deadline)
         else:

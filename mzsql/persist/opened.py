@@ -1,4 +1,4 @@
-"""What the handles of one shard within a client share, and which shards a client has open."""
+"""What the handles of one shard share within a client, and which shards a client has open."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ from mzsql.persist.machine import Shard
 
 
 class Opened:
-    """A shard as a client has it open.
+    """A shard as a client has it open. Thread-safe.
 
     Args:
-        shard: its state machine, with a state.
+        shard: its state machine, which has a state.
         context: the client's.
-        changed: called after each change made here, with the end of the call that made it, so that maintenance happens when it is due.
+        changed: called after each change made here, with the deadline of the call that made it, so that maintenance
+            is done when due.
     """
 
     def __init__(
@@ -40,10 +41,11 @@ class Opened:
         self.key: KeySpec | None = shard.state.key
         self.parts = PartReader(context, shard.shard_id, self.schema)
         self.maintenance_lock = threading.Lock()
-        # By their ids, as sets of handles are in no order that a replay could repeat.
+        # Keyed by id rather than sets of handles, whose order would differ between a simulation's replays.
         self._readers: weakref.WeakValueDictionary[str, Reader] = weakref.WeakValueDictionary()
         self._writers: weakref.WeakValueDictionary[str, Writer] = weakref.WeakValueDictionary()
-        # Every reader registered here that may still stand in the state, whatever became of its handle.
+        # Every reader registered here that may still be in the state, even if its handle was dropped without being
+        # closed.
         self._registered: set[str] = set()
         self._readers_lock = threading.Lock()
         shard.own = self.own_handles
@@ -58,15 +60,16 @@ class Opened:
 
     @property
     def shard_id(self) -> str:
-        """The shard."""
+        """The shard's id."""
         return self.shard.shard_id
 
     def learn(self, batch: Batch) -> None:
-        """Take it that ``batch`` has the shard's updates of its times.
+        """Add ``batch`` to what is known ahead of the shard: all of its updates of those times.
 
         Raises:
             ForeignBlob: the batch is of another shard.
-            InvalidBounds: it has no upper, or stands on objects, which nothing would hold back.
+            InvalidBounds: it has no upper, or it refers to objects in Blob, which nothing would protect from
+                deletion.
         """
         if not isinstance(batch, Batch):
             refuse("batch", "a Batch", batch)
@@ -82,60 +85,64 @@ class Opened:
 
     @property
     def readers(self) -> list[Reader]:
-        """The readers that are open and referred to."""
+        """The readers that are open and referenced."""
         with self._readers_lock:
             return list(self._readers.values())
 
     def add_reader(self, reader: Reader) -> None:
-        """Keep a reader's lease renewed while anything refers to it."""
+        """Have a reader's lease renewed as long as anything references it."""
         with self._readers_lock:
             self._readers[reader.reader_id] = reader
             self._registered.intersection_update(self.shard.state.readers)
             self._registered.add(reader.reader_id)
 
     def registered_readers(self, *, dropped: bool = False) -> tuple[str, ...]:
-        """The readers that were registered here; only those ``dropped``, which nobody here refers to any more and so nobody reads with."""
+        """Return the ids of readers registered here; with ``dropped`` only of those that nothing references any more,
+        so that none reads.
+        """
         with self._readers_lock:
             left = sorted(self._registered.intersection(self.shard.state.readers))
             return tuple(i for i in left if not dropped or i not in self._readers)
 
     def discard_reader(self, reader: Reader) -> None:
-        """Renew a reader's lease no longer."""
+        """Stop renewing a reader's lease."""
         with self._readers_lock:
             self._readers.pop(reader.reader_id, None)
 
     @property
     def writers(self) -> list[Writer]:
-        """The writers that are open and referred to."""
+        """The writers that are open and referenced."""
         with self._readers_lock:
             return list(self._writers.values())
 
     def add_writer(self, writer: Writer) -> None:
-        """Keep a writer's lease renewed while anything refers to it."""
+        """Have a writer's lease renewed as long as anything references it."""
         with self._readers_lock:
             self._writers[writer.writer_id] = writer
 
     def discard_writer(self, writer: Writer) -> None:
-        """Renew a writer's lease no longer."""
+        """Stop renewing a writer's lease."""
         with self._readers_lock:
             self._writers.pop(writer.writer_id, None)
 
     def discard(self, handle: Handle) -> None:
-        """Renew a handle's lease no longer."""
+        """Stop renewing a handle's lease."""
         with self._readers_lock:
             for known in (self._readers, self._writers):
                 for i in [i for i, one in known.items() if one is handle]:
                     del known[i]
 
     def own_handles(self) -> list[str]:
-        """The names of the handles that are open here and kept alive."""
+        """Return the ids of the handles that are open here and whose leases are kept."""
         if not self.context.keeps_leases:
             return []
         with self._readers_lock:
             return [*self._readers.keys(), *self._writers.keys()]
 
     def renewable(self, *, besides: str) -> list[Leased]:
-        """The handles open here, but the one ``besides``, whose leases its renewal should renew with its own: that costs nothing."""
+        """Return the other handles here whose leases a renewal of ``besides`` should renew with its own, at no extra
+        cost.
+        """
         if not self.context.keeps_leases:
             return []
         leases: list[Leased] = [reader.lease for reader in self.readers]
@@ -143,22 +150,23 @@ class Opened:
         return [lease for lease in leases if lease.handle_id != besides and lease.renewable()]
 
     def changes_since_seen(self, completed_by: int, seqno: int) -> int:
-        """How many changes of the shard ago the merge that the batch completed was first seen to be due here."""
+        """Return how many changes of the shard ago the merge that batch ``completed_by`` made due was first seen here."""
         if self._seen_due is None or self._seen_due[0] != completed_by:
             self._seen_due = (completed_by, seqno)
         return seqno - self._seen_due[1]
 
     def doubt(self, keys: Sequence[str]) -> None:
-        """Remember objects that a change names which may or may not have been committed."""
+        """Remember objects named by a change that may or may not have been committed, and so may not be deleted yet."""
         last = self.shard.state.seqno + 1
         self._doubtful.update(dict.fromkeys(keys, last))
 
     def resolve_doubts(self, seqno: int, named: Callable[[], set[str]]) -> list[str]:
-        """The doubtful objects which the state at ``seqno`` decides nobody will ever name; those it has decided are forgotten.
+        """Return the doubtful objects that no state will ever name, given that the state at ``seqno`` is known; forget
+        all that are decided.
 
-        They were named by a change to a state at or before ``seqno``, or that change lost its race.
+        A change to a state at or before ``seqno`` either named them, or lost its race for good.
         """
-        # Writers doubt beside the maintenance that resolves.
+        # Work on a copy, because writers add doubts while maintenance resolves them.
         decided = [key for key, last in self._doubtful.copy().items() if last <= seqno]
         if not decided:
             return []
@@ -179,17 +187,17 @@ class Opened:
                 self._interrupts.remove(interrupt)
 
     def interrupt(self) -> None:
-        """Have long work on the shard end soon."""
+        """Have long-running work on the shard end soon."""
         with self._interrupts_lock:
             for interrupt in self._interrupts:
                 interrupt()
 
     def deadline(self, timeout: float | None) -> Deadline:
-        """The end of a call that starts now."""
+        """Return the end of a call that starts now."""
         return self.context.deadline(timeout)
 
     def check(self, schema: pa.Schema | None, key: KeySpec | None) -> None:
-        """Compare the shard with what a program takes it to be.
+        """Compare the shard with a program's definition of it.
 
         Raises:
             SchemaMismatch: they differ.
@@ -211,12 +219,12 @@ def _shown(schema: pa.Schema) -> str:
 
 
 class OpenShards:
-    """The shards of a client by their ids. Safe for threads.
+    """The shards of a client by id. Thread-safe.
 
-    Whoever has a handle keeps its shard; of the others the latest are kept.
+    A shard with a handle stays open; of the others, the most recently used do.
 
     Args:
-        latest: so many of them, one at least.
+        latest: how many of the most recently used to keep, at least 1.
     """
 
     def __init__(self, latest: int) -> None:
@@ -232,17 +240,17 @@ class OpenShards:
         return shard_id in self._opened
 
     def all(self) -> list[Opened]:
-        """Every shard that is open."""
+        """Return every open shard."""
         with self._lock:
             return list(self._opened.values())
 
     def get(self, shard_id: str) -> Opened | None:
-        """The shard, if it is open; this is no use of it."""
+        """Return the shard if it is open, without counting as a use."""
         with self._lock:
             return self._opened.get(shard_id)
 
     def use(self, shard_id: str) -> Opened | None:
-        """The shard, if it is open, as one of the latest from now on."""
+        """Return the shard if it is open, and count it as the most recently used."""
         with self._lock:
             opened = self._opened.get(shard_id)
             if opened is not None:
@@ -250,21 +258,21 @@ class OpenShards:
             return opened
 
     def add(self, made: Opened) -> Opened:
-        """What is open of the shard from now on: ``made``, or what another thread was faster to make."""
+        """Return the open shard from now on: ``made``, or the one that another thread has added first."""
         with self._lock:
             opened = self._opened.setdefault(made.shard_id, made)
             self._used(opened)
             return opened
 
     def forget(self, opened: Opened) -> None:
-        """Drop what is kept of a finalized shard; handles that are still there have it themselves."""
+        """Drop a shard that has ended; handles that still exist keep their own reference."""
         with self._lock:
             if self._opened.get(opened.shard_id) is opened:
                 del self._opened[opened.shard_id]
                 self._recent.pop(opened.shard_id, None)
 
     def _used(self, opened: Opened) -> None:
-        """Keep the shard as one of the latest; the lock is held."""
+        """Count the shard as the most recently used. The caller holds the lock."""
         self._recent[opened.shard_id] = opened
         self._recent.move_to_end(opened.shard_id)
         while len(self._recent) > self._latest:
