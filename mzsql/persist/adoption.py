@@ -1,8 +1,9 @@
-"""Parts made of Parquet objects that someone else (Spark) wrote into Blob under a prefix of the shard.
+"""Parts from Parquet objects that another program (Spark) wrote into Blob under a prefix of the shard.
 
-Promise: an adopted object is checked as if it had been written here: its columns, its times, no NULL where none may be; its checksum is
-that of its bytes, and it is as durable as `Blob.set` makes it. Bounds, times and NULL counts come from the Parquet footer where Spark
-left them there, from the columns themselves where not. Memory: a stretch of one object at a time, and such a column.
+Promise: an adopted object is checked as thoroughly as one written here: its columns, its times, no NULL in columns
+without NULLs; its checksum is computed from its bytes, and it is as durable as `Blob.set` makes one. Bounds, times
+and NULL counts come from the Parquet footer if Spark wrote them there, else from the columns themselves. Memory: a
+byte range of one object at a time, and such a column.
 """
 
 from __future__ import annotations
@@ -36,13 +37,14 @@ def adopt(
     workers: Sequence[int | None],
     deadline: Deadline,
 ) -> list[BlobPart]:
-    """The parts made of objects, all of them durable; those without rows make none, see `delete_empty`.
+    """Return the parts of the objects, all durable; objects without rows give parts without rows, see `delete_empty`.
 
     Raises:
         ForeignBlob: an object is not under the shard's prefix.
         MissingPart: there is no such object.
         CorruptPart: it is not Parquet.
-        SchemaMismatch: its columns do not fit, or hold a NULL where none may be, or a value that is none of the shard's type.
+        SchemaMismatch: its columns do not fit, or hold a NULL where none is allowed, or a value that the shard's
+            type does not have.
     """
     for key in keys:
         if not key.startswith(reader.shard_id + "/"):
@@ -61,13 +63,13 @@ def adopt(
 def delete_empty(
     reader: PartReader, parts: Sequence[BlobPart], deadline: Deadline
 ) -> list[BlobPart]:
-    """``parts`` without those that have no rows, whose objects are deleted."""
+    """Return ``parts`` without those that have no rows, whose objects are deleted."""
     delete_objects(reader.context, [part.key for part in parts if not part.rows], deadline)
     return [part for part in parts if part.rows]
 
 
 class _Bytes(NamedTuple):
-    """What there is to know of an object as bytes; ``whole`` when it is short."""
+    """The size and CRC-32 of an object; its bytes in ``whole`` if it is short."""
 
     size: int
     checksum: int
@@ -75,7 +77,7 @@ class _Bytes(NamedTuple):
 
 
 class _Adopted:
-    """One object on its way into the shard."""
+    """One object being adopted."""
 
     def __init__(self, reader: PartReader, key: str, deadline: Deadline) -> None:
         self._reader = reader
@@ -86,7 +88,7 @@ class _Adopted:
         self.key = key
 
     def part(self, key_spec: KeySpec | None, worker: int | None) -> BlobPart:
-        """The part it becomes, durable or not."""
+        """Return the object's part; the object need not be durable yet."""
         found = self._survey()
         try:
             file = pq.ParquetFile(
@@ -126,7 +128,7 @@ class _Adopted:
         )
 
     def _survey(self) -> _Bytes:
-        """Read the object once, a stretch at a time where the Blob can."""
+        """Read the object once, in byte ranges if the Blob supports that."""
         blob = self._context.blob
         if not isinstance(blob, RangeReadable):
             data = self._context.retrying(lambda: blob.get(self.key), self._deadline)
@@ -155,7 +157,9 @@ class _Adopted:
         return conform(table, pa.schema([self._schema.field(name) for name in names]))
 
     def _check_encoding(self, metadata: pq.FileMetaData) -> None:
-        """Refuse timestamps that not all readers take for the same time: Arrow has them wrap around beyond the year 2262."""
+        """Refuse INT96 timestamps: Arrow's int64 nanoseconds overflow beyond the year 2262, so not all readers would
+        get the same time.
+        """
         for place in range(metadata.num_columns):
             column = metadata.schema.column(place)
             if column.physical_type == "INT96":
@@ -165,7 +169,7 @@ class _Adopted:
                 )
 
     def _check_values(self, file: pq.ParquetFile) -> None:
-        """Check the columns that were written with another type than the shard's: what cannot be read as that is no part of it."""
+        """Check columns written with another type than the shard's for values that the shard's type does not have."""
         found = file.schema_arrow
         for field in self._schema:
             if fits_as_is(found.field(field.name).type, field.type):
@@ -203,14 +207,14 @@ class _Adopted:
         lacking = [stats.column for stats in found if not stats.known]
         if key_spec is None or not lacking:
             return found
-        # Lookups by key live on these, so they are worth reading the columns.
+        # Lookups by key depend on these statistics, so it is worth reading the columns for them.
         read = key_stats(self._rows(file, lacking), KeySpec(tuple(lacking)))
         by_name = {stats.column: stats for stats in read}
         return tuple(by_name.get(stats.column, stats) for stats in found)
 
 
 def _footer_nulls(metadata: pq.FileMetaData, field: pa.Field) -> int | None:
-    """How many NULLs a column has by the footer; `None` where that does not tell."""
+    """Return the number of NULLs of a column by the footer; `None` if the footer does not say."""
     if pa.types.is_nested(field.type):
         return None
     places = [

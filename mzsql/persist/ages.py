@@ -1,8 +1,8 @@
-"""How long this process has known of an object: what leaks, and batches that wait, are judged by.
+"""How long this process has known of an object, by which leaks, and batches that wait, are judged.
 
-Promise: an age is the time that passed here, on this process's own monotonic clock, since it first met the name; no wall clock enters into
-it, whoever's it is, so that those may be wrong, jump or stand still. Trade-off: what this process has not met has no age yet, so a finder
-of leaks must have been at work for as long as it asks leaks to be old.
+Promise: an age is the time that has passed on this process's own monotonic clock since it first met the name; wall
+clocks do not matter, so they may be wrong, jump or stand still. Trade-off: what this process has not met has no age
+yet, so a finder of leaks must have run for as long as the age it requires of leaks.
 """
 
 from __future__ import annotations
@@ -16,25 +16,26 @@ _NAMES = 200_000
 
 
 class Ages:
-    """When this process first met each of many names. Safe for threads.
+    """When this process first met each of many names. Thread-safe.
 
     Args:
-        clock: of its two times the monotonic one is asked.
-        names: of so many it remembers when it met them.
+        clock: its monotonic time is used.
+        names: the most names it remembers.
     """
 
     def __init__(self, clock: Clock, names: int = _NAMES) -> None:
         self._clock = clock
         self._names = names
         self._lock = threading.Lock()
-        # By name: when it was met first, and the round of a search that met it last.
+        # By name: when it was first met, and the last round of a search that met it.
         self._met: OrderedDict[str, tuple[float, int]] = OrderedDict()
         self._round = 0
 
     def meet(self, name: str, in_round: int = 0) -> int:
-        """How many milliseconds ago the name was met first: 0 when that is now.
+        """Return for how many milliseconds the name has been known: 0 if it is new.
 
-        With too many names already a search leaves it for when some are gone, so that those reach the age; else the oldest gives way.
+        If there are too many names, a new one found by a search is not remembered until others are gone, so that
+        those can reach the age; any other new name replaces the oldest.
         """
         now = self._clock.monotonic()
         with self._lock:
@@ -47,20 +48,20 @@ class Ages:
         return round((now - since) * 1000)
 
     def age_ms(self, name: str) -> int | None:
-        """How many milliseconds ago the name was met first; `None` when it was not, or so many were met since."""
+        """Return for how many milliseconds the name has been known; `None` if it was never met, or was displaced."""
         now = self._clock.monotonic()
         with self._lock:
             met = self._met.get(name)
         return None if met is None else round((now - met[0]) * 1000)
 
     def begin_round(self) -> int:
-        """A search for names begins; what it is called in `meet` and `end_round`."""
+        """Begin a search for names; return the round's number for `meet` and `end_round`."""
         with self._lock:
             self._round += 1
             return self._round
 
     def end_round(self, number: int, prefix: str) -> None:
-        """The search has met all there are under the prefix: forget those that no search has met since it began."""
+        """End a search that has met all names under the prefix: forget those that no search has met since it began."""
         with self._lock:
             gone = [
                 name

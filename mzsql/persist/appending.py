@@ -1,7 +1,8 @@
-"""Appends to a shard under one writer's name.
+"""Appends to a shard by one writer.
 
-Promise: each append draws one idempotency token, so that it is applied once however often it is sent. The objects of one that surely was
-not committed are deleted; those of one that may have been are remembered, until a later state decides it.
+Promise: each append draws one idempotency token, so it is applied once however often it is sent. The objects of an
+append that was certainly not committed are deleted; those of one that may have been are remembered until a later
+state decides.
 """
 
 from __future__ import annotations
@@ -28,7 +29,11 @@ from mzsql.repr.frontier import Frontier, less_than
 
 @contextlib.contextmanager
 def nothing_appended(shard_id: str) -> Iterator[None]:
-    """An object that may have been written is no doubt about the append, which never began: nobody knows the object's name."""
+    """Turn Indeterminate errors of the block into Determinate ones.
+
+    An object that may have been written leaves no doubt about the append, which never began: nothing refers to the
+    object.
+    """
     try:
         yield
     except Indeterminate as failure:
@@ -38,17 +43,17 @@ def nothing_appended(shard_id: str) -> Iterator[None]:
 
 
 class Appender:
-    """Appends what was built. One call at a time.
+    """Appends batches. For one thread at a time.
 
     Args:
         opened: the shard.
-        builder: what the parts are built with.
-        writer_id: who appends.
-        purpose: what for, as the shard's state says it.
+        builder: builds its batches.
+        writer_id: the writer's id.
+        purpose: what the writer is for, as recorded in the shard's state.
 
     Attributes:
-        registered: whether the writer stands in the shard's state, by an append.
-        expired: whether the writer was given up.
+        registered: whether an append has registered the writer in the shard's state.
+        expired: whether the writer was closed.
     """
 
     def __init__(self, opened: Opened, builder: BatchBuilder, writer_id: str, purpose: str) -> None:
@@ -58,24 +63,24 @@ class Appender:
         self._writer_id = writer_id
         self._purpose = purpose
         self._used = False
-        # When the append or renewal that succeeded last began, on the monotonic clock.
+        # When the last successful append or renewal began, on the monotonic clock.
         self._renewed_at = 0.0
         self.registered = False
         self.expired = False
 
     def check_open(self) -> None:
-        """Raise ExpiredHandle where the writer was given up."""
+        """Raise ExpiredHandle if the writer was closed."""
         if self.expired:
             raise ExpiredHandle(
                 f"shard {self._opened.shard_id}: the writer {self._writer_id} has expired"
             )
 
     def renewed(self, began: float) -> None:
-        """The lease was renewed by a change that began then."""
+        """Note that the lease was renewed by a change that began at ``began`` (monotonic seconds)."""
         self._renewed_at = max(began, self._renewed_at)
 
     def lease_passed(self, fraction: int) -> bool:
-        """Whether one ``fraction``-th of the lease has passed since it was renewed; False where there is none."""
+        """Whether one ``fraction``-th of the lease has passed since it was renewed; false without a lease."""
         if not self.registered or self.expired:
             return False
         elapsed = self._context.clock.monotonic() - self._renewed_at
@@ -84,12 +89,13 @@ class Appender:
     def append(
         self, parts: tuple[Part, ...], lower: Frontier, upper: Frontier, deadline: Deadline
     ) -> None:
-        """Append parts iff the shard's upper is ``lower``; inline ones are written out where the state has no room for them.
+        """Append parts if the shard's upper is ``lower``; inline parts are written as objects if the state has no room
+        for them.
 
         Raises:
             UpperMismatch: the upper is another one; nothing was appended.
-            Determinate: not committed within the timeout.
-            Indeterminate: not known to be committed within the timeout.
+            Determinate: not committed by the deadline.
+            Indeterminate: not known to be committed by the deadline.
         """
         self.check_open()
         settings = self._context.settings
@@ -114,6 +120,7 @@ class Appender:
                 with nothing_appended(self._opened.shard_id):
                     flushed, written = self._builder.written_out(parts, deadline)
             except SqlError as failure:
+                # The error says nothing about a first attempt that may have been committed.
                 if overflow.doubtful is None:
                     raise
                 # Of the first attempt this says nothing.
@@ -133,7 +140,7 @@ class Appender:
     def append_own(
         self, batch: Batch, expected: Frontier, new_upper: Frontier, deadline: Deadline
     ) -> None:
-        """As `append`, a batch made for this call; its objects are deleted when it surely is not appended."""
+        """As `append`, with a batch made for this call; its objects are deleted if it certainly was not appended."""
         try:
             self.append(batch.parts, expected, new_upper, deadline)
         except BaseException as failure:
@@ -143,11 +150,11 @@ class Appender:
     def append_definite(
         self, batch: Batch, current: Frontier, upper: Frontier, deadline: Deadline
     ) -> None:
-        """Append what of a batch made for this call lies at or beyond the shard's upper, however far other writers move that meanwhile.
+        """Append those updates that lie at or beyond the shard's upper, however far other writers move it meanwhile.
 
         Args:
-            batch: updates that whoever else writes them writes the same.
-            current: the shard's upper as seen last.
+            batch: definite updates, made for this call: any other writer writes the same ones.
+            current: the shard's upper as last seen.
             upper: the upper afterwards, unless it is beyond that already.
             deadline: the end of the call.
         """
@@ -168,14 +175,16 @@ class Appender:
         self._builder.discard(batch.parts, deadline)
 
     def _given_up(self, parts: Sequence[Part], failure: BaseException, deadline: Deadline) -> None:
-        """Delete the objects of an append that failed, once it surely is not part of the shard: now, or by a later collection."""
+        """Delete the objects of a failed append: now if it certainly was not committed, otherwise once a later state
+        decides.
+        """
         if surely_not_committed(failure):
             self._builder.discard(parts, deadline)
         else:
             self._opened.doubt([part.key for part in parts if isinstance(part, BlobPart)])
 
     def check_upper(self, expected: Frontier, deadline: Deadline) -> None:
-        """Refuse early, before anything is written, what is known to be refused: UpperMismatch."""
+        """Raise UpperMismatch if the append is known to fail, before anything is written."""
         shard = self._opened.shard
         if shard.state.upper != expected:
             state = shard.fetch(deadline)
@@ -184,13 +193,13 @@ class Appender:
                 raise UpperMismatch(self._opened.shard_id, expected, state.upper)
 
     def check_there(self, parts: Sequence[Part], expected: Frontier, deadline: Deadline) -> None:
-        """Refuse a batch that may be so old that a finder of leaks may have deleted its objects, if that is what happened."""
+        """Raise if a batch may be old enough for leak finders to have deleted its objects, and they have."""
         if self._maybe_old(parts):
             self.check_upper(expected, deadline)
             self.check_not_swept(parts, deadline)
 
     def check_not_swept(self, parts: Sequence[Part], deadline: Deadline) -> None:
-        """The same where the shard's upper says nothing of the batch."""
+        """As `check_there`, for batches that need not begin at the shard's upper."""
         keys = self._maybe_old(parts)
         for key, there in zip(keys, all_exist(self._context, keys, deadline), strict=True):
             if not there:
@@ -199,10 +208,11 @@ class Appender:
     def _maybe_old(self, parts: Sequence[Part]) -> list[str]:
         keys = [part.key for part in parts if isinstance(part, BlobPart)]
         ages = {key: self._context.written.age_ms(object_id(key)) for key in keys}
-        # What another process has written may be of any age: only that one knows, and its clock may be wrong.
+        # Objects of another process may have any age: only that process knows it, and the clock that named them may be
+        # wrong.
         return [key for key, age in ages.items() if age is None or age >= DAY_MS]
 
     def forget(self, deadline: Deadline) -> None:
-        """Have the shard's state forget the writer."""
+        """Remove the writer from the shard's state."""
         if self._used and self._writer_id in self._opened.shard.state.writers:
             self._opened.shard.apply(ExpireWriter(self._writer_id), deadline)

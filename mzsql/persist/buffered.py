@@ -1,10 +1,11 @@
-"""Updates collected in memory and appended as one batch: the lever between latency and cost.
+"""A writer that collects updates in memory and appends them as one batch: it trades latency for cost.
 
-Promise: what an object store costs follows the bytes written and the flush interval, not how often the frontier moves. An update is
-durable once `BufferedWriter.durable_upper` is beyond its time, not before. One append is outstanding; a full buffer makes `push` wait. An
-error of an append is raised by the next call, and a call that raises has taken nothing. Trade-off: what is buffered is lost with the
-process, so this is for updates that can be had again (a source, a dataflow), not for those acknowledged to somebody. Source: the persist
-design, the levers of its cost section.
+Promise: the cost on an object store depends on the bytes written and the flush interval, not on how often the
+frontier moves. An update is durable once `BufferedWriter.durable_upper` is beyond its time, not before. One append
+is outstanding; a full buffer makes `push` wait. An append's error is raised by the next call, and a call that raises
+has taken nothing. Trade-off: buffered updates are lost with the process, so this is for updates that can be produced
+again (by a source or a dataflow), not for those acknowledged to a client. Source: Materialize's persist design, the
+levers of its cost section.
 """
 
 from __future__ import annotations
@@ -34,19 +35,19 @@ _PIECE_BYTES = 8 * 1024 * 1024
 
 
 class Appends(Protocol):
-    """The writer of a shard, as far as what is buffered needs it."""
+    """What a buffered writer needs of a shard's writer."""
 
     @property
     def shard_id(self) -> str:
-        """The shard."""
+        """The shard's id."""
 
     @property
     def schema(self) -> pa.Schema:
-        """The row's columns."""
+        """The columns of a row, without time and diff."""
 
     @property
     def context(self) -> Context:
-        """What everything of the client shares."""
+        """The settings, clock and supervisor that all handles of the client share."""
 
     def compare_and_append(
         self,
@@ -56,11 +57,13 @@ class Appends(Protocol):
         new_upper: Frontier,
         timeout: float | None = None,
     ) -> None:
-        """Append updates iff the shard's upper is ``expected_upper``."""
+        """Append updates if the shard's upper is ``expected_upper``, else fail."""
 
 
 class _Buffer:
-    """Updates by worker, ``upper`` and when the oldest of it came."""
+    """Buffered updates by worker, the upper they are complete up to, and since when the oldest of them waits (monotonic
+    seconds).
+    """
 
     def __init__(self, upper: Frontier) -> None:
         self.upper = upper
@@ -71,9 +74,11 @@ class _Buffer:
 
 @checked
 class BufferedWriter:
-    """Pushes to a shard, appended together; made by `WriteHandle.buffered`. Threads may share it.
+    """Collects pushes to a shard and appends them together; made by `WriteHandle.buffered`. Thread-safe. Must be
+    closed.
 
-    A client in the background flushes on a thread of the writer's own, otherwise inside the calls that find it due. Close it.
+    If its client has background threads, the writer flushes on a thread of its own, otherwise inside the calls that
+    find a flush due.
     """
 
     def __init__(
@@ -111,13 +116,13 @@ class BufferedWriter:
 
     @property
     def upper(self) -> Frontier:
-        """All pushes are complete up to here; the next one begins here."""
+        """The time up to which all pushes are complete; the next one begins there."""
         with self._changed:
             return self._buffer.upper
 
     @property
     def durable_upper(self) -> Frontier:
-        """All pushes up to here are part of the shard, durably."""
+        """The time up to which all pushes are durably part of the shard."""
         with self._changed:
             return self._durable
 
@@ -128,19 +133,21 @@ class BufferedWriter:
         upper: Frontier,
         timeout: float | None = None,
     ) -> None:
-        """Take updates with times in ``[self.upper, upper)``, or, with `None`, the progress alone.
+        """Take updates with times in ``[self.upper, upper)``; `None` only advances the upper.
 
         Args:
-            updates: as `WriteHandle.compare_and_append` takes them; they are held in memory.
-            upper: complete up to here from now on.
+            updates: as in `WriteHandle.compare_and_append`; kept in memory.
+            upper: the pushes are complete up to this time from now on.
             timeout: seconds to wait while the buffer is full.
 
         Raises:
-            SchemaMismatch, InvalidBounds: they do not fit.
-            UpperMismatch: an earlier append met an upper that another writer had moved; the writer is of no more use.
-            Determinate: an earlier append was not committed, and is tried again with the next; or the buffer stayed full.
-            Indeterminate: an earlier append may have been committed; the writer is of no more use.
-            ExpiredHandle: the writer was closed or is being, or its handle has expired.
+            SchemaMismatch, InvalidBounds: the updates do not fit.
+            UpperMismatch: another writer had moved the upper before an earlier append; this writer cannot be used
+                any more.
+            Determinate: an earlier append was not committed, and is tried again with the next one; or the buffer
+                stayed full.
+            Indeterminate: an earlier append may have been committed; this writer cannot be used any more.
+            ExpiredHandle: the writer is closed or closing, or its handle has expired.
         """
         deadline = self._context.deadline(timeout)
         with self._changed:
@@ -163,7 +170,7 @@ class BufferedWriter:
                 self._flush(deadline)
 
     def flush(self, *, timeout: float | None = None) -> None:
-        """Append everything that was pushed; durable afterwards. Raises as `push`."""
+        """Append everything that was pushed, so that it is durable. Raises as `push`."""
         deadline = self._context.deadline(timeout)
         with self._changed:
             if self._broken:
@@ -175,11 +182,11 @@ class BufferedWriter:
             self._raise_failure()
 
     def close(self, *, timeout: float | None = None) -> None:
-        """`flush`, and take no more. Idempotent; after an error that may pass (Determinate) call it again."""
+        """Flush, and take no more pushes. Idempotent; after an error that may pass (Determinate) call it again."""
         with self._changed:
             if self._closed:
                 return
-            # What came after the flush had begun would be lost.
+            # Refuse pushes from now on: one made after the flush has begun would be lost.
             self._closing = True
             self._changed.notify_all()
         try:
@@ -202,7 +209,7 @@ class BufferedWriter:
             self._thread.join()
 
     def expire(self) -> None:
-        """Append nothing any more, as the handle has expired: every later call says so. Logs what is lost."""
+        """Append nothing any more, because the handle has expired: every later call raises that. Logs what is lost."""
         with self._changed:
             if self._closed or self._broken:
                 return
@@ -231,7 +238,7 @@ class BufferedWriter:
         self.close()
 
     def _raise_failure(self) -> None:
-        """The error of an earlier append: once where that is tried again, for good where it is not."""
+        """Raise the error of an earlier append: once if the append is tried again, always if it is not."""
         if self._closed:
             raise ExpiredHandle(f"shard {self._writer.shard_id}: the buffered writer is closed")
         failure = self._failure
@@ -252,7 +259,7 @@ class BufferedWriter:
     def _checked(
         self, updates: Updates | Mapping[int, Updates] | None, upper: Frontier
     ) -> tuple[dict[int | None, list[pa.Table]], int]:
-        """The updates with the shard's columns, and their bytes."""
+        """Return the updates with the shard's columns, and their bytes."""
         shard_id, lower = self._writer.shard_id, self._buffer.upper
         if not (upper is None or is_timestamp(upper)):
             raise InvalidBounds(f"not an upper: {upper!r}")
@@ -307,7 +314,9 @@ class BufferedWriter:
             )
 
     def _flush(self, deadline: Deadline) -> None:
-        """Append the buffer; the lock is held, but not meanwhile. What goes wrong is kept for whoever asks next."""
+        """Append the buffer. The caller holds the lock, which is released during the append; an error is kept for the
+        next call.
+        """
         if self._appending or (self._buffer.upper == self._durable and not self._buffer.updates):
             return
         appended, self._buffer = self._buffer, _Buffer(self._buffer.upper)
@@ -331,7 +340,7 @@ class BufferedWriter:
             self._put_back(appended)
         self._changed.notify_all()
         if failure is not None and not isinstance(failure, Exception):
-            raise failure  # an interrupt is for this very call
+            raise failure  # an interrupt (Ctrl-C) is for this very call
 
     def _append(self, appended: _Buffer, expected: Frontier, deadline: Deadline) -> None:
         joined = {worker: pa.concat_tables(pieces) for worker, pieces in appended.updates.items()}
@@ -348,7 +357,7 @@ class BufferedWriter:
         )
 
     def _put_back(self, older: _Buffer) -> None:
-        """Updates whose append failed, before those that came meanwhile."""
+        """Put updates whose append failed back before those that were pushed meanwhile."""
         newer = self._buffer
         for worker, pieces in newer.updates.items():
             older.updates.setdefault(worker, []).extend(pieces)
@@ -357,7 +366,7 @@ class BufferedWriter:
         self._buffer = older
 
     def _run(self, thread: Supervised) -> None:
-        """The thread that flushes what is due. What an append raises is for the writer's next call; it ends with the writer."""
+        """Flush what is due, in a thread, until the writer ends; an append's error is raised by the writer's next call."""
         with self._changed:
             while not (self._closed or self._broken):
                 if self._due():

@@ -1,6 +1,7 @@
-"""Batches made of updates, and made anew of other batches.
+"""Building batches from updates, and from other batches.
 
-Promise: what fails leaves no object behind. Memory is bounded by the size of a part times those outstanding.
+Promise: a failed call leaves no object behind. Memory is bounded by the size of a part times the number of parts
+being uploaded.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from mzsql.repr.frontier import Frontier, Timestamp, is_timestamp, less_than, sh
 
 _LOOK_BYTES = 1 << 20
 _PIECES_A_PART = 8
-"""Updates are checked in pieces of such a share of a part."""
+"""Updates are checked in pieces of this fraction (1/n) of a part."""
 
 
 class BatchBuilder:
-    """Makes the batches of one shard."""
+    """Builds the batches of one shard."""
 
     def __init__(self, opened: Opened) -> None:
         self._opened = opened
@@ -42,11 +43,11 @@ class BatchBuilder:
         upper: Frontier,
         deadline: Deadline,
     ) -> Batch:
-        """Write updates with times in ``[lower, upper)``, of each worker (`None`: the shard has no key).
+        """Write updates with times in ``[lower, upper)``, by worker (`None` if the shard has no key).
 
         Raises:
             SchemaMismatch, InvalidBounds: they do not fit; nothing stays in Blob.
-            LocationError: not written within the deadline.
+            LocationError: not written by the deadline.
         """
         return self._build(tuple(updates), self._in_turn(updates), lower, upper, deadline)
 
@@ -58,12 +59,12 @@ class BatchBuilder:
         upper: Frontier,
         deadline: Deadline,
     ) -> Batch:
-        """As `build`, of updates of so many workers in any order, each with its own in `WORKER_COLUMN`.
+        """As `build`, with updates of ``workers`` workers in any order, whose column `WORKER_COLUMN` names the worker.
 
-        Up to a part of each worker is in memory.
+        Up to one part per worker is in memory.
 
         Raises:
-            SchemaMismatch: an update has none of the workers.
+            SchemaMismatch: an update's worker does not exist.
         """
         return self._build(range(workers), self._split(updates, workers), lower, upper, deadline)
 
@@ -106,7 +107,7 @@ class BatchBuilder:
         upper: Frontier,
         deadline: Deadline,
     ) -> Batch:
-        """A batch of pieces, each of a worker; None once the worker has no more."""
+        """Build a batch from pairs of worker and piece; a piece `None` says that the worker has no more."""
         if not is_timestamp(lower) or not (upper is None or is_timestamp(upper)):
             raise InvalidBounds(f"not bounds of a batch: {lower!r}, {upper!r}")
         if less_than(upper, lower):
@@ -121,7 +122,7 @@ class BatchBuilder:
                 else:
                     writers[worker].add(normalize(table, self._opened.schema, lower, upper))
             for writer in writers.values():
-                # of all, before any is waited for
+                # End all writers before waiting for any, so that their last parts are uploaded at the same time.
                 writer.end(inline_bytes=inline_bytes)
             parts = [part for writer in writers.values() for part in writer.finish()]
         except BaseException:
@@ -140,14 +141,16 @@ class BatchBuilder:
         )
 
     def discard(self, parts: Sequence[Part], deadline: Deadline) -> None:
-        """Delete the objects of parts that surely are not, and will not be, part of the shard; logs what cannot be deleted."""
+        """Delete the objects of parts that certainly are not and will not be part of the shard; what cannot be deleted
+        is logged.
+        """
         keys = [part.key for part in parts if isinstance(part, BlobPart)]
         discard_objects(self._context, self._opened.shard_id, keys, deadline)
 
     def written_out(
         self, parts: Sequence[Part], deadline: Deadline
     ) -> tuple[tuple[Part, ...], list[Part]]:
-        """The parts with inline ones as objects, and those objects' parts."""
+        """Write inline parts as objects; return all parts, and the new ones among them."""
         result: list[Part] = []
         written: list[Part] = []
         try:
@@ -168,7 +171,7 @@ class BatchBuilder:
     def _rewritten(
         self, worker: int | None, table: pa.Table, inline_bytes: int, deadline: Deadline
     ) -> tuple[Part, ...]:
-        """Parts of updates read from another part."""
+        """Return new parts for updates read from another part."""
         writer = self._part_writer(worker, deadline)
         try:
             writer.add(table)
@@ -178,7 +181,9 @@ class BatchBuilder:
             raise
 
     def without_below(self, batch: Batch, lower: Timestamp, deadline: Deadline) -> Batch:
-        """The batch without its updates below ``lower``; replaced parts are deleted, all of them on an error."""
+        """Return the batch without its updates below ``lower``. Objects of replaced parts are deleted; after an error,
+        all of its objects.
+        """
         if all(first_time(part) >= lower for part in batch.parts):
             return msgspec.structs.replace(batch, lower=lower)
         inline_bytes = self._context.settings.inline_bytes
@@ -201,7 +206,7 @@ class BatchBuilder:
         return Batch(self._opened.shard_id, lower, batch.upper, tuple(kept))
 
     def ahead_of(self, state: ShardState, ahead: Ahead, deadline: Deadline) -> list[TraceBatch]:
-        """What is known beyond ``state``, as batches that it could have."""
+        """Return what is known beyond ``state`` as batches of a trace, with negative ids."""
         found: list[TraceBatch] = []
         for at, to, batch in beyond(ahead, state.upper):
             if batch.parts:
@@ -227,5 +232,5 @@ def check_distinct(shard_id: str, keys: Sequence[str]) -> None:
 
 
 def has_rows(updates: Updates) -> bool:
-    """Whether there are any; reads them."""
+    """Whether there are any updates; reads them."""
     return any(table.num_rows for table in tables(updates, _LOOK_BYTES))

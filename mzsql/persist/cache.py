@@ -1,9 +1,10 @@
-"""A local cache of blobs: the most recently used objects in memory, and in a directory that survives the process.
+"""A local cache of blobs: recently used objects in memory, and in a directory that outlives the process.
 
-Promise: a cache never changes an answer. Objects of shards are written once, so what was read stays true until it is deleted; a cached
-file is compared with checksums of its own on every read, and one that does not match is dropped, never served. Several processes may
-share the directory. A directory that cannot be read or written costs speed, not reads: it is logged once. Trade-offs: an object that
-another process deletes may still be read here, by whoever knows its name; and what is written here is cached once it is read.
+Promise: a cache never changes a result. Shards' objects are written once, so what was read stays correct until the
+object is deleted; a cached file is compared with its own checksums on every read, and is dropped if they do not
+match. Several processes may share the directory. A directory that cannot be read or written makes reads slower, not
+fail: that is logged once. Trade-offs: an object that another process has deleted may still be read here by its key;
+and an object written here is cached only once it is read.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ DIRECTORY_BYTES = 1024 * 1024 * 1024
 
 
 class CacheStats(msgspec.Struct, frozen=True):
-    """What a cache did since it was made: reads by where they were served from, and what it holds."""
+    """What a cache has done since it was made: reads by where they were served from, and what it holds."""
 
     memory_hits: int = 0
     directory_hits: int = 0
@@ -49,7 +50,7 @@ class CacheStats(msgspec.Struct, frozen=True):
 
 
 class _Memory:
-    """Objects and ranges of them, the least recently used dropped first; the caller has a lock."""
+    """Objects and ranges of them in memory; the least recently used are dropped first. The caller holds a lock."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -59,7 +60,7 @@ class _Memory:
         self.evictions = 0
 
     def get(self, wanted: Stretch) -> bytes | None:
-        """The bytes, from the whole object where that is there."""
+        """Return the bytes, from the whole object if that is cached; `None` if they are not."""
         whole = Stretch(wanted.key)
         for place in (whole, wanted):
             found = self._values.get(place)
@@ -70,7 +71,7 @@ class _Memory:
         return None
 
     def put(self, place: Stretch, value: bytes) -> None:
-        """Keep the bytes unless they would take the place of nearly everything else."""
+        """Keep the bytes, unless they would displace nearly everything else."""
         if len(value) * 2 > self._limit:
             return
         if place.length < 0:
@@ -92,13 +93,13 @@ class _Memory:
             del self._of_key[place.key]
 
     def drop(self, key: str) -> None:
-        """Forget everything of an object."""
+        """Drop everything of an object."""
         for place in list(self._of_key.get(key, ())):
             self._remove(place)
 
 
 class _Fetch:
-    """A read of the backend under way, whose result is not cached once its object was dropped."""
+    """A backend read in progress; its result is not cached if its object was dropped meanwhile."""
 
     __slots__ = ("valid",)
 
@@ -107,13 +108,15 @@ class _Fetch:
 
 
 class BlobCache:
-    """What a `CachedBlob` keeps. Safe for threads; several Blobs of one store may share it.
+    """What a `CachedBlob` keeps. Thread-safe; several Blobs of one store may share it.
 
     Args:
-        directory: where objects are kept beyond the process and beyond memory; made when it is not there. `None`: nowhere.
-        directory_bytes: about so many bytes are kept there.
-        memory_bytes: so many bytes are kept in memory.
-        namespace: tells the objects of one store from those of another one in the same directory, as its URL does.
+        directory: keeps objects beyond the process and beyond memory; made if it does not exist. `None` keeps them
+            in memory only.
+        directory_bytes: about the most bytes kept in the directory.
+        memory_bytes: the most bytes kept in memory.
+        namespace: separates the objects of one store from those of another in the same directory; the store's URL
+            will do.
     """
 
     def __init__(
@@ -137,7 +140,7 @@ class BlobCache:
         """Told what is added to the counts; set by the first client that uses the cache, for its metrics."""
 
     def stats(self) -> CacheStats:
-        """What it did so far."""
+        """Return what it has done so far."""
         directory = self._directory
         with self._lock:
             counts = msgspec.structs.replace(
@@ -154,7 +157,7 @@ class BlobCache:
         )
 
     def get(self, key: str, offset: int = 0, length: int = -1) -> bytes | None:
-        """An object, or ``length`` bytes of it from ``offset`` on; `None` when they are not cached."""
+        """Return an object, or ``length`` bytes of it from ``offset`` on; `None` if they are not cached."""
         wanted = Stretch(key, offset, length)
         with self._lock:
             found = self._memory.get(wanted)
@@ -188,7 +191,7 @@ class BlobCache:
 
     @contextlib.contextmanager
     def filling(self, key: str, offset: int = 0, length: int = -1) -> Iterator[list[bytes]]:
-        """Around a read of the backend: what is put into the list is cached, unless the object is dropped meanwhile."""
+        """Wrap a backend read: what the block puts into the list is cached, unless the object is dropped meanwhile."""
         with self._fetching(key) as fetch:
             read: list[bytes] = []
             yield read
@@ -202,18 +205,19 @@ class BlobCache:
             for value in read:
                 if fetch.valid:
                     self._directory.put(key, value)
+                # The object was dropped during the write, which may have come after the removal of the file.
                 if not fetch.valid:
                     self._directory.drop(key)
 
     def _count(self, **more: int) -> None:
-        """Count; the lock is held."""
+        """Add to the counts. The caller holds the lock."""
         counts = {name: getattr(self._counts, name) + by for name, by in more.items()}
         self._counts = msgspec.structs.replace(self._counts, **counts)
         if self.observe is not None:
             self.observe(more)
 
     def drop(self, key: str) -> None:
-        """Forget an object."""
+        """Drop an object."""
         with self._lock:
             for fetch in self._fetches.get(key, ()):
                 fetch.valid = False
@@ -223,16 +227,19 @@ class BlobCache:
 
 
 class CachedBlob:
-    """A Blob whose reads are served from ``cache`` where they can be, with the optional abilities of the Blob ``inner`` and no other.
+    """A Blob whose reads are served from ``cache`` if possible; it has the same optional abilities as the Blob
+    ``inner``.
 
-    `forget` has it read an object anew. For stores whose objects are written once, as shards' are: one that another handle overwrites
-    or deletes may be served as it was.
+    `forget` makes it read an object again. For stores whose objects are written once, as shards' are: an object that
+    another handle has overwritten or deleted may be served as it was.
     """
 
     inner: Any
 
     def __new__(cls, inner: Blob, cache: BlobCache) -> CachedBlob:  # noqa: ARG004
-        """One of a class with just the abilities of ``inner``, as a runtime protocol looks at classes."""
+        """Make an instance of a class with exactly the abilities of ``inner``, because runtime protocols look at the
+        class.
+        """
         return object.__new__(class_as_able(inner, cls, _ABILITIES))
 
     def __init__(self, inner: Blob, cache: BlobCache) -> None:
@@ -240,7 +247,7 @@ class CachedBlob:
         self.cache = cache
 
     def get(self, key: str) -> bytes | None:
-        """The value of ``key``, or `None`."""
+        """Return the value of ``key``, or `None`."""
         found = self.cache.get(key)
         if found is not None:
             return found
@@ -251,19 +258,19 @@ class CachedBlob:
         return value
 
     def set(self, key: str, value: bytes) -> None:
-        """Map ``key`` to ``value``."""
+        """Set the value of ``key``."""
         with self._changing((key,)):
             self.inner.set(key, value)
 
     def delete(self, key: str) -> int | None:
-        """Remove ``key``; its former size in bytes, or `None` when there was none."""
+        """Delete ``key``; return its size in bytes, or `None` if it did not exist."""
         with self._changing((key,)):
             removed: int | None = self.inner.delete(key)
         return removed
 
     @contextlib.contextmanager
     def _changing(self, keys: Sequence[str]) -> Iterator[None]:
-        """Before and after, as a read may begin or end in between."""
+        """Drop the keys before and after the block, because a read may begin or end during it."""
         for key in keys:
             self.cache.drop(key)
         try:
@@ -277,17 +284,17 @@ class CachedBlob:
         self.cache.drop(key)
 
     def list_keys_and_metadata(self, prefix: str) -> Iterator[tuple[str, int]]:
-        """Each key that starts with ``prefix``, with its size in bytes."""
+        """Yield each key that starts with ``prefix``, with its size in bytes."""
         return iter(self.inner.list_keys_and_metadata(prefix))
 
     def close(self) -> None:
-        """Close the Blob behind; what is in the directory stays."""
+        """Close the underlying Blob; the directory keeps its contents."""
         self.inner.close()
 
 
 class _Ranges(CachedBlob):
     def get_range(self, key: str, offset: int, length: int) -> bytes | None:
-        """Up to ``length`` bytes from ``offset``; `None` when there is no such key."""
+        """Return up to ``length`` bytes from ``offset``; `None` if there is no such key."""
         found = self.cache.get(key, offset, length)
         if found is not None:
             return found
@@ -300,7 +307,7 @@ class _Ranges(CachedBlob):
 
 class _Paths(CachedBlob):
     def spark_path(self, key: str) -> str:
-        """As `SparkReadable.spark_path`; who reads by path does not read the cache."""
+        """As `SparkReadable.spark_path`; a reader by path bypasses the cache."""
         path: str = self.inner.spark_path(key)
         return path
 

@@ -1,8 +1,8 @@
 """The directory of a blob cache: objects in files with checksums of their own.
 
-Promise: what is read is what was written, or nothing; a file that does not match its checksums is removed. A file appears whole, by being
-renamed, so several processes may write, read and evict at once. Whatever the directory refuses is counted, logged once, and otherwise as
-if nothing were cached.
+Promise: a read returns what was written, or nothing; a file that does not match its checksums is removed. A file
+becomes visible whole, by a rename, so several processes may write, read and evict at the same time. Whatever the
+directory refuses is counted, logged once, and otherwise treated as not cached.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _MAGIC = b"mzcache2"
 _HEAD = struct.Struct(">8sQI")
 _BLOCK = 64 * 1024
 _SPARE = 10
-"""An eviction frees so many percent more than it has to, so that not every write evicts."""
+"""An eviction frees this many percent of the limit more than needed, so that not every write evicts."""
 
 
 class Stretch(NamedTuple):
-    """What of an object is cached: all of it when ``length`` is negative."""
+    """A cached range of an object; all of it if ``length`` is negative."""
 
     key: str
     offset: int = 0
@@ -42,10 +42,11 @@ class _Damaged(Exception):
 
 
 class CacheDirectory:
-    """Objects in files, each with the checksums of its blocks in front; safe for threads and processes.
+    """Objects in files, each preceded by the checksums of its blocks. Safe for threads and processes.
 
-    A file appears whole, under a name made from its key, by being renamed. Its time of modification is that of its last use. What is
-    evicted is chosen by looking at the directory, whoever wrote it, so processes together keep near the limit.
+    A file becomes visible whole, by a rename, under a name derived from its key. Its modification time is that of
+    its last use. Evictions consider all files in the directory, whichever process wrote them, so that together the
+    processes stay near the limit.
     """
 
     def __init__(self, root: Path, limit: int, namespace: str) -> None:
@@ -53,7 +54,7 @@ class CacheDirectory:
         self._limit = limit
         self._namespace = namespace
         self._lock = threading.Lock()
-        self._unlooked = limit  # so that the first write looks
+        self._unlooked = limit  # so that the first write looks at the directory
         self._logged = False
         self.size = 0
         self.evictions = 0
@@ -65,7 +66,7 @@ class CacheDirectory:
         return self._root / name[:2] / name
 
     def _files(self) -> Iterator[tuple[int, int, str]]:
-        """Each file's time of last use, size and path."""
+        """Yield each file's time of last use, size and path."""
         with contextlib.suppress(FileNotFoundError):
             for directory in list(os.scandir(self._root)):
                 if not directory.is_dir(follow_symlinks=False):
@@ -73,14 +74,14 @@ class CacheDirectory:
                 for file in os.scandir(directory.path):
                     with contextlib.suppress(FileNotFoundError):
                         status = file.stat(follow_symlinks=False)
-                        if not stat.S_ISDIR(status.st_mode):  # which is none of ours
+                        if not stat.S_ISDIR(status.st_mode):  # a directory here is not ours
                             yield status.st_mtime_ns, status.st_size, file.path
 
     def get(self, wanted: Stretch) -> bytes | None:
-        """The bytes, checked; `None` when they are not there or not right."""
+        """Return the bytes, verified; `None` if they are not there or damaged."""
         path = self._path(wanted.key)
         try:
-            # What is no file, such as a pipe, must not be waited for.
+            # O_NONBLOCK, because opening a pipe placed there would otherwise wait forever.
             descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         except FileNotFoundError:
             return None
@@ -97,14 +98,14 @@ class CacheDirectory:
             self._gone_wrong("read", failure)
             return None
         else:
-            with contextlib.suppress(OSError):  # it may be another user's, or not ours to write
+            with contextlib.suppress(OSError):  # only the owner may set times
                 os.utime(descriptor)
             return found
         finally:
             os.close(descriptor)
 
     def put(self, key: str, value: bytes) -> None:
-        """Keep the object unless it would take the place of nearly everything else."""
+        """Keep the object, unless it would displace nearly everything else."""
         size = len(value) + _HEAD.size + 4 * -(-len(value) // _BLOCK)
         if size * 2 > self._limit:
             return
@@ -124,13 +125,15 @@ class CacheDirectory:
                 file.write(value)
             # Another process may have evicted it already, or removed the directory: it has its reasons.
             with contextlib.suppress(FileNotFoundError):
+                # Another process may have evicted the temporary file, or removed the directory: then the object is not
+                # cached.
                 Path(temporary).replace(path)
         except BaseException:
             self._unlink(Path(temporary))
             raise
 
     def drop(self, key: str) -> None:
-        """Forget an object."""
+        """Drop an object."""
         self._unlink(self._path(key))
 
     def _unlink(self, path: Path) -> None:
@@ -142,7 +145,11 @@ class CacheDirectory:
             self._gone_wrong("remove from", failure)
 
     def _make_room(self, size: int) -> None:
-        """Evict what was used longest ago, for ``size`` more bytes; looks at what others wrote each eighth of the limit."""
+        """Evict the least recently used files to make room for ``size`` more bytes.
+
+        It looks at the directory, and so at what other processes wrote, at least once per eighth of the limit
+        written.
+        """
         with self._lock:
             self._unlooked += size
             if self.size + size <= self._limit and self._unlooked * 8 <= self._limit:
@@ -170,7 +177,9 @@ class CacheDirectory:
 
 
 def _header(name: str, value: bytes) -> bytes:
-    """What precedes an object in its file, whose name is part of the checksum: under another one it is damaged."""
+    """Return what precedes an object in its file; the checksum includes the file's name, so a renamed file counts as
+    damaged.
+    """
     view = memoryview(value)
     checksums = [zlib.crc32(view[i : i + _BLOCK]) for i in range(0, len(value), _BLOCK)]
     table = struct.pack(f">{len(checksums)}I", *checksums)
@@ -182,7 +191,7 @@ def _sum(name: str, size: int, table: bytes) -> int:
 
 
 def _read_file(descriptor: int, name: str, wanted: Stretch) -> bytes:
-    """The wanted bytes of the file ``name`` of the cache, each block of them checked.
+    """Return the wanted bytes of the cache's file ``name``, each block verified.
 
     Raises:
         _Damaged: it is not as it was written.

@@ -1,8 +1,8 @@
-"""What the public calls look at before they do anything: their arguments, by name.
+"""Checks of the arguments of persist's public calls, by name, before the calls do anything.
 
-Promise: an argument has the same meaning under the same name in every public call of a client and its handles, so what it has to be
-stands here once, and a call that is new is held to it without being named. Whether a value of the right kind can be served is the call's
-own to say.
+Promise: an argument of a given name means the same in every public call of a client and its handles, so its type is
+checked here once, and new calls are covered without being listed. Whether a value of the right type can be served is
+checked by the call itself.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _batches(value: Any, name: str) -> None:
 
 
 def _directory(value: Any, name: str) -> None:
-    # Of a subclass of str what it says may be anything.
+    # Not a subclass of str, whose text could change between calls.
     if not isinstance(value, Path) and type(value) is not str:
         refuse(name, "a str or a Path", value)
 
@@ -105,22 +105,22 @@ def _least(least: int) -> Check:
 
 
 def _upper(value: Any, name: str) -> None:
-    # The calls say themselves whether they take the empty frontier.
+    # Each call checks itself whether it accepts the empty frontier.
     if value is not None and value is not UNSET:
         check_time(value, name)
 
 
 def _anything(value: Any, name: str) -> None:
-    """The call says what is wrong with one of them."""
+    """Accept any element: the call checks them."""
 
 
 _flag = _one_of("True or False", bool)
 _text: Check = check_text
 
-#: As many splits as a snapshot is cut into at most.
+#: The most splits of a snapshot.
 MOST_SPLITS = 1_000_000
 
-#: What an argument of this name has to be, whichever public call it is of.
+#: The check of each argument name, in whichever public call.
 CHECKS: Mapping[str, Check] = {
     "after": _optional(_least(0)),
     "all_due": _flag,
@@ -161,7 +161,7 @@ CHECKS: Mapping[str, Check] = {
 
 
 def checked(cls: C) -> C:
-    """A class whose public calls look at their arguments first, by name."""
+    """Decorate a class: its public methods check their arguments first, by name."""
     for name, member in list(vars(cls).items()):
         if name.startswith("_"):
             continue

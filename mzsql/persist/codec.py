@@ -1,7 +1,7 @@
-"""Entries of the log and rollups as bytes, each in a frame (`mzsql.persist.frames`).
+"""Encoding of log entries and rollups, each in a frame (`mzsql.persist.frames`).
 
-Promise: what is found says which shard and which place it is of, and is refused anywhere else. What a newer version wrote is refused
-whether it is of another format or only has other structs.
+Promise: an entry or rollup says which shard and seqno it is of, and is refused in any other place. What a newer
+version wrote is refused whether it has another frame format or only other structs.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from mzsql.repr.version import VERSION
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     """One entry of a shard's log.
 
-    ``rollup_seqno`` and ``rollup_key`` name the newest rollup before it; an empty key means that the entry at ``rollup_seqno`` itself
-    carries a whole ``state``, as the first entry and those of a tombstone do. ``version`` is that of the program that wrote it.
+    ``rollup_seqno`` and ``rollup_key`` name the newest rollup before it; an empty key means that the entry at
+    ``rollup_seqno`` itself carries a whole ``state``, as the first entry and those of a tombstone do. ``version`` is
+    that of the program that wrote it.
     """
 
     rollup_seqno: int = 0
@@ -35,14 +36,15 @@ _states = msgspec.msgpack.Decoder(ShardState)
 
 
 def encode_entry(entry: Entry) -> bytes:
-    """The entry's frame.
+    """Encode the entry in a frame.
 
     Raises:
-        UsageError: it holds something of a type that nobody could read back, which some argument brought in.
+        UsageError: it contains a value of a type that could not be decoded, from some argument.
     """
     try:
         payload = encoder.encode(entry)
-        # Once committed, it would keep every process from the shard; reading it takes microseconds.
+        # Decode it before committing it, which takes microseconds: an undecodable entry would lock every process out
+        # of the shard.
         _entries.decode(payload)
     except (msgspec.ValidationError, TypeError, UnicodeEncodeError, OverflowError) as failure:
         raise UsageError(f"what is to be committed could not be read back: {failure}") from failure
@@ -50,11 +52,11 @@ def encode_entry(entry: Entry) -> bytes:
 
 
 def decode_entry(data: bytes, shard_id: str, seqno: int, *, version: str = VERSION) -> Entry:
-    """The entry in a frame that was found at ``seqno`` of a shard's log, for a program of ``version``.
+    """Decode the entry found at ``seqno`` of a shard's log, for a program of ``version``.
 
     Raises:
         NewerVersion: a newer version wrote it.
-        CorruptPart: it is not a whole frame, or the frame of another entry or shard.
+        CorruptPart: it is not a whole frame, or is the entry of another place or shard.
     """
     what = f"shard {shard_id}: the log entry {seqno}"
     entry = decode(_entries, data, what, version)
@@ -77,14 +79,14 @@ def _check_place(state: ShardState, shard_id: str, seqno: int, what: str, versio
 
 
 def encode_state(state: ShardState) -> bytes:
-    """The rollup's frame."""
+    """Encode the rollup in a frame."""
     return frame(encoder.encode(state))
 
 
 def decode_state(
     data: bytes, shard_id: str, seqno: int, key: str, *, version: str = VERSION
 ) -> ShardState:
-    """The state at ``seqno`` in the frame of the rollup ``key``; raises as `decode_entry`."""
+    """Decode the state at ``seqno`` from the rollup ``key``; raises as `decode_entry`."""
     what = f"shard {shard_id}: the rollup {key}"
     state = decode(_states, data, what, version)
     _check_place(state, shard_id, seqno, what, version)

@@ -1,8 +1,8 @@
 """The columns of a shard: which types they may have, and how updates are checked against them.
 
-Promise: what passes `normalize` has exactly the shard's columns, then ``mz_time`` and ``mz_diff``, neither NULL, in one chunk per
-column at most where asked for, with all times inside the bounds given. Widths of text and binary (``string``, ``large_string``,
-``string_view``) are interchangeable; everything else must have the shard's type.
+Promise: what passes `normalize` has exactly the shard's columns, then ``mz_time`` and ``mz_diff``, neither NULL,
+with all times inside the bounds given. Widths of text and binary (``string``, ``large_string``, ``string_view``) are
+interchangeable; everything else must have the shard's type.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _UNFIT = (
     pa.types.is_interval,
     pa.types.is_union,
     pa.types.is_run_end_encoded,
-    # The engines that consolidate know none of these; updates with views are taken, as text and binary.
+    # The engines that consolidate support none of these; updates with views of text and binary are accepted and cast.
     pa.types.is_string_view,
     pa.types.is_binary_view,
     pa.types.is_list_view,
@@ -31,13 +31,13 @@ _UNFIT = (
     pa.types.is_float16,
     pa.types.is_decimal256,
 )
-#: Up to so many rows that were read apart become one chunk; more of them are not worth the copy.
+#: Rows that were read separately are joined into chunks of at most this many; larger chunks are not worth the copy.
 _CHUNK_ROWS = 128 * 1024
 _UNORDERED = (pa.types.is_decimal32, pa.types.is_decimal64)
 
 
 def check_schema(schema: pa.Schema, key: KeySpec | None) -> pa.Schema:
-    """The schema as shards keep it, without metadata.
+    """Return the schema as shards store it, without metadata.
 
     Raises:
         SchemaMismatch: a reserved or repeated name, a type a shard cannot hold, or a key that does not fit.
@@ -87,17 +87,17 @@ def check_schema(schema: pa.Schema, key: KeySpec | None) -> pa.Schema:
 
 
 def _unfit(type_: pa.DataType) -> bool:
-    """Whether a shard cannot hold the type, or one within it."""
+    """Whether a shard cannot hold the type, or one nested in it."""
     within = [type_.field(place).type for place in range(type_.num_fields)]
     extended = isinstance(type_, pa.BaseExtensionType)
-    # Parquet has no decimals of whole hundreds.
+    # Parquet has no decimals with a negative scale.
     rounded = pa.types.is_decimal(type_) and type_.scale < 0
     unfit = extended or rounded or any(is_kind(type_) for is_kind in _UNFIT)
     return unfit or any(_unfit(one) for one in within)
 
 
 def physical(schema: pa.Schema) -> pa.Schema:
-    """The schema of updates: the row's columns, ``mz_time``, ``mz_diff``."""
+    """Return the schema of updates: the row's columns, ``mz_time``, ``mz_diff``."""
     return pa.schema(
         [
             *schema,
@@ -108,17 +108,17 @@ def physical(schema: pa.Schema) -> pa.Schema:
 
 
 def encode_schema(schema: pa.Schema) -> bytes:
-    """The schema as Arrow IPC bytes."""
+    """Encode the schema as Arrow IPC bytes."""
     data: bytes = schema.serialize().to_pybytes()
     return data
 
 
 @functools.lru_cache(maxsize=4096)
 def decode_schema(data: bytes) -> pa.Schema:
-    """The reverse of `encode_schema`.
+    """Decode what `encode_schema` encoded.
 
     Raises:
-        CorruptPart: the bytes are no schema.
+        CorruptPart: the bytes are not a schema.
     """
     try:
         return pa.ipc.read_schema(pa.py_buffer(data))
@@ -136,7 +136,7 @@ def _width_free(type_: pa.DataType) -> str | None:
 
 
 def fits(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether a column of type ``found`` holds values of ``wanted`` as they are."""
+    """Whether a column of type ``found`` may be cast to ``wanted``; see `fits_as_is` for whether every value can."""
     if found.equals(wanted):
         return True
     width = _width_free(found)
@@ -148,14 +148,16 @@ def fits(found: pa.DataType, wanted: pa.DataType) -> bool:
         if found.id != wanted.id or found.num_fields != wanted.num_fields:
             return False
         pairs = [(found.field(i), wanted.field(i)) for i in range(found.num_fields)]
-        # A cast matches the fields of structs by name, and fills in NULL where there is none.
+        # A cast matches struct fields by name and fills missing ones with NULL, so require the same names.
         named = not pa.types.is_struct(wanted) or all(f.name == w.name for f, w in pairs)
         return named and all(fits(f.type, w.type) for f, w in pairs)
     return False
 
 
 def fits_as_is(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether every value of a column whose type `fits` is one of ``wanted``: not all finer timestamps, nor all NULLs within, are."""
+    """Whether every value of a column whose type `fits` is a value of ``wanted``: finer timestamps, or NULLs in nested
+    fields, may not be.
+    """
     return bool(found.equals(wanted)) or _width_free(found) is not None
 
 
@@ -184,7 +186,7 @@ def check_columns(found: pa.Schema, schema: pa.Schema, what: str) -> None:
 
 
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """``table``, whose columns `fits`, with exactly the columns, order and types of ``schema``."""
+    """Return ``table``, whose columns `fits`, with exactly the columns, order and types of ``schema``."""
     if table.schema.equals(schema):
         return table
     table = table.select(schema.names)
@@ -200,10 +202,11 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
 def normalize(
     table: pa.Table, schema: pa.Schema, lower: Timestamp, upper: Frontier, what: str = "the batch"
 ) -> pa.Table:
-    """Checked updates with the physical schema.
+    """Check updates and return them with the physical schema.
 
     Raises:
-        SchemaMismatch: the columns do not fit, or a column that must not be NULL is, or a value is none of the shard's type.
+        SchemaMismatch: the columns do not fit, or a column without NULLs has one, or a value is not of the shard's
+            type.
         InvalidBounds: a time is outside of ``[lower, upper)``.
     """
     wanted = physical(schema)
@@ -224,7 +227,7 @@ def normalize(
 
 
 def time_bounds(table: pa.Table) -> tuple[Timestamp, Timestamp]:
-    """Least and greatest ``mz_time`` of a table with rows."""
+    """Return the least and greatest ``mz_time`` of a table with rows."""
     bounds = pc.min_max(table[TIME_COLUMN]).as_py()
     return bounds["min"], bounds["max"]
 
@@ -232,7 +235,7 @@ def time_bounds(table: pa.Table) -> tuple[Timestamp, Timestamp]:
 def check_times(
     least: Timestamp, greatest: Timestamp, lower: Timestamp, upper: Frontier, what: str
 ) -> None:
-    """Check bounds of times against ``[lower, upper)``.
+    """Check least and greatest times against ``[lower, upper)``.
 
     Raises:
         InvalidBounds: they lie outside.
@@ -246,13 +249,13 @@ def check_times(
 
 
 def with_times(table: pa.Table, times: pa.ChunkedArray | pa.Array) -> pa.Table:
-    """``table`` with other times."""
+    """Return ``table`` with other times."""
     place = table.schema.get_field_index(TIME_COLUMN)
     return table.set_column(place, table.schema.field(place), times)
 
 
 def advance_times(table: pa.Table, floor: Timestamp) -> pa.Table:
-    """``table`` with times below ``floor`` moved to it."""
+    """Return ``table`` with times below ``floor`` advanced to it."""
     if floor <= 0 or not table.num_rows:
         return table
     times = pc.max_element_wise(table[TIME_COLUMN], pa.scalar(floor, pa.int64()))
@@ -260,9 +263,10 @@ def advance_times(table: pa.Table, floor: Timestamp) -> pa.Table:
 
 
 def joined(schema: pa.Schema, pieces: Iterable[pa.Table]) -> pa.Table:
-    """The rows of all ``pieces``, each with ``schema``: small neighbours in one chunk, larger ones as they are, no chunk empty.
+    """Return the rows of all ``pieces``, each with ``schema``: adjacent small pieces as one chunk, larger ones as they
+    are, no empty chunk.
 
-    One chunk of everything would be a copy of everything, for which most of the time of a large read would go.
+    A single chunk would copy everything, which would take most of the time of a large read.
     """
     runs: list[list[pa.Table]] = []
     rows = 0
@@ -279,5 +283,5 @@ def joined(schema: pa.Schema, pieces: Iterable[pa.Table]) -> pa.Table:
 
 
 def all_at(table: pa.Table, time: Timestamp) -> pa.Table:
-    """``table`` with every time set to ``time``."""
+    """Return ``table`` with every time set to ``time``."""
     return with_times(table, pa.repeat(pa.scalar(time, pa.int64()), table.num_rows))

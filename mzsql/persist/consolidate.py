@@ -1,8 +1,8 @@
-"""Consolidation: equal rows at equal times become one, with the sum of their diffs, and vanish where that is zero.
+"""Consolidation: equal rows at equal times become one, with the sum of their diffs, and vanish if that is zero.
 
-Promise: engines do it (pyarrow's hash aggregation; DuckDB for nested columns, for sums that could leave their column's type, and for what
-exceeds memory), null-safe: NULL equals NULL, NaN equals NaN, -0.0 equals 0.0. Sums that do not fit their column are an error, never
-wrapped. Trade-off: rows come back in no particular order unless the shard has a key.
+Promise: engines do it (pyarrow's hash aggregation; DuckDB for nested columns, for sums that may leave their column's
+type, and for what exceeds memory). NULL equals NULL, NaN equals NaN, -0.0 equals 0.0. Sums that do not fit their
+column are an error, never wrapped. Trade-off: rows come back in no particular order unless the shard has a key.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mzsql.repr.errors import DataError
 
 
 def consolidate(table: pa.Table, key: KeySpec | None = None) -> pa.Table:
-    """``table`` (any columns, ``mz_time`` and ``mz_diff``) consolidated, with the same schema.
+    """Return ``table`` (any columns, ``mz_time`` and ``mz_diff``) consolidated, with the same schema.
 
     Raises:
         DataError: the sums of diffs or of an additive column do not fit their type.
@@ -43,7 +43,7 @@ def _hashable(type_: pa.DataType) -> bool:
 
 
 def _sums_fit(column: pa.ChunkedArray) -> bool:
-    """Whether no sum of the column's values can leave its type, where pyarrow's sum would wrap around."""
+    """Whether no sum of the column's values can leave its type; beyond it, pyarrow's sum would wrap around."""
     typ = column.type
     if pa.types.is_signed_integer(typ):
         limit = 1 << (typ.bit_width - 1)
@@ -60,7 +60,7 @@ def _sums_fit(column: pa.ChunkedArray) -> bool:
     return bool(int(most) * len(column) < limit)
 
 
-#: As many digits as any decimal has.
+#: With as many digits as any decimal has.
 _EXACT = Context(prec=76)
 
 
@@ -70,7 +70,7 @@ def _by_arrow(table: pa.Table, sums: Sequence[str]) -> pa.Table:
     grouped = floats_as_bits(table).group_by(names, use_threads=False).aggregate(asked)
     columns, kept = dict[str, pa.ChunkedArray](), None
     for name in sums:
-        # Those of no values at all are NULL.
+        # A sum of no values at all is NULL.
         column = pc.fill_null(grouped[f"{name}_sum"], 0)
         columns[name] = column
         some = pc.not_equal(column, pa.scalar(0, column.type))
@@ -84,7 +84,9 @@ _BITS = {pa.float32(): pa.int32(), pa.float64(): pa.int64()}
 
 
 def floats_as_bits(table: pa.Table) -> pa.Table:
-    """Floats as integers of the same bits, with one zero and one NaN, so that equal in SQL is equal in bits."""
+    """Return floats as integers with the same bits, with one zero and one NaN, so that what is equal in SQL has equal
+    bits.
+    """
     for place, field in enumerate(table.schema):
         bits = _BITS.get(field.type)
         if bits is not None:
@@ -105,14 +107,14 @@ def _bits_as_floats(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def quote(name: str) -> str:
-    """A name as a quoted SQL identifier."""
+    """Return a name as a quoted SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def consolidation_sql(
     source: str, names: Sequence[str], additive: Sequence[str], order: Sequence[str] = ()
 ) -> str:
-    """DuckDB's SELECT that consolidates the relation ``source`` with the columns ``names``."""
+    """Return DuckDB's SELECT that consolidates the relation ``source`` with the columns ``names``."""
     sums = {*additive, DIFF_COLUMN}
     groups = ", ".join(quote(name) for name in names if name not in sums)
     columns = ", ".join(
@@ -140,9 +142,10 @@ def _by_duckdb(table: pa.Table, additive: Sequence[str]) -> pa.Table:
 
 
 def positional(schema: pa.Schema) -> pa.Schema:
-    """``schema`` as DuckDB takes it: columns are named by position, as ``a`` and ``A`` are one name to it, and durations are integers.
+    """Return ``schema`` for DuckDB: columns named by position, because ``a`` and ``A`` are one name to it, and
+    durations as integers.
 
-    (It reads durations as intervals, which count months and days.)
+    DuckDB would read durations as intervals, which count months and days.
     """
     kept = (TIME_COLUMN, DIFF_COLUMN)
     fields = [
@@ -156,7 +159,7 @@ def positional(schema: pa.Schema) -> pa.Schema:
 
 @functools.cache
 def _without_durations(type_: pa.DataType) -> pa.DataType:
-    """The type with int64 in place of durations, however deep."""
+    """Return the type with int64 in place of durations at any depth."""
     if pa.types.is_duration(type_):
         return pa.int64()
     within = [
@@ -178,18 +181,18 @@ def _without_durations(type_: pa.DataType) -> pa.DataType:
 
 
 def renamed(table: pa.Table, columns: pa.Schema) -> pa.Table:
-    """``table`` with the names and types that `positional` gave its columns."""
+    """Return ``table`` with the names and types that `positional` gave its columns."""
     table = table.rename_columns(columns.names)
     return table if table.schema.equals(columns) else table.cast(columns)
 
 
 def cast_sums(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """``table`` with the types of ``schema``, checked."""
+    """Return ``table`` with the types of ``schema``; a value that does not fit raises `pyarrow.ArrowInvalid`."""
     return table.select(schema.names).cast(schema)
 
 
 def sort_by_key(table: pa.Table, key: KeySpec | None) -> pa.Table:
-    """``table`` in the order of a keyed shard's parts: by key, NULLs last."""
+    """Return ``table`` in the order of a keyed shard's parts: by key, NULLs last."""
     if key is None or not key.columns or table.num_rows < 2:
         return table
     if any(pa.types.is_nested(table.schema.field(column).type) for column in key.columns):
@@ -199,7 +202,7 @@ def sort_by_key(table: pa.Table, key: KeySpec | None) -> pa.Table:
 
 
 def _order_by_duckdb(keys: pa.Table) -> pa.ChunkedArray:
-    """The places of the rows of ``keys`` in their order, for types that pyarrow cannot sort by."""
+    """Return the row numbers of ``keys`` in sorted order, for types that pyarrow cannot sort by."""
     names = [f"c{place}" for place in range(keys.num_columns)]
     ones = pa.repeat(pa.scalar(1, pa.int64()), keys.num_rows)
     places = pc.subtract(pc.cumulative_sum(ones), 1)

@@ -1,7 +1,8 @@
-"""What a shard costs on S3: storage by its bytes, requests by what its log shows it to do.
+"""What a shard costs on S3: storage by its bytes, requests by the activity in its log.
 
-Promise: pure arithmetic over numbers that the report shows too, with every assumption spelled out beside the result. Prices are those
-of S3 Standard in most regions; Consensus is billed by its own database and not counted. Source: the persist design, "Costs".
+Promise: pure arithmetic over numbers that the report also shows, with every assumption listed with the result.
+Prices are those of S3 Standard in most regions; Consensus is billed by its own database and not counted. Source:
+Materialize's persist design, "Costs".
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ class Prices(msgspec.Struct, frozen=True, kw_only=True):
     gib_month: float = 0.023
     """A GiB stored for a month."""
     put: float = 0.005 / 1000
-    """A PUT, LIST or DELETE."""
+    """A PUT, LIST or DELETE request."""
     get: float = 0.0004 / 1000
-    """A GET."""
+    """A GET request."""
 
 
 class Activity(msgspec.Struct, frozen=True, kw_only=True):
-    """What the entries of a shard's log did, after the first of them, which was committed ``seconds`` ago."""
+    """What the entries of a shard's log did after the first of them, which was committed ``seconds`` ago."""
 
     seconds: float = 0.0
     changes: int = 0
@@ -35,15 +36,15 @@ class Activity(msgspec.Struct, frozen=True, kw_only=True):
     rollups: int = 0
     objects_appended: int = 0
     objects_written: int = 0
-    """By appends, compactions and as rollups."""
+    """By appends, by compactions and as rollups."""
     objects_compacted: int = 0
     """Read by compactions."""
     objects_dropped: int = 0
-    """Deleted, or left to be."""
+    """Deleted, or to be deleted by garbage collection."""
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
-    """US dollars a month, should it go on like this."""
+    """US dollars per month, if the shard continues as in its log."""
 
     stored_bytes: int
     puts_per_month: float
@@ -53,14 +54,14 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
     gets_usd: float
     total_usd: float
     reliable: bool
-    """Whether the log is long enough to say anything about a month."""
+    """Whether the log is long enough for an estimate of a month."""
     assumptions: tuple[str, ...]
 
 
 def monthly_cost(
     stored_bytes: int, activity: Activity, readers: int, prices: Prices | None = None
 ) -> Cost:
-    """The cost of a shard of which ``stored_bytes`` are in Blob and that ``readers`` follow."""
+    """Return the cost of a shard that has ``stored_bytes`` in Blob and is followed by ``readers``."""
     prices = Prices() if prices is None else prices
     months = activity.seconds / MONTH_SECONDS
     puts = activity.objects_written + activity.objects_dropped
@@ -103,7 +104,7 @@ def _assumptions(activity: Activity, readers: int, prices: Prices) -> tuple[str,
 
 
 def span(seconds: float) -> str:
-    """A stretch of time for a person."""
+    """Return a duration as text for people."""
     for unit, length in (("days", 86_400.0), ("hours", 3600.0), ("minutes", 60.0)):
         if seconds >= 2 * length:
             return f"{seconds / length:.1f} {unit}"
@@ -111,7 +112,7 @@ def span(seconds: float) -> str:
 
 
 def hundred_dollars_a_year(prices: Prices | None = None) -> str:
-    """What $100 a year buys of each alone, to judge a cost by."""
+    """Return what $100 a year buys of each alone, to put a cost into proportion."""
     prices = Prices() if prices is None else prices
     gib = 100 / 12 / prices.gib_month
     puts, gets = 100 / prices.put, 100 / prices.get

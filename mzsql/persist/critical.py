@@ -1,4 +1,4 @@
-"""Since holds that outlive processes."""
+"""Critical holds: holds on a shard's since that outlive processes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from mzsql.repr.frontier import Frontier, join, less_than, show
 
 @checked
 class CriticalReader:
-    """A since hold without lease: it stays until released, whatever becomes of the process, and is fenced by a token.
+    """A hold on since without a lease: it stays until released, whatever happens to the process, and is fenced by a
+    token.
 
-    Made by `PersistClient.open_critical_reader`, which takes the hold over: an older owner's next call raises `Fenced`.
+    Made by `PersistClient.open_critical_reader`, which takes the hold over: the previous owner's next call raises
+    `Fenced`.
     """
 
     def __init__(self, opened: Opened, reader_id: str, hold: CriticalHold) -> None:
@@ -28,17 +30,17 @@ class CriticalReader:
 
     @property
     def shard_id(self) -> str:
-        """The shard."""
+        """The shard's id."""
         return self._opened.shard_id
 
     @property
     def since(self) -> Frontier:
-        """The hold."""
+        """The time from which on the hold keeps the shard readable."""
         return self._since
 
     @property
     def upper(self) -> Frontier:
-        """The shard's upper as last seen by this process; asks nobody."""
+        """The shard's upper as last seen by this process; without a request."""
         return self._opened.shard.state.upper
 
     @metered("critical_downgrade_since")
@@ -47,7 +49,7 @@ class CriticalReader:
 
         Raises:
             InvalidBounds: ``new_since`` is below the present hold.
-            Fenced: another process took the hold over.
+            Fenced: another process has taken the hold over.
             ExpiredHandle: the hold was released.
         """
         check_frontier(new_since, f"shard {self.shard_id}")
@@ -66,7 +68,7 @@ class CriticalReader:
         """Remove the hold for good. Idempotent.
 
         Raises:
-            Fenced: another process took the hold over.
+            Fenced: another process has taken the hold over.
         """
         command = ReleaseCritical(self.reader_id, self.token)
         self._opened.shard.apply(command, self._opened.deadline(timeout))

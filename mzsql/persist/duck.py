@@ -1,8 +1,9 @@
-"""Where DuckDB's databases are opened, and one in memory for what pyarrow cannot group or sort.
+"""Opens DuckDB's databases, and one in memory for what pyarrow cannot group or sort.
 
-Promise: every database of this package is made by `opened`, so none loads an extension from anywhere, and no time depends on the machine's
-zone. Of `connection` each block has one of its own, in which what it registers is seen by nobody else. The database in memory behind
-them is one for each process, as opening one costs more than most of what is asked of it; a child of a fork gets its own.
+Promise: every database of this package is opened by `opened`, so none loads extensions, and no time depends on the
+machine's zone. Each block of `connection` has a connection of its own, and nobody else sees what it registers. They
+share one database in memory per process, because opening a database costs more than most queries; a forked child
+gets its own.
 """
 
 from __future__ import annotations
@@ -25,25 +26,25 @@ Setting = str | bool | int | float | list[str]
 def opened(
     path: str = ":memory:", settings: Mapping[str, Setting] = MappingProxyType({})
 ) -> duckdb.DuckDBPyConnection:
-    """A database of its own, with other settings where they are given. The caller closes it."""
+    """Open a database of its own, with additional settings. The caller closes it."""
     config: dict[str, Setting] = {
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,
         "allow_community_extensions": False,
     }
     made = duckdb.connect(path, config=config | dict(settings))
-    # For its cursors, too.
+    # GLOBAL, so that it holds for cursors too.
     made.execute("SET GLOBAL TimeZone = 'UTC'")
     return made
 
 
 @contextmanager
 def connection() -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection for the block."""
+    """Open a connection for the block."""
     with _lock:
         database = _databases.get(os.getpid())
         if database is None:
-            # A parent's is left alone: its threads are not here.
+            # A parent's database is not used: its threads do not exist in the child.
             database = _databases[os.getpid()] = opened()
         own = database.cursor()
     try:
@@ -53,7 +54,7 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def _begin_anew() -> None:
-    """In the child of a fork: somebody may have held the lock."""
+    """Replace the lock in a forked child: a thread of the parent may have held it."""
     global _lock  # noqa: PLW0603
     _lock = threading.Lock()
 

@@ -1,9 +1,9 @@
-"""Parts on their way to whoever reads them elsewhere: which, what of them, and where their Blob store is.
+"""Parts that are sent to another process to be read: which, what of them, and where their Blob store is.
 
-Promise: `ExchangedParts` travel as bytes, with a checksum, and are read in pieces of about one row group by a process that has nothing
-but those bytes and the Blob store they name; it reads the columns, times and ranges they were made for and no row group that has none of
-them. The sender keeps its `PartRef`s until the receiver is done, which holds the objects back. Unlike a `SnapshotSplit` they leave times as
-they are, so that they serve reads between two times too.
+Promise: `ExchangedParts` are sent as bytes, with a checksum, and are read in pieces of about one row group by a
+process that has only those bytes and access to the Blob store; it reads the columns, times and ranges selected, and
+no row group without any of them. The sender keeps its `PartRef`s until the receiver is done, which keeps the objects
+from deletion. Unlike a `SnapshotSplit` they leave times as they are, so they also serve reads between two times.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from mzsql.persist.pushdown import (
 )
 from mzsql.repr.frontier import Frontier, Timestamp
 
-#: Parts share a task up to so many encoded bytes together …
+#: The most encoded bytes of parts in one share, unless a single part is larger.
 SHARE_BYTES = 16 * 1024 * 1024
-#: … and so many updates.
+#: The most updates of parts in one share, unless a single part has more.
 SHARE_ROWS = 1_000_000
 
 
 class ShareData(msgspec.Struct, frozen=True):
-    """A share as it travels; `columns` is `None` for all of `schema`'s."""
+    """A share as it is sent; `columns` is `None` for all of `schema`'s."""
 
     shard_id: str
     schema: bytes
@@ -52,37 +52,37 @@ _SHARES = msgspec.msgpack.Decoder(ShareData)
 
 
 class ExchangedParts:
-    """Some parts of one shard, and what of them is wanted."""
+    """Some parts of one shard, and what to read of them."""
 
     def __init__(self, data: ShareData) -> None:
         self._data = data
 
     @property
     def shard_id(self) -> str:
-        """The shard."""
+        """The shard's id."""
         return self._data.shard_id
 
     @property
     def blob_url(self) -> str:
-        """Where its Blob store is."""
+        """The URL of its Blob store."""
         return self._data.blob_url
 
     def to_bytes(self) -> bytes:
-        """The share for another process."""
+        """Encode the share for another process."""
         return encode_framed(self._data)
 
     @staticmethod
     def from_bytes(data: bytes) -> ExchangedParts:
-        """A share that came from another process.
+        """Decode a share from another process.
 
         Raises:
-            CorruptPart: the bytes are no share, or damaged.
+            CorruptPart: the bytes are not a share, or damaged.
             NewerVersion: a newer program made it.
         """
         return ExchangedParts(decode_framed(_SHARES, data, "a share of parts"))
 
     def pieces(self, blob: Blob, *, timeout: float | None = None) -> Iterator[pa.Table]:
-        """Its updates at their own times: columns, ``mz_time``, ``mz_diff``; a row group or so at a time.
+        """Yield its updates at their own times, about a row group at a time: columns, ``mz_time``, ``mz_diff``.
 
         Args:
             blob: the store at the URL of the share.
@@ -114,15 +114,15 @@ def exchanged_parts(
     lower: Timestamp = 0,
     upper: Frontier = None,
 ) -> list[ExchangedParts]:
-    """Parts of one shard in shares, each about as much as one task should read.
+    """Divide parts of one shard into shares, each about as much as one task should read.
 
     Args:
-        refs: the parts; to be kept by the caller until the shares were read.
-        blob_url: where the reader shall open the Blob store.
-        columns: the columns wanted, in this order; all by default.
-        filters: ranges of the values wanted.
-        lower: no update before this time is wanted …
-        upper: … nor one at or after this.
+        refs: the parts; the caller keeps them until the shares have been read.
+        blob_url: the URL at which the reader opens the Blob store.
+        columns: the columns to read, in this order; all by default.
+        filters: ranges of the values to read.
+        lower: updates before this time are left out.
+        upper: updates at or after this time are left out.
 
     Raises:
         SchemaMismatch: a column the shard lacks, or a filter that does not fit.

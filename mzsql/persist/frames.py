@@ -1,8 +1,8 @@
-"""Bytes that are framed, versioned and checksummed: what everything durable, and what travels between processes, stands in.
+"""Frames: versioned and checksummed bytes, for everything durable and everything sent between processes.
 
-Promise: a frame is ``magic, format version, CRC-32, msgpack``. What an older version wrote is read; what a newer one wrote, whether in
-another format or with other structs, is refused (`mzsql.persist.versions`), so an older program does no harm to a newer one's shard.
-Bytes that are anything else raise `CorruptPart`, and nothing else.
+Promise: a frame is ``magic, format version, CRC-32, msgpack``. What an older version wrote is read; what a newer one
+wrote, whether with another format or with other structs, is refused (`mzsql.persist.versions`), so an older program
+does not damage a newer one's shard. Any other bytes raise `CorruptPart`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class _WrittenBy(msgspec.Struct, frozen=True):
-    """What says who wrote an entry or a rollup whose rest a program of ours may not understand."""
+    """The fields that say which version wrote an entry or a rollup, decodable even if the rest is not."""
 
     version: str = ""
     applier_version: str = ""
@@ -34,11 +34,11 @@ class _WrittenBy(msgspec.Struct, frozen=True):
 
 _written_by = msgspec.msgpack.Decoder(_WrittenBy)
 encoder = msgspec.msgpack.Encoder()
-"""Encodes what is framed."""
+"""Encodes the payload of frames."""
 
 
 def checksum(data: bytes | memoryview) -> int:
-    """CRC-32 of ``data``."""
+    """Return the CRC-32 of ``data``."""
     return zlib.crc32(data)
 
 
@@ -48,32 +48,32 @@ def is_framed(data: bytes) -> bool:
 
 
 def encode_framed(value: msgspec.Struct) -> bytes:
-    """The frame of what travels between processes without being kept."""
+    """Encode a value, sent between processes without being stored, in a frame."""
     return frame(encoder.encode(value))
 
 
 def decode_framed(decoder: msgspec.msgpack.Decoder[T], data: bytes, what: str) -> T:
-    """The reverse of `encode_framed`; raises as `decode`."""
+    """Decode what `encode_framed` encoded; raises as `decode`."""
     return decode(decoder, data, what, VERSION)
 
 
 def frame(payload: bytes) -> bytes:
-    """The frame of a payload."""
+    """Put a payload into a frame."""
     return _HEADER.pack(_MAGIC, FORMAT_VERSION, checksum(payload)) + payload
 
 
 def decode(decoder: msgspec.msgpack.Decoder[T], data: bytes, what: str, ours: str) -> T:
-    """What a frame holds, for a program of version ``ours``.
+    """Decode the contents of a frame, for a program of version ``ours``.
 
     Args:
-        decoder: of the payload.
+        decoder: decodes the payload.
         data: the frame.
         what: what it should be, for messages.
         ours: a version.
 
     Raises:
         NewerVersion: a newer version wrote it.
-        CorruptPart: it is not a whole frame, or its payload is another.
+        CorruptPart: it is not a whole frame, or its payload is something else.
     """
     if len(data) < _HEADER.size:
         raise CorruptPart(f"{what} is too short to be one")
@@ -98,7 +98,7 @@ def decode(decoder: msgspec.msgpack.Decoder[T], data: bytes, what: str, ours: st
 
 
 def _check_writer(payload: bytes, what: str, ours: str) -> None:
-    """Raise `NewerVersion` when what cannot be decoded says that a newer version wrote it."""
+    """Raise `NewerVersion` if a payload that cannot be decoded says that a newer version wrote it."""
     try:
         found = _written_by.decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError):

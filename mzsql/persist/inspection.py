@@ -1,8 +1,10 @@
-"""A shard laid open: frontiers, batches, handles, rollups, log, garbage and what holds it, objects nobody refers to, and the cost.
+"""Reports on a shard: frontiers, batches, handles, rollups, log, garbage and its holders, unreferenced objects, and the
+cost.
 
-Promise: `report_of` is a pure function of a state, a listing and a summary of the log. What gathers those (`inspect_shard`,
-`inspect_location`, `peek`) writes nothing and registers no handle, so it may be pointed at a location that others are at work on; what
-they take away meanwhile is looked at again. Trade-off: without a lease a read may have to begin anew.
+Promise: `report_of` is a pure function of a state, a listing and a summary of the log. The functions that gather
+those (`inspect_shard`, `inspect_location`, `peek`) write nothing and register no handle, so they may be used on a
+location in use; if other processes delete something meanwhile, they look again. Trade-off: without a lease, a read
+may have to start over.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ _UUID_LENGTH = 36
 
 
 class BatchReport(msgspec.Struct, frozen=True, kw_only=True):
-    """A live batch with times in ``[lower, upper)``, those below ``since`` advanced to it."""
+    """A live batch with times in ``[lower, upper)``; times below ``since`` were advanced to it."""
 
     id: int
     lower: Timestamp
@@ -60,7 +62,7 @@ class HandleReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RollupReport(msgspec.Struct, frozen=True, kw_only=True):
-    """A state that was written whole; no ``bytes`` when the object is not there."""
+    """A state that was written whole; ``bytes`` is `None` if the object is missing."""
 
     seqno: int
     key: str
@@ -87,7 +89,9 @@ class GarbageReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UnreferencedReport(msgspec.Struct, frozen=True, kw_only=True):
-    """An object under the shard's prefix that its state does not name: an upload under way, a batch to be appended, or a leak."""
+    """An object under the shard's prefix that its state does not name: an upload in progress, a batch yet to be
+    appended, or a leak.
+    """
 
     key: str
     bytes: int
@@ -95,7 +99,9 @@ class UnreferencedReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExpiredReport(msgspec.Struct, frozen=True, kw_only=True):
-    """A reader or writer whose lease ran out: the change ``seqno`` expired it, having seen no renewal for ``unseen_ms``."""
+    """A reader or writer whose lease ran out: the change ``seqno`` expired it, after no renewal was seen for
+    ``unseen_ms``.
+    """
 
     id: str
     kind: Literal["reader", "writer"]
@@ -108,8 +114,8 @@ class ShardReport(msgspec.Struct, frozen=True, kw_only=True):
     """All there is to see of a shard.
 
     Attributes:
-        ending: it was retired, takes no new readers, and ends with its last one.
-        expired: the readers and writers that were expired and may not know yet; of them the latest.
+        ending: it was retired: it takes no new readers, and ends with its last one.
+        expired: the latest of the readers and writers that were expired and may not know it yet.
         missing: objects its state names that are not in Blob: damage.
     """
 
@@ -143,18 +149,18 @@ class ShardReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def updates(self) -> int:
-        """How many updates the live batches hold."""
+        """The number of updates in the live batches."""
         return sum(batch.updates for batch in self.batches)
 
     @property
     def purpose(self) -> str:
-        """What the handles say the shard is for."""
+        """The purposes of its handles."""
         handles = (*self.writers, *self.readers, *self.critical)
         return "; ".join(dict.fromkeys(h.purpose for h in handles if h.purpose))
 
 
 class StrangersReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Objects under a prefix that is no shard of this Consensus."""
+    """Objects under a prefix that is not a shard of this Consensus."""
 
     prefix: str
     objects: int
@@ -162,20 +168,23 @@ class StrangersReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def object_time(key: str) -> int | None:
-    """When the object was named, in milliseconds since the epoch, as its key tells: ``shard/id.parquet``, ``shard/rollup-seqno-id`` or
-    ``shard/id/…`` of another writer; `None` when it tells nothing.
+    """Return when the object got its name, in milliseconds since the epoch, or `None` if its key does not tell.
+
+    Keys are ``shard/id.parquet``, ``shard/rollup-seqno-id``, or ``shard/id/…`` of another writer.
     """
     return drawn_at(object_id(key))
 
 
 def object_id(key: str) -> str:
-    """What `Context.new_object_id` drew for the object of this key; of a key of another kind some text that it never drew."""
+    """Return the identifier in the object's key, as `Context.new_object_id` made it; for other keys, some text that it
+    never makes.
+    """
     name = key.partition("/")[2].partition("/")[0].partition(".")[0]
     return name[-_UUID_LENGTH:] if name.startswith("rollup-") else name
 
 
 def rollup_keys(state: ShardState) -> set[str]:
-    """The objects of the state's rollups."""
+    """Return the keys of the state's rollups."""
     return set(state.rollups.values())
 
 
@@ -187,7 +196,9 @@ def report_of(
     log: LogReport,
     prices: Prices | None = None,
 ) -> ShardReport:
-    """The report on ``state`` when ``listing`` (keys with sizes in bytes) is what is in Blob under the shard's prefix."""
+    """Return the report on ``state``, given ``listing`` (keys with sizes in bytes) as what Blob has under the shard's
+    prefix.
+    """
     garbage = tuple(_garbage(state, seqno, listing) for seqno in sorted(state.garbage))
     named = known_keys(state) | rollup_keys(state)
     unreferenced = tuple(
@@ -233,7 +244,7 @@ def report_of(
         log=log,
         garbage=garbage,
         unreferenced=unreferenced,
-        # Garbage may be deleted already, by a collection that was cut off before it said so.
+        # Garbage does not count: a collection that was interrupted may have deleted it before the state was updated.
         missing=tuple(sorted(named - dead - listing.keys())),
         live_bytes=live_bytes,
         inline_bytes=state.inline_size,
@@ -295,7 +306,7 @@ def _handles(state: ShardState, now_ms: int) -> dict[str, tuple[HandleReport, ..
             )
             for writer_id, writer in sorted(state.writers.items())
         ),
-        # The token stays out: whoever knows it owns the hold.
+        # Without the token, which would let anybody take the hold over.
         "critical": tuple(
             HandleReport(id=reader_id, frontier=hold.since, purpose=hold.purpose)
             for reader_id, hold in sorted(state.critical.items())
@@ -304,7 +315,7 @@ def _handles(state: ShardState, now_ms: int) -> dict[str, tuple[HandleReport, ..
 
 
 class _LogSummary:
-    """Adds up a log entry by entry."""
+    """Sums up a log entry by entry."""
 
     def __init__(self) -> None:
         self.first: tuple[int, int] | None = None
@@ -349,7 +360,7 @@ class _LogSummary:
             self._counts[name] = self._counts.get(name, 0) + count
 
     def report(self, now_ms: int) -> LogReport:
-        """The log so far, its activity up to ``now_ms``."""
+        """Return the summary so far, with the activity up to ``now_ms``."""
         seqno, walltime_ms = self.first or (0, now_ms)
         seconds = max(0, now_ms - walltime_ms) / 1000
         return LogReport(
@@ -376,17 +387,18 @@ def _log_of(context: Context, shard_id: str, deadline: Deadline) -> LogReport:
 
 
 def inspect_shard(context: Context, shard_id: str, deadline: Deadline) -> ShardReport | None:
-    """The report on a shard as it is; `None` when it does not exist.
+    """Return the report on a shard; `None` if it does not exist.
 
     Raises:
         NewerVersion, CorruptPart: its state cannot be read.
-        MissingPart: nor can its rollup.
+        MissingPart: its rollup is missing.
     """
     shard = Shard(shard_id, context)
     prefix = f"{shard_id}/"
     found: ShardReport | None = None
     for _ in range(2):
-        # Listed first: what is written and named meanwhile looks missing, which a second look clears up.
+        # List before fetching the state: an object written and named in between looks missing, which a second look
+        # corrects.
         listing = dict(
             context.retrying(
                 lambda: list(context.blob.list_keys_and_metadata(prefix)),
@@ -407,7 +419,7 @@ def inspect_shard(context: Context, shard_id: str, deadline: Deadline) -> ShardR
 def inspect_location(
     context: Context, deadline: Callable[[], Deadline]
 ) -> Iterator[tuple[str, ShardReport | Exception]]:
-    """Every shard of the location with its report, or with the error that kept it from being read."""
+    """Yield every shard of the location with its report, or with the error that kept it from being read."""
     for shard_id in shard_keys(context.consensus.list_keys()):
         try:
             report = inspect_shard(context, shard_id, deadline())
@@ -419,7 +431,7 @@ def inspect_location(
 
 
 def find_strangers(context: Context, shards: frozenset[str]) -> list[StrangersReport]:
-    """The objects of the location under prefixes that are none of ``shards``, summed up by prefix."""
+    """Return the objects of the location under prefixes other than ``shards``, summed up by prefix."""
     sums: dict[str, tuple[int, int]] = {}
     for key, size in context.blob.list_keys_and_metadata(""):
         prefix = key.partition("/")[0]
@@ -433,10 +445,12 @@ def find_strangers(context: Context, shards: frozenset[str]) -> list[StrangersRe
 
 
 def peek(context: Context, shard_id: str, deadline: Deadline) -> tuple[ShardState, pa.Table] | None:
-    """A state of the shard and its contents at its latest complete time, consolidated, without a lease; `None` when there is no shard.
+    """Return a state of the shard and its contents at its latest complete time, consolidated; `None` if it does not
+    exist. Takes no lease.
 
     Raises:
-        MissingPart: collection took parts away faster than they could be read, until the deadline; or the shard is damaged.
+        MissingPart: until the deadline, collection deleted parts faster than they could be read; or the shard is
+            damaged.
     """
     shard = Shard(shard_id, context)
     backoff = Backoff(context.clock, context.rng, deadline)

@@ -1,8 +1,9 @@
-"""What holds of every state of a shard and of every change of it, checked on each change in every process.
+"""Invariants of every state of a shard and of every change of it, checked for each change in every process.
 
-Promise: a change that would break one of these is never committed, and one found in a log is never followed: `InternalError` says
-which, with the state untouched. The cost is proportional to the live batches, which compaction keeps logarithmic. Source: the persist
-design's state machine; the checks stay on in production, as TigerBeetle's do.
+Promise: a change that would break one of these is never committed, and one found in a log is never applied:
+`InternalError` says which, and the state stays as it is. The cost is proportional to the number of live batches,
+which compaction keeps logarithmic. Source: Materialize's persist design, its state machine; the checks stay on in
+production, as TigerBeetle's do.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def check_step(old: ShardState, diff: StateDiff, new: ShardState) -> None:
 
 
 def check_trace(state: ShardState) -> None:
-    """Check that the batches are in order, apart, below the upper, and gone once nothing can be read.
+    """Check that the batches are sorted, disjoint, below the upper, and gone once nothing can be read.
 
     Raises:
         InternalError: they are not.

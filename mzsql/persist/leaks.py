@@ -1,13 +1,14 @@
-"""The finder of leaked objects: what writers that were killed left in Blob, which no shard's state will ever name.
+"""Finds leaked objects: what writers that were killed left in Blob, and no shard's state will ever name.
 
-Promise: an object counts as leaked when no state that was fetched after the object was listed names it (in a batch, as garbage or as a
-rollup), and when it is not protected. It is deleted, when that is asked for, once this very client has found it so for a day (or what else
-is asked for), on its own monotonic clock. Names tell by their writers' clocks when they were given; that is shown, and decides no deletion:
-a finder whose clock is a day ahead would take away what is about to be appended. What has another's name is never deleted. Listings are
-worked off page by page, so memory is bounded by a page, the states of its shards, and a number of leaks that are waited for. Trade-off:
-time is what tells a leak from a batch that was written and is yet to be appended; a batch that waits for longer must be protected by
-whoever holds it, and a finder must have been at work for that long before it deletes its first leak.
-Source: the persist design, "maybe a leaked-blob finder".
+Promise: an object counts as leaked if no state that was fetched after the object was listed names it (in a batch, as
+garbage or as a rollup), and if it is not protected. If deletion is requested, it is deleted once this very client
+has found it so for a day (or the time requested), on its own monotonic clock. Names contain the time by their
+writers' clocks; that is reported, but decides no deletion: a finder whose clock is a day ahead would delete what is
+about to be appended. Objects whose names have another form are never deleted. Listings are processed page by page,
+so memory is bounded by a page, the states of its shards, and the leaks being waited for. Trade-off: only time
+distinguishes a leak from a batch that was written and is yet to be appended; a batch that waits longer must be
+protected by whoever holds it, and a finder must have run that long before it deletes its first leak. Source:
+Materialize's persist design, "maybe a leaked-blob finder".
 """
 
 from __future__ import annotations
@@ -38,15 +39,15 @@ Kind = Literal["object", "of no shard", "upload"]
 
 
 class Leak(msgspec.Struct, frozen=True, kw_only=True):
-    """Something in Blob that costs storage and that nobody refers to.
+    """Something in Blob that costs storage and that nothing refers to.
 
     Attributes:
         kind: an ``object`` under a shard's prefix, an object ``of no shard``, or an unfinished ``upload``.
-        key: its key; empty for an upload of which the store does not know what it was to become.
+        key: its key; empty for an upload if the store does not know its target.
         bytes: its size.
-        age_ms: how long ago it was named or begun, as far as its writer's clock and this one agree; `None` when that is not known.
-        seen_ms: for how long this client has found it so.
-        deleted: whether it is gone now.
+        age_ms: how long ago it was named or begun, if its writer's clock and this one agree; `None` if unknown.
+        seen_ms: for how long this client has found it leaked.
+        deleted: whether it was deleted now.
     """
 
     kind: Kind
@@ -58,7 +59,9 @@ class Leak(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _States:
-    """Fresh states of the shards a page is about; those of few shards are kept, to be followed rather than loaded."""
+    """Fresh states of the shards of a page; the states of a few shards are kept, as following the log is cheaper than
+    loading.
+    """
 
     def __init__(self, context: Context, deadline: Callable[[], Deadline]) -> None:
         self._context = context
@@ -67,11 +70,13 @@ class _States:
         self.unreadable: dict[str, SqlError] = {}
 
     def are_leaks(self, shard_id: str, keys: Collection[str]) -> tuple[Kind, set[str]]:
-        """Which of ``keys`` the shard's state does not name now: none when nobody knows, all when there is no such shard."""
+        """Return which of ``keys`` the shard's state does not name now: none if the state cannot be read, all if there
+        is no such shard.
+        """
         try:
             named = self._named(shard_id)
         except (NewerVersion, CorruptPart, MissingPart) as failure:
-            # One shard that cannot be read must not keep the leaks of others.
+            # A shard that cannot be read must not keep the leaks of others from being found.
             self.unreadable.setdefault(shard_id, failure)
             return "object", set()
         if named is None:
@@ -100,22 +105,25 @@ def find_leaks(
     delete_of_no_shard: bool = False,
     timeout: float | None = None,
 ) -> Iterator[Leak]:
-    """What nobody refers to, as it is found; a generator that works while it is drawn from.
+    """Yield what nothing refers to; a generator that works while it is iterated.
 
     Args:
         context: the client's.
-        older_than_ms: only what seems so old, or was found for so long: nothing else is deleted. With 0 it is deleted at first sight, so
-            nobody may be writing then. Objects whose names tell no time are found all, and none is deleted.
-        shard_ids: look under these shards' prefixes only, and for no unfinished uploads; everywhere by default.
-        protected: the keys of batches that are written, not appended yet, and held by someone: asked for anew for each page.
+        older_than_ms: only what seems this old, or was found for this long; only the latter is deleted. With 0 it is
+            deleted at first sight, so nothing may be writing then. Objects whose names tell no time are all
+            reported, and none is deleted.
+        shard_ids: look only under these shards' prefixes, and not for unfinished uploads; everywhere by default.
+        protected: returns the keys of batches that are written, not appended yet, and held by someone; called for
+            each page.
         delete: delete what was found.
-        delete_of_no_shard: also objects of shards that this Consensus does not know, which are another's if a URL is wrong.
+        delete_of_no_shard: delete also objects of shards that this Consensus does not know; with a wrong URL they
+            may belong to another.
         timeout: seconds for each call to a backend.
 
     Raises:
         UsageError: the age is negative.
-        NewerVersion, CorruptPart, MissingPart: the state of a shard cannot be read, so nobody knows what it names; raised after all
-            else was found.
+        NewerVersion, CorruptPart, MissingPart: the state of a shard cannot be read, so what it names is unknown;
+            raised after everything else was found.
     """
     if older_than_ms < 0:
         raise UsageError(f"an age cannot be negative, got {older_than_ms} ms")
@@ -144,7 +152,8 @@ def _found(
     prefixes = [""] if shard_ids is None else [f"{shard_id}/" for shard_id in shard_ids]
     for prefix in prefixes:
         listing = iter(context.blob.list_keys_and_metadata(prefix))
-        # A page is held before its states are fetched, so what is appended meanwhile is named by them.
+        # List a page before its shards' states are fetched: an object that is appended meanwhile is named by the
+        # state.
         while page := list(itertools.islice(listing, _PAGE)):
             leaks = [
                 leak
@@ -180,7 +189,8 @@ def _unnamed(
     this_round: int,
 ) -> Iterator[Leak]:
     now_ms = context.clock.now_ms()
-    # Protected keys before states: a batch leaves a log only once its shard holds it.
+    # Ask for protected keys before fetching states: a log drops a batch only once the shard has it, so one of the two
+    # names it.
     spared = frozenset(protected())
     by_prefix = sorted(page, key=lambda one: one[0].partition("/")[0])
     for prefix, group in itertools.groupby(by_prefix, lambda one: one[0].partition("/")[0]):
@@ -220,6 +230,6 @@ def _upload_leak(unfinished: Unfinished, now_ms: int, context: Context, this_rou
         key=unfinished.key,
         bytes=unfinished.size,
         age_ms=max(0, now_ms - unfinished.started_ms),
-        # No object's key begins so.
+        # A leading slash, which no object's key has, keeps uploads apart from objects.
         seen_ms=context.unnamed.meet(f"/{unfinished.key}/{unfinished.upload}", this_round),
     )

@@ -215,7 +215,7 @@ class Shard:
             try:  # noqa: SIM105
                 self._lock.release()
             except RuntimeError:
-                pass  # another thread's: this call did not get it  # another thread owns it: this call did not get the lock
+                pass  # another thread owns it: this call did not get the lock
 
     def _apply(self, command: Command, deadline: Deadline, asked: int, doubtful: int | None) -> Any:
         clock = self.context.clock

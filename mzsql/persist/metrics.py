@@ -1,9 +1,10 @@
-"""What persist counts and times, for Prometheus.
+"""The metrics of persist, for Prometheus.
 
-Promise: every public operation and every call to a backend is timed, and its failures are counted by kind; so are bytes, retries, lost
-races, expired leases and what maintenance does. Series are named ``mzsql_persist_…`` in base units (seconds, bytes) and labelled by
-operation, store and URL scheme only: never by shard, key or URL. All clients that share a registry share its collectors. Trade-off: an
-operation that calls another one is counted as itself alone, so that no time is counted twice.
+Promise: every public operation and every backend call is timed, and its failures are counted by kind; so are bytes,
+retries, lost races, expired leases and the work of maintenance. Series are named ``mzsql_persist_…`` in base units
+(seconds, bytes) and labelled only by operation, store and URL scheme, never by shard, key or URL. All clients that
+share a registry share its collectors. Trade-off: an operation called by another one is not counted, so that no time
+is counted twice.
 """
 
 from __future__ import annotations
@@ -45,8 +46,9 @@ ERROR_KINDS = (
     "damage",
     "other",
 )
-"""The values of the label ``kind``: an invalid request, a lost race for the upper, a read that waited in vain, a backend that surely
-did not act, one that may have, an object or entry that is missing or not what was written, and anything else."""
+"""The values of the label ``kind``: an invalid request, a lost race for the upper, a read that timed out, a backend
+that certainly did not act, one that may have, an object or entry that is missing or damaged, and anything else.
+"""
 
 _BUCKETS = (
     *(0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05),
@@ -55,7 +57,7 @@ _BUCKETS = (
 
 
 def error_kind(error: BaseException) -> str:
-    """Which of `ERROR_KINDS` an error is."""
+    """Return which of `ERROR_KINDS` an error is."""
     match error:
         case UpperMismatch():
             return "upper_mismatch"
@@ -80,7 +82,7 @@ class Series(NamedTuple):
 
 
 class PersistMetrics:
-    """The collectors of one registry; get them by `metrics_of`, which makes them once."""
+    """The collectors of one registry; get them from `metrics_of`, which makes them once."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry
@@ -161,7 +163,7 @@ class PersistMetrics:
 
 
 def scheme_of(url: str | None, backend: object) -> str:
-    """What the metrics call a backend: its URL's scheme, without a URL its class."""
+    """Return the label for a backend: its URL's scheme, or its class if it has no URL."""
     return type(backend).__name__ if url is None else split_url(url).scheme
 
 
@@ -170,7 +172,7 @@ _making = threading.Lock()
 
 
 def metrics_of(registry: CollectorRegistry | None = None) -> PersistMetrics:
-    """The collectors in ``registry`` (prometheus_client's default one), made at first use."""
+    """Return the collectors in ``registry`` (prometheus_client's default one if `None`), made at first use."""
     registry = REGISTRY if registry is None else registry
     with _making:
         metrics = _made.get(registry)
@@ -183,7 +185,7 @@ _inside: ContextVar[bool] = ContextVar("mzsql_persist_inside_an_operation", defa
 
 
 class Meter:
-    """One client's way to the metrics, timing by the client's clock. Safe for threads."""
+    """One client's access to the metrics; measures time by the client's clock. Thread-safe."""
 
     def __init__(self, metrics: PersistMetrics, clock: Clock) -> None:
         self.metrics = metrics
@@ -191,7 +193,7 @@ class Meter:
         self._operations: dict[str, Series] = {}
 
     def operation(self, name: str) -> Series:
-        """The series of an operation of shards."""
+        """Return the series of an operation of shards."""
         series = self._operations.get(name)
         if series is None:
             metrics = self.metrics
@@ -202,7 +204,7 @@ class Meter:
 
     @contextmanager
     def timed(self, operation: str) -> Iterator[None]:
-        """Count and time what happens inside as ``operation``."""
+        """Count and time the block as ``operation``."""
         series, start = self.operation(operation), self._now()
         try:
             yield
@@ -221,7 +223,7 @@ class Meter:
             metrics.appended_bytes.labels(place).inc(part.size)
 
     def cached(self, counts: Mapping[str, int]) -> None:
-        """Count what a cache of objects did, as `CacheStats` names it."""
+        """Count what a cache of objects did; keys as in `CacheStats`."""
         metrics = self.metrics
         for name, outcome in (
             ("memory_hits", "memory_hit"),
@@ -235,12 +237,12 @@ class Meter:
                 metrics.cache_bytes.labels(outcome).inc(more)
 
     def blob(self, inner: Blob, scheme: str) -> Blob:
-        """``inner``, its calls counted and timed."""
+        """Return ``inner`` with its calls counted and timed."""
         around, wrote = self._calls("blob", scheme)
         return blob_around(inner, around, wrote)
 
     def consensus(self, inner: Consensus, scheme: str) -> Consensus:
-        """``inner``, its calls counted and timed."""
+        """Return ``inner`` with its calls counted and timed."""
         around, wrote = self._calls("consensus", scheme)
         return consensus_around(inner, around, wrote)
 
@@ -279,7 +281,7 @@ class Meter:
 
 
 def _bytes_in(operation: str, result: Any) -> int:
-    """How many bytes of values a call brought."""
+    """Return the bytes of the values that a call returned."""
     if not result:
         return 0
     match operation:
@@ -293,7 +295,7 @@ def _bytes_in(operation: str, result: Any) -> int:
 
 
 def metered(operation: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """A public method, counted and timed as ``operation`` by the meter of its object's ``_context``."""
+    """Decorate a public method: count and time it as ``operation``, with the meter of its object's ``_context``."""
 
     def decorate(method: Callable[P, T]) -> Callable[P, T]:
         @functools.wraps(method)
@@ -303,7 +305,7 @@ def metered(operation: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
             owner: Any = args[0]
             meter: Meter = owner._context.meter
             series = meter.operation(operation)
-            # In a context of its own: what Ctrl-C leaves undone there, at whatever moment, does not outlive the call.
+            # In a context of its own, so that whatever an interrupt (Ctrl-C) leaves set there ends with the call.
             context = copy_context()
             context.run(_inside.set, True)
             start = meter._now()

@@ -1,7 +1,8 @@
-"""What a read wants of a shard, pushed down to where it saves reading: parts, row groups, then rows.
+"""What a read selects, pushed down to where it saves reading: to parts, row groups, then rows.
 
-Promise: pruning by statistics is conservative, filtering rows is exact: a read with filters returns what the same read without them
-returns and a filter would keep. A filter is a conjunction over columns of inclusive ranges, each range as in `KeyRange`.
+Promise: pruning by statistics is conservative, filtering rows is exact: a read with filters returns exactly the rows
+of the same read without them that match the filters. A filter is a conjunction over columns of inclusive ranges, see
+`KeyRange`.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from mzsql.repr.frontier import Frontier, Timestamp, less_equal, less_than
 Filters: TypeAlias = Mapping[str, Sequence[KeyRange]]
 """For each column filtered by, inclusive ranges ``(lo, hi)``: one `None` leaves that side open, two ask for NULL.
 
-A row is kept when for every column some range holds its value. NaN is beyond all other numbers, as in PostgreSQL.
+A row is kept if for every column some range contains its value. NaN is above all other numbers, as in PostgreSQL.
 """
 
 
 class Pushdown(NamedTuple):
-    """Which updates a read wants: those with times in ``[lower, upper)`` that every lookup asks for."""
+    """Which updates a read selects: those with times in ``[lower, upper)`` that match every lookup."""
 
     lookups: tuple[Lookup, ...] = ()
     lower: Timestamp = 0
@@ -38,7 +39,7 @@ class Pushdown(NamedTuple):
         return [lookup.column for lookup in self.lookups]
 
     def within(self, lower: Timestamp, upper: Frontier) -> Pushdown:
-        """The same at times in ``[lower, upper)`` only."""
+        """Return the same pushdown for times in ``[lower, upper)`` only."""
         return self._replace(lower=lower, upper=upper)
 
     def may_hold_part(self, part: Part) -> bool:
@@ -52,7 +53,7 @@ class Pushdown(NamedTuple):
         return first_time(part) < self.lower or less_equal(self.upper, last_time(part))
 
     def groups(self, metadata: pq.FileMetaData, floor: Timestamp) -> list[int]:
-        """The row groups that must be read of an object whose updates' times are at or above ``floor``."""
+        """Return the row groups that must be read, in an object whose updates' times are at or above ``floor``."""
         places = [
             (lookup, place)
             for lookup in self.lookups
@@ -88,7 +89,7 @@ class Pushdown(NamedTuple):
         return last >= self.lower and less_than(first, self.upper)
 
     def filter(self, table: pa.Table) -> pa.Table:
-        """The updates of ``table``, whose times are at or above its floor, that are wanted."""
+        """Return the selected updates of ``table``, whose times are at or above its floor."""
         times = table[TIME_COLUMN]
         if self.lower > 0:
             table = table.filter(pc.greater_equal(times, pa.scalar(self.lower, pa.int64())))
@@ -101,7 +102,9 @@ class Pushdown(NamedTuple):
 
 
 def _place(metadata: pq.FileMetaData, name: str) -> int | None:
-    """Where a column is in the file; `None` when that is in doubt, as a leaf inside of a struct may have a path that reads the same."""
+    """Return the index of a column in the file; `None` if it is ambiguous, because a leaf inside a struct may have the
+    same path.
+    """
     places = [
         place for place in range(metadata.num_columns) if metadata.schema.column(place).path == name
     ]
@@ -111,10 +114,10 @@ def _place(metadata: pq.FileMetaData, name: str) -> int | None:
 def lookups_of(
     schema: pa.Schema, key: KeySpec | None, filters: Filters | None, what: str
 ) -> tuple[Lookup, ...]:
-    """The filters as lookups.
+    """Return the filters as lookups.
 
     Raises:
-        SchemaMismatch: a column is not there, has no order, is additive, or a bound is not of its type.
+        SchemaMismatch: a column does not exist, has no order or is additive, or a bound is not of its type.
     """
     if filters is None:
         return ()
@@ -142,10 +145,10 @@ def pushdown_of(
     what: str,
     key_ranges: Sequence[KeyRange] | None = None,
 ) -> Pushdown:
-    """The filters as a pushdown at all times, and ranges of the first key column; raises as `lookups_of`.
+    """Return the filters, and ranges of the first key column, as a pushdown for all times; raises as `lookups_of`.
 
     Raises:
-        SchemaMismatch: key ranges without a key.
+        SchemaMismatch: key ranges for a shard without key.
     """
     lookups = lookups_of(schema, key, filters, what)
     if key_ranges is None:
@@ -159,10 +162,10 @@ def pushdown_of(
 def checked_columns(
     schema: pa.Schema, columns: Sequence[str] | None, what: str
 ) -> list[str] | None:
-    """``columns``, or `None` where they are all of the schema in their order.
+    """Return ``columns``, or `None` if they are all of the schema in its order.
 
     Raises:
-        SchemaMismatch: one is not there, or is asked for twice.
+        SchemaMismatch: one does not exist, or is named twice.
     """
     if columns is None:
         return None
@@ -178,7 +181,9 @@ def checked_columns(
 
 
 def encode_filters(schema: pa.Schema, filters: Filters | None) -> tuple[tuple[str, bytes], ...]:
-    """Checked filters for another process: for each column the ranges as an Arrow IPC stream of the columns ``lo`` and ``hi``."""
+    """Encode checked filters for another process: for each column its ranges as an Arrow IPC stream of the columns
+    ``lo`` and ``hi``.
+    """
     encoded: list[tuple[str, bytes]] = []
     for lookup in lookups_of(schema, None, filters, "the shard"):
         form = lookup.form
@@ -193,10 +198,10 @@ def encode_filters(schema: pa.Schema, filters: Filters | None) -> tuple[tuple[st
 
 
 def decode_filters(encoded: Sequence[tuple[str, bytes]]) -> Filters | None:
-    """The reverse of `encode_filters`, with Arrow scalars as bounds.
+    """Decode what `encode_filters` encoded, with Arrow scalars as bounds.
 
     Raises:
-        CorruptPart: the bytes are no filters.
+        CorruptPart: the bytes are not filters.
     """
     if not encoded:
         return None

@@ -1,7 +1,8 @@
-"""Reading a Parquet object in stretches: where row groups lie, and a file made of ranged reads.
+"""Reading a Parquet object by byte ranges: where row groups lie, and a file made of ranged reads.
 
-Promise: what lies side by side is asked for at once, and nothing is read that is not part of a wanted row group's wanted columns, but
-gaps too small to be worth another request, and the rest of the blocks that a stretch begins and ends in: see `mzsql.persist.blocks`.
+Promise: adjacent ranges are read with one request, and nothing is read that is not part of a wanted row group's
+wanted columns, except gaps too small to be worth another request and the rest of the blocks that a range begins and
+ends in (`mzsql.persist.blocks`).
 """
 
 from __future__ import annotations
@@ -13,16 +14,16 @@ import pyarrow.parquet as pq
 
 from mzsql.persist.blocks import Blocks
 
-#: So much of an object's end is read for its footer; where that is longer, a second read gets the rest.
+#: How much of an object's end is read for its footer; if the footer is longer, a second read gets the rest.
 _FOOTER_BYTES = 8 * 1024
-#: What lies between two stretches of an object is read with them up to so many bytes: a request costs more.
+#: Gaps of at most this many bytes between two ranges are read with them, because a request costs more.
 _GAP_BYTES = 1024
 
 
 def extents(
     metadata: pq.FileMetaData, groups: Sequence[int], names: Sequence[str]
 ) -> list[tuple[int, int]]:
-    """Where the columns ``names`` of row groups lie: offsets and lengths in the order of the file, those side by side as one."""
+    """Return where the columns ``names`` of row groups lie: offsets and lengths in file order, adjacent ones joined."""
     wanted = [
         place
         for place in range(metadata.num_columns)
@@ -49,13 +50,13 @@ def _top_level(path: str, names: Sequence[str]) -> bool:
 
 
 class RangeFile:
-    """An object as a read-only file whose every byte read is counted.
+    """An object as a read-only file that counts the bytes read.
 
     Args:
-        size: the object's bytes.
-        fetch: reads so many bytes (the second argument) from an offset on.
+        size: the object's size in bytes.
+        fetch: reads as many bytes as its second argument says from the offset in the first.
 
-    Once its ``blocks`` are set, every byte that they cover is compared with them; bytes that are not as written raise `OSError`.
+    Once its ``blocks`` are set, every byte that they cover is verified; a mismatch raises `OSError`.
     """
 
     def __init__(self, size: int, fetch: Callable[[int, int], bytes]) -> None:
@@ -68,7 +69,9 @@ class RangeFile:
         self.closed = False
 
     def prefetch(self, extents: Sequence[tuple[int, int]]) -> None:
-        """Read stretches (offset, length) at once, for reads inside of them: a store far away is asked once for each."""
+        """Read the ranges (offset, length) now, for later reads inside of them: one request per range, however many
+        reads follow.
+        """
         whole: list[tuple[int, int]] = []
         for extent in extents:
             offset, length = self._around(*extent)
@@ -81,7 +84,7 @@ class RangeFile:
         ]
 
     def footer(self, length: int = 0) -> bytes:
-        """The end of the object from its metadata on; ``length`` bytes where that is known."""
+        """Return the end of the object from its Parquet metadata on; ``length`` is its length if known."""
         size = self._size
         first = min(size, length or _FOOTER_BYTES)
         tail = self._read_at(size - first, first)
@@ -91,7 +94,7 @@ class RangeFile:
         return tail
 
     def read(self, size: int = -1) -> bytes:
-        """The next bytes, all by default."""
+        """Return the next bytes, all by default."""
         left = self._size - self._position
         length = left if size is None or size < 0 else min(size, left)
         if length <= 0:
@@ -133,34 +136,34 @@ class RangeFile:
         return data
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        """Move, relative to the start, the position or the end."""
+        """Move relative to the start, the position or the end; return the new position."""
         base = (0, self._position, self._size)[whence]
         self._position = base + offset
         return self._position
 
     def tell(self) -> int:
-        """The position."""
+        """Return the position."""
         return self._position
 
     def size(self) -> int:
-        """The object's bytes."""
+        """Return the object's size in bytes."""
         return self._size
 
     def readable(self) -> bool:
-        """It is."""
+        """Return true."""
         return True
 
     def seekable(self) -> bool:
-        """It is."""
+        """Return true."""
         return True
 
     def writable(self) -> bool:
-        """It is not."""
+        """Return false."""
         return False
 
     def flush(self) -> None:
-        """Nothing is buffered."""
+        """Do nothing: nothing is buffered."""
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Mark the file as closed; no resource is held."""
         self.closed = True

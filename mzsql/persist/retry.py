@@ -1,6 +1,7 @@
 """Retries of idempotent backend calls, within a deadline.
 
-A loop of our own rather than tenacity's, because clock, pause and randomness are passed in, which a simulator needs.
+Trade-off: a loop of our own rather than tenacity's, because clock, pauses and randomness are passed in, which a
+simulator needs.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from mzsql.persist.clock import Clock, Deadline
 
 T = TypeVar("T")
 
-#: Told of failures after which something is tried again, by the thread that has asked for that.
+#: Called with failures after which something is tried again, if a caller on this thread has asked for it (`troubles`).
 _tells: ContextVar[Callable[[BaseException], None] | None] = ContextVar(
     "mzsql_troubles", default=None
 )
@@ -24,7 +25,9 @@ _tells: ContextVar[Callable[[BaseException], None] | None] = ContextVar(
 
 @contextmanager
 def troubles(tell: Callable[[BaseException], None]) -> Iterator[None]:
-    """Within the block, on this thread, have ``tell`` called with each failure that is tried again: what is late can say why."""
+    """Within the block, on this thread, have ``tell`` called with each failure that is tried again, so that a timeout
+    can name its cause.
+    """
     token = _tells.set(tell)
     try:
         yield
@@ -33,7 +36,7 @@ def troubles(tell: Callable[[BaseException], None]) -> Iterator[None]:
 
 
 def troubled(failure: BaseException) -> None:
-    """Tell who wants to know on this thread that something has failed, and may be tried again."""
+    """Report a failure that may be tried again to the caller on this thread that has asked for it (`troubles`)."""
     tell = _tells.get()
     if tell is not None:
         tell(failure)
@@ -44,7 +47,10 @@ _LAST_PAUSE = 2.0
 
 
 class Backoff:
-    """Pauses that double, with full jitter, and end with the deadline."""
+    """Pauses that double, with full jitter, and end with the deadline.
+
+    Source: AWS Architecture Blog, "Exponential Backoff And Jitter".
+    """
 
     def __init__(self, clock: Clock, rng: random.Random, deadline: Deadline) -> None:
         self._clock = clock
@@ -53,7 +59,7 @@ class Backoff:
         self._ceiling = _FIRST_PAUSE
 
     def pause(self) -> bool:
-        """Sleep; `False`, at once, when the deadline has passed."""
+        """Sleep; return `False`, at once, if the deadline has passed."""
         remaining = self._deadline.remaining()
         if remaining <= 0:
             return False
@@ -71,12 +77,13 @@ def retrying(
     abandoned: Callable[[], bool],
     retried: Callable[[], None] | None = None,
 ) -> T:
-    """``act()``, again after each location error until the deadline or ``abandoned()``; only for acts that are idempotent.
+    """Call ``act()``, again after each location error, until the deadline or ``abandoned()``; ``act`` must be
+    idempotent.
 
     ``retried()`` is called before each further attempt.
 
     Raises:
-        Determinate, Indeterminate: the last one, once the deadline has passed.
+        Determinate, Indeterminate: the last error, once the deadline has passed or the call was abandoned.
     """
     backoff = Backoff(clock, rng, deadline)
     while True:

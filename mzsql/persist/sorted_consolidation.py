@@ -1,8 +1,8 @@
-"""Consolidation of what is sorted: equal rows are neighbours, so a look at each row and the one before it is enough.
+"""Consolidation of sorted rows: equal rows are adjacent, so comparing each row with the one before it is enough.
 
-Promise: as `mzsql.persist.consolidate.consolidate`, null-safe and exact, in memory bounded by a piece, in the order of the rows. Trade-off:
-it asks for an order by every column, which shards without a key are given anyway by compaction; in exchange nothing is hashed, which
-for rows of many columns costs more than the sort does, in memory as on disk.
+Promise: as `mzsql.persist.consolidate.consolidate`, exact, in memory bounded by a piece, and in the order of the
+rows. Trade-off: the rows must be sorted by every column, which compaction does anyway for shards without a key; in
+exchange nothing is hashed, which for rows of many columns costs more than the sort, in memory as on disk.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _INT64 = np.iinfo(np.int64)
 
 
 def has_comparable_rows(schema: pa.Schema) -> bool:
-    """Whether `consolidate_sorted` can tell rows of the schema apart."""
+    """Whether `consolidate_sorted` can compare rows of the schema."""
     return all(_compares(field.type) for field in schema)
 
 
@@ -38,12 +38,13 @@ def _compares(type_: pa.DataType) -> bool:
 
 
 def consolidate_sorted(pieces: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """The rows of all ``pieces``, each with ``mz_diff`` int64 and all of them in an order by their other columns, consolidated.
+    """Yield the consolidated rows of all ``pieces``, which have ``mz_diff`` as int64 and are sorted by their other
+    columns.
 
     Raises:
         DataError: a sum of diffs does not fit int64.
     """
-    # The last row seen, which the next piece may go on with, and the sum of its diffs so far.
+    # The last row seen, which the next piece may continue, and the sum of its diffs so far.
     held: pa.Table | None = None
     sum_ = 0
     for piece in pieces:
@@ -65,7 +66,7 @@ def consolidate_sorted(pieces: Iterable[pa.Table]) -> Iterator[pa.Table]:
 
 
 def _begins(table: pa.Table) -> np.ndarray:
-    """Of each row whether it differs from the one before in any column but the diff."""
+    """Return for each row whether it differs from the one before in any column except the diff."""
     begins = np.zeros(table.num_rows, dtype=bool)
     begins[0] = True
     for name, column in zip(table.column_names, floats_as_bits(table).columns, strict=True):
@@ -80,11 +81,11 @@ def _begins(table: pa.Table) -> np.ndarray:
 
 
 def _sums(diffs: pa.ChunkedArray, firsts: np.ndarray, before: int, *, goes_on: bool) -> np.ndarray:
-    """The sum of diffs of each run of equal rows; when the first row was held, ``before`` is what was summed up of it."""
+    """Return the sum of diffs of each run of equal rows; if the first row was held over, its sum so far is ``before``."""
     values: np.ndarray = diffs.to_numpy()
     most = max(abs(int(values.min())), abs(int(values.max())), abs(before))
     if most * (len(values) + 1) > _INT64.max:
-        values = values.astype(object)  # exact
+        values = values.astype(object)  # Python's integers, which do not overflow
     elif len(firsts) == len(values) and not goes_on:
         return values
     values = values.copy()
@@ -95,7 +96,7 @@ def _sums(diffs: pa.ChunkedArray, firsts: np.ndarray, before: int, *, goes_on: b
 
 
 def _with_sums(table: pa.Table, sums: np.ndarray) -> pa.Table:
-    """The rows whose sums are not zero, with them."""
+    """Return the rows whose sums are not zero, with their sums."""
     if sums.dtype == object:
         if max(sums) > _INT64.max or min(sums) < _INT64.min:
             raise DataError("sums of diffs do not fit")

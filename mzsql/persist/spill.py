@@ -1,7 +1,8 @@
 """Directories for what a merge spills to disk.
 
-Promise: one is removed when its merge is over, however it ends; one that a killed process left behind by the next that is made on the
-machine. A lock on a file in it, which the kernel lets go with the process, tells the two apart.
+Promise: a directory is removed when its merge ends, however it ends; one left behind by a killed process is removed
+when the next one is made on the machine. A lock on a file in it, which the kernel releases with the process, tells
+the two apart.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _LOCK = "lock"
 
 @contextlib.contextmanager
 def spill_directory() -> Iterator[str]:
-    """A fresh directory under the system's temporary one (``TMPDIR``), for as long as the block runs."""
+    """Make a new directory under the system's temporary one (``TMPDIR``) for as long as the block runs."""
     _sweep(Path(tempfile.gettempdir()))
     while True:
         directory = Path(tempfile.mkdtemp(prefix=_PREFIX))
@@ -28,15 +29,16 @@ def spill_directory() -> Iterator[str]:
             cleanup.callback(shutil.rmtree, directory, ignore_errors=True)
             lock = cleanup.enter_context((directory / _LOCK).open("w"))
             fcntl.flock(lock, fcntl.LOCK_EX)
-            # Another process may have taken it for one left behind before it was locked.
+            # Before it was locked, another process may have taken it for one left behind and removed it; then make
+            # another.
             if directory.exists():
                 yield str(directory)
                 return
 
 
 def _sweep(parent: Path) -> None:
-    """Remove the directories of processes that are gone; those of others that we may not look into stay."""
-    # As names only: a crowded directory costs more as paths than a small merge does.
+    """Remove the directories of processes that have ended, except those that this user may not open."""
+    # Collect names only: in a directory with many files, a path for each would cost more than a small merge.
     names: list[str] = []
     with contextlib.suppress(OSError), os.scandir(parent) as entries:
         names = [entry.name for entry in entries]

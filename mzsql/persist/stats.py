@@ -1,8 +1,9 @@
 """Least and greatest values of parts and row groups, and which of them a lookup must read.
 
-Promise: pruning is conservative: what cannot be compared is read. Floating-point columns have no statistics of parts, as NaN has no
-place in them; those of row groups count for all other numbers. The statistics of a shard without key are taken from the Parquet footer,
-which the writer of the object computed anyway.
+Promise: pruning is conservative: what cannot be compared is read. Parts have no statistics of floating-point
+columns, because Parquet's leave out NaN; those of row groups are used for all other numbers, and a NaN is always
+assumed possible. The statistics of a shard without key are taken from the Parquet footer, which the object's writer
+has computed anyway.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _INT_BACKED = (pa.types.is_date, pa.types.is_time, pa.types.is_timestamp, pa.typ
 
 
 def key_stats(table: pa.Table, key: KeySpec | None) -> tuple[KeyStats, ...]:
-    """The statistics of a part about to be written."""
+    """Return the statistics of a part about to be written."""
     if key is None:
         return ()
     return tuple(_column_stats(name, table[name]) for name in key.columns)
@@ -40,7 +41,7 @@ def key_stats(table: pa.Table, key: KeySpec | None) -> tuple[KeyStats, ...]:
 def _column_stats(name: str, column: pa.ChunkedArray) -> KeyStats:
     if not _comparable(column.type):
         return KeyStats(name, None, None, column.null_count, known=False)
-    # Arrow has no min_max of durations, but of the integers they are.
+    # Arrow has no min_max of durations, so use that of the integers behind them.
     duration = pa.types.is_duration(column.type)
     bounds = pc.min_max(column.cast(pa.int64()) if duration else column)
     return KeyStats(
@@ -54,10 +55,11 @@ def _column_stats(name: str, column: pa.ChunkedArray) -> KeyStats:
 def footer_stats(
     metadata: pq.FileMetaData, schema: pa.Schema, names: Sequence[str]
 ) -> tuple[KeyStats, ...]:
-    """Statistics of the columns ``names`` of a Parquet object from its footer, merged over its row groups.
+    """Return statistics of the columns ``names`` of a Parquet object from its footer, merged over its row groups.
 
-    ``schema`` gives the shard's types of the columns. ``lo`` and ``hi`` are bounds: writers may leave shortened text. Unknown where some
-    row group has none, where the column is nested or floating-point, and where the file keeps it in a form of its own.
+    ``schema`` has the shard's types of the columns. ``lo`` and ``hi`` are bounds, as writers may shorten text.
+    Unknown if some row group has none, if the column is nested or floating-point, and if the file stores it with
+    another physical type than expected.
     """
     places: dict[str, list[int]] = {}
     for place in range(metadata.num_columns):
@@ -72,7 +74,9 @@ def footer_stats(
 def group_stats(
     metadata: pq.FileMetaData, schema: pa.Schema, names: Sequence[str]
 ) -> list[tuple[int, tuple[KeyStats, ...]]]:
-    """Of each row group of a Parquet object, in order, how many rows it has and the statistics of the columns ``names``."""
+    """Return, for each row group of a Parquet object in order, its number of rows and the statistics of the columns
+    ``names``.
+    """
     places: dict[str, list[int]] = {}
     for place in range(metadata.num_columns):
         places.setdefault(metadata.schema.column(place).path, []).append(place)
@@ -90,7 +94,7 @@ def group_stats(
 
 
 def column_bytes(metadata: pq.FileMetaData) -> dict[str, int]:
-    """How many encoded bytes each top-level column of a Parquet object takes."""
+    """Return the encoded bytes of each top-level column of a Parquet object."""
     names = [metadata.schema.column(i).path.split(".")[0] for i in range(metadata.num_columns)]
     found = dict.fromkeys(names, 0)
     for number in range(metadata.num_row_groups):
@@ -108,7 +112,7 @@ def _merged_stats(
     groups: Sequence[pq.RowGroupMetaData],
 ) -> KeyStats:
     unknown = KeyStats(name, None, None, 0, known=False)
-    # The path of a leaf inside of a struct may read like the name of another column.
+    # The path of a leaf inside a struct may equal the name of another column, which is then ambiguous.
     if not _comparable(type_) or len(places) != 1:
         return unknown
     [place] = places
@@ -129,7 +133,7 @@ def _merged_stats(
             factor = _factor(type_, schema.column(place))
             bounds += (_raw(end, type_, factor, found) for end in ("min", "max"))
         except (TypeError, ValueError, UnicodeError, pa.ArrowException):
-            return unknown  # a physical type with another Python form: nothing is claimed of it
+            return unknown  # a physical type with another Python form: claim nothing
     if not bounds:
         return KeyStats(name, None, None, nulls)
     lo, hi = min(bounds), max(bounds)
@@ -143,17 +147,17 @@ _LONG_UNITS = {"milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
 
 
 def _factor(type_: pa.DataType, column: pq.ColumnSchema) -> fractions.Fraction:
-    """By what the integers of a Parquet column are multiplied to be the integers of ``type_``.
+    """Return the factor from the integers of a Parquet column to the integers of ``type_``.
 
     Raises:
-        ValueError: they are no integers of such a type.
+        ValueError: the column does not hold such integers.
     """
     if not any(is_kind(type_) for is_kind in _INT_BACKED) or pa.types.is_date32(type_):
         return fractions.Fraction(1)
     if pa.types.is_date64(type_):
         return fractions.Fraction(24 * 60 * 60 * 1000)
     if pa.types.is_duration(type_):
-        return fractions.Fraction(1)  # Parquet knows no durations: they are the integers Arrow has
+        return fractions.Fraction(1)  # Parquet has no duration type: the integers are Arrow's
     unit = msgspec.json.decode(column.logical_type.to_json()).get("timeUnit")
     if unit not in _LONG_UNITS:
         raise ValueError(f"not a time: {column}")
@@ -161,7 +165,9 @@ def _factor(type_: pa.DataType, column: pq.ColumnSchema) -> fractions.Fraction:
 
 
 def _raw(end: str, type_: pa.DataType, factor: fractions.Fraction, found: pq.Statistics) -> Any:
-    """One end of Parquet statistics as a plain value that orders as the column does: decimals as integers, bytes as Latin-1."""
+    """Return one end of Parquet statistics as a plain value with the column's order: decimals as integers, bytes as
+    Latin-1.
+    """
     if pa.types.is_decimal(type_) or any(is_kind(type_) for is_kind in _INT_BACKED):
         raw = getattr(found, f"{end}_raw")
         if isinstance(raw, bytes):
@@ -181,7 +187,7 @@ def _comparable(type_: pa.DataType) -> bool:
 
 
 def to_stat(value: pa.Scalar) -> Stat:
-    """A scalar as it stands in durable metadata: an order-preserving plain value."""
+    """Return a scalar as the plain, order-preserving value that durable metadata has."""
     if not value.is_valid:
         return None
     type_ = value.type
@@ -198,7 +204,7 @@ def to_stat(value: pa.Scalar) -> Stat:
 
 
 def _shortened(stat: Stat, *, upwards: bool) -> Stat:
-    """A bound on long text that is itself short."""
+    """Shorten a bound on long text, downwards or upwards."""
     if not isinstance(stat, str) or len(stat) <= _TEXT_LIMIT:
         return stat
     if not upwards:
@@ -207,12 +213,14 @@ def _shortened(stat: Stat, *, upwards: bool) -> Stat:
 
 
 def ordinal(stat: Stat, type_: pa.DataType) -> Any:
-    """What orders a statistic: decimals by their number, everything else as it stands."""
+    """Return the value that orders a statistic: decimals as numbers, everything else as it is."""
     return int(stat) if pa.types.is_decimal(type_) and stat is not None else stat
 
 
 class _Spans(NamedTuple):
-    """A set of ordinals: those up to ``below``, those from ``above`` on, and the disjoint spans from each start to its end."""
+    """A set of ordinals: those up to ``below``, those from ``above`` on, and disjoint spans from each of ``starts`` to
+    its end in ``ends``.
+    """
 
     below: Any
     above: Any
@@ -220,7 +228,7 @@ class _Spans(NamedTuple):
     ends: list[Any]
 
     def meet(self, lo: Any, hi: Any) -> bool:
-        """Whether some ordinal of the set is between two."""
+        """Whether an ordinal of the set is between ``lo`` and ``hi``."""
         if self.below is not None and lo <= self.below:
             return True
         if self.above is not None and hi >= self.above:
@@ -235,10 +243,10 @@ class Lookup:
     Args:
         column: the column.
         type_: its type.
-        ranges: inclusive pairs; one `None` leaves that side open, two ask for NULL. They may overlap, and be many: each is looked for.
+        ranges: inclusive pairs; one `None` leaves that side open, two ask for NULL. They may overlap, and be many.
 
     Raises:
-        SchemaMismatch: the type has no order, or a bound is not of it.
+        SchemaMismatch: the type has no order, or a bound does not fit it.
     """
 
     def __init__(self, column: str, type_: pa.DataType, ranges: Sequence[KeyRange]) -> None:
@@ -267,7 +275,9 @@ class Lookup:
             ) from failure
 
     def _end(self, value: Any) -> pa.Scalar | None:
-        """A bound as the column has its values; one between two of those is refused, as it would become another bound."""
+        """Return a bound as a value of the column's type; a bound between two such values is refused, because rounding
+        would change it.
+        """
         if value is None:
             return None
         if _has_finer_type(value, self.form):
@@ -287,16 +297,16 @@ class Lookup:
         return None if end is None else ordinal(to_stat(end), self.form)
 
     def _point_values(self) -> pa.Array:
-        """The ranges that are single values, which are looked for all at once."""
+        """Return the ranges that are single values, which are looked up all at once; keep the others as spans."""
         points = pa.array([lo for lo, hi in self.ranges if _same(lo, hi)], self.form)
         if pa.types.is_floating(self.form):
-            # Membership goes by bits but for NaN: of the two zeros, which are equal, keep one.
+            # `is_in` compares bits (except for NaN), so turn -0.0 into 0.0, which it equals.
             points = pc.add(points, pa.scalar(0.0, self.form))
         self._spans = [(lo, hi) for lo, hi in self.ranges if not _same(lo, hi)]
         return points
 
     def _merge(self) -> _Spans:
-        """Disjoint ranges of ordinals, sorted."""
+        """Return the ranges as sorted, disjoint ranges of ordinals."""
         below: Any = None
         above: Any = None
         bounded: list[tuple[Any, Any]] = []
@@ -321,7 +331,7 @@ class Lookup:
         return _Spans(below, above, starts, ends)
 
     def may_hold(self, lo: Any, hi: Any, *, nulls: bool) -> bool:
-        """Whether keys between the ordinals ``lo`` and ``hi`` (`None`: there are none), or NULLs, may be asked for."""
+        """Whether keys between the ordinals ``lo`` and ``hi`` (`None`: no keys), or NULLs, may match."""
         if nulls and self.nulls:
             return True
         if lo is None or hi is None:
@@ -339,7 +349,7 @@ class Lookup:
         return True
 
     def may_hold_group(self, statistics: pq.Statistics | None, column: pq.ColumnSchema) -> bool:
-        """Whether a row group with these Parquet statistics of the Parquet column must be read."""
+        """Whether a row group must be read, given the Parquet statistics of the column."""
         if statistics is None:
             return True
         nulls = not statistics.has_null_count or statistics.null_count > 0
@@ -355,7 +365,7 @@ class Lookup:
             return True  # a physical type with another Python form: read it
 
     def _may_hold_floats(self, least: Any, greatest: Any, *, nulls: bool) -> bool:
-        """Parquet's statistics say nothing of NaN, which may be there besides."""
+        """As `may_hold`, for floats: Parquet's statistics leave out NaN, which may be there as well."""
         lo, hi = _float_ordinal(least), _float_ordinal(greatest)
         nan = _float_ordinal(math.nan)
         if nan in (lo, hi):
@@ -363,7 +373,7 @@ class Lookup:
         return self.may_hold(lo, hi, nulls=nulls) or self.may_hold(nan, nan, nulls=False)
 
     def filter(self, table: pa.Table) -> pa.Table:
-        """The rows of ``table`` whose value is asked for."""
+        """Return the rows of ``table`` whose value is in a range."""
         column = table[self.column]
         if not column.type.equals(self.form):
             column = column.cast(self.form)
@@ -385,7 +395,9 @@ class Lookup:
         return table.filter(mask)
 
     def _compared(self, column: pa.ChunkedArray, bound: pa.Scalar, *, upwards: bool) -> Any:
-        """Whether each value is at or beyond ``bound``; NaN is beyond all other numbers, as in PostgreSQL."""
+        """Compare each value with ``bound``: at or above it, or at or below it; NaN is above all other numbers, as in
+        PostgreSQL.
+        """
         compare = pc.greater_equal if upwards else pc.less_equal
         if not pa.types.is_floating(self.form):
             return compare(column, bound)
@@ -395,7 +407,7 @@ class Lookup:
         return pc.or_(inside, pc.is_nan(column)) if upwards else inside
 
 
-# What Arrow's kernels do not compare is compared as what they do.
+# Types that Arrow's kernels cannot compare, with the types they are cast to for that.
 _FORMS = {
     pa.float16(): pa.float32(),
     pa.string_view(): pa.large_string(),
@@ -410,7 +422,7 @@ def _form(type_: pa.DataType) -> pa.DataType:
 
 
 def _has_finer_type(value: Any, form: pa.DataType) -> bool:
-    """Whether a Python value has an Arrow type of its own, finer than ``form`` may be."""
+    """Whether a Python value has an Arrow type of its own that may be finer than ``form``."""
     if isinstance(value, (float, decimal.Decimal)):
         return bool(pa.types.is_integer(form))
     moments = (dt.datetime, dt.time, dt.timedelta)
@@ -418,7 +430,9 @@ def _has_finer_type(value: Any, form: pa.DataType) -> bool:
 
 
 def _natural(value: Any) -> pa.Scalar:
-    """A Python value with the Arrow type of its own; some of pandas' moments, which are Python's too, count nanoseconds."""
+    """Return a Python value with its own Arrow type; some of pandas' moments, which are subclasses of Python's, have
+    nanoseconds.
+    """
     scalar = pa.scalar(value)
     if getattr(value, "nanosecond", 0):
         return pa.scalar(value, pa.timestamp("ns", scalar.type.tz))
@@ -427,7 +441,9 @@ def _natural(value: Any) -> pa.Scalar:
 
 def _cast(value: pa.Scalar, form: pa.DataType) -> pa.Scalar:
     end = value.cast(form)
-    if pa.types.is_date(form) and pa.types.is_timestamp(value.type):  # Arrow drops the time of day
+    if pa.types.is_date(form) and pa.types.is_timestamp(
+        value.type
+    ):  # the cast would drop the time of day without an error
         moment = pa.scalar(value.value, pa.timestamp(value.type.unit))
         if not moment.cast(form).cast(moment.type).equals(moment):
             raise ValueError(f"{value} is not a date")
@@ -435,7 +451,7 @@ def _cast(value: pa.Scalar, form: pa.DataType) -> pa.Scalar:
 
 
 def _float_ordinal(value: float) -> tuple[bool, float]:
-    """What orders a float: NaN is beyond all other numbers."""
+    """Return the value that orders a float: NaN is above all other numbers."""
     return (True, 0.0) if math.isnan(value) else (False, value)
 
 
@@ -448,5 +464,5 @@ def _same(lo: pa.Scalar | None, hi: pa.Scalar | None) -> bool:
     if lo is None or hi is None:
         return False
     if pa.types.is_floating(lo.type) and math.isnan(lo.as_py()):
-        return math.isnan(hi.as_py())  # NaN, too, is a point
+        return math.isnan(hi.as_py())  # a range from NaN to NaN is a single value, too
     return bool(lo.equals(hi))

@@ -1,7 +1,7 @@
 """Streams of updates, for what exceeds memory.
 
-Promise: a stream holds about as much as one of the pieces it is made of; consolidated, about `MEMORY_BYTES` besides, the rest is on disk
-until the stream ends or is dropped. Errors of the pieces come out of the reader as they are.
+Promise: a stream holds about one of its pieces in memory; a consolidated one also about `MEMORY_BYTES`, with the
+rest on disk until the stream ends or is dropped. Errors of the pieces come out of the reader unchanged.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _BATCH_ROWS = 1 << 16
 
 
 def reader_of(schema: pa.Schema, pieces: Iterator[pa.Table]) -> pa.RecordBatchReader:
-    """The pieces, each with ``schema``, as a reader; a piece is made when it is asked for."""
+    """Return a reader of the pieces, each with ``schema``; a piece is made when it is asked for."""
     batches = (batch for piece in pieces for batch in piece.to_batches() if batch.num_rows)
     return pa.RecordBatchReader.from_batches(schema, batches)
 
@@ -34,12 +34,14 @@ def reader_of(schema: pa.Schema, pieces: Iterator[pa.Table]) -> pa.RecordBatchRe
 def consolidated_pieces(
     schema: pa.Schema, pieces: Iterator[pa.Table], key: KeySpec | None
 ) -> Iterator[pa.Table]:
-    """All pieces consolidated, in the order of the key where there is one.
+    """Yield all pieces consolidated, sorted by the key if there is one.
 
-    DuckDB does it, from a copy on disk: so no work of the pieces happens inside of a query, and their errors stay what they are.
+    DuckDB does it from a copy on disk: so no work of the pieces runs inside a query, and their errors stay as they
+    are.
 
     Raises:
-        DataError: the sums of diffs or of an additive column do not fit their type, or disk and memory do not suffice.
+        DataError: the sums of diffs or of an additive column do not fit their type, or disk or memory do not
+            suffice.
     """
     columns = positional(schema)
     name_of = dict(zip(schema.names, columns.names, strict=True))
@@ -81,7 +83,7 @@ def _directory() -> Iterator[str]:
 
 
 def _copy(pieces: Iterator[pa.Table], columns: pa.Schema, path: Path) -> None:
-    """Write the pieces to a file; their own errors stay what they are."""
+    """Write the pieces to a file; the pieces' own errors pass unchanged."""
     with _failing_as_data_errors():
         writer = pq.ParquetWriter(path, columns, compression="lz4")
     try:
@@ -91,6 +93,6 @@ def _copy(pieces: Iterator[pa.Table], columns: pa.Schema, path: Path) -> None:
         with _failing_as_data_errors():
             writer.close()
     except BaseException:
-        with contextlib.suppress(pa.ArrowException, OSError):  # another error is under way
+        with contextlib.suppress(pa.ArrowException, OSError):  # another error is being raised
             writer.close()
         raise

@@ -1,8 +1,9 @@
-"""Parts under way to Blob: encoded and uploaded beside the call that collects the rest of its batch.
+"""Uploads of parts, encoded and written on threads while the call collects the rest of its batch.
 
-Promise: at most `Settings.part_uploads` parts of a call are outstanding; the next one waits, which bounds memory and is the back-pressure
-on whoever hands in updates. A client without threads does each at once, in order. Source: the persist design, "one outstanding batch
-write a handle"; Materialize allows a batch two part uploads.
+Promise: at most `Settings.part_uploads` parts of a call are outstanding; the next one waits, which bounds memory and
+slows down a caller that produces updates faster than they can be written. A client without threads writes each at
+once, in order. Source: Materialize's persist design, "one outstanding batch write a handle"; Materialize allows two
+part uploads per batch.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ T = TypeVar("T")
 
 
 class Uploads:
-    """The outstanding part writes of one call. One thread hands them in."""
+    """The outstanding part writes of one call. For one thread at a time."""
 
     def __init__(self, context: Context) -> None:
         self._limit = max(1, context.settings.part_uploads)
@@ -26,9 +27,10 @@ class Uploads:
         self._outstanding: set[Future[object]] = set()
 
     def submit(self, write: Callable[[], T]) -> Callable[[], T]:
-        """Begin ``write()``, once fewer than the limit are outstanding; what waits for it and gives its result or raises its error.
+        """Start ``write()`` as soon as fewer than the limit are outstanding; return a function that waits for it and
+        returns its result.
 
-        The error of an earlier one that is over already is raised instead, as the batch has failed.
+        If an earlier write has already failed, its error is raised instead, because the batch has failed.
         """
         if not self._threads:
             result = write()
@@ -47,7 +49,7 @@ class Uploads:
             future.result()
 
     def close(self) -> None:
-        """Wait until nothing is under way any more, whether it failed or not. Idempotent."""
+        """Wait until all writes have ended, whether they failed or not. Idempotent."""
         if self._pool is not None:
             self._pool.shutdown(wait=True)
         self._outstanding = set()

@@ -1,13 +1,16 @@
-"""Which versions of mzsql may touch a shard that another one has written.
+"""Which versions of mzsql may use a shard that another version has written.
 
-Promise: a shard's state names the newest version that ever changed what it holds. A program whose version is compatible with that one,
-or newer, reads and writes the shard; any other refuses it with `NewerVersion` before it has changed anything, also when the newer one came
-while the shard was open. Compatible are versions of equal major and minor number: between them durable structs do not change, as a program
-that does not know a field would drop it from the next rollup. Whoever raises the minor number may append fields; the first change that
-such a program makes to what a shard holds takes the shard over for good. Reading does not, nor leasing, nor upkeep, nor what a client
-does that has not taken over yet (`PersistClient.take_over`), as one that waits to be promoted: until then the older program goes on.
+Promise: a shard's state names the newest version that ever changed its contents. A program of a compatible or newer
+version reads and writes the shard; any other refuses it with `NewerVersion` before changing anything, also if the
+newer program came while the shard was open. Versions with equal major and minor numbers are compatible: between them
+durable structs do not change, because a program that does not know a field would drop it from the next rollup. A
+version that raises the minor number may append fields; the first change that such a program makes to a shard's
+contents takes the shard over for good. Reading does not take it over, nor do leases or maintenance, nor anything by
+a client that has not taken over yet (`PersistClient.take_over`), such as one that waits to be promoted: until then
+the older program goes on.
 
-Trade-off: so what a program writes to a shard of an older version, and has not taken over, may say nothing that this does not know.
+Trade-off: what a program writes to a shard of an older version that it has not taken over must be understood by that
+older version.
 """
 
 from __future__ import annotations
@@ -25,10 +28,11 @@ Release: TypeAlias = tuple[int, int, int]
 
 @functools.lru_cache(maxsize=256)
 def release(version: str) -> Release:
-    """Major, minor and patch number of a version's text; what follows them is ignored. Empty text is older than every version.
+    """Return the major, minor and patch number of a version's text, ignoring what follows them. Empty text is older
+    than every version.
 
     Raises:
-        CorruptPart: the text is no version.
+        CorruptPart: the text is not a version.
     """
     if not version:
         return (0, 0, 0)
@@ -40,12 +44,12 @@ def release(version: str) -> Release:
 
 
 def newer(version: str, other: str) -> bool:
-    """Whether ``version`` came after ``other``."""
+    """Whether ``version`` is newer than ``other``."""
     return release(version) > release(other)
 
 
 def check_version(ours: str, wrote: str, what: str) -> None:
-    """Check that a program of version ``ours`` may touch what version ``wrote`` has written.
+    """Check that a program of version ``ours`` may use what version ``wrote`` has written.
 
     Raises:
         NewerVersion: it may not.

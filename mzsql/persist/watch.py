@@ -1,10 +1,11 @@
-"""How long this process has seen no renewal of each handle: what leases are judged by.
+"""How long this process has seen no renewal of each handle, by which leases are judged.
 
-Promise: a lease is judged by the time that passed here, on this process's own monotonic clock, since the handle's latest renewal was first
-seen; no clock of another process enters into it, so that it may be wrong, jump or stand still. A renewal is told by its heartbeat, which
-no other renewal of the shard has. Whoever expires a handle commits that against the very state in which the heartbeat still stood: a
-renewal that was made meanwhile wins. Trade-off: a process expires nobody before it has itself been there for the length of a lease.
-Source: the persist design, "our primary aim in the implementation of leasing is to avoid needing to reason about distributed clocks".
+Promise: a lease is judged by the time that has passed on this process's own monotonic clock since it first saw the
+handle's latest renewal; the clocks of other processes do not matter, so they may be wrong, jump or stand still. A
+renewal is recognised by its heartbeat, which no other renewal of the shard has. A process that expires a handle
+commits that against the very state that still has the heartbeat: a renewal made meanwhile wins. Trade-off: a process
+expires nobody before it has itself run for the length of a lease. Source: Materialize's persist design, "our primary
+aim in the implementation of leasing is to avoid needing to reason about distributed clocks".
 """
 
 from __future__ import annotations
@@ -19,32 +20,33 @@ from mzsql.persist.clock import Clock
 from mzsql.persist.state import ShardState
 
 _SHARDS = 100_000
-"""Of so many shards, those looked at last, it is remembered what was seen."""
+"""For how many of the most recently seen shards the sightings are remembered."""
 
 
 class Sighting(msgspec.Struct, frozen=True, array_like=True):
-    """A handle whose renewal of ``heartbeat_ms`` has been its latest for ``unseen_ms``, as seen from here."""
+    """A handle whose latest renewal, as this process sees it, has been that of ``heartbeat_ms`` for ``unseen_ms``."""
 
     heartbeat_ms: int
     unseen_ms: int
 
 
 class Watch:
-    """What one process has seen of the handles of its shards. Safe for threads.
+    """What one process has seen of the handles of its shards. Thread-safe.
 
     Args:
-        clock: of its two times the monotonic one is asked.
+        clock: its monotonic time is used.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        # By shard and handle: the latest heartbeat that was seen, and when it was first seen; a shard's latest change, and when it was.
+        # `_seen`: by shard and handle, the latest heartbeat and when it was first seen. `_changes`: by shard, the
+        # latest seqno and when it was first seen.
         self._seen: OrderedDict[str, dict[str, tuple[int, float]]] = OrderedDict()
         self._changes: dict[str, tuple[int, float]] = {}
 
     def see(self, state: ShardState) -> None:
-        """Take note of a state that is current, or was a moment ago."""
+        """Note the handles of a state that is current, or was a moment ago."""
         now = self._clock.monotonic()
         heartbeats = {i: reader.heartbeat_ms for i, reader in state.readers.items()}
         heartbeats |= {i: writer.heartbeat_ms for i, writer in state.writers.items()}
@@ -55,7 +57,7 @@ class Watch:
                 self._changes.pop(state.shard_id, None)
                 return
             if state.seqno < seqno:
-                # Another thread has seen a later one.
+                # Another thread has seen a later state.
                 self._seen[state.shard_id] = known
                 return
             if state.seqno > seqno:
@@ -69,7 +71,7 @@ class Watch:
                 self._changes.pop(dropped, None)
 
     def sightings(self, state: ShardState, besides: Collection[str] = ()) -> Mapping[str, Sighting]:
-        """The handles of the shard, but those ``besides``, and how long each was seen unrenewed."""
+        """Return the handles of the shard, except ``besides``, with how long each was seen without a renewal."""
         now = self._clock.monotonic()
         with self._lock:
             seen = self._seen.get(state.shard_id, {})
@@ -80,7 +82,7 @@ class Watch:
             }
 
     def unchanged_ms(self, state: ShardState) -> int:
-        """How long the state has been the shard's latest, as seen from here."""
+        """Return for how many milliseconds this process has seen ``state`` as the shard's latest."""
         now = self._clock.monotonic()
         with self._lock:
             seqno, since = self._changes.get(state.shard_id, (-1, now))
@@ -88,7 +90,9 @@ class Watch:
 
 
 def lapsed(state: ShardState, sightings: Mapping[str, Sighting]) -> dict[str, Sighting]:
-    """The handles of the state that were seen unrenewed for longer than their leases, as they stand in it."""
+    """Return the handles whose leases have run out: still the same heartbeat in ``state``, and unrenewed for longer
+    than the lease.
+    """
     found = {}
     for i, sighting in sightings.items():
         handle = state.readers.get(i) or state.writers.get(i)
