@@ -33,7 +33,7 @@ def _canonicalized(rel: mir.Relation) -> mir.Relation:
         return replace_inputs(rel, mir.inputs(rel), [canonicalize_mfp(k) for k in mir.inputs(rel)])
     mfp, below = extract_mfp(rel, until=_puts_out_error)
     if isinstance(below, mir.Negate) and not mfp.is_identity:
-        # Row by row it is the same below, where it is one run with what stands there.
+        # An MFP works row by row, so it may move below the Negate, where it joins the operators there.
         return mir.Negate(canonicalize_mfp(to_relation(mfp, below.input)))
     kids = mir.inputs(below)
     new = replace_inputs(below, kids, [canonicalize_mfp(kid) for kid in kids])
@@ -56,7 +56,7 @@ def canonical(mfp: MapFilterProject) -> MapFilterProject:
     return found
 
 
-#: Casts that fail for years that hardly any row has.
+#: Casts that fail only for years that hardly any row has.
 _LATE = frozenset({"date_to_timestamp", "date_to_timestamptz"})
 
 

@@ -18,16 +18,16 @@ from mzsql.expr.typing import relation_type
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import RelationType
 
-#: Rows; None: nobody knows.
+#: A number of rows; None if unknown.
 Estimate = float | None
-#: How many rows a catalog object has, where somebody counted.
+#: Returns the number of rows of a catalog object; None if it was not counted.
 Statistics = Callable[[GlobalId], int | None]
 
-#: What passes a predicate that nothing is known of.
+#: The fraction of rows assumed to pass a predicate about which nothing is known.
 WORST_CASE = 0.1
 _RANGE = 0.33
 _TRUTH = 0.5
-#: How many rows a table function makes of one.
+#: The number of rows assumed per input row of a table function.
 _EXPLOSION = 4.0
 _ORDERINGS = ("lt_", "lte_", "gt_", "gte_")
 _MATCHES = frozenset({"like", "ilike", "like_char", "ilike_char"})

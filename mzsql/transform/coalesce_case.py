@@ -16,7 +16,7 @@ from mzsql.expr import scalar as sc
 from mzsql.transform.context import OptimizerContext
 from mzsql.transform.visit import rewrite
 
-#: How many nodes an expression may have that was made.
+#: The most nodes of an expression that the transform makes.
 _LARGE = 1000
 
 

@@ -16,9 +16,9 @@ from mzsql.repr.types import BOOLEAN, ColumnType
 from mzsql.transform.context import OptimizerContext
 from mzsql.transform.scalars import FALSE, TRUE, may_error, simplify
 
-#: How many predicates are compared with each other; of more, each is taken by itself.
+#: The most predicates that are compared with each other; if there are more, each is simplified alone.
 _COMPARED = 100
-#: How often one of them is rewritten, at most: each time a part becomes a truth, so that far less is enough.
+#: The most rewrites of one conjunction. Each replaces a part by a truth value, so far fewer are enough.
 _REWRITTEN = 1000
 
 
@@ -39,7 +39,8 @@ def reduce_across(
             if not isinstance(pred, sc.Call | sc.If):
                 continue
             fails = may_error(pred)
-            # What stands behind a predicate that can fail, or can itself, does not keep it from failing.
+            # A predicate that can fail uses only facts of predicates before it: one that comes later does not keep it
+            # from failing.
             known = {
                 part: truth
                 for part, (truth, by) in facts.items()

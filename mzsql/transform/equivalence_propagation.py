@@ -26,7 +26,7 @@ from mzsql.transform.context import OptimizerContext
 from mzsql.transform.scalars import simplify
 from mzsql.transform.visit import filtered, kept, replace_inputs
 
-#: Types whose equal values are the same value in every respect (not so: 0.0 and -0.0, intervals, padded characters).
+#: Types whose equal values are identical in every respect; not so: floats (0.0 and -0.0), intervals, padded characters.
 EXACT = frozenset(
     {
         *("boolean", "smallint", "integer", "bigint", "uint2", "uint4", "uint8", "numeric"),
@@ -126,7 +126,7 @@ def _firsts_projected(rel: mir.Relation, known: _Pass) -> mir.Relation:
     new = replace_inputs(below, kids, [_firsts_projected(kid, known) for kid in kids])
     if not isinstance(below, mir.Join) or isinstance(below.implementation, mir.IndexedFilter):
         return rel if new is below else to_relation(mfp, new)
-    # What the rewritten inputs put out says the most about what is equal.
+    # The rewritten relation knows most about which of its columns are equal.
     facts = known.visit(new, {})[1]
     if facts is None:
         return to_relation(mfp, new)
@@ -145,7 +145,7 @@ class _Found(NamedTuple):
 
 
 _UNBOUND = Facts(())
-#: What holds in the rows of bindings; None: they have none, so that everything does.
+#: What holds in the rows of bindings; None if a binding has no rows, so that everything holds.
 _Locals = Mapping[int, Facts | None]
 _Seen = tuple[mir.Relation, Facts | None]
 
@@ -164,7 +164,7 @@ class _Pass:
 
     def visit(self, rel: mir.Relation, locals_: _Locals) -> _Seen:
         """The rewritten relation, and what holds in its rows; None if it has no rows, in which everything holds."""
-        # The relation decides, and what is known of the bindings that it reads.
+        # The result depends on the relation and on what is known of the bindings that it reads.
         around: tuple[Facts | None, ...] = ()
         if locals_ and (reads := (self._parts.get(id(rel)) or part_of(rel, self._parts)).order):
             around = tuple([locals_.get(local, _UNBOUND) for local in reads])
@@ -172,7 +172,7 @@ class _Pass:
         found = self._known.get(key)
         if found is None:
             new, facts = self._visited(rel, locals_)
-            # With what the key is of, so that nothing else takes its identity.
+            # The entry keeps the objects whose ids are in the key alive, so that no other object gets the same id.
             found = self._known[key] = _Found(kept(rel, new), facts, rel, around)
         return found[:2]
 
@@ -207,7 +207,7 @@ class _Pass:
             derived = dict(known)
             for local, value in zip(rel.ids, rel.values, strict=True):
                 facts = self.visit(value, {**locals_, **derived})[1]
-                # Of a recursion no more is passed on than literals, as in Materialize, unless more is asked for.
+                # Like Materialize, derive only literals through recursion, unless the feature flag asks for more.
                 if facts is not None and not self._to_fixpoint:
                     facts = Facts(tuple(range(mir.arity(value))), facts.literals)
                 derived[local] = facts
@@ -225,7 +225,7 @@ class _Pass:
         return mir.LetRec(rel.ids, values, rel.limits, body), of_body
 
 
-#: How often the facts of recursive bindings are derived from each other before nothing is taken as known.
+#: After how many derivations from each other the facts of recursive bindings are given up.
 _ROUNDS = 50
 
 
@@ -386,7 +386,7 @@ def _project(rel: mir.Project, outputs: Sequence[int], facts: Facts) -> tuple[mi
         for position, column in enumerate(chosen)
         if column in facts.literals
     }
-    # What is put out stays the column that was asked for, whichever it equals.
+    # Keep the column that was requested, even if another one is known to be equal to it.
     new = tuple(facts.puts[column] for column in outputs)
     put = tuple(new.index(column) for column in new)
     return mir.Project(rel.input, new), Facts(tuple(chosen.index(c) for c in chosen), literals, put)
@@ -397,7 +397,7 @@ def _map(rel: mir.Map, facts: Facts) -> tuple[mir.Relation, Facts]:
     literals = dict(facts.literals)
     done: list[sc.Scalar] = []
     for scalar in rel.scalars:
-        # A column that is passed on stays a column.
+        # A scalar that is a plain column stays one, even if its value is known.
         known = Facts(tuple(firsts), {} if isinstance(scalar, sc.Column) else literals)
         expr = known.read(scalar)
         done.append(expr)
@@ -412,8 +412,9 @@ def _map(rel: mir.Map, facts: Facts) -> tuple[mir.Relation, Facts]:
 
 
 def _reduce(rel: mir.Reduce, facts: Facts) -> tuple[mir.Relation, Facts]:
-    # Key columns stay columns: a literal key would be no key to look anything up by. And they stay the columns that were asked for: what
-    # a filter has equal may be what a join is looked up by.
+    # Key columns stay columns, because an arrangement by a literal is of no use for lookups. They also stay the
+    # columns that were requested: a column that a filter makes equal to another may be the one that a join looks up
+    # by.
     read, put = Facts(facts.firsts), Facts(facts.puts)
     key = tuple(put.read(e) for e in rel.group_key)
     equal = [read.read(e) for e in rel.group_key]
@@ -460,7 +461,7 @@ def _without_fixed(
 def _join(rel: mir.Join, facts: Facts) -> tuple[mir.Relation, Facts]:
     """If one side of an equality is a literal, every side is filtered by it; then no lookup is needed for the equality."""
     if isinstance(rel.implementation, mir.IndexedFilter):
-        # What it looks up is what a filter said: what reads it stays as it was written.
+        # The lookup replaces a filter, so its literals are not propagated: what reads it stays as it was written.
         return rel, Facts(tuple(range(mir.arity(rel))))
     columns = _columns(*rel.inputs)
     pairs = _equated(rel)

@@ -19,7 +19,7 @@ from mzsql.transform.fold_constants import series_length
 from mzsql.transform.visit import mapped, rewrite
 
 _WHERE = kinds_of(mir.FlatMap)
-#: Functions that never yield more rows than their argument has parts.
+#: Functions that never yield more rows than their argument has elements.
 _BOUNDED = ("unnest", "jsonb_array_elements", "jsonb_object_keys", "regexp_split_to_table")
 
 

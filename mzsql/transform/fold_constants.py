@@ -37,7 +37,7 @@ LIMIT = 10_000
 WINDOW_LIMIT = 500
 
 
-#: Nodes that are carried out where they read constants, and else have nothing to fold.
+#: Nodes that are evaluated if they read constants, and have no scalar expressions to fold.
 _WITHOUT_SCALARS = frozenset(
     {
         *(mir.Get, mir.Constant, mir.Let, mir.Project, mir.Join, mir.Union),
@@ -99,7 +99,7 @@ def simplify_node(
             return mir.Map(rel.input, done)
         case mir.Filter(predicates=predicates):
             columns = list(types[0].columns)
-            # What was written as one predicate is simplified as one before it is taken apart.
+            # Simplify each predicate as it was written, as a whole, before its conjuncts are separated.
             found = [part for p in predicates for part in simplified_apart(p, columns, ctx)]
             preds = [part for part in dict.fromkeys(found) if part != TRUE]
             preds = without_redundant_not_nulls(reduce_across(preds, columns, ctx))
@@ -201,7 +201,7 @@ def constant(rows: Iterable[tuple[Row, int]], typ: RelationType) -> mir.Constant
     """A constant relation with equal rows added up."""
     counts: dict[tuple[tuple[type, object], ...], tuple[Row, int]] = {}
     for row, diff in rows:
-        # True and 1 are equal to Python, not to SQL.
+        # The type is part of the key because True and 1 are equal in Python, but not in SQL.
         key = tuple((type(value), value) for value in row)
         counts[key] = (row, counts[key][1] + diff if key in counts else diff)
     return mir.Constant(tuple((row, diff) for row, diff in counts.values() if diff != 0), typ)

@@ -97,7 +97,7 @@ def _reduce(rel: mir.Reduce) -> mir.Relation:
     return project(msgspec.structs.replace(rel, group_key=key, aggregates=distinct), outputs)
 
 
-#: How large an expression of a Reduce may become by taking in what a Map below it computes.
+#: The most nodes of a Reduce's expression after it takes in what a Map below it computes.
 _ABSORBED = 200
 
 
@@ -178,14 +178,14 @@ def _both(outer: mir.TopK, inner: mir.TopK) -> mir.TopK:
 def _join(rel: mir.Join) -> mir.Relation:
     """Flatten nested joins (also under a Filter, Map or Project) into one, with those operators on top of it."""
     if len(rel.inputs) == 1:
-        # What there is to compare is within one row.
+        # With a single input, the equivalences compare columns of the same row.
         return filtered(rel.inputs[0], _checks(rel.equivalences, rel.inputs))
     if not any(_is_fusable(part) for part in rel.inputs):
         return _without_units(rel)
     inputs: list[mir.Relation] = []
     equivalences: list[tuple[sc.Scalar, ...]] = []
     predicates: list[sc.Scalar] = []
-    # For each column of the old join what it is of the new one's.
+    # For each column of the old join, the expression over the new join's columns that replaces it.
     place: list[sc.Scalar] = []
     start = 0
     for part in rel.inputs:
@@ -297,7 +297,7 @@ def _without_units(rel: mir.Join) -> mir.Relation:
         if len(rest) > 1 and (
             constant is None or all(_reads_several(m, owner) for m in members if m is not constant)
         ):
-            # What no input can check by itself is checked by the join.
+            # A class that no input can check alone stays with the join.
             kept.append(tuple(members))
         else:
             checks.extend(_checks((members,), rest))

@@ -107,7 +107,8 @@ class _Planner:
             case mir.Reduce(group_key=group):
                 return (tuple(sc.Column(i) for i in range(len(group))),)
             case mir.Join(implementation=mir.IndexedFilter(coll=coll)):
-                # A few rows of the collection: arranging them counts for nothing where the whole is arranged so.
+                # These are a few rows of the collection; arranging them costs nothing that matters if the collection
+                # is indexed by the same key.
                 return tuple(index.key for index in self._ctx.indexes(coll))
             case mir.Threshold(input=inner):
                 return (tuple(sc.Column(i) for i in range(mir.arity(inner))),)
@@ -123,7 +124,7 @@ class _Planner:
         parts = [self._input(part, arranged) for part in rel.inputs]
         owner = [i for i, part in enumerate(parts) for _ in range(part.facts.arity)]
         for home, pred in (found for said in above for found in implied(said, owner)):
-            # As in Materialize it counts beside the filter that was made of it.
+            # As in Materialize, the implied predicate counts in addition to the filter that was made from it.
             parts[home] = parts[home].filtered(filter_characteristics([pred]))
         first = self._ctx.features.enable_join_prioritize_arranged
         facts = [part.facts for part in parts]
@@ -270,7 +271,7 @@ def _implement(
     classes = tuple(
         tuple(_rebased(expr, place, scalars, total) for expr in cls) for cls in rel.equivalences
     )
-    # Columns that were equal below a lifted projection are one column now.
+    # Columns that were separate above a projection may be one column below it.
     members = [expr for cls in classes for expr in cls]
     if len(set(members)) < len(members):
         classes = merge_classes(classes)

@@ -104,7 +104,8 @@ class JoinGraph:
             total += part.arity
         self._classes = [list(cls) for cls in equivalences]
         self._homes: dict[sc.Scalar, frozenset[int]] = {}
-        # Of each class its members with their inputs, and of each input the members that read it alone, over its own columns.
+        # `members`: for each class, its members with the inputs they read. `_own`: for each input, by class, the
+        # members that read only it, over its own columns.
         self.members = [[(expr, self.homes(expr)) for expr in cls] for cls in self._classes]
         self._own: list[dict[int, list[sc.Scalar]]] = [{} for _ in self.inputs]
         for number, members in enumerate(self.members):
@@ -113,7 +114,8 @@ class JoinGraph:
                     (home,) = homes
                     local = self.to_local(home, expr)
                     self._own[home].setdefault(number, []).append(local)
-        #: Of each class the inputs that have members of their own in it; of each input the places of the members that read it.
+        #: `owners`: for each class, the inputs that have members of their own in it. `reading`: for each input, the
+        #: positions of the members that read it.
         self.owners: list[set[int]] = [set() for _ in self._classes]
         self.reading: list[list[tuple[int, int]]] = [[] for _ in self.inputs]
         self._class_of: dict[sc.Scalar, int] = {}
@@ -216,7 +218,7 @@ class _Frontier:
 
     def __init__(self, graph: JoinGraph) -> None:
         self._graph = graph
-        # Of each member of a class, how many of the inputs that it reads are not placed yet.
+        # For each member of a class, how many of the inputs that it reads are not placed yet.
         self._missing = [[len(homes) for _, homes in members] for members in graph.members]
         self._bound = {
             number for number, counts in enumerate(self._missing) if any(n == 0 for n in counts)

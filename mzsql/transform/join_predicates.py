@@ -58,7 +58,7 @@ def of_one_type(
             if scales[0] > scales[1]:
                 return left, sc.Call(WIDENED, (right,), common)
         case "char":
-            # Blanks at the end do not count: each is filled up to a length of its own.
+            # Trailing blanks do not count, and each side is padded to its own declared length.
             return sc.Call("char_to_text", (left,), TEXT), sc.Call("char_to_text", (right,), TEXT)
         case _:
             pass
@@ -79,9 +79,9 @@ def as_equivalence(
             left, right = of_one_type(left, right, types)
             first, other = sorted((left, right), key=rank)
             if isinstance(first, sc.Column):
-                # Of the other side it follows.
+                # The equality implies the same of the other side.
                 return (left, right), never_null(first)
-            # Of the other side it is said where it is said of columns.
+            # For the other side, require only that its columns are not NULL.
             columns = (p for p in never_null(other) if isinstance(said_not_null(p), sc.Column))
             return (left, right), [*never_null(first), *columns]
         case sc.Call(func="or", args=(either, other)):
@@ -94,7 +94,7 @@ def as_equivalence(
             if len(left_homes) != 1 or len(right_homes) != 1 or left_homes == right_homes:
                 return None
             ones = of_one_type(left, right, types)
-            # What is NULL only because it does not fit equals no NULL.
+            # A value that becomes NULL only because it does not fit the common type must not equal NULL.
             fits: list[sc.Scalar] = [
                 sc.Call("or", (sc.Call("is_null", (side,), BOOLEAN), is_not_null(one)), BOOLEAN)
                 for side, one in zip(sides, ones, strict=True)
@@ -218,7 +218,7 @@ def implied(pred: sc.Scalar, owner: Sequence[int]) -> list[tuple[int, sc.Scalar]
     for home in sorted({owner[c] for c in sc.support(pred)}):
         parts: list[sc.Scalar] = []
         for members in alternatives:
-            # What can fail may be forgiven where it stands, so it stays there.
+            # A predicate that can fail stays, because the disjunction may forgive its error.
             own = [p for p in members if inputs_read(p, owner) == {home} and not may_error(p)]
             if not own:
                 break
@@ -256,7 +256,7 @@ def localize(
             if owner[column] == home:
                 columns[column] = sc.Column(column)
                 continue
-            # The first is a column, where there is one.
+            # Classes list columns first, so this prefers a column.
             match = next(
                 (e for e in class_of.get(column, ()) if inputs_read(e, owner) == {home}), None
             )

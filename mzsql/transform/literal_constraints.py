@@ -166,7 +166,7 @@ def _options(pred: sc.Scalar, key: Sequence[sc.Scalar]) -> tuple[list[_Fixed], b
 def _literal_of(expr: sc.Scalar, pred: sc.Scalar) -> list[Datum] | None:
     """The literal that `pred` says `expr` equals (empty if there is no such value); None if it says no such thing."""
     if not (isinstance(pred, sc.Call) and pred.func.startswith("eq_") and len(pred.args) == 2):
-        # A boolean is true where it is the predicate itself.
+        # A boolean expression is true in the rows that pass it as a predicate.
         return [True] if pred == expr and not isinstance(expr, sc.Column) else None
     left, right = pred.args
     for side, other in ((left, right), (right, left)):

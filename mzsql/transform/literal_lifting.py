@@ -21,7 +21,7 @@ from mzsql.transform.visit import filtered, mapped, project, replace_inputs
 
 _EXTREMES = frozenset({"min", "max"})
 Literals = tuple[sc.Literal, ...]
-#: A relation without the literals at the end of its columns, and these.
+#: A relation without the literals at the end of its columns, and those literals.
 Lifted = tuple[mir.Relation, Literals]
 
 
@@ -181,6 +181,7 @@ def _map(inner: mir.Relation, literals: Literals, scalars: Sequence[sc.Scalar]) 
         start = mir.arity(inner.input)
         for column, scalar in enumerate(inner.scalars, start):
             if isinstance(scalar, sc.Literal):
+                # The two Maps become one, so a literal of the inner one is read as such.
                 read[column] = scalar
     done: list[sc.Scalar] = list(literals)
     for scalar in scalars:

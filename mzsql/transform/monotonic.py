@@ -49,7 +49,7 @@ def _visit(
     grows = all(flag for _, flag in parts)
     match new:
         case mir.Reduce():
-            # Aggregates change as rows come; only distinct keys stay.
+            # The rows of aggregates are replaced as input rows are added; those of a distinct only grow.
             new = msgspec.structs.replace(new, monotonic=grows)
             return new, grows and not new.aggregates
         case mir.TopK():

@@ -25,7 +25,7 @@ from mzsql.repr.types import RelationType
 from mzsql.transform.visit import kept, replace_inputs
 
 _BINDINGS = kinds_of(mir.Let, mir.LetRec)
-#: How many iterations a recursion may have, and whether it then returns.
+#: The most iterations of a recursion, and whether it then returns its result rather than fail.
 Limit = tuple[int, bool] | None
 
 

@@ -96,7 +96,7 @@ COLLAPSE = Fixpoint(
 
 LOGICAL: tuple[Stage, ...] = (
     plain(normalize_lets),
-    # What is written as one predicate is simplified as a whole, before filters meet filters.
+    # Simplify each predicate as it was written, before `COLLAPSE` merges filters.
     contextual(fold_constants),
     plain(non_null_requirements),
     COLLAPSE,
@@ -106,7 +106,7 @@ LOGICAL: tuple[Stage, ...] = (
         (
             plain(predicate_pushdown),
             contextual(equivalence_propagation),
-            # What two inputs have in common is seen before each is narrowed to what is read of it.
+            # Before projection pushdown narrows each input to what is read of it: afterwards equal inputs may differ.
             plain(redundant_join),
             plain(projection_pushdown),
             plain(semijoin_idempotence),
@@ -122,7 +122,7 @@ LOGICAL: tuple[Stage, ...] = (
 )
 
 PHYSICAL: tuple[Stage, ...] = (
-    # What is narrowed below has its columns in the order in which its inputs have them, and none of them twice.
+    # First, so that narrowed inputs have their columns in the order of the inputs below, and none twice.
     contextual(project_firsts),
     Fixpoint(
         "lift",

@@ -47,7 +47,7 @@ def predicate_pushdown(rel: mir.Relation) -> mir.Relation:
 
 def _push(rel: mir.Relation, preds: Sequence[sc.Scalar]) -> mir.Relation:
     """Apply `preds` (over `rel`'s columns) to `rel`, as far down as possible."""
-    # With each answer the relation that it is of, so that nothing else takes its identity.
+    # The entry keeps the relation whose id is in the key alive, so that no other object gets the same id.
     known: dict[tuple[object, ...], tuple[mir.Relation, mir.Relation]] = memo("predicate_pushdown")
     key = (id(rel), *preds)
     found = known.get(key)
@@ -67,6 +67,7 @@ def _pushed(rel: mir.Relation, preds: Sequence[sc.Scalar]) -> mir.Relation:
             return _map(rel, preds)
         case mir.FlatMap(input=inner):
             width = mir.arity(inner)
+            # A Reduce without a group key has a row even for an empty input, so no filter may move below it.
             down, stay = _divide(preds, lambda p: all(c < width for c in sc.support(p)))
             return filtered(msgspec.structs.replace(rel, input=_push(inner, down)), stay)
         case mir.Join():
@@ -194,7 +195,8 @@ def _join(rel: mir.Join, preds: Sequence[sc.Scalar]) -> mir.Relation:
             classes.append(cls)
             if any(len(inputs_read(side, owner)) > 1 for side in cls):
                 across.append(min(cls, key=rank))
-                # A side of one input fails for each row that it fails for, whether or not the join looks that input up by it.
+                # A side that reads a single input fails for each row for which it can fail, whether or not the join
+                # evaluates it for a lookup.
                 own = (side for side in cls if len(inputs_read(side, owner)) == 1)
                 local.extend(is_not_null(side) for side in own if may_error(side))
             else:
@@ -208,14 +210,15 @@ def _join(rel: mir.Join, preds: Sequence[sc.Scalar]) -> mir.Relation:
     if across:
         merged = in_terms_of_firsts(merged, owner)
     for expr in across:
-        # Where something is equal to it that is not NULL, neither is it.
+        # If something equal to it is never NULL, it is not NULL either.
         cls = next((cls for cls in merged if expr in cls), ())
         if all(nullable(member, columns) for member in cls):
             others = [member for member in cls if member != expr]
             hides = any(may_error(m) and len(inputs_read(m, owner)) > 1 for m in others)
-            # Said of columns it would drop rows of which another member fails.
+            # If another member can fail, filtering by the expression's columns would drop rows for which that member
+            # fails.
             local.extend([is_not_null(expr)] if hides else never_null(expr))
-    # What one member is known to be the others are, too, also where no lookup compares them.
+    # A predicate on one member holds for all members, even those that no lookup compares.
     equal = merge_classes([*merged, *pairs])
     merged, within = within_inputs(merged, owner, columns)
     per_input: list[list[sc.Scalar]] = [[] for _ in rel.inputs]
@@ -235,7 +238,7 @@ def _join(rel: mir.Join, preds: Sequence[sc.Scalar]) -> mir.Relation:
             if isinstance(subject, sc.Column) and not columns[subject.index].nullable:
                 continue
             if subject is not None and not isinstance(subject, sc.Column) and moved != pred:
-                # Of an expression it is said of the columns that it reads.
+                # For an expression, require that the columns it reads are not NULL.
                 local.extend(known for known in not_null(subject, columns) if known not in local)
                 continue
             start = starts[home]

@@ -23,10 +23,10 @@ from mzsql.repr.types import RelationType
 from mzsql.transform.fusion import merge_classes
 from mzsql.transform.visit import kept, project, replace_inputs
 
-#: A binding wider than this keeps its projection: one that is joined with itself would have twice the columns of the one that it reads,
-#: and the next one again.
+#: A binding wider than this keeps its projection. Without it, a binding joined with itself would have twice the columns
+#: of the one it reads, and so on at each level.
 _WIDE = 100
-#: What is read of a binding whose value lost its projection: its type, and the projection.
+#: What replaces a binding whose value lost its projection, for those who read it: the value's type, and the projection.
 _Lifted = tuple[RelationType, tuple[int, ...]]
 
 
@@ -163,7 +163,7 @@ def _join(rel: mir.Join) -> mir.Relation:
             below.append(part)
         start += mir.arity(below[-1])
     place = dict(enumerate(outputs))
-    # Columns that were two may be one.
+    # Two columns may have become the same one.
     classes = merge_classes([tuple(sc.permute(e, place) for e in c) for c in rel.equivalences])
     joined = msgspec.structs.replace(rel, inputs=tuple(below), equivalences=classes)
     return project(joined, outputs)

@@ -78,7 +78,7 @@ def needed_inputs(rel: mir.Relation, wanted: Iterable[int]) -> list[set[int]]:
             return [passed.union(*(sc.support(e) for e in exprs))]
         case mir.Filter(predicates=predicates):
             return [need.union(*(sc.support(p) for p in predicates))]
-        # The inputs of a planned join are arranged as they are.
+        # Only unplanned joins: the inputs of a planned one are arranged with the columns they have.
         case mir.Join(inputs=inputs, equivalences=classes, implementation=mir.Unplanned()):
             need = need.union(*(sc.support(e) for cls in classes for e in cls))
             found: list[set[int]] = []

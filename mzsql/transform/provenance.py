@@ -14,7 +14,7 @@ from mzsql.repr.interrupt import check_for_interrupts
 from mzsql.transform.scalars import may_error
 
 Exprs = tuple[sc.Scalar, ...]
-#: A relation and expressions over it, in whose values others are found.
+#: A relation and expressions over it, among whose values others are found.
 Stage = tuple[mir.Relation, Exprs]
 
 
@@ -46,14 +46,14 @@ def own_stages(part: mir.Relation, values: Mapping[int, mir.Relation]) -> dict[S
                     return found
                 part, exprs = part.input, seen
             case mir.Reduce(group_key=key) if _reads_only(exprs, len(key)):
-                # Every value of the key is there, once.
+                # The group key has every value of its expressions exactly once.
                 exprs = tuple(sc.substitute(e, key) for e in exprs)
                 part = part.input
             case _:
                 return found
 
 
-#: What `trace` found before, for the same bindings.
+#: Earlier results of `trace`, for the same bindings.
 Traced = dict[Stage, dict[Stage, None]]
 
 

@@ -46,20 +46,21 @@ def _keys_of_padding(rel: mir.Relation, typ: RelationType, bindings: Bindings) -
         if part != base:
             continue
         if not outputs:
-            # A row for the want of one: one at most where `base` has one at most.
+            # The union adds one row if `base` has none: so it has at most one row if `base` has at most one.
             single = isinstance(whole, mir.Constant) and whole.rows == (((), 1),)
             if single and () in relation_type(base, bindings.types).keys:
                 found.append(())
             continue
         columns: Exprs = tuple(sc.Column(c) for c in outputs)
         stages = trace(base, columns, bindings.values, {})
-        # All that `whole` stems from unfiltered has a row of it for each of its own.
+        # Continue only if the values of `base` come from a relation each of whose rows has a row in `whole`, which
+        # does not filter it.
         if not any(
             not passed and stage in stages
             for stage, passed in own_stages(whole, bindings.values).items()
         ):
             continue
-        # Each row of `whole` is padded once, unless `base` has it, at most once for each of its keys.
+        # Each row of `whole` is added at most once, and only if `base` lacks it, so keys that both have remain keys.
         base_keys = set(relation_type(base, bindings.types).keys)
         for key in relation_type(whole, bindings.types).keys:
             moved = tuple(sorted(outputs[c] for c in key))

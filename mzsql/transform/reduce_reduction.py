@@ -15,7 +15,7 @@ from mzsql.expr import scalar as sc
 from mzsql.transform.context import OptimizerContext
 from mzsql.transform.visit import project, rewrite
 
-#: The order in which the parts are joined.
+#: The kinds of aggregates, in the order in which their parts are joined.
 _KINDS = ("accumulable", "hierarchical", "basic")
 
 

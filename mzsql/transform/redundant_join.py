@@ -21,7 +21,7 @@ from mzsql.transform.remembered import ScopedPass
 from mzsql.transform.visit import filtered, mapped, project, replace_inputs
 
 _WHERE = kinds_of(mir.Join)
-#: How many ways to read an input's columns off another one are tried.
+#: How many ways to read an input's columns from another input are tried.
 _TRIED = 16
 #: Inputs wider than this are not searched for columns that are not joined.
 _WIDE = 100

@@ -50,7 +50,7 @@ class _Anf:
         self._next = 0
         self._stages: list[Stage] = []
         self._names: dict[mir.Relation, mir.Get] = {}
-        #: For a binding the recursive ones that it stands for the present values of.
+        #: For each binding, the recursive bindings on whose current values its value depends.
         self._depends: dict[int, frozenset[int]] = {}
 
     def run(self, rel: mir.Relation) -> mir.Relation:

@@ -14,7 +14,7 @@ from mzsql.expr import relation as mir
 from mzsql.expr.memo import memo
 from mzsql.expr.parts import Part, part_of, parts
 
-#: A part, and what it reads of the bindings around it.
+#: A part of a plan, by identity, and the bindings around it that it reads.
 Key = int | tuple[int, ...]
 
 

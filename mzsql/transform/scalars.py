@@ -30,7 +30,7 @@ def simplify(expr: sc.Scalar, columns: Sequence[ColumnType], ctx: OptimizerConte
     if not isinstance(expr, sc.Call | sc.If):
         return expr
     known: dict[tuple[object, ...], sc.Scalar] = memo("simplify")
-    # Of the columns only those that are read matter.
+    # Only the types of columns that the expression reads matter.
     key = (expr, ctx.evaluator, *(columns[c] for c in sorted(sc.support(expr))))
     found = known.get(key)
     if found is None:
@@ -121,7 +121,7 @@ def _truth(node: sc.If) -> sc.Scalar | None:
             return sc.Call("and", (holds, then), BOOLEAN)
 
 
-#: What reads a computed argument as well as a constant one.
+#: Binary operators that may get a computed argument in place of a constant one at no extra cost.
 _OPERATORS = frozenset({*"+-*/%&|#=<>", "<<", ">>", "||", "<>", "<=", ">="})
 
 
@@ -181,7 +181,7 @@ def _call(node: sc.Call, columns: Sequence[ColumnType], ctx: OptimizerContext) -
 
 
 _WHOLE = SqlType("numeric", scale=0)
-#: What a comparison says where its left side is less, or greater, than its right side.
+#: The result of a comparison if its left side is less (or, below, greater) than its right side.
 _WHERE_LESS = {"=": False, "<>": True, "<": True, "<=": True, ">": False, ">=": False}
 _WHERE_GREATER = {"=": False, "<>": True, "<": False, "<=": False, ">": True, ">=": True}
 
@@ -258,7 +258,7 @@ def _without_absorbed(args: list[sc.Scalar], other: str) -> list[sc.Scalar]:
     members = {arg: frozenset(_parts(arg, other)) for arg in args}
     single = {arg for arg in args if len(members[arg]) == 1}
     several = [arg for arg in args if len(members[arg]) > 1]
-    # Few are compared with each other: what stands alone is found by itself.
+    # Compare with each other only if there are few; arguments without parts are found by a set lookup.
     small = several if len(several) <= _COMPARED else []
 
     def absorbed(arg: sc.Scalar) -> bool:
@@ -270,7 +270,7 @@ def _without_absorbed(args: list[sc.Scalar], other: str) -> list[sc.Scalar]:
     return [arg for arg in args if not absorbed(arg)]
 
 
-#: How many disjunctions of a conjunction, or the reverse, are compared with each other.
+#: The most disjunctions of a conjunction, or the reverse, that are compared with each other.
 _COMPARED = 100
 
 
@@ -345,7 +345,8 @@ def _is_null(node: sc.Call, arg: sc.Scalar, columns: Sequence[ColumnType]) -> sc
         case sc.Call(func=func, args=args):
             declared = functions.scalar(func)
             if declared.strict and not declared.introduces_nulls and args:
-                # NULL exactly where an argument is: what fails is known, so that it need not be computed.
+                # It is NULL exactly if an argument is, which is known even where it fails, so the function need not be
+                # computed.
                 parts = tuple(
                     _is_null(sc.Call("is_null", (a,), BOOLEAN), a, columns)
                     for a in args

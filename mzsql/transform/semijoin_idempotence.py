@@ -24,7 +24,7 @@ from mzsql.transform.visit import filtered, project, replace_inputs
 
 _WHERE = kinds_of(mir.Join)
 _BINDINGS = kinds_of(mir.Let, mir.LetRec)
-#: A column of the first input for one of the second, and the reverse.
+#: Maps columns of the first input to columns of the second, or the reverse.
 Pairs = dict[int, int]
 #: A relation, and the filters through which it is read.
 Filtered = tuple[mir.Relation, tuple[sc.Scalar, ...]]
@@ -163,7 +163,8 @@ class _Pass(ScopedPass):
             bases = [
                 (base, preds)
                 for base, preds in self._filtered(join.inputs[of])
-                # What can fail would be asked of rows that no row of the base goes with.
+                # A predicate that can fail must not be evaluated for rows of the other input that match no row of the
+                # base.
                 if all(sc.support(p) <= there.keys() and not may_error(p) for p in preds)
             ]
             if not bases or _binds(other) or not _is_distinct(self._type(other), there.values()):

@@ -99,7 +99,8 @@ def _note(rel: mir.Relation, wanted: Iterable[int], read: Read) -> None:
         case mir.ArrangeBy(input=inner, keys=keys):
             _note(inner, {*wanted, *(c for key in keys for e in key for c in sc.support(e))}, read)
         case mir.Join():
-            # A planned one puts its inputs' columns out as they are.
+            # A planned join outputs its inputs' columns as an unplanned one does, so the same columns of the inputs
+            # are read.
             unplanned = mir.Join(rel.inputs, rel.equivalences)
             for part, need in zip(rel.inputs, needed_inputs(unplanned, wanted), strict=True):
                 _note(part, need, read)

@@ -26,12 +26,12 @@ PLAN_ROOT = "plan root (no new arrangement)"
 INDEX_EXPORT = "index export"
 
 Key = tuple[sc.Scalar, ...]
-#: How a relation is read: through an arrangement by a key (None: by any scan), and for which usage.
+#: How a relation is read: through an arrangement by a key (None: through any, by a scan), and for which usage.
 Ask = tuple[Key | None, str]
-#: For each object how it is read.
+#: The ways in which each object is read.
 Requests = dict[GlobalId, list[Ask]]
 _SCAN: Ask = (None, FULL_SCAN)
-#: The order in which several usages of an index are listed.
+#: The order in which an index's usages are listed.
 _ORDER = (
     *(FULL_SCAN, PLAN_ROOT, LOOKUP, DIFFERENTIAL, DELTA_LOOKUP, DELTA_FIRST),
     INDEX_EXPORT,
@@ -162,7 +162,7 @@ def _of_join(join: mir.Join) -> list[list[Ask]]:
                 for step in path:
                     usage[step.input][step.key] = DELTA_LOOKUP
             if usage[0]:
-                # Its own updates are found by scanning one of its arrangements.
+                # Its own updates are read by scanning one of its arrangements.
                 usage[0][min(usage[0], key=repr)] = DELTA_FIRST
         case mir.IndexedFilter(key=key):
             usage[0][key] = LOOKUP
@@ -188,7 +188,7 @@ def _choose(
     chosen: dict[GlobalId, tuple[IndexDesc, list[str]]] = {}
     scanned = False
     for key, usage in asked:
-        # A lookup has already chosen the youngest index (`literal_constraints`).
+        # `literal_constraints` has already chosen the youngest index for lookups.
         of = youngest if usage == LOOKUP else by_key
         found = of.get(key) if key is not None else None
         if found is None:

@@ -63,7 +63,8 @@ def rewrite(
 def shared(rel: mir.Relation) -> mir.Relation:
     """The relation, built from the objects that represent equal relations in this run, and remembered with them."""
     objects: dict[mir.Relation, mir.Relation] = memo("shared")
-    # By identity: asked for each input of what a transform has made, and most stand there already.
+    # By identity, because this is called for each input of what a transform has made, and most of them are
+    # representatives already.
     ours: dict[int, None] = memo("shared, by identity")
     known = parts()
     if id(rel) in ours:
@@ -193,7 +194,7 @@ class _TypedRewrite:
         else:
             self._put[local] = put
         if put is None and self._refine is None:
-            # Nothing else of the value is looked at: where its type stays, so does what reads the binding.
+            # Only the type of the value matters here: if it stays the same, so does what reads the binding.
             self._scope.bind_as(local, typ)
         else:
             self._scope.bind(local, value)
