@@ -123,7 +123,6 @@ class Appender:
                 # The error says nothing about a first attempt that may have been committed.
                 if overflow.doubtful is None:
                     raise
-                # Of the first attempt this says nothing.
                 raise Indeterminate(
                     f"shard {self._opened.shard_id}: an append may have been committed: {failure.message}"
                 ) from failure

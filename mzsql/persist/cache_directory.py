@@ -123,7 +123,6 @@ class CacheDirectory:
             with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor, not a path
                 file.write(_header(path.name, value))
                 file.write(value)
-            # Another process may have evicted it already, or removed the directory: it has its reasons.
             with contextlib.suppress(FileNotFoundError):
                 # Another process may have evicted the temporary file, or removed the directory: then the object is not
                 # cached.

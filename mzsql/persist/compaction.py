@@ -216,7 +216,6 @@ def apply_merge(
         parts=tuple(merged),
         diffs=sum(total),
     )
-    # Only what surely was not committed may be deleted at once.
     try:
         # After an indeterminate error the state may name the objects: they may not be deleted until a later state
         # decides (`Opened.doubt`).

@@ -433,7 +433,6 @@ def _stages(shape: Shape, engine: Engine, rendered: RenderedDataflow) -> list[Hy
             emitted |= stop.carried
         failed = renderer.diverted
         if target is not None:
-            # Errors of streams that this stage reads are put out here, the others by a later stage.
             ctes, _ = renderer.out.reached(select([], made.relation))
             # Errors of streams that this stage reads are returned by it, others by a later stage, so that each is counted once.
             failed = [pair for pair in failed if pair[1] in ctes and pair[1] not in emitted]

@@ -58,7 +58,6 @@ def rolled(
     for part, name, cast in sums:
         # With keys every group has rows, so the sum is not NULL.
         total = cast(exp.Sum(this=part))
-        # With keys it is one of rows that are there.
         items.append(named(total if key else known(total, cast), name))
     items.append(named(exp.Max(this=col(TIME)), TIME))
     touched = s.gte(exp.Max(this=col(TIME)), big(r.lower, r.engine))

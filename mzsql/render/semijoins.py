@@ -247,7 +247,6 @@ def _covered(
             return None
         # Then two columns of one side must be equal too, which is more than that the key exists.
         if left.name in found or right.name in found.values():
-            # More is asked than that there are such keys: two columns of one side are to be equal.
             return None
         found[left.name] = right.name
     return found if found.keys() == keys.columns.keys() else None

@@ -543,7 +543,6 @@ class Collections:
                     still_open = self._open.get(one.meta.id) is one
                 # Not for a dropped collection, whose shard ends once its readers are done.
                 if still_open:
-                    # What was dropped, and ends once those who read it have, is not opened again.
                     with contextlib.suppress(ShardFinalized):
                         self._fresh(one.meta.id)
 

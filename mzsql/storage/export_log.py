@@ -436,7 +436,7 @@ class ExportLog:
         if reader is None or (self._kept_moves < _KEPT_MOVES and not reader.heartbeat_due()):
             return
         self._kept_moves = 0
-        # What moved the log is durable: no failure to let go of the times before it may make it look undone.
+        # The log's move is durable, so a failure to give up the times before it must not make it look failed.
         try:
             reader.downgrade_since(max(0, state.upper - 1))
         except ExpiredHandle:

@@ -18,7 +18,7 @@ from mzsql.repr.ids import GlobalId
 from mzsql.storage.export_log import ExportLog
 from mzsql.threads import Supervised, Supervisor, ThreadStatus
 
-#: A follower that Consensus notifies asks again after so many seconds, in case a notification was lost.
+#: After how many seconds a follower that Consensus notifies asks by itself, in case a notification was lost.
 FOLLOW_SECONDS = 60.0
 
 

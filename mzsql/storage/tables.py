@@ -39,9 +39,9 @@ from mzsql.threads import Supervised, wait_until_due
 
 _log = logging.getLogger(__name__)
 
-#: A table's shard follows so many seconds after the first write that it lacks was read here …
+#: A table's shard follows this many seconds after the first write that it lacks was read here.
 BEHIND_SECONDS = 5.0
-#: … or at once, if it lacks more than so many writes, or bytes of them.
+#: It follows at once if it lacks more than this many writes, or `BEHIND_BYTES` of them.
 BEHIND_WRITES = 64
 BEHIND_BYTES = 1 << 20
 _JOIN_SECONDS = 5.0
@@ -348,12 +348,11 @@ class Tables:
             if table.is_behind:
                 table.catch_up()
         except ExpiredHandle:
-            # Whoever reads the table opens it again, and finds what the log has.
+            # A reader of the table opens it again, and finds in the log what the shard lacks.
             return True
         except (SqlError, OSError) as failure:
             _log.info("the log keeps what the shard of a table lacks: %s", failure)
             return False
-        # Whoever reads the table opens it again, and finds what the log has.
         return True
 
     def close(self) -> None:

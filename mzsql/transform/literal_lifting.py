@@ -177,7 +177,6 @@ def _project(inner: mir.Relation, literals: Literals, outputs: Sequence[int]) ->
 def _map(inner: mir.Relation, literals: Literals, scalars: Sequence[sc.Scalar]) -> Lifted:
     read = _reader(inner, literals)
     if isinstance(inner, mir.Map):
-        # The two become one, whose literals are read as such.
         start = mir.arity(inner.input)
         for column, scalar in enumerate(inner.scalars, start):
             if isinstance(scalar, sc.Literal):

@@ -395,7 +395,9 @@ class ComputeController:
         """
         pinged: list[tuple[ReplicaClient, int]] = []
         for client in self.replicas:
-            with contextlib.suppress(SqlError):  # one that takes nothing is told again
+            with contextlib.suppress(
+                SqlError
+            ):  # if it takes no commands, they are sent again later
                 pinged.append((client, client.ping()))
         until = time.monotonic() + timeout
         for client, nonce in pinged:

@@ -35,16 +35,16 @@ from mzsql.expr.functions.table import Engine
 from mzsql.render.templates import LeanText, Text
 from mzsql.repr.frontier import Timestamp
 
-#: A step over at most so many rows runs as written, without the optimizer's passes, …
+#: A step over at most this many rows runs as written, without the optimizer's passes.
 SMALL_ROWS = 20_000
-#: … and one over at most so many by its kept plan.
+#: A larger step over at most this many rows runs by its kept plan.
 PLANNED_ROWS = 250_000
-#: A text is planned when it has been run so many times.
+#: After how many runs of a text its plan is made.
 PLAN_USES = 3
 #: For how many simple texts the number of uses is kept.
 SIMPLE_TEXTS = 1000
 
-# The copy that this warns of is worth less than the second binding of the relation that it recommends.
+# The copy that the warning is about costs less than the second binding of the relation that it recommends.
 warnings.filterwarnings(
     "ignore", message="Arrow output on a DB-API result", module=re.escape(__package__ or "")
 )
@@ -207,7 +207,8 @@ class Driver:
         for name, table in relations.items():
             connection.register(name, table)
         try:
-            # One binding: a relation object would be bound when it is made and again when it is asked for its rows.
+            # `execute` binds the statement once; a relation object would be bound when it is made and again when its
+            # rows are fetched.
             return connection.execute(statement, parameters).to_arrow_table()
         except duckdb.IOException:
             # The directory that it spills to may have been removed: the next attempt gets a new connection, which

@@ -47,7 +47,7 @@ WRITE_FORMAT = "mzsql_objects"
 
 #: Rows of an Arrow batch that is handed to Spark.
 BATCH_ROWS = 65_536
-#: An executor ends an object when it has about so many bytes, which are held in memory until then.
+#: An executor starts another object once one has about this many bytes, which are held in memory until then.
 OBJECT_BYTES = 64 * 1024 * 1024
 
 _WRITTEN = "_written.json"

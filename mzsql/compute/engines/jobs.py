@@ -21,7 +21,7 @@ from mzsql.threads import PROCESS, Supervised
 _RUNS = iter(range(1, 2**62))
 _RUNS_LOCK = threading.Lock()
 _LOOK_SECONDS = 0.2
-#: Progress is reported at every so many checks.
+#: Of how many checks one reports progress.
 _PROGRESS_LOOKS = 5
 
 

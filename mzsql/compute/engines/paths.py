@@ -27,10 +27,10 @@ from mzsql.location import shown_url
 
 _LOG = logging.getLogger(__name__)
 
-#: A session that has not answered after so many seconds counts as unable: clients of object stores may retry for
+#: A session that has not answered after this many seconds counts as unable: clients of object stores may retry for
 #: minutes.
 ASK_SECONDS = 20.0
-#: A session that could not open a store's paths is asked again after so many seconds.
+#: After how many seconds a session that could not open a store's paths is asked again.
 ASK_AGAIN_SECONDS = 600.0
 
 _NOTHING_THERE = "PATH_NOT_FOUND"

@@ -33,7 +33,7 @@ from mzsql.repr.interrupt import current
 _IDLE = 16
 #: A result with more rows comes in pieces.
 AT_ONCE_ROWS = 8192
-#: Texts of at least so many characters are worth a kept plan.
+#: The length, in characters, from which on a text's plan is worth keeping.
 LONG_TEXT = 8 * 1024
 #: For how many texts it is remembered that they are not answered at once.
 _REMEMBERED = 1024
@@ -128,13 +128,12 @@ class DuckDbPool:
             return None
         text = statement if limit is not None else f"{statement} LIMIT {AT_ONCE_ROWS + 1}"
         interrupt = current()
-        # An interrupted statement fails with an error of DuckDB's. Any other error will be raised when the statement
-        # runs as written.
         interrupt.check()
         try:
             rows = self._planned(text, relations).run(relations, interrupt=interrupt)
         except duckdb.Error:
-            # Interrupted work fails in DuckDB's words. What else is the matter it says itself, run as it is written.
+            # An interrupted statement fails with an error of DuckDB's. Any other error will be raised when the statement
+            # runs as written.
             interrupt.check()
             self._keep_off(statement)
             return None

@@ -39,9 +39,10 @@ KeyRange: TypeAlias = tuple[Any, Any]
 #: More pushed ranges than this cost Spark more than they save.
 PUSHED_RANGES = 64
 
-#: Parts that the session cannot open by path are read on the driver up to so many encoded bytes …
+#: Parts that the session cannot open by path are read on the driver up to this many encoded bytes, and up to
+#: `DRIVER_ROWS`.
 DRIVER_BYTES = 64 * 1024 * 1024
-#: … and so many updates.
+#: The most updates of such parts.
 DRIVER_ROWS = 1_000_000
 
 #: Options for reading parts, which override the session's settings.

@@ -157,7 +157,6 @@ class Launch:
             warnings.simplefilter("ignore", RuntimeWarning)
             self._process.terminate()
             self._over.wait(_EXIT_SECONDS)
-            # What it is still writing would be in the way of removing it.
             with contextlib.suppress(subprocess.TimeoutExpired):
                 # Files that it still writes would keep the folder from being removed.
                 self._process.wait(_EXIT_SECONDS)

@@ -150,15 +150,13 @@ class IndexReads:
             return None
         try:
             found = self._read(collection, layout, rows, as_of)
-        # Dropped, or being filled anew.
         except (ShardFinalized, ExpiredHandle, UndefinedTable):
-            # It was dropped, or is being filled anew.
+            # It was dropped, or is being filled again.
             self._forget(collection)
             return None
-        # Nothing holds the index at the query's time, and it was just compacted beyond it. The indexed object is held,
-        # so read that.
         except SinceViolation:
-            # Nothing holds it at the query's time, which its history has just passed; what it is on is held.
+            # Nothing holds the index at the query's time, and it was just compacted beyond it. The indexed object is
+            # held, so read that.
             return None
         if found is None or found.column("mz_error").null_count < found.num_rows:
             return None

@@ -175,7 +175,7 @@ class Gathering:
             with pa.memory_map(str(self._file)) as source:
                 return pa.ipc.open_file(source).read_all()
         if not self._desc.arity:
-            # What is left of rows without columns is their number.
+            # Of rows without columns only their number matters.
             return pa.table({"mz_copy": pa.nulls(self.rows)}).select([])
         if not self._held:
             return _without_rows(self._desc)

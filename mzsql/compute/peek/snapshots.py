@@ -159,7 +159,6 @@ class SnapshotCache:
             return found
         # One thread reads, the others find the result.
         with self._turn(key):
-            # Whoever waited for another's read finds it done.
             found = self._fit(contents, key, at)
             if found is not None:
                 return found

@@ -68,7 +68,7 @@ from mzsql.repr.types import ColumnType, SqlType, arrow_schema
 #: An arrangement with more stored bytes is not loaded into a trace: lookups read its shard.
 _LOADED_BYTES = 2 << 30
 
-#: Up to so many stored updates are consolidated when they are loaded into a trace.
+#: The most stored updates that are consolidated when they are loaded into a trace.
 _ADDED_UP_ROWS = 100_000
 
 #: Most rows of a stored row group, which is the least that a lookup reads.

@@ -29,13 +29,13 @@ from mzsql.repr.frontier import Timestamp
 
 #: Traces of arrangements with fewer rows are loaded at once.
 COLD_ROWS = 200_000
-#: Reads from groups of at most so many rows are counted. For first rows of larger groups the trace is never loaded.
+#: Reads from groups of at most this many rows are counted. For first rows of larger groups the trace is never loaded.
 LOADED_ROWS = 2_000_000
 #: The cost of a read, in rows of a trace that is loaded.
 _READ = 10_000
 #: Most keys of a step that are read from the shard.
 COLD_KEYS = 16
-#: A read that found too few rows is repeated for so many times as many.
+#: By which factor more rows are requested when a read found too few.
 _GROWTH = 16
 #: How many rows more than needed are kept.
 _SPARE = 8

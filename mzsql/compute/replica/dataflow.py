@@ -40,7 +40,7 @@ from mzsql.repr.types import arrow_schema
 _KEPT = 4
 
 
-#: The contents of a recursive node are kept for the next step if they have at most so many rows.
+#: The most rows of a recursive node whose contents are kept for the next step.
 _FIXPOINT_ROWS = 1_000_000
 
 

@@ -216,8 +216,6 @@ class Flow:
         """
         uppers = [upper(one.id) for one in self.rendered.inputs]
         if self.follows:
-            # Not beyond what was written of the view, or what goes on from here would lack what is beyond it. What it is hydrated from is
-            # below that, whoever writes it, also where nobody has begun to.
             written = self.replica.storage.seen_upper(self.gid)
             # Go no further than the other deployment has written: if this process took the view over, whatever lies
             # between would never be written. The time that hydration needs is excepted: it is below that upper as soon

@@ -33,7 +33,7 @@ _LOG = logging.getLogger(__name__)
 
 #: Traces of fewer updates are not saved for a restart: they load quickly from their shards.
 KEPT_ROWS = 50_000
-#: A saved trace may hold back its shard's since by so many milliseconds; beyond that it is deleted.
+#: By how many milliseconds a saved trace may hold back its shard's since; beyond that it is deleted.
 KEPT_BACK = 600_000
 
 #: For each row group of a part its number of rows and the statistics of some columns.

@@ -594,7 +594,6 @@ class Hydration:
         self._rows[name] = sum(part.rows for part in parts)
         if self._rows[name] <= self._settings.inline_rows:
             # few rows: reading them here is cheaper than a scan of files
-            # few rows: cheaper here than as a scan of files
             rows = rows_at(parts, with_time(schema), as_of)
             rows = rows if arrangement is None else arrangement.rows(rows)
             frame = arrow_frame(session, rows, scratch=scratch)

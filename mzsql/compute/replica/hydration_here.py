@@ -55,7 +55,7 @@ _WORKER = pa.field(WORKER_COLUMN, pa.int32())
 
 #: Rows of a batch on the way from a stage to its shard (DuckDB's row group size).
 _BATCH_ROWS = 122_880
-#: Error rows beyond so many bytes are added up by text.
+#: Beyond this many bytes, error rows are summed up by text.
 _ERROR_BYTES = 4 * 1024 * 1024
 
 

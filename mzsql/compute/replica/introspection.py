@@ -42,9 +42,9 @@ from mzsql.threads import Supervised
 
 _LOG = logging.getLogger(__name__)
 
-#: Pause after looking, in multiples of the CPU time that it took …
+#: The pause after a look, in multiples of the CPU time that the look took.
 _REST = 50
-#: … but at most so many seconds.
+#: The longest such pause, in seconds.
 _MOST_REST = 5.0
 
 

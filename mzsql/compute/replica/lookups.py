@@ -36,13 +36,13 @@ from mzsql.render.rendered import Front, KeySource, Lookup
 from mzsql.repr.errors import InternalError
 from mzsql.repr.frontier import Timestamp
 
-#: With more than one random key for so many rows nearly every page is touched, and pushing ranges only costs time.
+#: With more than one random key per this many rows, nearly every page is touched, and pushing ranges only costs time.
 _ROWS_A_PAGE = 1000
 
 #: The hash of the only key of an arrangement without key columns.
 _NO_KEY = np.zeros(1, np.uint64)
 
-#: Up to so many keys are each a range of their own; more are merged into few ranges.
+#: The most keys that are each pushed as a range of their own; more are merged into a few ranges.
 _POINTS = 1024
 
 

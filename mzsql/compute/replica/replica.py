@@ -69,7 +69,8 @@ from mzsql.repr.ids import GlobalId
 
 _LOG = logging.getLogger(__name__)
 
-#: While at least so many dataflows wait to be opened, a new one is not checked in advance for whether it must hydrate.
+#: While at least this many dataflows wait to be opened, a new one is not checked in advance for whether it must
+#: hydrate.
 FEW = 64
 
 
@@ -230,7 +231,6 @@ class Replica:
                 # No response belongs to these commands. What a failed one leaves behind is deleted later, with the
                 # arrangements that nobody uses.
                 case _:
-                    # What it leaves behind is given up with the arrangements that nobody uses.
                     _LOG.warning("%s: %s", type(command).__name__, error)
             if not isinstance(error, Exception):
                 raise

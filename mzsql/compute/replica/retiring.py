@@ -23,11 +23,11 @@ _LOG = logging.getLogger(__name__)
 
 #: Pause before arrangements that somebody still reads are tried again, in seconds.
 RETIRE_SECONDS = 60.0
-#: Rendered statements that nobody has used for so many seconds are kept as bytes only; …
+#: After how many seconds without use a rendered statement is kept only as bytes.
 STATEMENTS_SECONDS = 30.0
-#: … that is checked every so many seconds, …
+#: How often that is checked, in seconds.
 STATEMENTS_LOOK = 10.0
-#: … for so many dataflows at a time.
+#: For how many dataflows at a time.
 STATEMENTS_AT_ONCE = 32
 
 

@@ -68,8 +68,8 @@ def distinct(hashes: Hashes) -> Hashes:
     return _changing(np.sort(made, kind="stable" if stretches else None))
 
 
-#: Sorted stretches are merged (by a stable sort) if they have so many hashes on average; for shorter ones a full sort
-#: is faster.
+#: From this average length on, in hashes, sorted stretches are merged by a stable sort; for shorter ones a full sort is
+#: faster.
 _A_STRETCH = 8
 
 
@@ -80,7 +80,7 @@ def _changing(hashes: Hashes) -> Hashes:
     return hashes[keep]
 
 
-#: Most bits of a hash by which `repeated` counts, with 8 bytes for each count.
+#: Not used at present. Meant as the most bits of a hash by which `repeated` counts, with 8 bytes for each count.
 _MOST_BITS = 22
 
 
@@ -185,8 +185,8 @@ def _text_bits(array: pa.Array) -> Hashes:
     return made
 
 
-#: In a run of so many rows, so many keys are found by interpolation: the run is in no cache, and binary search would
-#: touch many of its pages.
+#: From this many rows of a run and this many keys on, keys are found by interpolation: such a run is not in the CPU's
+#: caches, and a binary search would touch many of its pages.
 _LONG_RUN, _MANY_KEYS = 1_000_000, 1_000
 #: How far from its interpolated place a key is searched for.
 _NEAR = 64

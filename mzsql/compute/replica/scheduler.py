@@ -215,5 +215,4 @@ class Scheduler:
         ):
             return own.frontier
         # Storage updated what it has seen before it reported the change, so no call to a backend is needed.
-        # Whoever told of a change has it from what is known here by now.
         return self._storage.seen_upper(gid)

@@ -129,9 +129,8 @@ def run_step(
         try:
             rows_out, jobs = work.run(changed, at_once=at_once)
             break
-        # Nothing is written yet, so the step can be repeated. Each time more rows are read, in the end whole groups.
         except _TooFew as too_few:
-            # Nothing is written yet. Each time more is read, at last all of it.
+            # Nothing is written yet, so the step can be repeated. Each time more rows are read, in the end whole groups.
             more = too_few.more
     return RefreshStats(
         dataflow.gid,
@@ -193,8 +192,7 @@ def _have_one_time(relevant: Mapping[str, pa.Table | None]) -> bool:
     return len(times) == 1
 
 
-#: A group's first rows are read with at most so many to spare; if a step takes more of them away, groups are read
-#: whole.
+#: The most spare rows with which a group's first rows are read; if a step removes more of them, groups are read whole.
 _MOST_SPARE = 1024
 
 
@@ -354,7 +352,6 @@ class _Work:
         # Spark compiles code for each statement, and a number in the text is part of it: with absolute times it would
         # compile every step anew.
         if not self.large and template.timeless:
-            # Spark compiles a number that it finds in a text, and would compile the same step anew for each time.
             self.base = self.lower - 1
         what = f"step [{self.lower}, {self.upper})"
         with (

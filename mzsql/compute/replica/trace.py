@@ -43,9 +43,10 @@ _LOG = logging.getLogger(__name__)
 
 #: Runs of more bytes than this are memory-mapped files.
 MAPPED_BYTES = 16 * 1024 * 1024
-#: When there are so many runs, the last ones are merged, with those before them that are not much larger, …
+#: With this many runs, the last ones are merged, together with those before them that are not much larger. This is
+#: deferred work.
 FAN = 8
-#: … by `Trace.add` itself when there are so many that nobody has merged.
+#: With this many runs, because deferred work did not merge them, `Trace.add` merges them itself.
 MOST_RUNS = 4 * FAN
 #: How many rows more than are needed `first` takes of each run at first.
 _SPARE = 8

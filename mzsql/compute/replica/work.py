@@ -35,9 +35,9 @@ SORTS = 2
 #: their first step.
 MOST_WARMED = 64
 _FOR_EVER = 1e9
-#: Deferred work waits up to so many seconds for a moment without steps, …
+#: How long deferred work waits for a moment without steps, in seconds.
 LATER_SECONDS = 1.0
-#: … and if there was none, further deferred work does not wait again for so many seconds.
+#: If there was no such moment, for how many seconds further deferred work does not wait again.
 BUSY_SECONDS = 5.0
 
 

@@ -35,9 +35,9 @@ MOST_BYTES_BEFORE = 4096
 GREETING_SECONDS = 3.0
 #: Interval of a replica's signs of life, in seconds.
 ALIVE_SECONDS = 1.0
-#: A replica without a sign of life for so many seconds is reported offline.
+#: A replica without a sign of life for this many seconds is reported offline.
 SILENT_SECONDS = 3.0
-#: A connection without a sign of life for so many seconds is closed.
+#: A connection without a sign of life for this many seconds is closed.
 LOST_SECONDS = 30.0
 
 MESSAGE, ALIVE, GREETING = 1, 2, 3

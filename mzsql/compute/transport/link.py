@@ -51,13 +51,14 @@ from mzsql.threads import Backoff, Supervised
 
 _log = logging.getLogger(__name__)
 
-#: What a replica has reported is taken for outdated when nobody has been at its address for so many seconds …
+#: What a replica has reported counts as outdated once nothing has answered at its address for this long, in seconds.
 GONE_SECONDS = 10.0
-#: … or when whoever is there has been silent for so many: a process that was only suspended continues where it was.
+#: The same once a connected replica has been silent for this long; longer, because a process that was only suspended
+#: continues where it was.
 MOST_SILENT_SECONDS = 600.0
 
 _PAUSES = Backoff(0.1, 2.0)
-#: A replica whose full queue has not moved for so many seconds is reported to take no commands.
+#: A replica whose full queue has not moved for this long is reported to take no commands, in seconds.
 ROOM_SECONDS = 3.0
 _LOOK_SECONDS = 1.0
 _JOIN_SECONDS = 5.0

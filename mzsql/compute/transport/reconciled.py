@@ -216,7 +216,6 @@ class ReconciledReplica:
         try:
             self._send(command)
         except BaseException:
-            # It was not taken: whoever tells it again is not to find it here.
             with self._lock:
                 # The replica did not take it; when the command is sent again the dataflow must not be found here.
                 self._known.pop(command.id, None)
