@@ -135,6 +135,7 @@ class _Adopted:
             if data is None:
                 raise missing(self._reader.shard_id, self.key)
             return _Bytes(len(data), zlib.crc32(data), data)
+        # Read ranges until one is short: the store's size of the object is not asked for.
         size, crc = 0, 0
         while True:
             data = self._read(size, _STRETCH_BYTES)

@@ -163,6 +163,8 @@ class BufferedWriter:
                 self._buffer.updates.setdefault(worker, []).extend(pieces)
             self._buffer.bytes += size
             self._buffer.upper = upper
+            # The interval runs from the first progress in the buffer, so a frontier that moves often does not postpone
+            # the flush.
             if moved and self._buffer.since is None:
                 self._buffer.since = self._context.clock.monotonic()
             self._changed.notify_all()
@@ -319,6 +321,7 @@ class BufferedWriter:
         """
         if self._appending or (self._buffer.upper == self._durable and not self._buffer.updates):
             return
+        # Swap the buffer before releasing the lock: pushes go on during the append.
         appended, self._buffer = self._buffer, _Buffer(self._buffer.upper)
         expected = self._durable
         self._appending = True
@@ -336,6 +339,8 @@ class BufferedWriter:
         else:
             if not self._broken:
                 self._failure = failure
+                # Only an append that certainly was not committed may be tried again: the next attempt has another
+                # token, so nothing would recognise updates appended twice.
                 self._broken = not isinstance(failure, Determinate)
             self._put_back(appended)
         self._changed.notify_all()

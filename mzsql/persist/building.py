@@ -112,6 +112,7 @@ class BatchBuilder:
             raise InvalidBounds(f"not bounds of a batch: {lower!r}, {upper!r}")
         if less_than(upper, lower):
             raise InvalidBounds(f"the upper {show(upper)} of a batch is below its lower [{lower}]")
+        # The inline limit is for the whole batch, so divide it among the workers.
         inline_bytes = self._context.settings.inline_bytes // max(1, len(workers))
         uploads = Uploads(self._context)
         writers = {worker: self._part_writer(worker, deadline, uploads) for worker in workers}

@@ -75,6 +75,7 @@ class _Memory:
         if len(value) * 2 > self._limit:
             return
         if place.length < 0:
+            # The whole object replaces all of its ranges.
             self.drop(place.key)
         elif place in self._values:
             return

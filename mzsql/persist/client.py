@@ -292,6 +292,7 @@ class PersistClient(Inspector):
         check_text(purpose, "a purpose")
         check_since(since)
         command = RegisterReader(reader_id, self._context.settings.reader_lease_ms, purpose)
+        # Before the registration: so the lease seems to run out here earlier than in other processes, never later.
         asked_at = self._context.clock.monotonic()
         opened = self._open(shard_id, schema, key, timeout, command, since)
         registered = opened.shard.state.readers.get(reader_id)
@@ -514,6 +515,7 @@ class PersistClient(Inspector):
         for opened in open_shards:
             opened.interrupt()
         self._housekeeping.stop(_CLOSE_SECONDS)
+        # One deadline for all handles together.
         deadline = self._context.deadline(_CLOSE_SECONDS)
         for handle in handles:
             try:

@@ -91,6 +91,7 @@ def choose(state: ShardState, settings: Settings, broken: Set[int] = frozenset()
     fanout = settings.compaction_fanout
     tiers = {batch.id: _tier(batch, fanout) for batch in state.trace}
     counts = Counter(tiers.values())
+    # The lowest tier first: its merge is the cheapest, and may complete a run of the next tier.
     for tier in sorted(tier for tier, count in counts.items() if count >= fanout):
         for stretch in stretches:
             merge = _of_tier(stretch, tier, fanout, tiers)
@@ -147,6 +148,7 @@ def _left_behind(batch: TraceBatch, state: ShardState, settings: Settings) -> bo
     last = max((last_time(part) for part in batch.parts), default=0)
     if first >= last or last - since > (last - first) // _LEFT_BEHIND:
         return False
+    # `diffs` is about the number of rows that remain: rewrite only if at least half of the updates would vanish.
     if batch.diffs is not None and batch.rows < 2 * abs(batch.diffs):
         return False
     return 2 * batch.rows > sum(other.rows for other in state.trace)
@@ -319,6 +321,8 @@ class _Work:
             duck.opened(settings=_config(opened.context.settings, directory)) as connection,
             opened.interrupting(connection.interrupt),
         ):
+            # DuckDB pulls the batches while the query runs; `failed` keeps an error of theirs, of which it would keep
+            # only the text.
             batches = _noted(self._batches(columns), failed)
             connection.register("updates", pa.RecordBatchReader.from_batches(columns, batches))
             by_neighbours = opened.key is None and has_comparable_rows(schema)

@@ -92,6 +92,8 @@ def transition(
     """
     check_version(version, state.applier_version, f"shard {state.shard_id}")
     base = _base(state, command, now_ms, sightings or {})
+    # Only a change of the contents, or the end, takes the shard over, so that reading or leasing by a newer program does not lock
+    # out an older one.
     changes = isinstance(command, CompareAndAppend | Finalize | Retire)
     if takes_over and changes and newer(version, state.applier_version):
         base = msgspec.structs.replace(base, applier_version=version)
@@ -380,6 +382,7 @@ def _downgrade_since(state: ShardState, command: DowngradeSince, base: StateDiff
     if reader is None:
         _check_live(state)
         raise expired_reader(state, command.reader_id)
+    # Joined with the present values: a command that arrives late, or again, never moves the reader back.
     renewed = LeasedReader(
         join(reader.since, command.since),
         max(reader.seqno_hold, command.seqno_hold),
@@ -402,6 +405,7 @@ def _advance_since(
 ) -> Transition:
     if ended and state.ending and not _holders(state, diff):
         return _finalize(state, diff)
+    # The empty frontier holds nothing: if no other hold is left, since becomes empty.
     held: Frontier = None
     for hold in holds:
         if hold is not None:

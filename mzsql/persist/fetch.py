@@ -139,6 +139,7 @@ class PartReader:
             if isinstance(part, InlinePart)
             else self._read_blob(part, schema, pushdown, deadline, stats, at_once=at_once)
         )
+        # If all times of the part are selected, none needs to be compared.
         rows = pushdown if pushdown.cuts_times(part) else pushdown.within(0, None)
         for table in found:
             stats.rows += table.num_rows
@@ -239,6 +240,8 @@ class PartReader:
         everything = len(schema) == len(self.schema) + 2 and not pushdown.lookups
         cut = pushdown.cuts_times(part) and part.size > _SHORT_BYTES
         long = not at_once and part.size > _WHOLE_BYTES
+        # Byte ranges pay only if something can be left out, or if the object is long and read in pieces. Otherwise one
+        # request reads it whole.
         source = None
         if not everything or cut or long:
             source = self._ranged(part, deadline)

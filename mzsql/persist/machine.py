@@ -248,18 +248,21 @@ class Shard:
                 full.doubtful = doubtful
                 raise
             except SqlError as failure:
+                # A refusal by a cached state may be outdated: refuse only by a state fetched after the call began.
                 if not fresh:
                     state, fresh = refetch(), True
                     continue
                 if doubtful is not None:
                     self._raise_if_ambiguous(state, command, failure, doubtful)
                 raise
+            # "Nothing to do" must come from a state fetched after the call began; a change is checked by the compare-and-set.
             if step.diff is None:
                 if fresh:
                     return step.result
                 state, fresh = refetch(), True
                 continue
             entry = _entry(new, step.diff, self.context.version)
+            # A commit proves that the new state is current at a moment after this one, so it counts as a look.
             look = self._look()
             try:
                 committed = self._set(

@@ -81,6 +81,7 @@ def due_here(opened: Opened) -> bool:
 def _rollup_is_ours(opened: Opened, state: ShardState) -> bool:
     interval = opened.context.settings.rollup_interval
     grown = state.seqno - state.latest_rollup
+    # The process whose change made it due does it; half an interval later any process does.
     made_due = opened.shard.committed(state.latest_rollup + interval)
     return grown >= interval and (made_due or grown >= interval + interval // 2)
 
@@ -89,6 +90,7 @@ def _garbage_is_ours(opened: Opened, state: ShardState) -> bool:
     garbage = _collectable(state)
     if len(garbage) < _GARBAGE_ENTRIES:
         return False
+    # As with rollups: any process does it once half as many changes again have left garbage.
     made_due = opened.shard.committed(garbage[_GARBAGE_ENTRIES - 1])
     return made_due or len(garbage) >= _GARBAGE_ENTRIES + _GARBAGE_ENTRIES // 2
 

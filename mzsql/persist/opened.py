@@ -93,6 +93,7 @@ class Opened:
         """Have a reader's lease renewed as long as anything references it."""
         with self._readers_lock:
             self._readers[reader.reader_id] = reader
+            # Forget readers that have left the state.
             self._registered.intersection_update(self.shard.state.readers)
             self._registered.add(reader.reader_id)
 

@@ -78,6 +78,7 @@ class Pushdown(NamedTuple):
         if times is not None:
             found = group.column(times).statistics
             known = found is not None and found.has_min_max
+            # Times below the floor count as the floor, see `Batch.rewrite_ts`.
             if known and not self._meets(max(found.min, floor), max(found.max, floor)):
                 return False
         return all(
@@ -91,6 +92,7 @@ class Pushdown(NamedTuple):
     def filter(self, table: pa.Table) -> pa.Table:
         """Return the selected updates of ``table``, whose times are at or above its floor."""
         times = table[TIME_COLUMN]
+        # Times first: comparing integers is cheap, and leaves fewer rows to the lookups.
         if self.lower > 0:
             table = table.filter(pc.greater_equal(times, pa.scalar(self.lower, pa.int64())))
             times = table[TIME_COLUMN]

@@ -75,6 +75,7 @@ class Quiet:
             at, batch = lacking[0]
             cut = self._builder.without_below(batch, at, deadline)
             return Batch(self._opened.shard_id, lower, upper, cut.parts)
+        # Small batches become one, so that the shard gets one batch per catch-up.
         by_worker: dict[int | None, list[pa.Table]] = {}
         for at, batch in lacking:
             for part in batch.parts:

@@ -308,7 +308,7 @@ class ReadHandle:
         refs, lease = self._snapshot_refs(as_of, pushdown, workers, deadline)
         pieces = self._pieces(refs, lambda: deadline, names, pushdown, stats, at_once=True)
         table = self._joined((all_at(piece, as_of) for piece in pieces), names)
-        del lease
+        del lease  # everything is in memory: the objects may be deleted
         if consolidate:
             if names is not None or not sums_up(refs, as_of):
                 table = consolidated(table, self.key)

@@ -207,8 +207,10 @@ def _shortened(stat: Stat, *, upwards: bool) -> Stat:
     """Shorten a bound on long text, downwards or upwards."""
     if not isinstance(stat, str) or len(stat) <= _TEXT_LIMIT:
         return stat
+    # A prefix is at most the text, so it is a lower bound.
     if not upwards:
         return stat[:_TEXT_LIMIT]
+    # A prefix with the greatest code point after it is above the text, unless the text goes on with that code point.
     return stat[:_TEXT_LIMIT] + "\U0010ffff" if stat[_TEXT_LIMIT] != "\U0010ffff" else stat
 
 

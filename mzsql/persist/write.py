@@ -100,6 +100,7 @@ class WriteHandle:
         self._appender.check_open()
         if not self._appender.registered:
             return
+        # Before the renewal: so the lease seems to run out here earlier than in other processes, never later.
         began = self._context.clock.monotonic()
         others = self._opened.renewable(besides=self.writer_id)
         command = RenewWriter(self.writer_id, tuple(other.handle_id for other in others))
@@ -460,6 +461,7 @@ class WriteHandle:
         """
         with self._turn(timeout) as deadline:
             by_worker = self._by_worker(updates)
+            # Compare the upper before writing objects that could not be appended anyway.
             if by_worker:
                 self._appender.check_upper(expected_upper, deadline)
             if expected_upper is None:
