@@ -153,6 +153,7 @@ class ContentsRenderer(ContentsState):
         there = s.gt(count, s.num(0))
         if rows.errors:
             items.append(col(ERROR))
+            # An error row is not a group: its count of rows is its multiplicity.
             diff = s.case((s.is_null(col(ERROR)), diff), otherwise=count)
             there = s.or_(there, s.is_not_null(col(ERROR)))
         query = select([*items, named(diff, DIFF)], sums, where=[there])

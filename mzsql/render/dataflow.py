@@ -420,6 +420,7 @@ def _stages(shape: Shape, engine: Engine, rendered: RenderedDataflow) -> list[Hy
     emitted: set[str] = set()
     progress = _Progress(rendered)
     stages: list[HydrationStage] = []
+    # Each round renders the plan again, with one more arrangement filled, until nothing stops it before the output.
     while True:
         renderer = ContentsRenderer(shape, engine, frozenset(filled), frozenset(emitted), AS_OF)
         root = shape.desc.root
@@ -479,6 +480,7 @@ def finish(
     expanded = select(
         [*row, col(ERROR), named(explode(copies, engine), "mz_copy")], subquery(there, "g")
     )
+    # FALSE sorts first, so error rows come first. All columns break ties, so that the order is the same each time.
     order = [ordered(s.is_null(col(ERROR)))]
     order += [
         ordered(col(f"c{o.column}"), desc=o.desc, nulls_last=o.nulls_last)
@@ -486,6 +488,7 @@ def finish(
     ]
     order += [ordered(c) for c in row]
     place = exp.Window(this=s.call("ROW_NUMBER"), order=exp.Order(expressions=order))
+    # A running count of good rows only: OFFSET and LIMIT do not count error rows.
     good = exp.Window(
         this=exp.Sum(this=s.case((s.is_null(col(ERROR)), s.num(1)), otherwise=s.num(0))),
         order=exp.Order(expressions=[o.copy() for o in order]),
@@ -535,6 +538,7 @@ def summed(
     with_ = body.args.get("with_")
     body.set("with_", None)
     if diff.low is not None and diff.low >= 1 and not diff.nulls:
+        # Without columns mz_diff stays, because a SELECT needs an item.
         items = whole if diff.constant == 1 and row else [*whole, named(s.big(col(DIFF)), DIFF)]
         result = select(items, subquery(body, "q"))
     else:
@@ -559,6 +563,7 @@ def summed(
 
 def cut_at(finishing: RowSetFinishing) -> int | None:
     """The most rows that `summed` returns; None if it returns all."""
+    # At least one row, even for LIMIT 0: if there is an error row, it comes first and the reader must see it.
     return None if finishing.limit is None else max(1, finishing.offset + finishing.limit)
 
 

@@ -142,6 +142,7 @@ def together(
     keys: list[Ast] = [col(f"c{i}") for i in range(k)]
     extra: list[Ast] = [col(name) for name in meta]
     types = () if parts.sums is None else parts.sums.sums
+    # Aggregates ignore NULL, so each part's rows contribute only to its own columns.
     blank_values: list[Ast] = [
         named(null_of(one.typ, engine), f"v{i}") for i, one in enumerate(parts.values)
     ]

@@ -254,6 +254,7 @@ def from_sums(
         within(sums.trace, k),
     )
     if made.errors:
+        # An error row has NULL in all columns.
         blank: list[Ast] = [
             named(
                 s.case((s.is_null(col(ERROR)), col(f"c{i}")), otherwise=null_of(t, r.engine)),
@@ -331,6 +332,7 @@ def aggregated(
         branches += error_branches(one, r.engine, sums)
     inner = select([*keys, *parts], rows, group=keys)
     if not keys:
+        # Without GROUP BY an aggregate over no rows would return a row.
         inner.set("having", exp.Having(this=s.gt(exp.Count(this=exp.Star()), s.num(0))))
     items: list[Ast] = [col(f"c{i}") for i in range(k)]
     items += [named(v, f"c{k + i}") for i, v in enumerate(values)]
@@ -384,6 +386,7 @@ def expanded(
     if not numbered:
         return rows
     keys: list[Ast] = [*(col(f"c{i}") for i in range(groups.arity)), *(col(n) for n in by)]
+    # Which of the equal rows is the first does not matter, but Spark requires an order for ROW_NUMBER.
     for i, one in numbered:
         partition = [*keys, col(f"c{one.argument}")]
         items.append(

@@ -180,6 +180,7 @@ class _Reader:
                 total = relation.total(name)
                 if total is not None:
                     totals[alias, name] = totals[None, name] = total
+        # An outer join also returns rows without a partner.
         if outer:
             rows = min(_MANY, rows * 2)
         group = query.args.get("group")
@@ -215,6 +216,7 @@ class _Reader:
         if where is None:
             return False
         condition, fact = simplifier.condition(where.this)
+        # A condition that may fail stays even if its result is known, because its error must be raised.
         if fact.always and not fact.fails:
             query.set("where", None)
         elif fact.never and not fact.fails:

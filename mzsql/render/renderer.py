@@ -251,6 +251,7 @@ class Renderer(ABC):
     def _get(self, node: lir.Get) -> Collection:
         plan = node.plan
         shared = self._local(node.id) if isinstance(node.id, int) else self._object(node)
+        # Only the first reader of a shared stream passes its errors on, so that each is counted once.
         if shared.errors and not self.take(shared.relation):
             shared = self.stripped(shared, node.lir_id, "g")
         match plan:

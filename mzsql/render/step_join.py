@@ -177,6 +177,7 @@ class _DeltaJoin:
         bound = frozenset(own) & self.needed
         items: list[Ast] = [named(col(f"c{g - own.start}"), f"c{g}") for g in sorted(bound)]
         items += [col(TIME), col(DIFF)]
+        # These predicates read only the source's columns; the names of the others do not matter.
         args = [
             Sql(col(f"c{max(g - own.start, 0)}"), t.type) for g, t in enumerate(self.layout.types)
         ]
@@ -214,6 +215,8 @@ class _DeltaJoin:
         ]
         met = arranged.full
         before = {relation < p for p in together}
+        # If all updates have one time, comparing times reduces to whether the other row is an update of this step
+        # (`NEW`).
         if not self.r.at_once:
             on.append(self._earlier(before))
         elif len(before) > 1:
@@ -291,6 +294,7 @@ class _DeltaJoin:
         """
         ours, theirs = col(TIME, "d"), col(TIME, "a")
         if len(before) > 1:
+            # Times are integers, so ``< ours + 1`` is ``<= ours``.
             return s.lt(theirs, s.add(ours, col(EARLIER, "d")))
         return s.lte(theirs, ours) if before == {True} else s.lt(theirs, ours)
 
@@ -425,6 +429,7 @@ def _stage(
         matches(col(f"c{i}", "d"), col(f"c{i}", "a"), (ours.columns[i], theirs.columns[i]))
         for i in range(keys)
     ]
+    # A pair of updates at the same time must be found once: the first half compares with <=, the second with <.
     halves: list[exp.Expression] = []
     at_once = renderer.at_once
     for mine, other, condition, side in (

@@ -134,6 +134,8 @@ def _partial_sums(
     source = r.define(lid, "c", union_all(parts))
     by = [*([ERROR] if rows.errors else []), TIME]
     sums = r.define(lid, "p", g.summed(r, groups, source, by))
+    # Kept are the changes of the sums, each with diff 1: a group's totals are the sum over all its rows, and nothing
+    # is retracted.
     batch_items: list[Ast] = [col(f"c{i}") for i in range(width)]
     batch_items += [col(TIME), named(big(1, r.engine), DIFF)]
     where = [s.is_null(col(ERROR))] if rows.errors else []
@@ -153,6 +155,7 @@ def _rolled(
     own = [col(f"c{k + i}") for i in range(len(groups.sums))]
     error = [col(ERROR)] if errors else []
     state: list[Ast] = list(keys)
+    # Times the diff, because compaction may have merged equal rows into one with a larger diff.
     for part, typ in zip(own, groups.sums, strict=True):
         state.append(named(s.cast(s.mul(part, col(DIFF)), typ.type, r.engine), part.name))
     state += [named(no_error(r.engine), ERROR)] if errors else []
@@ -167,6 +170,7 @@ def _rolled(
     updates = list(zip(own, casts, strict=True))
     every = rolled(r, united, [*keys, *error], updates, totals_up_to)
     running = r.define(lid, "w", every)
+    # Each row is doubled: with sign -1 it becomes the totals before its time, with sign 1 the totals after it.
     signs = s.array(big(-1, r.engine), big(1, r.engine))
     running_names: list[Ast] = [col(f"w{i}") for i in range(len(own))]
     twice = select(
@@ -177,6 +181,7 @@ def _rolled(
     after = s.eq(col(SIGN), s.num(1))
     totals: list[Ast] = []
     for i, (part, typ) in enumerate(zip(own, groups.sums, strict=True)):
+        # The running total includes the updates at its own time; without them it is the total before.
         value = s.case((after, col(f"w{i}")), otherwise=s.sub(col(f"w{i}"), part))
         totals.append(named(s.cast(value, typ.type, r.engine), part.name))
     # The last sum counts the group's rows: a group without rows has no output row.
@@ -371,6 +376,7 @@ def grid(r: StepState, lid: int, delta: str, keys: list[Ast]) -> str:
         first = [*keys, named(big(r.lower - 1, r.engine), TIME), named(s.big(col(TIME)), NEXT)]
         last = [*keys, col(TIME), named(s.big(s.null()), NEXT)]
         return r.define(lid, "t", union_all([select(first, once), select(last, once)]))
+    # ``lower - 1`` stands for the state before the step, whose rows may have to be retracted.
     before = select([*keys, named(big(r.lower - 1, r.engine), TIME)], delta)
     times = union_all([select([*keys, col(TIME)], delta), before])
     every = select([*keys, col(TIME)], subquery(times, "t"), group=[*keys, col(TIME)])
@@ -398,6 +404,7 @@ def rows_at(
     items.append(named(s.big(exp.Sum(this=col(DIFF, "a"))), DIFF))
     query = join(times, full, on, items, engine=r.engine)
     query.set("group", exp.Group(expressions=[c.copy() for c in (*row, *meta)]))
+    # A row whose diffs do not add up to a positive number is not there at that time.
     query.set("having", exp.Having(this=s.gt(exp.Sum(this=col(DIFF, "a")), s.num(0))))
     return r.define(lid, "r", query)
 
