@@ -105,16 +105,16 @@ def executor_frame(
     lower: Timestamp = 0,
     upper: Frontier = None,
 ) -> DataFrame:
-    """Updates from parts, read by the tasks themselves, one task for each share of the parts.
+    """Return a frame of updates from parts, which Spark's tasks read themselves, one task for each share of the parts.
 
     Args:
         spark: the frame's session.
-        refs: parts of one Blob store; kept alive by the caller until the frame was used.
-        schema: the wanted columns and types, with mz_time and mz_diff as the last two.
+        refs: parts of one Blob store; the caller keeps them until the frame has been used.
+        schema: the columns to read and their types, with mz_time and mz_diff as the last two.
         spark_schema: the same in Spark's types.
-        filters: ranges of wanted values; other rows may come all the same.
-        lower: no update before this time is wanted …
-        upper: … nor one at or after this time.
+        filters: ranges of values to read; rows outside of them may be returned too.
+        lower: updates before this time may be left out.
+        upper: updates at or after this time may be left out.
 
     Raises:
         UsageError: see `place_for_executors`.
@@ -145,6 +145,7 @@ def _described(shard_id: str, refs: Sequence[PartRef]) -> str:
 
 
 def _text(data: bytes) -> str:
+    # Options of a data source are text.
     return base64.b85encode(zlib.compress(data, 1)).decode()
 
 
@@ -339,6 +340,7 @@ class _Objects:
             self._take(rows)
             return
         while rows.num_rows:
+            # The rows are sorted by worker, so each run of equal workers goes into that worker's objects.
             worker = rows[WORKER_COLUMN][0].as_py()
             if worker is None:
                 raise InternalError(f"a row of no worker was to be written to {self._prefix}")

@@ -287,6 +287,8 @@ class Dataflow:
 
         An index also stays readable from `allowed` on, which is the earliest time that its readers need.
         """
+        # By the durable uppers: after a crash the dataflow resumes there, and must be able to read the inputs at the
+        # time before.
         lower = self.durable_lower()
         if lower is None or lower == 0:
             return
@@ -324,6 +326,8 @@ def choose_as_of(
         raise NotReadable("an input was dropped and cannot be read at any time")
     high = max(wanted, low)
     usable: dict[str, Arrangement] = {}
+    # Narrow the interval of possible times with each arrangement that is readable at one of them; the others are
+    # filled again.
     for name, arrangement in found.items():
         since, upper = arrangement.since, arrangement.upper()
         if since is None:

@@ -60,6 +60,8 @@ def fill(
         query = to_sql(made.statement, Engine.DUCKDB)
         connection.execute(f'CREATE OR REPLACE TABLE "{table}" AS {query}')
     except DataError as error:
+        # A data error becomes the recursion's only row, so that the view has the error instead of the dataflow
+        # failing.
         message = str(error).replace("'", "''")
         listed = "".join(
             f"{to_sql(null_of(typ, Engine.DUCKDB), Engine.DUCKDB)} AS c{i}, "
@@ -119,6 +121,7 @@ class Fixpoints:
                 table = deltas[f"delta_{source.spec.id}"]
                 updates[source] = source.updates(lower, upper) if table is None else table
             before = None
+            # Contents that were kept are only of use if no step has run in between.
             if self._kept is not None and self._kept.at == lower - 1:
                 before = self._kept.contents.get(one.relation)
             if not any(table.num_rows for table in updates.values()):
@@ -153,6 +156,7 @@ class Fixpoints:
                 self._at(connection, one, updates, lower - 1, "old")
             else:
                 load(connection, "old", before)
+            # At each time the whole recursion is computed anew from the inputs, and compared with the result before.
             for time in sorted(times.to_pylist()):
                 self._at(connection, one, updates, time, "new")
                 table = connection.sql(changed).to_arrow_table()

@@ -217,6 +217,7 @@ class RunFiles:
         if kept == self._kept:
             return
         make_directory(directory)
+        # Written to another file and renamed, so that a crash leaves either the old list or the new one.
         path = directory / f".{_LIST}"
         make_file(path)
         path.write_bytes(msgspec.json.encode(kept))
@@ -224,6 +225,7 @@ class RunFiles:
             path.replace(directory / _LIST)
             before, self._kept = self._kept, kept
             self._sweep()
+            # Files are deleted only after the list that named them was replaced.
             self._unlink(_names(before) - _names(kept) - set(self._used))
 
     def _listed(self, run: Run, directory: Path) -> _KeptRun:

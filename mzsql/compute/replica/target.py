@@ -223,6 +223,7 @@ class Target:
             if isinstance(rows, Mapping)
             else write.batch(rows, lower=at, upper=upper, timeout=self.timeout)
         )
+        # Only inline batches can be known ahead of the shard: nothing would protect objects that no state names from deletion.
         if batch.blob_keys():
             self.flush()
             reached, _ = self.adopt_batch(batch, upper)
@@ -322,6 +323,7 @@ class Target:
                     if lost.current is None or lost.current >= upper:
                         self.writer.delete_batch(batch)
                         return lost.current, batch.rows
+                    # Another writer has moved the upper. If an update lies below it, this raises UsageError.
                     batch = batch.with_bounds(lost.current, upper)
                 except ShardFinalized:
                     raise
@@ -413,6 +415,7 @@ class Target:
         except BaseException:
             self._delete(keys())
             raise
+        # Spark also writes marker files, such as _SUCCESS.
         self._delete([key for key in keys() if not _is_part(key)])
         return batch
 

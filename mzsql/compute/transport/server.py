@@ -99,6 +99,7 @@ class _Controller:
         with self._changed:
             if self.ended:
                 return
+            # A controller that does not read its responses must not use up the replica's memory; it can connect again.
             if len(self._out) >= MOST_RESPONSES:
                 _log.warning("the controller does not take what it is told, and is left")
                 self._end()
@@ -276,6 +277,7 @@ class ReplicaServer:
             return f"it is replica {own.replica_id}, not {hello.replica_id}"
         if hello.build != own.build:
             return f"it runs mzsql {own.build}, and the process that leads {hello.build}"
+        # A leader that was replaced must not command again.
         if hello.epoch is not None and hello.epoch < self._epoch:
             return "a newer leader commands it"
         return None
