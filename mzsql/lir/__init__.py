@@ -1,4 +1,8 @@
-"""LIR: the physical plan of a dataflow, its lowering from MIR, and refinements."""
+"""LIR: the physical plan of a dataflow, its lowering from MIR, and refinements.
+
+Source: Materialize's crate `mz_compute_types`, its module `plan`. docs/architecture.md, "The way of a SELECT", says
+where it is made.
+"""
 
 from mzsql.lir.lowering import Planned, lower
 

@@ -2,6 +2,7 @@
 
 Promise: `plan_join` decides nothing about order. It follows the MIR join's implementation, spreads its row-wise part
 over the stages (`mzsql.lir.closures`), and records which arrangements the inputs lack.
+Source: Materialize's `mz_compute_types::plan::join`.
 """
 
 from __future__ import annotations

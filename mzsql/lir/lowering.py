@@ -5,6 +5,7 @@ Promise: a node's id is assigned when the node is made, after its children (and 
 and it), from one counter for the dataflow that starts at 0. A row-wise operator remains as an `Mfp` node only if no
 Get, Join, FlatMap or Reduce could absorb it. The order of lookups is the optimizer's choice; lowering never changes
 it.
+Source: Materialize's `mz_compute_types::plan::lowering`.
 """
 
 from __future__ import annotations

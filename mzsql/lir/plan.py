@@ -28,6 +28,7 @@ Threshold                       only arranged, by `ensure_arrangement` (all colu
 If a parent needs raw rows (TopK, Negate, Union, the value of a LetRec) and its child is only arranged, an
 `ArrangeBy` stands between them with `input_key` set and forms = raw only: it reads the arrangement back, permuted to
 raw rows. Raw column i is at position ``form.permutation[i]`` of an arrangement's row.
+Source: Materialize's `mz_compute_types::plan::Plan`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Plans of Reduce and TopK: how each aggregate is maintained.
 
 Promise: pure functions from MIR's aggregates to plans. The kind of each aggregate comes from the table of functions.
+Source: Materialize's `mz_compute_types::plan::reduce` and `top_k`.
 """
 
 from __future__ import annotations

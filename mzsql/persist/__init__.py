@@ -4,6 +4,8 @@ compact.
 `PersistClient` opens a shard as a `WriteHandle` and a `ReadHandle`. The shard's state is a pure state machine,
 stored as a log in Consensus; its batches of updates are Parquet objects in Blob, or travel inline in the state while
 they are small.
+Source: Materialize's persist design (doc/developer/design/20220330_persist.md). docs/architecture.md, "The way of a
+write", shows it in use.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ the error columns are all NULL, and what only served them can go. What may go is
 (`mzsql.render.simplify`), from the relations upwards, and then by which columns are read, downwards.
 
 The runner checks beforehand that the facts hold: if they do not, a lean statement may throw or return wrong rows.
+docs/architecture.md, "The way of an update through a dataflow", step 2.
 """
 
 from __future__ import annotations

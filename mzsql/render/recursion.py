@@ -6,6 +6,7 @@ however often it occurs, so that errors reach a fixpoint too.
 
 Trade-off: every round computes its bindings from full contents; only the contents are carried over to the next
 round.
+Source: Materialize's documentation, "Recursive CTEs".
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ have one time, `mzsql.render.rolled`). An update of one join input meets rows of
 (``<=`` for inputs before it in order, ``<`` for those after it), so each pair of rows is counted once, at the later
 one's time. Groups roll partial sums forward over their times. All output is one tagged UNION ALL. The forms were
 validated by random tests; `tests/render` also checks that deliberately broken forms are noticed.
+docs/architecture.md, "The way of an update through a dataflow", step 2.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Promise: an update meets the other inputs' state and updates under the time cond
 updates have one time these need no comparison: what meets only earlier rows is joined with the state alone. Keys
 compare null-safe, as join equivalences require. The streamed side is broadcast, because it is as small as the
 change. Every lookup in an arrangement is declared as it is made.
+Source: Materialize's delta joins ("Delta joins and late materialization" on its blog); McSherry et al., "Shared
+Arrangements: practical inter-query sharing for streaming dataflows", VLDB 2020.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ than a small step takes to run. The times in the text are stand-ins: numbers tha
 user's literal happens to equal one, the statement is written anew for each step.
 
 Trade-off: a dataflow of n inputs can have 2^n such sets; the `TEMPLATES` most recently used are kept.
+docs/architecture.md, "The way of an update through a dataflow", step 2.
 """
 
 from __future__ import annotations

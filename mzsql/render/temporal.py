@@ -6,6 +6,7 @@ at its own time. Events after the update's own time are kept in an arrangement b
 reaches them: at any time it contains exactly the events still to come, so it does not depend on how time is cut into
 steps. A step reads only the events that are due in it. Rows whose evaluation fails are errors from the update on,
 whatever their bounds.
+Source: Materialize's documentation, "Temporal filters".
 """
 
 from __future__ import annotations

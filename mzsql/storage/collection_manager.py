@@ -5,6 +5,7 @@ Promise: a command returns at once and becomes durable in its turn (`mzsql.stora
 two kinds: a *differential* collection mirrors small state, whose desired contents are in memory; an *append-only*
 one is a history. Lasting rows of a mirror are replaced without a moment in which they are absent. Times are
 wall-clock milliseconds. Source: Materialize's design document on unified compute introspection.
+docs/architecture.md, "The way of a status to its relation".
 """
 
 from __future__ import annotations

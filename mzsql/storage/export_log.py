@@ -10,12 +10,10 @@ a crash between two writes needs no repair.
 - The process that maintains an output reads its updates at once: they are known there before they are committed
   (`WriteHandle.append_quietly`).
 - Every other process follows the log while it waits for an output, and gives its handles what the log has beyond the
-  shard
-(`ReadHandle.learn`), so its reads need no write. What the log no longer has is in the shard.
+  shard (`ReadHandle.learn`), so its reads need no write. What the log no longer has is in the shard.
 - Inputs are held back to where an output's *shard* is, so everything in the log can be computed again. A process
-  that dies before the write
-has lost nothing, and a version of mzsql that does not know the log finds shards that are some seconds old, and goes
-on from there.
+  that dies before the write has lost nothing, and a version of mzsql that does not know the log finds shards that are
+  some seconds old, and goes on from there.
 
 Trade-offs: a row is written a second time, as its retraction, with a later row; and each follower reads about all
 outputs. What is too large for a row goes directly into its shard, and the log only says that the shard has moved.

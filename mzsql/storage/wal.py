@@ -9,6 +9,7 @@ history is given up only every `_KEPT_MOVES` commits, so that a commit costs lit
 Pure functions compute the next state; `WriteAheadLog` does the IO. If a backend leaves the outcome of an append
 open, `settle` determines it: either the log contains it, or the log is advanced so that it never can. The design is
 that of Materialize's txn-wal.
+docs/architecture.md, "The way of a write", steps 2 and 3.
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
 """The MIR optimizer: one module for each transform, `pipeline` with the list of them, `dataflow` from a query to an
 optimized dataflow.
+
+Source: Materialize's crate `mz_transform`, after whose transforms most modules are named. docs/architecture.md, "The
+way of a SELECT", says where planning happens.
 """
 
 from mzsql.transform.context import IndexDesc, OptimizerContext

@@ -4,6 +4,7 @@ Promise: for each node, with bindings and recursions taken into account: types a
 multiplicities are never negative, whether rows are never retracted, and an upper bound on the number of rows. Each
 claims only what is certain. The cardinality is an estimate. EXPLAIN … WITH (types, keys, non negative, cardinality)
 shows them; transforms use them.
+Source: Materialize's module `mz_transform::analysis`.
 """
 
 from __future__ import annotations

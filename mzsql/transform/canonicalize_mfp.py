@@ -4,6 +4,7 @@ Promise: the run is optimized, then written as map, filter, project, below a Neg
 predicates come first, but none that can fail before one that it followed (except casts of dates in years beyond
 timestamps' range, which are treated as if they could not fail). Columns that are just an error are not part of a
 run: they stay above the filter that says when there is one.
+Source: Materialize's transform `CanonicalizeMfp`.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 Promise: ``COALESCE(CASE WHEN c THEN NULL ELSE x END, y)`` becomes ``CASE WHEN c THEN y ELSE COALESCE(x, y) END``,
 and likewise with the branches exchanged. Nothing more is evaluated than before. An expression that would become much
 larger stays. Off unless `enable_coalesce_case_transform` is set.
+Source: Materialize's transform `CoalesceCase`.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 Promise: plain views are inlined transitively, wherever they are read; a view on which an index is exported is an
 object of its own. Only what is read is imported.
+Source: Materialize's `optimize_dataflow`.
 """
 
 from __future__ import annotations

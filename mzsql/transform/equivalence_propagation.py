@@ -3,6 +3,7 @@ by it.
 
 Promise: only references change, never the output columns. Joins then carry each value once, and filters on equal
 columns become equal, so that one of them suffices. A filter that states what is known is itself left unchanged.
+Source: Materialize's transform `EquivalencePropagation`.
 """
 
 from __future__ import annotations

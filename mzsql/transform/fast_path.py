@@ -3,6 +3,7 @@ once.
 
 Promise: `peek_plan` decides, both for EXPLAIN, which prints its result, and for execution. Its result is data;
 nothing is read. The finishing is applied to the result in any case.
+Source: Materialize's `FastPathPlan`. docs/architecture.md, "The way of a SELECT", step 3.
 """
 
 from __future__ import annotations

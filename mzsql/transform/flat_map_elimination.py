@@ -3,6 +3,7 @@ the relation.
 
 Promise: the function is evaluated once, by the evaluator that also answers fast-path reads. One that fails, returns
 several rows, or could return very many, is left to run.
+Source: Materialize's transform `FlatMapElimination`.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 Promise: an error found this way is an error of the result only if a row needs it: a constant relation becomes an
 error only if one of its rows fails. Constants of more than `LIMIT` rows are left to the dataflow.
+Source: Materialize's transform `FoldConstants`.
 """
 
 from __future__ import annotations

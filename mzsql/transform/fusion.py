@@ -2,6 +2,7 @@
 
 Promise: meaning is unchanged. No two adjacent Maps, Filters, Projects, Unions or Negates are left, and nested
 unplanned joins are one join, with their filters pulled above it.
+Source: Materialize's transform `Fusion`.
 """
 
 from __future__ import annotations

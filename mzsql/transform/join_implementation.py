@@ -6,6 +6,7 @@ eager delta joins: if it needs none). A lookup key may fail to evaluate; then an
 whichever row the value would have met. A delta join's paths have no arrangement of several inputs combined, so if
 such an equality can fail the join is differential. An index is used through filters, maps and projections that keep
 its key; these then move above the join.
+Source: Materialize's transform `JoinImplementation`.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ Promise: a Filter over an indexed object that leaves only a few values of an ind
 AND and OR of these, as from IN) reads only these keys: it becomes an `IndexedFilter` join of the object with the
 constant keys. The longest key wins, then the youngest index. What the lookup does not fully express stays as a
 filter.
+Source: Materialize's transform `LiteralConstraints`.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 Promise: the output stays the same. Literals at the end of a relation's columns move above row-wise operators, joins,
 TopKs, and unions whose branches agree in them; expressions that read such a column read the literal. So joins, sorts
 and groups do not carry them.
+Source: Materialize's transform `LiteralLifting`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Monotonic flags: marks the Reduces and TopKs whose input is never retracted.
 
 Promise: a flag is set only if no retraction can reach the node, given which sources never retract.
+Source: Materialize's transform `MonotonicFlag`.
 """
 
 from __future__ import annotations

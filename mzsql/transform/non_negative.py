@@ -2,6 +2,7 @@
 
 Promise: True only if it is certain. A union that subtracts from a relation what is surely part of it is not negative
 either. In a recursion a binding counts as non-negative as long as that follows from itself, because it starts empty.
+Source: the analysis `NonNegative` of Materialize's `mz_transform`.
 """
 
 from __future__ import annotations

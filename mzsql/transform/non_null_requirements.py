@@ -2,6 +2,7 @@
 
 Promise: only rows are removed that a filter above would drop, or for which its comparison could not be true.
 Branches that output a NULL in such a column become empty; a binding's rows must be required by all its readers.
+Source: Materialize's transform `NonNullRequirements`.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ independent recursions with the same limits are merged; a recursion that does no
 
 In a recursion a value reads earlier bindings as of this iteration, and itself and later bindings as of the iteration
 before. So a binding moves only to a place at which everything that it reads is the same.
+Source: Materialize's transform `NormalizeLets`.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ equivalences.
 Promise: a predicate moves only where it means the same and sees no row that it did not see before, except rows that
 a join would have dropped (as in Materialize). A predicate that certainly fails stays above. SQL's ``a = b`` becomes
 an equivalence, and an IS NOT NULL on one of its members.
+Source: Materialize's transform `PredicatePushdown`.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ FlatMap, Filter, Negate, TopK, Reduce or unplanned Join, nor at the root of a bi
 (unless that would be very wide without it). Under a Union they are left only if its inputs have different ones;
 under a Threshold, which counts rows as they are, always. So projections that are pushed down afterwards
 (`projection_pushdown`) leave each relation with columns in its inputs' order, and none of them twice.
+Source: Materialize's transform `ProjectionLifting`.
 """
 
 from __future__ import annotations

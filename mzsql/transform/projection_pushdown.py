@@ -2,6 +2,7 @@
 
 Promise: the output columns and their order stay the same. Reduces lose aggregates and Maps lose expressions that
 nobody reads. What a Threshold, a DISTINCT, a recursion or an arrangement needs stays whole.
+Source: Materialize's transform `ProjectionPushdown`.
 """
 
 from __future__ import annotations

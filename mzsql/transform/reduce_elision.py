@@ -1,4 +1,7 @@
-"""ReduceElision: a Reduce whose groups have one row each becomes a Map; a DISTINCT of distinct rows is removed."""
+"""ReduceElision: a Reduce whose groups have one row each becomes a Map; a DISTINCT of distinct rows is removed.
+
+Source: Materialize's transform `ReduceElision`.
+"""
 
 from __future__ import annotations
 

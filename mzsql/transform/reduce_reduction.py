@@ -3,6 +3,7 @@ way.
 
 Promise: off unless `enable_reduce_reduction` is set; otherwise lowering collates the kinds in one node. The parts
 have the same groups, so joined on the whole key (NULLs included) each row meets one row of each.
+Source: Materialize's transform `ReduceReduction`.
 """
 
 from __future__ import annotations

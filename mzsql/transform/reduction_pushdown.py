@@ -3,6 +3,7 @@
 Promise: a Reduce moves only if all its aggregates are DISTINCT, so that multiplicities do not matter, and each part
 of its key and each aggregate reads one side only. MIN and MAX do not depend on multiplicities either, but stay:
 joined with the wanted keys first, they read only these.
+Source: Materialize's transform `ReductionPushdown`.
 """
 
 from __future__ import annotations

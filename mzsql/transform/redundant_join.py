@@ -3,6 +3,7 @@
 Promise: an input is removed only if every row of the others meets exactly one row of it: it has a unique key (or is
 distinct values) and is joined with expressions of another input whose rows come from its rows. What was read of it
 is then computed from that other input.
+Source: Materialize's transform `RedundantJoin`.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ Promise: in ``A ⋉ B``, if B's rows are distinct and are the values of ``R ⋉ 
 are rows of R, then B is replaced by C (with the filters of R that read only these columns): every row of A has its
 values in R, so only being in C is left to check. R may be filtered or bound, and B may project, group or arrange the
 semijoin.
+Source: Materialize's transform `SemijoinIdempotence`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""ThresholdElision: removes Thresholds over what is never negative; one over what is never positive is empty."""
+"""ThresholdElision: removes Thresholds over what is never negative; one over what is never positive is empty.
+
+Source: Materialize's transform `ThresholdElision`.
+"""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ Promise: what passes can be typed, lowered and run as far as its shape is concer
 exists, predicates are booleans, branches of a union and members of an equivalence agree in types, a binding is bound
 once and read only in its scope, with its types. Tests run it between every two transforms; it costs about as much as
 deriving the types.
+Source: Materialize's transform `Typecheck`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""UnionBranchCancellation: a branch of a union and its negation cancel out."""
+"""UnionBranchCancellation: a branch of a union and its negation cancel out.
+
+Source: Materialize's transform `UnionBranchCancellation`.
+"""
 
 from __future__ import annotations
 

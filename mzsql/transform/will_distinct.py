@@ -2,6 +2,7 @@
 
 Promise: a DISTINCT is removed if only row-wise operators, and unions of what is never negative, are between it and
 one above.
+Source: Materialize's transform `WillDistinct`.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ first of them asks. So a transaction that passes none of a view's filters costs 
 lookups get only the keys that matter.
 
 Trade-off: the last `KEPT` deltas stay in memory, except those larger than `KEPT_BYTES`.
+docs/architecture.md, "The way of an update through a dataflow", step 2.
 """
 
 from __future__ import annotations

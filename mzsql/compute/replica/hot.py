@@ -12,6 +12,7 @@ from the next flush.
 
 Locks: `_flushing` is held through a flush and through the loading of a trace, `_lock` only for moments. Who needs
 both takes `_flushing` first.
+docs/architecture.md, "The way of an update through a dataflow", step 3.
 """
 
 from __future__ import annotations

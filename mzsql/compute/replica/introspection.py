@@ -4,6 +4,7 @@ Promise: the first batch of a subscribe is the full result of its plan, each lat
 once. Changes are looked for about every second, and less often, up to every five seconds, if looking is slow: it
 takes at most a fiftieth of a processor where that is possible, and next to nothing if no dataflow reported anything
 meanwhile. A plan that fails ends its subscribe with an error and does not affect others.
+docs/architecture.md, "The way of a status to its relation".
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ Promise: `key_hashes` gives equal keys the same 64-bit hash, for all types and N
 
 Values of fixed width and texts are hashed here; values of other types by DuckDB, whose hash may change between
 releases. So runs that are stored longer than the process are only valid for the DuckDB release that made them.
+Source: interpolation search (Perl, Itai, Avni, "Interpolation search - a log log N search", CACM 21, 1978), with a few
+interpolations followed by a search nearby.
 """
 
 from __future__ import annotations

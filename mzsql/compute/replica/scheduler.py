@@ -4,6 +4,7 @@ Promise: it sleeps until something has changed or a pause is over, then queues a
 (`compute.replica.work`): a step of a dataflow whose inputs are ahead of it, a peek whose time has come, a flush of
 updates that have waited long enough. A dataflow's progress moves the inputs of the dataflows that read it, so a
 chain of views advances in dependency order, and a view never reads some but not all of the updates of one time.
+docs/architecture.md, "The way of an update through a dataflow", step 1.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Rules for aggregates, over groups and over whole relations, for windows, and for UNNEST."""
+"""Rules for aggregates, over groups and over whole relations, for windows, and for UNNEST.
+
+Promise: every rule keeps what `mzsql.render.simplify` promises; it uses facts on the parts of its node, and what
+may be assumed there (`context.Context`).
+"""
 
 from __future__ import annotations
 

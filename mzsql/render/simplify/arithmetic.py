@@ -1,4 +1,8 @@
-"""Rules for arithmetic and its guards: TRY, and the quotient that `mzsql.expr` writes."""
+"""Rules for arithmetic and its guards: TRY, and the quotient that `mzsql.expr` writes.
+
+Promise: every rule keeps what `mzsql.render.simplify` promises; it uses facts on the parts of its node, and what
+may be assumed there (`context.Context`).
+"""
 
 from __future__ import annotations
 

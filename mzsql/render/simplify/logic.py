@@ -1,4 +1,8 @@
-"""Rules for three-valued logic, including LIKE, and for choices between values: CASE and COALESCE."""
+"""Rules for three-valued logic, including LIKE, and for choices between values: CASE and COALESCE.
+
+Promise: every rule keeps what `mzsql.render.simplify` promises; it uses facts on the parts of its node, and what
+may be assumed there (`context.Context`).
+"""
 
 from __future__ import annotations
 
