@@ -1,10 +1,10 @@
-"""Appending to an environment's tables from outside: no session, no dataflows, no leading; what Spark's data source needs to write.
+"""Appending to tables without a session, dataflows or leadership: what Spark's data source needs to write.
 
-Promise: rows that many processes bring become one commit at one timestamp, or nothing. Each process makes updates of its rows
-(`as_table_rows`) and, where they are many, writes them ahead (`TableAppender.write_ahead`); one process then commits what all of them
-have told it. What was written ahead and never committed is in nobody's table; `discard` deletes it, and what a killed process leaves is
-found as leaked. Trade-off: constraints are those of the table when the rows were made; a table that was dropped since is noticed by the
-commit.
+Promise: rows that many processes bring become one commit at one timestamp, or nothing. Each process turns its rows into
+updates (`as_table_rows`) and, where they are many, writes them ahead as a batch (`TableAppender.write_ahead`); one
+process commits what all of them have returned to it. A batch that was never committed is in no table: `discard` deletes
+it, and that of a killed process is found by the maintenance of shards. The trade-off: constraints are checked when the
+rows are made; only a drop of the table is noticed by the commit.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ from mzsql.storage.tables import as_updates
 
 
 class TableAppender:
-    """Appends to the tables of an environment; make it with `open_for_appending`. Thread-safe; a context manager.
+    """Appends to the tables of an environment; made by `open_for_appending`. Thread-safe; a context manager.
 
     Args:
-        env: the environment, which ends with this.
+        env: the environment, closed with this.
     """
 
     def __init__(self, env: Environment) -> None:
@@ -53,28 +53,28 @@ class TableAppender:
         self._commits = GroupCommit(env)
 
     def table(self, name: str) -> CatalogItem:
-        """The table of a name such as ``orders`` or ``public.orders``.
+        """The table that a name such as ``orders`` or ``public.orders`` refers to.
 
         Raises:
             UndefinedTable: there is nothing of this name.
-            SqlError: what there is can be read only.
+            SqlError: the object cannot be written.
         """
         catalog = SessionCatalog(self._env.sync(), _no_columns)
         return table_named(catalog, st.Name(partial_name(name), 0), "insert into")
 
     def write_ahead(self, gid: GlobalId, updates: pa.RecordBatchReader) -> Batch:
-        """Updates of a table as a batch that a commit can name; nobody sees them until then."""
+        """Write updates of a table as a batch that a commit can refer to; invisible until then."""
         self._env.require_writable()
         self._env.sync()  # the table may be younger than what this process has seen
         return self._env.collections.table(gid).batch(updates)
 
     def commit(self, gid: GlobalId, writes: Sequence[Write]) -> Timestamp:
-        """Commit what was made for a table, all of it at one time; the time.
+        """Commit writes to a table, all at one timestamp, which is returned.
 
         Raises:
-            UndefinedTable: the table was dropped meanwhile; nothing was written, and what was written ahead is deleted.
-            NotReadable: what was written ahead waited for longer than a day, and was taken for a leak since; nothing was written.
-            CommitOutcomeUnknown: a backend cannot tell what became of it.
+            UndefinedTable: the table was dropped meanwhile; nothing was written, and its batches are deleted.
+            NotReadable: a batch waited longer than a day and was cleaned up as leaked; nothing was written.
+            CommitOutcomeUnknown: a backend failed in a way that leaves the outcome open.
             SqlError: nothing was written.
         """
         self._check(gid, [one for one in writes if isinstance(one, Batch)])
@@ -94,7 +94,7 @@ class TableAppender:
             ) from None
 
     def discard(self, gid: GlobalId, batch: Batch) -> None:
-        """Delete what was written ahead and was never given to `commit`. What cannot be deleted is logged."""
+        """Delete a batch that was never given to `commit`; failures are logged."""
         discard_batch(self._env, gid, batch)
 
     def close(self) -> None:
@@ -117,11 +117,11 @@ def open_for_appending(
     oracle: str | None = None,
     profile: str | None = None,
 ) -> TableAppender:
-    """An appender to the environment in a directory, at three URLs, or of a profile.
+    """Open the environment in a directory, at three URLs, or of a profile, for appending. The caller closes the result.
 
     Raises:
         EnvironmentRefused: there is none, or one of a newer format.
-        Unsupported: a newer deployment is in charge.
+        Fenced: a higher deploy generation is in charge.
     """
     locations = locate(
         path, blob=blob, consensus=consensus, oracle=oracle, profile=profile, create=False
@@ -130,16 +130,16 @@ def open_for_appending(
 
 
 def _no_columns(_builtin: Builtin) -> RelationDesc:
-    """Builtin relations are refused whatever their columns are."""
+    """Builtin relations cannot be appended to, so their columns are never needed."""
     return RelationDesc((), RelationType(()))
 
 
 def check_columns(item: CatalogItem, given: pa.Schema) -> None:
-    """Check that columns, by their names and types, can be appended to a table; those that are not given get their defaults.
+    """Check by names and types that columns can be appended to a table; columns that are not given get their defaults.
 
     Raises:
         UndefinedColumn: the table has no such column.
-        DatatypeMismatch: a column does not take such values, or is given twice.
+        DatatypeMismatch: a column does not accept such values, or is given twice.
     """
     desc = item.desc
     assert desc is not None
@@ -161,10 +161,17 @@ def check_columns(item: CatalogItem, given: pa.Schema) -> None:
 
 
 def as_table_rows(item: CatalogItem, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Rows, their columns by name and as `check_columns` takes them, as updates of the table: c0 …, mz_time 0, mz_diff 1.
+    """Turn rows into updates of a table.
+
+    Args:
+        item: the table.
+        rows: batches whose columns passed `check_columns`, matched by name.
+
+    Returns:
+        Tables with the columns c0, c1, …, mz_time (0) and mz_diff (1).
 
     Raises:
-        DataError, NotNullViolation: a value does not fit its column; says which.
+        DataError, NotNullViolation: a value does not fit its column; the message says which.
     """
     desc = item.desc
     assert desc is not None

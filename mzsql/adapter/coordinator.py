@@ -1,8 +1,9 @@
-"""The coordinator: text in, results out, for every session of this process.
+"""The coordinator: takes texts, returns results, for every session of this process.
 
-Promise: a statement sees the catalog as it is when the statement starts, what other processes did included. Outside BEGIN each
-statement is a transaction of its own, also where a text holds several. An error leaves nothing half-done; a bug of ours leaves as
-`InternalError`.
+Promise: a statement sees the catalog as it is when the statement starts, including what other processes did. Outside
+BEGIN each statement is its own transaction, also where a text holds several (unlike PostgreSQL, which makes a
+multi-statement text one transaction). A failed statement leaves nothing half-done. A bug of mzsql surfaces as
+`InternalError`. See docs/architecture.md, "The way of a SELECT".
 """
 
 from __future__ import annotations
@@ -72,10 +73,10 @@ class Coordinator:
     """Serves sessions on one environment. Thread-safe; a session is used by one thread at a time.
 
     Args:
-        env: the environment, which stays the caller's to close.
-        spark: makes the Spark session when it is first needed; None: neither dataflows nor large queries run here.
-        lead: whether to run the controllers where nobody else does.
-        limits: how much a query may bring into this process.
+        env: the environment, which the caller closes.
+        spark: creates the Spark session at first use; None: this process runs neither dataflows nor large queries.
+        lead: whether to run the controllers where no other process does.
+        limits: how many rows and bytes a query may bring into this process.
     """
 
     def __init__(
@@ -158,7 +159,7 @@ class Coordinator:
         self.env.cache.reconcile_when_opened(self._current, remove_prior_versions=prior)
 
     def _current(self) -> Current:
-        """What exists, under which features."""
+        """The objects that exist with their versions, and the optimizer features in force."""
         state = self.env.catalog.sync()
         return {i.id: i.version for i in state.items.values()}, spell_features(self._features())
 
@@ -166,7 +167,7 @@ class Coordinator:
         """The optimizer's switches as ALTER SYSTEM has set them."""
         settings = self.env.catalog.state.settings
         known = self._known_features
-        # Settings that have not changed are the same value.
+        # A new catalog state shares unchanged settings with the old one, so identity tells whether they changed.
         if known is None or known[0] is not settings:
             known = self._known_features = settings, features_of(settings)
         return known[1]
@@ -189,13 +190,13 @@ class Coordinator:
         return self._streams.subscribes.running
 
     def session(self) -> Session:
-        """A new session, its variables as its role and the system have them."""
+        """A new session, with its variables at the defaults of its role and of the system."""
         made = Session(lambda role: session_defaults(self.env.catalog.state, role))
         self._activity.connected(made)
         return made
 
     def disconnected(self, session: Session) -> None:
-        """A session is closed: it is shown no more. Idempotent."""
+        """A session was closed: it is no longer listed. Idempotent."""
         self._activity.disconnected(session)
 
     def builtin_desc(self, builtin: Builtin) -> RelationDesc:
@@ -203,28 +204,37 @@ class Coordinator:
         return self.planner.builtin_desc(builtin)
 
     def read_relation(self, gid: GlobalId, as_of: Timestamp | None = None) -> pa.Table:
-        """All rows of any relation."""
+        """All rows of any relation, at ``as_of`` or at a fresh timestamp."""
         self.env.sync()
         return self._queries.read_relation(self.session(), gid, as_of).rows
 
     def cached_plans(self) -> tuple[int, int]:
-        """Of the dataflows' plans asked for: how many came from the expression cache, how many there were."""
+        """Of the dataflow plans requested so far: how many came from the expression cache, and how many were requested."""
         counts = self.env.cache.counts
         return counts.hits, counts.hits + counts.misses
 
     # --- statements ---------------------------------------------------------------------------
 
     def execute(self, session: Session, text: str, parameters: Parameters = None) -> list[Result]:
-        """Run the statements of a text, one after another; what each answers.
+        """Run the statements of a text one after another.
+
+        Args:
+            session: runs them.
+            text: any number of statements.
+            parameters: values for the text's placeholders.
+
+        Returns:
+            A result for each statement.
 
         Raises:
-            SqlError: a statement is at fault; those before it in the text have been carried out.
+            SqlError: a statement failed; those before it in the text have been carried out.
         """
-        # In a context of its own: limits that hold for a statement do not outlive it, at whatever moment Ctrl-C ends it.
+        # In a copied context, so that context variables set for a statement (its time limit) end with it, even where
+        # Ctrl-C interrupts the reset.
         return copy_context().run(self._execute_text, session, text, parameters)
 
     def _execute_text(self, session: Session, text: str, parameters: Parameters) -> list[Result]:
-        """As `execute`, whatever fails told as an error of SQL."""
+        """As `execute`, with every failure turned into an SQL error and the session's transaction marked as failed."""
         try:
             session.resume()
             try:
@@ -260,7 +270,9 @@ class Coordinator:
     def _interruptible(
         self, session: Session, text: str, parameters: Parameters, interrupt: Interrupt
     ) -> list[Result]:
-        """As `_execute`; where backends were given no more time because the statement is over, it ends with that error."""
+        """As `_execute`. Where a backend gave up because the statement was canceled or ran out of time, the error says
+        that instead.
+        """
         try:
             return self._execute(session, text, parameters, interrupt)
         except Indeterminate:
@@ -288,7 +300,7 @@ class Coordinator:
                     results.append(result)
                     told.answered(result.ts, result.rows)
         except BaseException:
-            # Nobody gets these results.
+            # The caller gets an error instead of these results, so nobody else closes them.
             for result in results:
                 result.close()
             raise
@@ -313,7 +325,8 @@ class Coordinator:
         result = self._sequencer.run(session, transaction, plan)
         try:
             if result.desc is not None and not plan.writes:
-                # Rows count only if the timestamp that they were read at still does.
+                # An oracle served from memory may have lost leadership meanwhile; results read at its timestamps are
+                # then not linearizable.
                 self.env.oracle.confirm_leadership(term)
             if not transaction.begun:
                 session.end_transaction(committed=True)
@@ -324,7 +337,7 @@ class Coordinator:
         return result
 
     def abandon(self, session: Session) -> None:
-        """The session ends: its open transaction is over, its cursors too, even where a backend fails."""
+        """The session ends: roll back its open transaction and close its cursors, even where a backend fails."""
         try:
             self._transactions.abandon(session)
         finally:
@@ -332,7 +345,7 @@ class Coordinator:
             self._streams.end_text(session)
 
     def close(self) -> None:
-        """Stop leading and maintaining, whatever of it fails. Idempotent."""
+        """Stop leading and maintaining, whichever part fails. Idempotent."""
         steps = (
             self._streams.close,
             self._commits.close,
@@ -343,9 +356,9 @@ class Coordinator:
         close_all(steps, self.env.clock)
 
 
-#: The statements that a failed transaction takes.
+#: The statements that a failed transaction accepts.
 _ENDS = ("commit", "rollback")
-#: Libraries whose exceptions reach a user only through a bug of ours.
+#: Modules whose exceptions reach a user only through a bug of mzsql.
 _ENGINES = frozenset(
     {"builtins", "mzsql", "duckdb", "pyarrow", "sqlglot", "msgspec", "pyspark", "py4j", "_duckdb"}
 )
@@ -353,7 +366,7 @@ _BUGS = (AssertionError, LookupError, TypeError, ValueError, AttributeError, Run
 
 
 def _only_rolls_back(text: str) -> bool:
-    """Whether a text is ROLLBACK and nothing else, however it is written."""
+    """Whether a text is a single ROLLBACK."""
     try:
         statements = parse_statements(text)
     except SqlError:

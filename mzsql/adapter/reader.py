@@ -1,8 +1,9 @@
-"""Reading an environment from outside: no session, no dataflows, no leading; what Spark's data source needs.
+"""Reading an environment without a session, dataflows or leadership: what Spark's data source needs.
 
-Promise: `EnvironmentReader` resolves a name, gives a timestamp at which a read sees every acknowledged write, and hands out a
-relation's contents or changes as Arrow, or as the Parquet parts that hold them. Tables and materialized views are read from their
-shards; plain views and builtin relations are computed in this process, without Spark. Nothing durable changes but leases.
+Promise: `EnvironmentReader` resolves a name, gives a timestamp at which a read sees every acknowledged write, and
+returns a relation's contents or changes as Arrow tables, or as the Parquet parts that hold them. Tables and
+materialized views are read from their shards; plain views and builtin relations are computed in this process, without
+Spark. Nothing durable is written but read leases.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from mzsql.repr.types import RelationDesc
 from mzsql.storage import DurableHold
 
 _LOOK_ROWS = 100_000
-"""So many updates are looked at to find out whether something changed; where there are more, it is taken for granted."""
+"""`EnvironmentReader.changed` examines at most so many updates; past that it assumes a change."""
 
 STORED = ("table", "materialized-view")
 
@@ -42,9 +43,9 @@ class RelationInfo(msgspec.Struct, frozen=True):
 
     Attributes:
         id: its global id.
-        database: None for builtin ones.
+        database: its database; None for a builtin relation.
         schema, name: its name.
-        kind: table, view, materialized-view or source.
+        kind: ``table``, ``view``, ``materialized-view`` or ``source``.
         desc: names and types of its columns.
     """
 
@@ -57,7 +58,7 @@ class RelationInfo(msgspec.Struct, frozen=True):
 
     @property
     def stored(self) -> bool:
-        """Whether its contents are on a shard: then it has parts and changes."""
+        """Whether its contents are on a shard, so that it has parts and changes."""
         return self.kind in STORED
 
     @property
@@ -67,7 +68,7 @@ class RelationInfo(msgspec.Struct, frozen=True):
 
 
 class Computes(Protocol):
-    """What computes the relations that have no shard: plain views and builtin ones."""
+    """Computes relations without a shard: plain views and builtin relations."""
 
     def builtin_desc(self, builtin: Builtin) -> RelationDesc:
         """A builtin relation's columns."""
@@ -77,12 +78,12 @@ class Computes(Protocol):
 
 
 class EnvironmentReader:
-    """Reads an environment; make it with `open_read_only`. Thread-safe; a context manager.
+    """Reads an environment; made by `open_read_only`. Thread-safe; a context manager.
 
     Args:
         env: the environment.
-        computes: gives what computes relations without a shard, when it is first needed.
-        close: what the reader's end is the end of, too.
+        computes: gives what computes relations without a shard; called at first use.
+        close: called when the reader is closed.
     """
 
     def __init__(
@@ -99,7 +100,7 @@ class EnvironmentReader:
         return SessionCatalog(self._env.sync(), lambda b: self._computes().builtin_desc(b))
 
     def relations(self) -> list[RelationInfo]:
-        """Every relation, users' first, each in the order of its id; those of other databases are not among them."""
+        """Every relation of the default database, users' before builtin ones, each group in order of id."""
         catalog = self._catalog()
         items = [catalog.item(i.id) for i in catalog.state.relations if i.database == DATABASE]
         items += [catalog.item(gid) for gid in builtins()]
@@ -117,12 +118,12 @@ class EnvironmentReader:
         return found
 
     def find(self, name: PartialName) -> RelationInfo | None:
-        """The relation of a name, its parts apart; None where there is none."""
+        """The relation that a name refers to; None where there is none."""
         item = self._catalog().resolve_item(name)
         return None if item is None or item.desc is None else _info(item)
 
     def fresh_timestamp(self) -> Timestamp:
-        """A time at which a read sees every write that was acknowledged before this call."""
+        """A timestamp at which a read sees every write acknowledged before this call."""
         return self._env.fresh_timestamp()
 
     def since(self, relation: RelationInfo) -> Frontier:
@@ -134,7 +135,11 @@ class EnvironmentReader:
         return self._env.collections.upper(relation.id)
 
     def wait(self, relation: RelationInfo, as_of: Timestamp, timeout: float = 60.0) -> None:
-        """Wait until a stored relation is complete at ``as_of``; NotReadable at the timeout (seconds)."""
+        """Wait until a stored relation is complete at ``as_of``.
+
+        Raises:
+            NotReadable: it is not after ``timeout`` seconds.
+        """
         self._env.collections.wait_for_upper(relation.id, as_of, timeout)
 
     def rows(
@@ -145,7 +150,21 @@ class EnvironmentReader:
         columns: Sequence[str] | None = None,
         timeout: float = 60.0,
     ) -> pa.Table:
-        """The contents at ``as_of`` (a fresh time by default) as Arrow, under the relation's column names, a row for each copy."""
+        """A relation's contents at a timestamp.
+
+        Args:
+            relation: any relation.
+            as_of: the timestamp; a fresh one by default.
+            columns: names of the columns wanted, in this order; all by default.
+            timeout: seconds to wait until a stored relation is complete at ``as_of``.
+
+        Returns:
+            A table with the relation's column names, and as many copies of a row as the relation has.
+
+        Raises:
+            NotReadable: the relation was not complete at ``as_of`` in time.
+            DataError: the relation holds an error at ``as_of``.
+        """
         desc = relation.desc
         positions = list(range(desc.arity))
         if columns is not None:
@@ -162,8 +181,11 @@ class EnvironmentReader:
     def parts(
         self, relation: RelationInfo, as_of: Timestamp, timeout: float = 60.0
     ) -> Sequence[PartRef]:
-        """The parts of a stored relation's contents at ``as_of``: columns c0 …, [mz_error], mz_time, mz_diff. Keep them alive while
-        they are read; a reader takes a row's time as ``greatest(mz_time, time_floor)`` and keeps those at or below ``as_of``.
+        """The parts of a stored relation's contents at ``as_of``.
+
+        Their columns are c0, c1, …, mz_error (where the relation can hold errors), mz_time and mz_diff. Keep the
+        returned objects alive while the files are read. A reader takes a row's time to be ``greatest(mz_time,
+        time_floor)`` and keeps the rows at or below ``as_of``.
         """
         _require_stored(relation)
         self.wait(relation, as_of, timeout)
@@ -172,7 +194,7 @@ class EnvironmentReader:
     def changes(
         self, relation: RelationInfo, lower: Timestamp, upper: Timestamp, timeout: float = 60.0
     ) -> pa.Table:
-        """A stored relation's updates with ``lower <= mz_time < upper``: its columns by name, then mz_time, mz_diff."""
+        """A stored relation's updates with ``lower <= mz_time < upper``: its columns by name, then mz_time and mz_diff."""
         _require_stored(relation)
         collections = self._env.collections
         if lower < upper:
@@ -185,7 +207,7 @@ class EnvironmentReader:
         return pa.table(updates.columns, names=names)
 
     def stored_rows(self, relation: RelationInfo, as_of: Timestamp, after: Timestamp = -1) -> int:
-        """How many updates the parts of `pieces` hold, at most."""
+        """An upper bound on the number of updates that `pieces` returns."""
         return sum(part.rows for part in self._parts(relation, as_of, after))
 
     def pieces(
@@ -198,19 +220,21 @@ class EnvironmentReader:
         filters: Filters | None = None,
         timeout: float = 60.0,
     ) -> Iterator[pa.Table]:
-        """A stored relation's updates with ``after < mz_time <= as_of``, a stored part at a time, not added up.
+        """A stored relation's updates with ``after < mz_time <= as_of``, one table for each stored part, not
+        consolidated.
 
         Args:
             relation: a table or a materialized view.
-            as_of: the last time, waited for.
-            after: the times from which on they are wanted; from the first on, those given up are at ``since``.
-            columns: positions, in this order before mz_time and mz_diff; all by default.
-            filters: the rows wanted, by ``c0`` …; see `mzsql.persist.Filters`.
+            as_of: the last time wanted; waited for.
+            after: only later times are wanted. With the default of -1 all are, compacted history being at the
+                relation's since.
+            columns: positions of the columns, in this order before mz_time and mz_diff; all by default.
+            filters: conditions on ``c0``, ``c1``, …; see `mzsql.persist.Filters`.
             timeout: seconds to wait for ``as_of``.
 
         Raises:
             DataError: the relation holds an error at ``as_of``.
-            SinceViolation: the times asked for were given up.
+            SinceViolation: history after ``after`` was compacted away.
         """
         self.wait(relation, as_of, timeout)
         self._check_errors(relation, as_of)
@@ -239,7 +263,7 @@ class EnvironmentReader:
         return collections.parts_between(relation.id, after + 1, as_of + 1)
 
     def _check_errors(self, relation: RelationInfo, as_of: Timestamp) -> None:
-        """Raise the error that the relation holds at a time, if it does; errors that have gone by then are none."""
+        """Raise the error that the relation holds at ``as_of``, if any; errors retracted by then do not count."""
         if not self._env.collections.has_errors(relation.id):
             return
         only = {"mz_error": [("", None)]}
@@ -250,7 +274,7 @@ class EnvironmentReader:
                 return
 
     def changed(self, relation: RelationInfo, as_of: Timestamp, after: Timestamp) -> bool:
-        """Whether something may have changed at times ``after < t <= as_of``; False is sure."""
+        """Whether something may have changed at times ``after < t <= as_of``; False is certain."""
         parts = self._parts(relation, as_of, after)
         if sum(part.rows for part in parts) > _LOOK_ROWS:
             return True
@@ -261,19 +285,19 @@ class EnvironmentReader:
         )
 
     def let_go(self, relation: RelationInfo, until: Timestamp) -> None:
-        """Give up what this process holds of a relation's history before a time; what others hold stays."""
+        """Release this process's own hold on a relation's history before ``until``; other holds stay."""
         self._env.collections.release_history(0, {relation.id: until})
 
     def durable_hold(self, relation: RelationInfo, name: str, purpose: str) -> DurableHold:
-        """A hold on a stored relation's history that stays whatever becomes of this process, until it is released.
+        """A named hold on a stored relation's history that survives this process until it is released.
 
-        Made at the relation's since if there is none of this name, else shared with whoever has it.
+        Where a hold of this name exists it is shared with its other users; else it is created at the relation's since.
         """
         _require_stored(relation)
         return DurableHold(self._env.collections, relation.id, name, purpose)
 
     def release_durable_hold(self, name: str) -> bool:
-        """Release the durable hold of a name, whichever relation it is on; whether there was one."""
+        """Release the durable hold of a name, whichever relation it is on; False where there was none."""
         state, persist = self._env.sync(), self._env.persist
         for item in state.relations:
             if item.kind not in STORED:
@@ -286,7 +310,7 @@ class EnvironmentReader:
         return False
 
     def require_history(self, relation: RelationInfo) -> None:
-        """Raise DatatypeMismatch where a relation has no changes to read."""
+        """Raise DatatypeMismatch where a relation is not stored, and so has no changes to read."""
         _require_stored(relation)
 
     def close(self) -> None:
@@ -322,7 +346,7 @@ def open_read_only(
     oracle: str | None = None,
     profile: str | None = None,
 ) -> EnvironmentReader:
-    """A reader of the environment in a directory, at three URLs, or of a profile.
+    """Open the environment in a directory, at three URLs, or of a profile, for reading. The caller closes the reader.
 
     Raises:
         EnvironmentRefused: there is none, or one of a newer format.
@@ -335,7 +359,7 @@ def open_read_only(
 
 
 class _Own:
-    """An environment that was opened to be read, and the coordinator that computes in it, made when it is first needed."""
+    """An environment opened for reading, with a coordinator created at first use."""
 
     def __init__(self, env: Environment) -> None:
         self.env = env

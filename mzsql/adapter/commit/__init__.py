@@ -1,1 +1,3 @@
-"""Committing writes of many sessions and tables by one compare-and-append, and the locks of those that read before they write."""
+"""Group commit: the writes of many sessions and tables in one compare-and-append, and the locks of statements that read
+before they write.
+"""

@@ -1,22 +1,24 @@
 """Group commit: the writes of all sessions that wait at the same moment become one timestamp and one append to the log.
 
-Promise: a write is acknowledged after it is durable and the oracle knows it (data durable → apply_write → answer, in this order). A
-read-then-write commits only if nothing that it read was written after its read timestamp: else it is told so (`WriteConflict`), and
-nothing of it was written. A write whose statement ends before its time is taken out of the queue; where its append is under way already
-its session waits a moment more, and is then told that the outcome is unknown. The trade-off: one thread commits, so that no session's
-deadline or Ctrl-C is another one's, for a hand-over of some tens of microseconds. It waits for company: when several wrote at once the
-last time, it gives the others up to half of what a commit takes; a session that writes alone never waits.
+Promise: a write is acknowledged after it is durable and applied to the oracle, in this order: append, apply_write, answer. A
+read-then-write commits only if nothing that it read was written after its read timestamp; otherwise it fails with `WriteConflict`, and
+nothing of it is written. A write whose statement times out or is canceled first is withdrawn from the queue. If its append is already under
+way, its session waits `GRACE_SECONDS` more and is then told that the outcome is unknown.
 
-Order within a group, all at one timestamp: first those that have read, as they came, each of which must not have read what one before
-it writes; then those that have read nothing. All of them wait at the same moment, so any order agrees with real time.
+The trade-off: a thread of its own commits, so that no session's deadline or Ctrl-C affects another session; handing over costs some tens of
+microseconds. When several sessions wrote together the last time, the thread waits for the others, up to half of what a commit takes; a
+session that writes alone never waits.
 
-Dropped tables. An attempt to commit reads, in this order: the log (its upper U), the catalog; then it appends where the upper is still U.
-A DROP changes the catalog, then appends to the log. So (1) a DROP that was acknowledged before a statement began is in the catalog that
-the statement and its commit see: the commit fails. (2) If a DROP's append came before U, the catalog read after it lacks the table: the
-commit fails. (3) If it came after U, it is after the commit's append too, or that one fails and tries again. So whoever was told that a
-row is in has it in the log before the DROP's append, which takes that table's rows out again: the order is write, then DROP, and both
-were under way at the same time. A statement looks at the catalog when it starts; only where the log has moved since is it looked at once
-more. What a DROP leaves in the log because its process died is taken out by the next commit that has seen a change of the catalog.
+Order within a group, all at one timestamp: first the writes that have read something, in order of arrival, none of which may have read what
+an earlier one writes; then the writes that have read nothing. All of them wait at the same moment, so any order is linearizable.
+
+Dropped tables. An attempt to commit reads first the log (its upper U), then the catalog; it appends only if the upper still is U. A DROP
+first changes the catalog, then appends to the log. So (1) a DROP acknowledged before a statement began is in the catalog that the statement
+and its commit read: the commit fails. (2) If a DROP appended before U was read, the catalog read after it lacks the table: the commit
+fails. (3) If it appended after U was read, then either the commit's append came first, or the commit's append fails and is tried again. So
+a write that was acknowledged is in the log before the DROP's append, which removes that table's rows: the order is write, then DROP, and
+both were under way at the same time. A statement reads the catalog when it starts; the commit reads it again only where the log has moved
+since. What a DROP left in the log because its process died is removed by the next commit that sees a changed catalog.
 """
 
 from __future__ import annotations
@@ -53,27 +55,27 @@ from mzsql.threads import Backoff, Supervised, ThreadStatus
 _log = logging.getLogger(__name__)
 
 GRACE_SECONDS = LEAST_SECONDS
-"""A statement that is over waits so long for an append that is under way, before its outcome is unknown."""
+"""Seconds that a statement that is over waits for an append under way, before its outcome is reported as unknown."""
 QUIET_LEAST, QUIET_MOST = 0.001, 0.010
 """Seconds without another write after which a commit no longer waits for company: half of what the last commit took, within these."""
 GATHER_MOST = 0.050
-"""Seconds that a commit waits for company in all."""
+"""Seconds that a commit waits for other writes in all."""
 _RETRY_SECONDS = 0.2
-"""The pause before a backend that fails is asked again what became of an append."""
+"""Seconds before a failing backend is asked again what became of an append."""
 _TELL_SECONDS = 60.0
-"""So long the oracle is asked to take note of an append, beyond the retries of its own."""
+"""Seconds for which applying an append to the oracle is retried, beyond the retries of the oracle itself."""
 _JOIN_SECONDS = 10.0
 _OUTCOME_UNKNOWN = "Whether it was committed is not known: what it wrote may be there, now or a little later, or not at all."
 
 
 class WriteConflict(TransactionError):
-    """Something that the write had read was written after it was read."""
+    """A relation that the write had read was written after it was read (serialization failure)."""
 
     sqlstate = "40001"
 
 
 class _Pending:
-    """One session's write, while it waits. Its states: new → queued → claimed ⇄ appending → done, or withdrawn."""
+    """One session's waiting write. Its states: new → queued → claimed ⇄ appending → done, or withdrawn from queued and claimed."""
 
     def __init__(
         self,
@@ -101,7 +103,7 @@ class _Pending:
         return self.state in ("new", "withdrawn")
 
     def finish(self, error: BaseException | None = None, ts: Timestamp = 0) -> None:
-        """Answer whoever waits for it."""
+        """Set the outcome, and wake the session that waits for it."""
         with self.changed:
             self.ts, self.error, self.state = ts, error, "done"
             self.changed.notify_all()
@@ -111,9 +113,9 @@ class GroupCommit:
     """Commits the writes of one process. Thread-safe.
 
     Attributes:
-        appends: durable appends that wrote to tables.
-        commits: sessions' commits that were in them.
-        locks: the tables' locks; those who write hold them around their commit.
+        appends: durable appends to the log that wrote to tables.
+        commits: sessions' commits in those appends.
+        locks: the tables' locks; a writer holds them around its commit.
     """
 
     def __init__(self, env: Environment) -> None:
@@ -145,19 +147,22 @@ class GroupCommit:
         read_ts: Timestamp | None = None,
         synced: float = float("-inf"),
     ) -> Timestamp:
-        """Commit writes to tables atomically; the timestamp at which they are visible.
+        """Commit writes to tables atomically.
 
         Args:
-            writes: what is written, by table.
-            reads: the tables that the writes were computed from, at ``read_ts``.
-            read_ts: the time of those reads.
-            synced: a moment of the environment's clock (`monotonic`) after which the statement has looked at the catalog.
+            writes: the writes, by table.
+            reads: the tables that the writes were computed from, read at ``read_ts``.
+            read_ts: the timestamp of those reads.
+            synced: a time of the environment's monotonic clock, before the statement read the catalog.
+
+        Returns:
+            The timestamp at which the writes are visible.
 
         Raises:
             WriteConflict: one of ``reads`` was written after ``read_ts``.
             UndefinedTable: a table was dropped meanwhile.
-            QueryCanceled: the statement was over first; nothing was written.
-            CommitOutcomeUnknown: it was over while the append was under way, or a backend cannot tell what became of it.
+            QueryCanceled: the statement was canceled or timed out first; nothing was written.
+            CommitOutcomeUnknown: it was over while the append was under way, or a backend cannot tell what became of the append.
             LocationError: a backend failed; nothing was written.
         """
         self._env.require_writable()
@@ -166,7 +171,8 @@ class GroupCommit:
             self._enqueue(pending)
             self._await(pending, current())
         except BaseException:
-            # Ctrl-C may come at any moment, also before anybody waits.
+            # Ctrl-C may come at any moment, also between enqueuing and waiting. Batches are deleted only if no append can refer to them any
+            # more.
             if self._withdraw(pending) or pending.is_surely_out():
                 self._discard(pending)
             raise
@@ -191,11 +197,11 @@ class GroupCommit:
                 self._queued.notify()
 
     def _await(self, pending: _Pending, interrupt: Interrupt) -> None:
-        """Wait for the answer; raises what it is, where it is an error."""
+        """Wait for the outcome; raises it where it is an error."""
         try:
             done = interrupt.wait(pending.changed, pending.is_done)
         except BaseException as interrupted:
-            # Ctrl-C: this statement's alone. A write that is in is told, for whoever catches it.
+            # Ctrl-C ends this statement only. If the write is in all the same, the exception says so to whoever catches it.
             if not self._withdraw(pending) and self._is_soon_done(pending):
                 interrupted.add_note(_outcome(pending))
             raise
@@ -215,7 +221,11 @@ class GroupCommit:
             raise pending.error
 
     def _withdraw(self, pending: _Pending) -> bool:
-        """Take a write back, unless its append is under way; whether it surely is not in."""
+        """Withdraw a write, unless its append is under way.
+
+        Returns:
+            Whether it was withdrawn, and so is certainly not written.
+        """
         with self._queued:
             if pending.state not in ("queued", "claimed"):
                 return False
@@ -228,14 +238,14 @@ class GroupCommit:
         return Interrupt(GRACE_SECONDS).wait(pending.changed, pending.is_done)
 
     def _discard(self, pending: _Pending) -> None:
-        """Delete what was written ahead for a write that is not in and never will be."""
+        """Delete the batches of a write that is not in and never will be."""
         for gid, writes in pending.writes.items():
             for write in writes:
                 if isinstance(write, Batch):
                     discard_batch(self._env, gid, write)
 
     def close(self) -> None:
-        """Commit what waits, and end the thread. Idempotent."""
+        """Commit what waits, then end the thread. Idempotent."""
         with self._queued:
             self._closed = True
             self._queued.notify_all()
@@ -247,7 +257,7 @@ class GroupCommit:
     # --- the committing thread --------------------------------------------------------------------
 
     def _thread_changed(self, status: ThreadStatus) -> None:
-        """Those that wait for a thread that has ended for good are told so; nothing of theirs was written."""
+        """The committing thread failed for good: fail the writes that wait for it; nothing of them was written."""
         if status.status != "failed":
             return
         with self._queued:
@@ -268,7 +278,7 @@ class GroupCommit:
             except BaseException as bug:
                 self._refuse([p for p in group if not p.is_done()], bug)
                 raise
-            # Sessions were told of it; here it is shown.
+            # The sessions have got their errors; this reports the bug as the thread's status.
             if self._bug is not None:
                 thread.trouble(self._bug)
             else:
@@ -281,7 +291,7 @@ class GroupCommit:
         self._trouble = failure
 
     def _gather(self) -> list[_Pending]:
-        """The writes of the next group; empty at the end."""
+        """The writes of the next group; empty once closed."""
         quiet = min(max(self._took / 2, QUIET_LEAST), QUIET_MOST)
         with self._queued:
             self._wanted = 1
@@ -302,7 +312,7 @@ class GroupCommit:
             return group
 
     def _commit_all(self, group: Sequence[_Pending]) -> None:
-        # Those that have read something go first: see the module's text.
+        # Writes that have read something go first; the module's docstring says why.
         rest: Sequence[_Pending] = sorted(group, key=lambda pending: not pending.reads)
         raced, built = self._raced, AttemptBatches(self._env)
         self._raced = False
@@ -314,7 +324,7 @@ class GroupCommit:
                 built.discard()
                 left = [p for p in rest if p.state in ("claimed", "appending")]
                 if len(left) > 1 and not isinstance(failure, LocationError):
-                    # What is wrong with one session's write must not fail the others.
+                    # An error in one session's write must not fail the others: commit each by itself.
                     self._put_back(left)
                     for pending in left:
                         self._commit_all([pending])
@@ -325,7 +335,16 @@ class GroupCommit:
     def _attempt(
         self, group: Sequence[_Pending], built: AttemptBatches, *, look: bool
     ) -> Sequence[_Pending]:
-        """Commit what can be; those that must try again."""
+        """Try to commit a group once.
+
+        Args:
+            group: the writes.
+            built: batches made in earlier attempts, which are reused.
+            look: whether to read the log first, since the last attempt lost a race.
+
+        Returns:
+            The writes to try again; empty where all have an outcome.
+        """
         env = self._env
         if look:
             before = env.wal.state.upper
@@ -334,7 +353,7 @@ class GroupCommit:
         synced = any(pending.synced > seen for pending in group)
         if not synced:
             env.catalog.sync()
-        # Before the state: one that is younger than its step is only swept by once more.
+        # Read the step before the state: if the state is newer, tables dropped in between are only looked for once more.
         step = env.catalog.step
         state = env.seen()
         ready = self._admitted(group, wal, state)
@@ -344,7 +363,8 @@ class GroupCommit:
         try:
             batches = built.of([pending.writes for pending in ready])
         except ShardFinalized:
-            # A table was dropped since the catalog was looked at.
+            # A table's shard is finalized: the table was dropped since the catalog was read. If the catalog still has all tables, this is a
+            # bug.
             items = env.sync().items
             if all(gid in items for pending in ready for gid in pending.writes):
                 raise
@@ -379,7 +399,15 @@ class GroupCommit:
         writes: Mapping[str, Batch],
         dropped: frozenset[str],
     ) -> SqlError | None:
-        """Append to the log; None: it is in. CommitOutcomeUnknown: it may be. Another error, returned or raised: it never will be."""
+        """Append to the log.
+
+        Returns:
+            None where it is in; CommitOutcomeUnknown where it may be; another error where it is not.
+
+        Raises:
+            UpperMismatch: another writer was first; nothing was written.
+            LocationError, UndefinedTable: nothing was written.
+        """
         try:
             self._env.wal.commit(ts, writes, expected=wal, register=writes, forget=dropped)
         except Indeterminate as doubt:
@@ -391,13 +419,13 @@ class GroupCommit:
         except (UpperMismatch, LocationError, UndefinedTable):
             raise
         except BaseException as bug:
-            # Whatever else it was may have come after the append.
+            # Any other failure may have come after the append, so its outcome is unknown.
             self._bug = bug
             return unknown_by_bug(ts, bug)
         return None
 
     def _acknowledge(self, group: Sequence[_Pending], ts: Timestamp) -> None:
-        """Answer those whose append is in; nothing that fails here makes it undone."""
+        """Apply the append to the oracle, then answer its writes. Nothing that fails here undoes the append."""
         try:
             unconfirmed = self._tell_oracle(ts)
         except BaseException as bug:
@@ -417,7 +445,7 @@ class GroupCommit:
     def _admitted(
         self, group: Sequence[_Pending], wal: WalState, state: CatalogState
     ) -> list[_Pending]:
-        """Those that may be appended to the log as it is in ``wal``: from here on they cannot be withdrawn. The others are told."""
+        """The writes that may be appended to the log as of ``wal``; from here on they cannot be withdrawn. The others get their error."""
         ready: list[_Pending] = []
         written: set[GlobalId] = set()
         for pending in group:
@@ -442,13 +470,13 @@ class GroupCommit:
         if not isinstance(failure, SqlError):
             self._bug = failure
         if not isinstance(failure, Exception):
-            # It is the committing thread's to end by, not the session's.
+            # SystemExit and the like end the committing thread, not the sessions: those get an internal error.
             failure = InternalError(
                 f"the group commit met {type(failure).__name__}: {failure}",
                 detail="Nothing was written.",
             )
         for pending in group:
-            # Each raises its own on its own thread.
+            # Every session's thread raises its own copy: raising changes an exception's traceback.
             error = copy.copy(failure) if isinstance(failure, SqlError) else failure
             pending.finish(error)
 
@@ -456,7 +484,7 @@ class GroupCommit:
         oracle = self._env.oracle
         ts = oracle.write_ts()
         if ts < wal.upper:
-            # The log is ahead of the oracle where a writer died between the two: its commit counts.
+            # A writer died after its append and before it told the oracle; its commit counts, so later timestamps are above it.
             oracle.adopt(wal.upper - 1)
             ts = oracle.write_ts()
         if ts < wal.upper:
@@ -466,14 +494,16 @@ class GroupCommit:
         return ts
 
     def _dropped(self, wal: WalState, state: CatalogState, step: int) -> frozenset[str]:
-        """Tables that the log still knows and the catalog, read after it, does not; looked for until a commit took them out at ``step``."""
+        """Shards of tables that the log still has and the catalog, read after it, has not; empty once a commit removed them at this
+        ``step``.
+        """
         if step == self._swept_step:
             return frozenset()
         tables = {table.shard for table in state.of(Table)}
         return frozenset((wal.registered | wal.live.keys()) - tables)
 
     def _settled(self, ts: Timestamp, doubt: Indeterminate) -> SqlError | None:
-        """The error of an append that ended without an answer; None where it turns out to be in."""
+        """The outcome of an append whose answer was lost: None where it is in, else the error. Asks until the backend answers."""
         while True:
             try:
                 found = self._env.wal.settle(ts)
@@ -489,7 +519,7 @@ class GroupCommit:
             return None
 
     def _tell_oracle(self, ts: Timestamp) -> SqlError | None:
-        """Have the oracle take note of an append; the error where it cannot."""
+        """Apply an append to the oracle, with retries; the error where that fails."""
         end = time.monotonic() + _TELL_SECONDS
         while True:
             try:
@@ -505,7 +535,7 @@ class GroupCommit:
 def _refusal(
     pending: _Pending, wal: WalState, state: CatalogState, written: set[GlobalId]
 ) -> SqlError | None:
-    """Why a write cannot be committed after those of its group that have ``written``, if it cannot."""
+    """Why a write cannot be committed after the writes of its group to ``written``; None where it can."""
     for gid in (*pending.writes, *pending.reads):
         if gid not in state.items:
             return UndefinedTable(

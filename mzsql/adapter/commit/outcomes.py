@@ -1,8 +1,8 @@
-"""What a session is told of a commit that may be in, in so many words.
+"""The errors for a commit whose outcome is in doubt.
 
-Promise: these errors are typed (`CommitOutcomeUnknown`), say what to look at before anything is written again, and never tell "not
-written" of what may be. The trade-off: a bug whose place is not known counts as one that came after the append, so a session may be
-told that nobody knows of a write that is surely out.
+Promise: they are typed (`CommitOutcomeUnknown`), say what to check before writing again, and never claim that nothing
+was written where something may be. The trade-off: a bug at an unknown place counts as one after the append, so a
+session may be told that an outcome is unknown although nothing was written.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _log = logging.getLogger(__name__)
 
 
 def unknown(detail: str) -> CommitOutcomeUnknown:
-    """The error of an append of which nobody can tell whether it is in."""
+    """The error for an append that may or may not be in."""
     return CommitOutcomeUnknown(
         "whether the transaction was committed is not known",
         detail=detail,
@@ -25,13 +25,13 @@ def unknown(detail: str) -> CommitOutcomeUnknown:
 
 
 def unknown_by_bug(ts: Timestamp, bug: BaseException) -> CommitOutcomeUnknown:
-    """The error of an append that failed in a way that says nothing about what became of it; logs it."""
+    """The error for an append that failed with an unexpected exception, which is logged."""
     _log.error("what became of the append at %d is not known", ts, exc_info=bug)
     return unknown(f"{type(bug).__name__}: {bug}")
 
 
 def untold(ts: Timestamp, why: str) -> CommitOutcomeUnknown:
-    """The error of an append that is in, of which the oracle does not know."""
+    """The error for an append that is in, but was not applied to the oracle."""
     return CommitOutcomeUnknown(
         f"committed at {ts}, but the timestamp oracle could not be told: reads may not show it for now",
         detail=why,

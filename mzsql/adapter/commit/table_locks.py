@@ -1,9 +1,10 @@
-"""Who may write which table of this process at the same time.
+"""Locks between the statements of one process that write the same tables.
 
-Promise: writes that read nothing share a table; a statement that computes what it writes from what it has read has what it read for itself,
-from before its read to its answer, so that it need not lose to others of this process. All locks of a statement are granted at once and in
-the order asked for: nobody starves and nobody waits in a circle. A wait ends with the statement. They are no part of correctness, which the
-check at the commit is (`mzsql.adapter.commit.group_commit`), also between processes; they are what keeps statements from running in vain.
+Promise: writes that read nothing share a table. A statement that computes its writes from reads locks what it reads,
+from before the read until it is answered, so that it does not lose a race against this process's other statements. All
+locks of a statement are granted at once and in order of request: no deadlock, no starvation. Waiting ends with the
+statement. Correctness does not depend on these locks, within or between processes: the check at the commit ensures it
+(`mzsql.adapter.commit.group_commit`). They only save statements from being retried.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from mzsql.repr.ids import GlobalId
 from mzsql.repr.interrupt import Interrupt
 
 WRITE = "write"
-"""The table is written: others may write it too."""
+"""The table is written; other statements may write it too."""
 READ = "read"
-"""The table's contents decide what is written elsewhere: others may read it so too, nobody writes it."""
+"""The table's contents determine writes elsewhere; other statements may read it likewise, none may write it."""
 EXCLUSIVE = "exclusive"
-"""The table is written by what was read of it."""
+"""The table is written with rows computed from its own contents."""
 
 Modes = Mapping[GlobalId, str]
 
@@ -55,10 +56,10 @@ class TableLocks:
 
     @contextmanager
     def held(self, modes: Modes, interrupt: Interrupt) -> Iterator[None]:
-        """Hold locks on tables, in the modes given, within the block.
+        """Hold locks on tables, in the given modes, within the block.
 
         Raises:
-            QueryCanceled: the statement was over before they were granted.
+            QueryCanceled: the statement was canceled or timed out before they were granted.
         """
         request = _Request(modes)
         try:
@@ -76,7 +77,9 @@ class TableLocks:
                 self._serve()
 
     def _serve(self) -> None:
-        """Grant what fits to all that is held and to all that waits before it; the lock is held."""
+        """Grant each waiting request that is compatible with all held ones and with all that wait before it; the lock
+        is held.
+        """
         blocking = list(self._held)
         still: list[_Request] = []
         for request in self._waiting:

@@ -1,1 +1,1 @@
-"""The dataflows that this process runs while it leads the environment."""
+"""The dataflows that this process runs while it leads the environment, or prepares for a deployment."""

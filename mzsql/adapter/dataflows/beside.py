@@ -1,12 +1,14 @@
-"""Preparing a deployment beside the one in charge: every plan made, and what has changed hydrated into arrangements of its own.
+"""Preparing a deployment beside the one in charge: planning everything, and hydrating what differs into arrangements of
+its own.
 
-Promise: nothing is written but this build's part of the expression cache and shards that it names. What is read is leased. What has the
-same plan and the same format as the deployment in charge goes on from that one's arrangements, and nothing is done for it; the rest is
-brought forward as far as the deployment in charge has written, and no farther, so that it can be gone on from whenever that one ends. For
-each object `Preparations` is told whether it is caught up, and why or why not.
+Promise: nothing is written but this build's part of the expression cache, and the shards that it names; what is read is
+leased. An object whose plan and format are those of the deployment in charge reuses that one's arrangements, and
+nothing is done for it. Any other is hydrated and then kept as fresh as the deployment in charge has written, not
+fresher, so that the switch may come at any moment. `Preparations` is told for each object whether it has caught up,
+with the reason. See docs/architecture.md, decision 8.
 
-Trade-off: what has changed has all of its arrangements made again, and the indexes that it reads, also those that are the same: of a
-dataflow that runs nothing is shared between deployments.
+The trade-off: an object that differs gets all of its arrangements made again, and so do the indexes that it reads, even
+if those are the same: running dataflows share nothing between deployments.
 """
 
 from __future__ import annotations
@@ -34,11 +36,11 @@ from mzsql.repr.refresh import done
 
 _log = logging.getLogger(__name__)
 
-#: So many plans are made before statements have their turn.
+#: At most so many plans are made in one look, before the lock goes to other threads.
 AT_ONCE = 64
-#: What is no more than so many milliseconds behind the deployment in charge is caught up.
+#: An object at most so many milliseconds behind the deployment in charge has caught up.
 CAUGHT_UP_MS = 5_000
-#: It is said so often how far objects are, in seconds.
+#: Seconds between two reports of the objects' standings.
 TELL_SECONDS = 1.0
 
 _GOES_ON = Standing(True, "goes on from the arrangements of the deployment in charge")
@@ -47,16 +49,16 @@ _UNPLANNED = Standing(False, "not planned yet")
 
 
 class Unreported:
-    """Statuses of dataflows that are not the deployment's in charge: they are told as standings only."""
+    """Discards statuses of dataflows that are only prepared: their state is reported as standings instead."""
 
     def connected(self, replica_id: str) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def stands(self, status: Status) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def refreshed(self, replica_id: str, stats: RefreshStats) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def introspected(
         self,
@@ -66,27 +68,27 @@ class Unreported:
         *,
         anew: bool,
     ) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def keep(self, dataflows: Collection[tuple[GlobalId, str]]) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def update(self, rows: Sequence[tuple[StatusRow, int]]) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def delete_replica(self, replica_id: str) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class Beside:
-    """What this process prepares. Not thread-safe: the thread that leads calls it.
+    """What this process prepares. Not thread-safe: the leading thread calls it.
 
     Args:
         env: the environment.
-        planner: plans by this build.
-        renderings: what plans are as rendered.
-        outlined: gives a plan what it is as rendered.
-        controller: runs dataflows that write no views, with arrangements as `Preparations` has them.
+        planner: plans with this build.
+        renderings: renders plans.
+        outlined: adds a plan's outline.
+        controller: runs dataflows that write no views, with arrangements as `Preparations` names them.
     """
 
     def __init__(
@@ -103,7 +105,7 @@ class Beside:
         self._outlined = outlined
         self._controller = controller
         self._plans: dict[GlobalId, GlobalExpressions] = {}
-        # Names of the arrangements that a dataflow goes on from, without workers.
+        # Fingerprints of the arrangements that each dataflow needs, without the number of workers.
         self._needs: dict[GlobalId, tuple[str, ...]] = {}
         self._failed: dict[GlobalId, str] = {}
         self._changed: set[GlobalId] = set()
@@ -111,14 +113,22 @@ class Beside:
         self._said_at = float("-inf")
         self._prepares = False
         self._ahead = PlansAhead(env.cache.lacking, planner.features)
-        # As of what part of the catalog, and under which switches, plans are current.
+        # The catalog's items and the optimizer's switches when plans were last checked.
         self._looked: object = None
         self._features: object = None
-        # Of what part of the catalog what has changed was looked for last.
+        # The parts of the catalog when changed objects were last looked for.
         self._seen: tuple[object, ...] = (None,) * 5
 
     def look(self, state: CatalogState, *, step_engine: str) -> bool:
-        """Plan and hydrate some of what is left; whether there is more to plan at once."""
+        """Plan some of what is missing, then hydrate what differs and report how far it is.
+
+        Args:
+            state: the catalog as last read.
+            step_engine: the engine for steps.
+
+        Returns:
+            Whether more is to be planned at once.
+        """
         for of_gone in (self._plans, self._needs, self._failed):
             for gid in of_gone.keys() - state.items.keys():
                 del of_gone[gid]
@@ -132,7 +142,7 @@ class Beside:
         self._ahead.close()
         claims = self._env.preparations.claim(self._env.generation)
         if claims and not self._prepares:
-            # What another process has said is said again, or taken back.
+            # Another process may have claimed this build before: report every standing again.
             self._said, self._seen = {}, (None,) * 5
         if self._prepares and not claims:
             self._controller.stop()
@@ -143,7 +153,9 @@ class Beside:
         return False
 
     def _forget_outdated(self, state: CatalogState) -> None:
-        """Plan anew what the deployment in charge has given or taken an index since, or changed the switches of."""
+        """Forget plans that are no longer current, because the deployment in charge created or dropped an index or
+        changed the optimizer's switches.
+        """
         if self._looked is state.items and self._features == self._planner.features():
             return
         self._looked, self._features = state.items, self._planner.features()
@@ -156,7 +168,7 @@ class Beside:
             del self._plans[gid], self._needs[gid]
         self._failed.clear()
         if outdated & self._changed:
-            # What runs of it goes on from its arrangements, under the new plan.
+            # A hydrating object has a new plan: restart the dataflows, which reuse the arrangements that fit.
             self._controller.stop()
             self._changed, self._seen = set(), (None,) * 5
 
@@ -169,13 +181,13 @@ class Beside:
                 self._needs[item.id] = tuple(self._fingerprints(item, plan))
                 made[item.id] = plan
             except Exception as failure:
-                # It is planned again, and said by its reads, once this process leads.
+                # Recorded as its standing. After the promotion it is planned again, and its reads fail with the error.
                 self._failed[item.id] = told(failure)
                 _log.warning(
                     "%s cannot be run by this deployment: %s", item.full_name, told(failure)
                 )
         self._plans |= made
-        # Of this build nothing runs but what is made so.
+        # This build runs no other plans.
         self._planner.remember_all(made, running=made.keys())
 
     def _fingerprints(self, item: Maintained, plan: GlobalExpressions) -> Iterator[str]:
@@ -189,8 +201,10 @@ class Beside:
     # --- what has changed ---------------------------------------------------------------------
 
     def _hydrate(self, state: CatalogState, step_engine: str) -> None:
-        """Have what the deployment in charge cannot be gone on from made here, with the indexes that it reads."""
-        # What does not change of the catalog is the same value in the next one.
+        """Hydrate the objects that cannot reuse the arrangements of the deployment in charge, with the indexes that
+        they read.
+        """
+        # A new catalog state shares its unchanged parts with the old one, so identities tell whether anything changed.
         seen = (state.items, state.arrangements, state.clusters, state.replicas, step_engine)
         if self._controller.heard and all(map(is_, seen, self._seen)):
             self._controller.maintain()
@@ -245,7 +259,8 @@ class Beside:
     ) -> Standing:
         failure = self._failed.get(item.id) or self._controller.failure(item.id)
         if failure is not None:
-            # What cannot be planned is planned anew once the catalog changes, what has failed while it ran is tried again.
+            # An object that cannot be planned stays so until the catalog changes. A dataflow that failed while running
+            # is retried.
             settled = item.id in self._failed
             return Standing(False, f"cannot be run: {failure}", settled)
         if item.id not in self._plans:
@@ -264,8 +279,11 @@ class Beside:
         return Standing(False, f"hydrated, and {behind // 1000} s behind the deployment in charge")
 
     def _lacks(self, gid: GlobalId, state: CatalogState, as_of: Timestamp) -> str | None:
-        """What an object is hydrated from as of a time, and nobody will bring there before the promotion; None where nothing is known to
-        be so. Views are written by the deployment in charge alone.
+        """What keeps an object from being hydrated as of ``as_of`` before the promotion: a sentence; None where nothing
+        known does.
+
+        A view is written only by the deployment in charge, so a view that has not reached the time and has no process
+        to write it never will.
         """
         ends = not seems_alive(state.lease, self._env.clock.now_ms())
         met, waiting = {gid}, [gid]
@@ -292,7 +310,7 @@ class Beside:
     def _behind(
         self, item: Maintained, status: Status, statuses: dict[GlobalId, Status]
     ) -> Timestamp:
-        """How many milliseconds a dataflow is behind what it could have by now."""
+        """How many milliseconds a dataflow is behind the frontier that it could have reached by now."""
         collections = self._env.collections
         there: Frontier
         if isinstance(item, MaterializedView):
@@ -302,13 +320,13 @@ class Beside:
             below = [statuses[gid].frontier for gid in plan.indexes if gid in statuses]
             there = meet(*(collections.seen_upper(gid) for gid in plan.sources), *below)
         if status.frontier is None or there is None:
-            # It is complete for ever, or is of what is.
+            # The empty frontier: it, or all that it reads, is complete for ever.
             return 0
         return max(0, there - status.frontier)
 
     # --- the end ------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """End the dataflows; what they have made is durable, and stays. Idempotent."""
+        """Stop the dataflows; what they have written is durable and stays. Idempotent."""
         self._ahead.close()
         self._controller.stop()

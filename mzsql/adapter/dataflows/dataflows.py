@@ -1,9 +1,9 @@
-"""The dataflows of an environment in this process: installed while it leads, gone when it does not.
+"""The environment's dataflows in this process: installed while it leads, stopped when it does not.
 
-Promise: while this process leads, every materialized view and index in the catalog has a dataflow here, whoever created it; plans come
-from the expression cache, those that startup had to make are written there in one write. History that nothing needs is released.
-While a view filters by ``mz_now()``, or is due to be refreshed, time is moved on where nobody writes.
-The thread that leads is this room's own and is joined on close; Spark starts when there is a dataflow to run.
+Promise: while this process leads, every materialized view and index in the catalog has a dataflow, whoever created it. Plans come from the
+expression cache; those that startup had to make are written there in one write. Read holds on history that nothing needs are released.
+While a view filters by ``mz_now()``, or a refresh is due, time advances even where nobody writes. The leading thread is joined on close;
+Spark starts with the first dataflow. The trade-off: one thread does all of this, so the dataflows' order needs no locks between leaders.
 """
 
 from __future__ import annotations
@@ -50,37 +50,37 @@ from mzsql.threads import Backoff, Supervised
 
 _log = logging.getLogger(__name__)
 
-#: How often the leading thread looks at its lease and, where Consensus cannot notify, at the catalog, in seconds.
+#: Seconds between two looks of the leading thread at its lease and, where Consensus cannot notify, at the catalog.
 TICK = 0.5
-#: So many dataflows are taken up before the catalog is looked at again, and others may use what was taken up.
+#: At most so many dataflows are installed before the thread looks at the catalog again and other threads get the lock.
 AT_ONCE = 64
-#: After a pause so long it looks at the catalog whatever it was told, as one that was stopped has been told nothing, in seconds.
+#: After a pause of so many seconds the thread reads the catalog without a notification: a process that was suspended may have missed some.
 PAUSE_SECONDS = LEASE_MS / 4000
-#: While there is history to release it is released so often, in seconds.
+#: Seconds between two releases of read holds on history, while something is written …
 RELEASE_SECONDS = 15.0
-#: … or as much more seldom as it takes for all collections' to be no more than so many writes a second.
+#: … or longer, so that releasing for all collections is at most so many writes a second.
 RELEASE_WRITES = 50
-#: What a replica has not taken is told again so often at least, in seconds.
+#: The longest pause, in seconds, before commands that a replica has not confirmed are sent again.
 _AGAIN_SECONDS = 30.0
-#: A DDL statement waits so long for replicas to take what follows from it, in seconds.
+#: Seconds that a DDL statement waits at most for replicas to confirm the commands that follow from it.
 SETTLE_SECONDS = 60.0
-#: How much history of a collection that does not say RETAIN HISTORY is kept for reads in the past, in milliseconds.
+#: Milliseconds of history kept for AS OF reads of a collection without RETAIN HISTORY.
 RETAIN_MS = 60_000
 
 
 _RETIRE_SECONDS = 60.0
-"""Shards of dropped objects that somebody still reads are looked after so often."""
+"""Seconds between two attempts to retire shards of dropped objects that somebody still reads."""
 
 
 class Dataflows:
-    """Leads where it may, and maintains. Thread-safe.
+    """Leads where it may, and maintains the dataflows. Thread-safe.
 
     Args:
         env: the environment.
-        planner: plans what is to run.
-        spark: makes the Spark session; called when the first dataflow is installed.
+        planner: plans the dataflows.
+        spark: creates the Spark session; called when the first dataflow is installed.
         lead: whether to try to lead at all.
-        reconcile_cache: rids the expression cache of what is not current, for a process that was promoted.
+        reconcile_cache: removes stale entries from the expression cache, after a promotion.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Dataflows:
         self._lag = LagHistory(env)
         self._refreshing = Refreshing(env)
         self._deployed: dict[GlobalId, GlobalExpressions] = {}
-        # What is yet to be taken up, as of this part of the catalog; and plans that are yet to be written to the cache.
+        # Objects without a dataflow yet, as of the parts of the catalog in `_reconciled`; new plans not yet written to the cache.
         self._missing: dict[GlobalId, Maintained] = {}
         self._reconciled: tuple[object, ...] = ()
         self._pause = self._again_at = 0.0
@@ -123,7 +123,7 @@ class Dataflows:
         )
         self._leads = False
         self._epoch = 0
-        # How many replicas were gone when what they have left was given up last; none of it was since this process leads.
+        # The count of dropped replicas at the last retirement of their shards; -1 when none was done since this process leads.
         self._retired = 0
         self._retire_at = 0.0
         self._stop = threading.Event()
@@ -145,7 +145,7 @@ class Dataflows:
         self._stale = threading.Event()
         self._notified = False
         self._release_at = 0.0
-        # The log's upper when history was released last, and whether that is to be done once more.
+        # The log's upper at the last release, and whether one more release is due although nothing was written since.
         self._released: tuple[Timestamp, bool] = (-1, True)
         if self._follows:
             few = len(env.catalog.state.maintained) <= AT_ONCE
@@ -153,11 +153,11 @@ class Dataflows:
                 self._begin()
             elif not self._may_lead or few:
                 env.startup.completed()
-            # What was left for the thread to take up.
+            # Wake the thread for the dataflows that `_begin` left.
             self._wake.set()
-            # One that never leads needs no news; it only gives up history of its own.
+            # A process that never leads only releases its own holds and needs no notifications.
             self._notified = not self._may_lead or env.follow_catalog(self._changed)
-            # However it fails, the lease is renewed in time: it never rests for longer than between two looks.
+            # The pause after a failure is never longer than TICK, so that the lease is renewed in time however often the thread fails.
             self._thread = env.supervisor.start(
                 "leader",
                 self._run,
@@ -175,7 +175,7 @@ class Dataflows:
 
     @property
     def controller(self) -> ComputeController:
-        """The compute controller, which has replicas while this process leads and there are dataflows."""
+        """The compute controller; it has replicas while this process leads and there are dataflows."""
         return self._controller
 
     def _changed(self) -> None:
@@ -184,7 +184,7 @@ class Dataflows:
         self._wake.set()
 
     def _begin(self) -> None:
-        """The first look, before anything is read; a bug that it meets is the thread's to meet again, and no reason not to open."""
+        """Look once before the environment is used. A bug found here only delays the dataflows: the thread will meet and report it."""
         try:
             self.tick()
         except SqlError:
@@ -195,7 +195,7 @@ class Dataflows:
     def _run(self, thread: Supervised) -> None:
         clock = self._env.clock
         ticked = clock.monotonic()
-        # Of a look that failed it is not known how far it came.
+        # After a failure it is unknown how far the last look came, so read the catalog again.
         again = thread.status.status != "running"
         while not self._stop.is_set():
             if not (self._missing or self._more):
@@ -215,12 +215,12 @@ class Dataflows:
             thread.well()
 
     def tick(self, *, fetch: bool = True, first: Iterable[GlobalId] = ()) -> None:
-        """Take or renew the lease where dataflows need one, and bring what is installed in line with the catalog; of what is to be taken up
-        some, the next look takes up more.
+        """Take or renew the lease where there are dataflows, and reconcile what is installed with the catalog. A call installs at most
+        `AT_ONCE`.
 
         Args:
-            fetch: whether to look for what other processes did to the catalog.
-            first: what is to be taken up now if it is not yet.
+            fetch: whether to read the catalog's shard for changes of other processes.
+            first: objects to install in this call if they are not yet.
 
         Raises:
             Fenced: a higher deploy generation was promoted.
@@ -239,7 +239,7 @@ class Dataflows:
             except Fenced:
                 if self._env.fenced:
                     raise
-                # Another process has taken the holds over, as whoever leads does.
+                # Another leader took the critical holds over, so this process leads no more; only a higher deploy generation is an error.
                 self._resign()
 
     def _lead(self, state: CatalogState, first: Iterable[GlobalId]) -> None:
@@ -272,7 +272,7 @@ class Dataflows:
         self._env.collections.own_holds()
         register_managed(self._env)
         self._lag.begin()
-        # The catalog's steps are counted: whoever leads later has a higher one.
+        # The catalog's step only grows, so a later leader has a higher epoch, and replicas refuse commands of a lower one.
         self._epoch = self._env.catalog.step
         self._leads = True
 
@@ -286,11 +286,11 @@ class Dataflows:
         try:
             self._controller.stop()
         finally:
-            # Whoever leads now plans it.
+            # The new leader plans what is missing.
             self._ahead.close()
 
     def _release_history(self) -> None:
-        """Release history every now and then while something is written, and once more when dataflows have had time to let go."""
+        """Release holds on history from time to time while something is written, and once more after that, when dataflows caught up."""
         upper = self._env.wal.state.upper
         now = self._env.clock.monotonic()
         at, again = self._released
@@ -303,7 +303,7 @@ class Dataflows:
         }
         self._env.collections.release_history(max(0, read_ts - RETAIN_MS), retained)
         self._env.exports.keep_up()
-        # Each may take two writes.
+        # Releasing one collection's history may take two writes.
         pause = 2 * len(self._env.collections.ids()) / RELEASE_WRITES
         self._release_at = now + max(RELEASE_SECONDS, pause)
         self._released = (upper, at != upper)
@@ -312,7 +312,7 @@ class Dataflows:
 
     def _reconcile(self, state: CatalogState, first: Iterable[GlobalId]) -> None:
         engine = self.step_engine()
-        # What does not change of the catalog is the same value in the next one.
+        # A new catalog state shares its unchanged parts with the old one, so `_same` compares identities and costs nothing.
         introspect = self.introspects()
         seen = (state.items, state.clusters, state.replicas, engine, introspect)
         now = self._env.clock.monotonic()
@@ -324,7 +324,7 @@ class Dataflows:
                 g: e for g, e in self._deployed.items() if g in self._controller.installed
             }
             self._reconciled = seen
-            # What a replica does not take is told again, after pauses that grow.
+            # Send commands again that a replica has not confirmed, after growing pauses.
             self._pause = min(2 * self._pause, _AGAIN_SECONDS) if again else TICK
             self._again_at = now + self._pause
         if self._missing:
@@ -337,7 +337,7 @@ class Dataflows:
             self._env.startup.completed()
 
     def _install(self, state: CatalogState, first: Iterable[GlobalId]) -> None:
-        """Take some of what is missing up."""
+        """Install the next dataflows that are missing."""
         startup = self._env.startup
         self._ahead.look(state, self._missing)
         batch: dict[GlobalId, Maintained] = {}
@@ -357,7 +357,9 @@ class Dataflows:
             self._missing.pop(gid, None)
 
     def _plans(self, batch: dict[GlobalId, Maintained]) -> dict[GlobalId, GlobalExpressions]:
-        """The plans of what is to be taken up; the indexes that they read are taken up with them."""
+        """The plans of a batch. Indexes that they import and that are missing are added to the batch: a dataflow needs its imports
+        installed.
+        """
         made: dict[GlobalId, GlobalExpressions] = {}
         waiting = list(batch.values())
         while waiting:
@@ -374,13 +376,13 @@ class Dataflows:
         return made
 
     def _plan(self, item: Maintained) -> GlobalExpressions:
-        """The plan of what is to be taken up: from the cache, from a process that plans beside this one, or made."""
+        """The plan of a missing dataflow: from a planning process, from the expression cache, or made here."""
         began = self._env.clock.monotonic()
         ahead = self._ahead.take(item.id)
         found = ahead or self._planner.deploy(item)
         items = self._env.catalog.state.items
         if not all(index in items for index in found.index_imports):
-            # An index was dropped that was kept for it where it ran until now.
+            # The cached plan imports an index that was dropped, and was only kept for the dataflow that ran until now: plan without it.
             found = self._planner.deploy(item, fresh=True)
         elif found.outline is not None and ahead is None:
             self._took_up.add(item.id)
@@ -391,24 +393,22 @@ class Dataflows:
         return found
 
     def outlined(self, found: GlobalExpressions) -> GlobalExpressions:
-        """A plan with what it is as rendered.
-
-        Raises:
-            Unsupported: it cannot be maintained.
-        """
+        """A plan with its outline, rendered for it where it has none; raises Unsupported where it cannot be maintained."""
         if found.outline is not None:
             return found
         return found.with_outline(self.renderings.of(found.sealed).outline)
 
     def _write_plans(self) -> None:
-        """Write the plans that had to be made, in one write; those that were there run from now on, too."""
+        """Write the plans that had to be made, in one write; the dataflows installed since the last call run with their cached plans."""
         made, self._unwritten = self._unwritten, {}
         running, self._took_up = self._took_up, set()
         if made or running:
             self._planner.remember_all(made, running={*made, *running})
 
     def _retire(self) -> None:
-        """After taking over, and when replicas are gone: what they have left is given up, once all that runs has found what it reuses."""
+        """Retire the shards that dropped objects and replicas left, once every installed dataflow has found the arrangements that it
+        reuses.
+        """
         gone = self._controller.replicas_gone
         now = self._env.clock.monotonic()
         if self._retired == gone or now < self._retire_at or self._missing:
@@ -418,7 +418,7 @@ class Dataflows:
         if CatalogArrangements(self._env.catalog).retire(self._env.persist):
             self._retired = gone
         self._env.clear_hot()
-        # What somebody still reads ends by itself; what is left of it then is looked for now and then.
+        # A shard that somebody still reads is retired later, so try again after a while.
         self._retire_at = now + _RETIRE_SECONDS
 
     def _connect(self, first: CreateInstance, respond: Respond) -> ReplicaLink:
@@ -463,22 +463,22 @@ class Dataflows:
         )
 
     def _address(self, replica_id: str) -> Address | None:
-        """Where a replica of its own process is, as the catalog was seen last."""
+        """Where a replica in its own process listens, as of the catalog last read."""
         replica = self._env.catalog.state.replicas.get(replica_id)
         return None if replica is None or replica.process is None else address_of(replica.process)
 
     def trouble(self, replica: CatalogReplica) -> str | None:
-        """Why a replica does not do its work, as far as can be told from here; None where it does, or has none to do."""
+        """Why a replica does not work, as far as this process can tell; None where it does, or has nothing to do."""
         if self._leads and replica.id in self._controller.commanded:
             return self._controller.offline(replica.id)
         return trouble(self._env, replica)
 
     def _present(self) -> Timestamp:
-        """The latest time at which tables are complete, as far as this process knows."""
+        """The latest time at which all tables are complete, as far as this process knows."""
         return self._env.wal.state.upper - 1
 
     def usage(self, replica: CatalogReplica) -> Usage | None:
-        """What the process that does a replica's work takes of its machine, this one or another; None where that is not known here."""
+        """The CPU, memory and disk used by the process that runs a replica; None where that is not known here."""
         if self.trouble(replica) is not None:
             return None
         if replica.process is not None:
@@ -486,20 +486,16 @@ class Dataflows:
         return usage(self._env.kept(replica.id)) if self._leads else None
 
     def step_engine(self) -> str:
-        """What is to run dataflows and large queries."""
+        """The engine for dataflow steps and large queries: ``auto``, ``spark`` or ``duckdb``."""
         return system_value(self._env.catalog.state.settings, STEP_ENGINE)
 
     def introspects(self) -> bool:
-        """Whether replicas are to tell of themselves."""
+        """Whether replicas are to report introspection rows."""
         settings = self._env.catalog.state.settings
         return system_value(settings, INTROSPECTION) == "on"
 
     def require_spark(self) -> None:
-        """Check, before a dataflow is promised, that this process could run it if it came to that.
-
-        Raises:
-            EnvironmentRefused: Spark would have to be started here, and there is no Java for it.
-        """
+        """Raise EnvironmentRefused where this process would have to start Spark for a dataflow, and no Java is installed."""
         if (
             self.step_engine() != "duckdb"
             and self._may_lead
@@ -509,32 +505,28 @@ class Dataflows:
             require_java()
 
     def catch_up(self, first: Iterable[GlobalId] = ()) -> None:
-        """Bring this process in line with a DDL statement that it has just made; replicas have taken what follows from it.
-
-        Args:
-            first: what it has made.
-        """
+        """Install what a DDL statement of this process has just created (``first``), and wait until replicas have confirmed it."""
         if not self._may_lead:
             return
         self.tick(first=first)
         self._controller.settle(SETTLE_SECONDS)
 
     def deployed(self, gid: GlobalId) -> GlobalExpressions | None:
-        """The plan that runs here for an object, whatever indexes came or went since."""
+        """The plan that this process runs for an object, whatever indexes were created or dropped since; None where it runs none."""
         return self._deployed.get(gid)
 
     def failure(self, gid: GlobalId) -> str | None:
-        """Why an object's dataflow could not be installed, or failed when it ran last, if it did."""
+        """Why an object's dataflow could not be installed, or failed in its last step; None where neither is so."""
         if self._thread is not None and self._thread.failed:
             return f"the thread that maintains dataflows has ended: {self._thread.status.error}"
         return self._controller.failure(gid)
 
     def runs(self, item: Maintained) -> GlobalExpressions:
-        """The plan that runs for an index or a materialized view, here or in another process."""
+        """The plan that an index or a materialized view runs with, in this process or another."""
         return self.deployed(item.id) or self._planner.deployed(item)
 
     def who(self, gid: GlobalId) -> str:
-        """Who maintains an object, or why nobody does, as a sentence for a person."""
+        """Which process maintains an object, or why none does: a sentence for an error message."""
         state = self._env.catalog.state
         failure = self.failure(gid)
         if failure is not None:
@@ -553,7 +545,7 @@ class Dataflows:
         return f"Replicas: {names}; {who}."
 
     def _failing_below(self, gid: GlobalId) -> str | None:
-        """What keeps an object back of what its dataflow reads, be it through others: one that fails, as a sentence."""
+        """A sentence that names a failing object which an object's dataflow reads, directly or through others; None where none fails."""
         items = self._env.catalog.state.items
         met, waiting = {gid}, [gid]
         while waiting:
@@ -572,11 +564,11 @@ class Dataflows:
         return None
 
     def running(self) -> Iterator[tuple[Maintained, GlobalExpressions]]:
-        """The plan that runs of each index and materialized view, here or in another process."""
+        """Each index and materialized view with the plan that it runs with, in this process or another."""
         return self._planner.running(self._deployed)
 
     def arrangements(self) -> Iterator[tuple[str, int, str, str]]:
-        """Object, node, replica and shard of each arrangement of the dataflows that run, whoever maintains them."""
+        """The arrangements of all running dataflows, whoever maintains them: object id, LIR id, replica id and shard."""
         registered: dict[str, list[tuple[str, str]]] = {}
         for name, shard in sorted(self._env.catalog.state.arrangements.items()):
             replica, _, rest = name.partition("/")
@@ -608,11 +600,11 @@ class Dataflows:
 
     def _give_back(self) -> None:
         if self._may_lead:
-            # What a newer deployment has fenced has nothing to give back.
+            # A fenced process has no lease to give back.
             with contextlib.suppress(Fenced):
                 self._leadership.release()
 
 
 def _same(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
-    """Whether they hold the same values, not equal ones."""
+    """Whether two tuples hold identical objects."""
     return len(one) == len(other) and all(a is b for a, b in zip(one, other, strict=True))

@@ -1,7 +1,8 @@
-"""How far the dataflows that this process commands were behind the clock, minute by minute: what ``mz_wallclock_lag_history`` has.
+"""The history of how far dataflows lag behind the clock: the rows of ``mz_wallclock_lag_history``.
 
-Promise: an object that was behind, or is known for the first time, has an entry a minute on each replica, and one when it has caught up;
-what was behind nothing and still is has none, so an environment in which nothing happens writes nothing. One thread calls.
+Promise: every minute, an object that lags, or is seen for the first time, gets a row for each replica; one that has
+just caught up gets a row with lag zero. An object that had caught up before and still has gets none, so an idle
+environment writes nothing. One thread calls.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from mzsql.compute.protocol import Status
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
 
-#: It is looked so often, in seconds.
+#: Seconds between two looks.
 LAG_SECONDS = 60.0
 
 
 class LagHistory:
-    """Writes that history while this process leads.
+    """Writes the lag history while this process leads.
 
     Args:
         env: the environment.
@@ -30,15 +31,15 @@ class LagHistory:
         self._env = env
         self._relation = builtins_by_name()["mz_internal", "mz_wallclock_lag_history"].id
         self._at: float | None = None
-        # Those that were behind nothing when it was looked last.
+        # The objects and replicas that had no lag at the last look.
         self._current: set[tuple[GlobalId, str]] = set()
 
     def begin(self) -> None:
-        """This process leads from now on."""
+        """Start anew: this process leads from now on."""
         self._at, self._current = self._env.clock.monotonic(), set()
 
     def look(self, statuses: Iterable[Status]) -> None:
-        """Take down how dataflows stand, where it is time to."""
+        """Record the lags of all dataflows, if `LAG_SECONDS` have passed since the last time."""
         now = self._env.clock.monotonic()
         if self._at is None or now < self._at + LAG_SECONDS:
             return
@@ -61,7 +62,9 @@ class LagHistory:
 
 
 def _lag(frontier: Timestamp | None, committed: Timestamp, now_ms: int) -> int | None:
-    """How many milliseconds an object is behind; None where nothing of it is complete yet."""
+    """An object's lag in milliseconds: 0 where it is as complete as the tables; None where nothing of it is complete
+    yet.
+    """
     if frontier is None or frontier >= committed:
         return 0
     return None if frontier == 0 else max(0, now_ms - frontier)

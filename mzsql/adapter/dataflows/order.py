@@ -1,4 +1,6 @@
-"""The order in which dataflows are taken up: that in which somebody could miss them."""
+"""The order in which dataflows are installed: what a statement waits for first, then as given, inputs before what reads
+them.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,16 @@ def in_order(
     items: Mapping[GlobalId, Item],
     wanted: Iterable[GlobalId],
 ) -> Iterator[Maintained]:
-    """What is missing: first what is wanted (what a statement is about, what somebody waits for), each after what it is made of; then the
-    others, as they are given.
+    """The missing objects, in the order in which to install them.
+
+    Args:
+        missing: the objects without a dataflow.
+        items: all objects.
+        wanted: ids that a statement created or waits for; these come first, each after the missing objects that it
+            depends on.
+
+    Returns:
+        Each missing object once.
     """
     given: set[GlobalId] = set()
     for gid in wanted:
@@ -30,7 +40,7 @@ def _with_inputs(
     items: Mapping[GlobalId, Item],
     given: set[GlobalId],
 ) -> Iterator[Maintained]:
-    """What is missing of an object and of what it is made of, the latter first."""
+    """An object and what it depends on, as far as missing, in depth-first postorder: dependencies first."""
     left = [(gid, False)]
     while left:
         at, below_given = left.pop()

@@ -1,7 +1,7 @@
-"""Views that are refreshed at some times only: when one is due.
+"""When views with a REFRESH schedule are due.
 
-Promise: a view's refresh needs its inputs to be complete at its time, which they are with the next write; where nobody writes, whoever
-leads is told that time has to be moved on. Between refreshes nothing is.
+Promise: a refresh needs its inputs to be complete at its time, which the next write makes them. Where nobody writes,
+`due` tells the leader to advance time. Between refreshes time is not advanced for their sake.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from mzsql.repr.refresh import RefreshSchedule
 
 
 class Refreshing:
-    """Knows the schedules of an environment's views. For one thread at a time."""
+    """The refresh schedules of an environment's views. Not thread-safe."""
 
     def __init__(self, env: Environment) -> None:
         self._env = env
@@ -21,7 +21,7 @@ class Refreshing:
         self._schedules: tuple[RefreshSchedule, ...] = ()
 
     def due(self, state: CatalogState) -> bool:
-        """Whether the time of some refresh is over and tables are not complete there yet."""
+        """Whether a refresh time has passed at which the tables are not complete yet."""
         if self._items is not state.items:
             self._items = state.items
             self._schedules = tuple(

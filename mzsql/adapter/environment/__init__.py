@@ -1,3 +1,3 @@
-"""An open environment in this process: its backends, shards, catalog,
-collections and oracle; who leads it; how its waits are interrupted.
+"""An open environment in this process: its backends, shards, catalog, collections and oracle; leadership; the
+expression cache.
 """

@@ -1,8 +1,9 @@
-"""What the expression cache keeps of an object, and its bytes.
+"""The entries of the expression cache, and their encoding.
 
-Promise: an entry is read in steps: `GlobalExpressions.read` looks at what says whether it is of use, a few microseconds; `check` compares
-its bytes with their checksum; `plan` and `outline` are decoded when they are asked for, once, `mir`, which people ask for, each time. Bytes
-are those of one build, so no format of an entry is ever migrated.
+Promise: reading an entry is lazy. `GlobalExpressions.read` decodes the header that says whether the entry applies, in a
+few microseconds; `check` compares the rest with its checksum; `plan` and `outline` are decoded once, when first asked
+for; `mir`, which only EXPLAIN needs, on each call. An entry is read only by the build that wrote it, so the format
+never needs a migration.
 """
 
 from __future__ import annotations
@@ -22,33 +23,35 @@ from mzsql.repr.ids import GlobalId
 LOCAL = "local"
 GLOBAL = "global"
 RUNNING = "running"
-"""What runs of an object, where a new index has put, or the end of an old one has left, another plan for its next start."""
+"""The plan an object runs with, kept where the cached plan of its next start is another because an index was created or
+dropped.
+"""
 
 
 WAITING = "waiting"
-"""That a deployment of this build waits to be promoted."""
+"""The entry of a deployment of this build that waits for promotion."""
 STANDING = "standing"
-"""How far a waiting deployment is with an object."""
+"""The entry that says how far a waiting deployment is with one object."""
 ARRANGEMENT = "arrangement"
-"""The shard of an arrangement that a waiting deployment has filled."""
+"""The entry that names the shard of an arrangement filled by a waiting deployment."""
 CHARGE = "charge"
-"""That this build's deployment is in charge."""
+"""The entry that says that this build's deployment is in charge."""
 OF_DEPLOYMENTS = frozenset({WAITING, STANDING, ARRANGEMENT, CHARGE})
-"""Kinds of entries that are no plans; every version spells them so."""
+"""Kinds of entries that are not plans. Every version spells them alike, since processes of other builds read them."""
 
 
-#: Checksums are made of so many bytes at a time: zlib lets go of the interpreter's lock for longer ones, and getting that back while
-#: others run takes a hundred times as long as the sum.
+#: Bytes per call of `zlib.crc32`. For longer ones zlib releases the GIL, and acquiring that again while other threads
+#: run takes a hundred times as long as the sum.
 _PIECE = 4096
 
 
 class StoredNotice(msgspec.Struct, frozen=True, array_like=True):
-    """A remark of the optimizer on a plan.
+    """An optimizer notice on a plan.
 
     Attributes:
-        kind, message, hint: as `mzsql.explain.Notice` has them.
-        redacted_message, redacted_hint: without the literals of the definition.
-        about: the objects without which it says nothing.
+        kind, message, hint: as in `mzsql.explain.Notice`.
+        redacted_message, redacted_hint: the same without the definition's literals.
+        about: objects that must exist for the notice to make sense.
     """
 
     kind: str
@@ -60,11 +63,11 @@ class StoredNotice(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Offered(msgspec.Struct, frozen=True, array_like=True):
-    """What indexes a plan was made among: where there are others now, it would be made otherwise.
+    """The indexes that the optimizer could choose from; with other indexes it might have made another plan.
 
     Attributes:
-        on: the objects whose indexes were asked for.
-        indexes: those that there were, whether the plan reads them or not.
+        on: the objects whose indexes were considered.
+        indexes: the indexes that existed, used by the plan or not.
     """
 
     on: tuple[GlobalId, ...] = ()
@@ -89,7 +92,7 @@ class _StoredGlobal(msgspec.Struct, frozen=True, array_like=True):
     checksum: int
 
     def summed(self) -> int:
-        """The checksum of what is decoded later."""
+        """The CRC-32 of the fields that are decoded lazily."""
         found = 0
         for part in (self.mir, self.plan.data, self.outline):
             data = memoryview(part)
@@ -117,7 +120,7 @@ class LocalExpression:
     """A view's locally optimized MIR.
 
     Attributes:
-        features: the optimizer features it was made with, spelled.
+        features: the optimizer features it was made with, as `spell_features` writes them.
         version: the version of the view's definition.
     """
 
@@ -129,7 +132,11 @@ class LocalExpression:
 
     @classmethod
     def read(cls, data: bytes) -> LocalExpression:
-        """The entry of these bytes; raises msgspec.MsgspecError where they are none."""
+        """Decode an entry; its expression is decoded later.
+
+        Raises:
+            msgspec.MsgspecError: these bytes are not such an entry.
+        """
         made = cls.__new__(cls)
         stored = _LOCALS.decode(data)
         made._mir, made._stored = None, stored
@@ -138,31 +145,36 @@ class LocalExpression:
 
     @property
     def mir(self) -> Relation:
-        """The expression; raises msgspec.MsgspecError where its bytes are none."""
+        """The expression, decoded at first use.
+
+        Raises:
+            msgspec.MsgspecError: the stored bytes are damaged.
+        """
         if self._mir is None:
             self._mir = _RELATIONS.decode(self._stored.mir)
         return self._mir
 
     @property
     def index_imports(self) -> tuple[GlobalId, ...]:
-        """The indexes that it uses: none, whatever they are."""
+        """Always empty: local optimization uses no index."""
         return ()
 
     def to_bytes(self) -> bytes:
-        """What `read` reads."""
+        """The encoding that `read` decodes."""
         return msgspec.msgpack.encode(self._stored)
 
 
 class GlobalExpressions:
-    """A dataflow's plan: what EXPLAIN shows of a deployed object and what runs. Immutable; equal by value.
+    """A dataflow's plan at both levels: what EXPLAIN shows of a deployed object, and what runs. Immutable; equal by
+    value.
 
     Attributes:
-        index_imports: the indexes that either level of it uses.
-        sealed: the physical plan, with what it reads.
-        features: the optimizer features it was made with, spelled.
+        index_imports: the indexes that the MIR or the physical plan uses.
+        sealed: the physical plan, encoded, with the ids of what it reads.
+        features: the optimizer features it was made with, as `spell_features` writes them.
         version: the version of the object's definition.
-        notices: what the optimizer had to say.
-        offered: the indexes that it was made among.
+        notices: the optimizer's notices.
+        offered: the indexes that the optimizer could choose from.
     """
 
     def __init__(
@@ -195,52 +207,72 @@ class GlobalExpressions:
 
     @classmethod
     def read(cls, data: bytes) -> GlobalExpressions:
-        """The entry of these bytes; raises msgspec.MsgspecError where they are none."""
+        """Decode an entry's header; the rest is decoded later.
+
+        Raises:
+            msgspec.MsgspecError: these bytes are not such an entry.
+        """
         made = cls.__new__(cls)
         made._take(_GLOBALS.decode(data))
         return made
 
     @property
     def mir(self) -> MirDataflow:
-        """The dataflow's globally optimized MIR, for people; raises msgspec.MsgspecError where its bytes are none."""
+        """The dataflow's globally optimized MIR, decoded on each call; for EXPLAIN.
+
+        Raises:
+            msgspec.MsgspecError: the stored bytes are damaged.
+        """
         return _DATAFLOWS.decode(self._stored.mir)
 
     @property
     def plan(self) -> DataflowDescription:
-        """The physical plan; raises msgspec.MsgspecError where its bytes are none."""
+        """The physical plan.
+
+        Raises:
+            msgspec.MsgspecError: the stored bytes are damaged.
+        """
         return self.sealed.desc
 
     @property
     def outline(self) -> Outline | None:
-        """What the plan is as rendered, if that is known; raises msgspec.MsgspecError where its bytes are none."""
+        """What is known of the plan as rendered (`mzsql.render.rendered.Outline`); None where it was not rendered yet.
+
+        Raises:
+            msgspec.MsgspecError: the stored bytes are damaged.
+        """
         if not self._outlined:
             self._outline, self._outlined = _OUTLINES.decode(self._stored.outline), True
         return self._outline
 
     def as_taken_up(self) -> tuple[SealedDataflow, Outline | None]:
-        """The plan, and its outline."""
+        """The plan and its outline, as a replica is given them."""
         return self.sealed, self.outline
 
     def check(self) -> None:
-        """Compare what is decoded later with its checksum, and decode what taking it up needs; raises msgspec.MsgspecError where that is
-        not what was written.
+        """Verify the checksum, and decode the outline, which starting the dataflow needs.
+
+        Raises:
+            msgspec.MsgspecError: the bytes are not those that were written.
         """
         if self._stored.summed() != self._stored.checksum:
             raise msgspec.DecodeError("its checksum is another")
         _ = self.outline
 
     def with_outline(self, outline: Outline) -> GlobalExpressions:
-        """This plan, with what it is as rendered."""
+        """This entry with an outline."""
         return self._of(
             _with_checksum(msgspec.structs.replace(self._stored, outline=_raw(outline)))
         )
 
     def to_bytes(self) -> bytes:
-        """What `read` reads."""
+        """The encoding that `read` decodes."""
         return msgspec.msgpack.encode(self._stored)
 
     def replaced(self, **fields: Any) -> GlobalExpressions:
-        """As this one, but for some of what is stored: damaged, where that has a checksum."""
+        """This entry with some stored fields replaced and the checksum left as it was, so a changed checksummed field
+        reads as damage.
+        """
         return self._of(msgspec.structs.replace(self._stored, **fields))
 
     @staticmethod

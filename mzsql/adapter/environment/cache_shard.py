@@ -1,7 +1,8 @@
-"""Which shard the expression cache is on, what became of those before it, and of which build its entries are.
+"""Which shard holds the expression cache, which damaged shards preceded it, and how builds are told apart.
 
-Promise: the shard stands in the environment's entry of the catalog; setting a damaged one aside replaces it there for every process, once,
-however many find the damage at the same time. What is set aside is never read again, and its objects stay for who wants to look at them.
+Promise: the shard's id is in the environment's entry of the catalog. Replacing a damaged shard changes that entry,
+once, however many processes find the damage at the same time. A replaced shard is never read again; its objects stay in
+the Blob store for examination.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from mzsql.catalog.state import CatalogState
 from mzsql.persist import Clock, PersistClient
 from mzsql.repr.errors import InternalError
 
-#: So many shards that were set aside are remembered, and so many entries that could not be read.
+#: How many replaced shards the catalog remembers, and how many unreadable entries this process does.
 _REMEMBERED = 16
 _ENTRIES_REMEMBERED = 1000
 
@@ -32,12 +33,12 @@ _RELEASE = re.compile(r"\d+(\.\d+)*")
 
 
 class CatalogCacheShard:
-    """The cache's shard as the catalog has it. Thread-safe.
+    """The cache's shard as the catalog names it. Thread-safe.
 
     Args:
-        catalog: the environment's.
-        persist: makes names of shards.
-        clock: says when damage was found.
+        catalog: the environment's catalog.
+        persist: makes shard ids.
+        clock: gives the time at which damage was found.
         may_write: whether this process may change the catalog.
     """
 
@@ -56,14 +57,18 @@ class CatalogCacheShard:
         self._here: deque[SetAside] = deque(maxlen=_ENTRIES_REMEMBERED)
 
     def current(self) -> str:
-        """The shard, as last seen."""
+        """The shard's id, as of the catalog last read."""
         meta = self._catalog.state.meta
         if meta is None:
             raise InternalError("the catalog has no entry of its environment")
         return meta.cache_shard
 
     def set_aside(self, shard: str, reason: str) -> str | None:
-        """See `expression_cache.CacheShard`.
+        """Replace a damaged shard by a new one; see `expression_cache.CacheShard`.
+
+        Returns:
+            The shard to go on with: a new one, or the one that another process put there first. None where this process
+                may not write.
 
         Raises:
             LocationError: the catalog cannot be changed.
@@ -88,14 +93,14 @@ class CatalogCacheShard:
         return self._catalog.transact(command)
 
     def damaged_entry(self, key: str, reason: str) -> None:
-        """See `expression_cache.CacheShard`."""
+        """Remember an entry that could not be read; see `expression_cache.CacheShard`."""
         found = SetAside(self.current(), self._clock.now_ms(), reason, key)
         with self._lock:
             if not any(one.entry == key for one in self._here):
                 self._here.append(found)
 
     def incidents(self) -> Iterator[SetAside]:
-        """Every shard that was set aside, by any process, and what this one could not read of the present one."""
+        """Every shard replaced by any process, then the entries of the present one that this process could not read."""
         meta = self._catalog.state.meta
         yield from () if meta is None else meta.caches_set_aside
         with self._lock:
@@ -103,8 +108,10 @@ class CatalogCacheShard:
 
 
 def build_of(version: str) -> str:
-    """What tells the entries of one program from those of another: its version, and of one that is no release a checksum of its code, the
-    builtin relations included.
+    """The name of a build, under which its entries are kept.
+
+    A release is named by its version. Anything else also has a checksum of the package's code and of the builtin
+    relations, so that editing the code invalidates the cached plans.
     """
     root = Path(__file__).parents[2]
     released = _RELEASE.fullmatch(version) and not (root.parent / "pyproject.toml").exists()
@@ -117,7 +124,8 @@ def _checksum(root: Path) -> str:
     for path in sorted(root.rglob("*.py")):
         digest.update(path.relative_to(root).as_posix().encode())
         digest.update(path.read_bytes())
-    # Some are files of SQL, and a plugin's are elsewhere; plans name them by their ids.
+    # Builtin relations are SQL files, and some come from plugins, so they are not among the files above; plans name
+    # them by id.
     for one in builtins().values():
         digest.update(f"{one.id} {one.sql}\0".encode())
     return digest.hexdigest()[:16]

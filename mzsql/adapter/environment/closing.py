@@ -1,8 +1,8 @@
-"""Closing what has many parts, whatever fails.
+"""Closing something that has many parts, whichever of them fails.
 
-Promise: every step is taken; the first failure is raised in the end, later ones are logged. Stores are waited for by `waiting`: a step
-may go on with one that fails for some seconds, and once a step has failed each of the others asks but once. The trade-off: what a store
-did not take is left to leases, which run out by themselves.
+Promise: every step runs; the first failure is raised at the end, later ones are logged. A step may spend
+`CLOSE_SECONDS` on a store that fails; once one step has failed, each of the others tries once. The trade-off: leases
+that a failing store did not release stay until they expire.
 """
 
 from __future__ import annotations
@@ -17,11 +17,15 @@ from mzsql.persist.clock import Deadline
 _log = logging.getLogger(__name__)
 
 CLOSE_SECONDS = 5.0
-"""How long each step of a close may go on with a store that fails."""
+"""How many seconds each closing step may go on retrying a store that fails."""
 
 
 def close_all(steps: Iterable[Callable[[], None]], clock: Clock) -> None:
-    """Take all ``steps``, in order; then raise what the first failure raised, be it an error or Ctrl-C."""
+    """Run all ``steps`` in order.
+
+    Raises:
+        BaseException: what the first failing step raised, KeyboardInterrupt included.
+    """
     first: BaseException | None = None
     for step in steps:
         deadline = Deadline(clock, CLOSE_SECONDS if first is None else 0.0)

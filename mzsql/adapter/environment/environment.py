@@ -1,9 +1,9 @@
-"""An open environment: backends, shards, catalog, collections, oracle, for one process.
+"""An open environment in one process: its stores, shards, catalog, collections and timestamp oracle.
 
-Promise: opening checks the environment's id and format before anything is written, recovers what a crash left (the write-ahead log
-is followed and its writes are made visible through the oracle), and fences nobody; where timestamps are served from memory the first
-operation of the oracle does (`mzsql.adapter.environment.oracles`). `sync` brings what other processes did to
-the catalog here. Everything is closed by `close`, in order.
+Promise: opening checks the environment's id and format before it writes anything, recovers what a crash left behind (it reads the
+write-ahead log and makes its committed writes visible through the oracle), and fences no other process. The one exception: where timestamps
+are served from memory, the first oracle operation fences the process that served them before (`mzsql.adapter.environment.oracles`). `sync`
+applies catalog changes of other processes here. `close` closes everything, in a fixed order. See docs/architecture.md, decisions 7 and 8.
 """
 
 from __future__ import annotations
@@ -64,22 +64,21 @@ from mzsql.storage.collection import SHARD, TABLE
 from mzsql.storage.following import FOLLOW_SECONDS
 from mzsql.threads import Backoff, Supervised
 
-#: The one shard whose name must be known before anything can be read.
+#: The catalog's shard. Its id is a constant, because the ids of all other shards are found in the catalog.
 CATALOG_SHARD = "s00000000-0000-4000-8000-000000000001"
 
-#: How long a close waits for a thread to come back from a Consensus that was closed: at once, on a machine that is not overloaded.
+#: How long `close` joins a follower, whose blocked call returns at once when Consensus is closed, unless the machine is overloaded.
 _JOIN_SECONDS = 5.0
-#: How long a follower of the catalog rests when Consensus answers at once, doubled each time in a row; and at most, or where it fails.
+#: The catalog follower's pause in seconds where Consensus notifies at once, doubled each time in a row; its limit, also after a failure.
 _EARLY_SECONDS, _REST_SECONDS = 0.05, 1.0
-#: How long a promotion waits for its deploy generation to be caught up, where nobody says otherwise; how often it looks; and how
-#: long it waits for a process that prepares.
+#: Seconds: a promotion's default wait for its generation to catch up; between two checks; for a process to begin preparing it.
 PROMOTION_SECONDS = 600.0
 _LOOK_SECONDS, _BEGUN_SECONDS = 0.2, 10.0
-#: So many objects that are not caught up are named.
+#: An error message names at most so many objects that have not caught up.
 _NAMED = 5
-#: When nobody has written for so long, in milliseconds, what depends on the time moves it on.
+#: Once nobody has written for so many milliseconds, `pass_time` advances the log, so that ``mz_now()`` moves.
 _IDLE_MS = 1000
-#: What replicas of other environments keep among the user's caches is given up after so many seconds.
+#: Cached arrangements of other environments in the user's cache directory are deleted when unused for so many seconds.
 _KEPT_SECONDS = 30 * 24 * 3600.0
 
 _log = logging.getLogger(__name__)
@@ -89,7 +88,9 @@ T = TypeVar("T")
 
 
 class _Believed:
-    """The environment's clock, whose wall time is believed no further than others bear it out: for what is stamped without an oracle."""
+    """The environment's clock with the oracle's `present_ms` as its wall time, which trusts this machine's clock only as far as others
+    confirm it.
+    """
 
     def __init__(self, clock: Clock, present_ms: Callable[[], int]) -> None:
         self.now_ms = present_ms
@@ -98,21 +99,21 @@ class _Believed:
 
 
 class Environment:
-    """One process's view of an environment; make it with `Environment.open`.
+    """One process's handle on an environment; made by `Environment.open`.
 
     Attributes:
         id: the environment's id.
         build: the program's version.
-        cache: the expression cache, of this build of it.
-        cache_shard: where that is, and what was wrong with it.
-        preparations: what deployments that wait to be promoted have made there.
-        process: this process's name among those that open the environment.
-        read_only: whether DDL, writes and leading are refused, for now or for good.
-        generation: the deploy generation that this process is of.
-        supervisor: runs the threads of this process that belong to the environment.
-        awaits_promotion: whether the generation is yet to be promoted: until then the process only reads.
-        startup: where the time of opening goes.
-        transient_ids: ids of queries, subscriptions and introspection subscribes.
+        cache: the expression cache, limited to the entries of this build.
+        cache_shard: the cache's shard in the catalog, and the damage found in it.
+        preparations: what deployments waiting for promotion have prepared in the cache.
+        process: a name for this process, unique among those that open the environment.
+        read_only: whether DDL, writes and leading are refused: for good, or until promotion.
+        generation: the deploy generation of this process.
+        supervisor: runs the threads that belong to the environment.
+        awaits_promotion: whether the generation is not promoted yet; until then the process only reads.
+        startup: how long each phase of opening took.
+        transient_ids: hands out ids for queries, subscriptions and introspection subscribes.
     """
 
     def __init__(
@@ -165,18 +166,18 @@ class Environment:
 
     @functools.cached_property
     def hot(self) -> Path | None:
-        """The directory of this machine where replicas keep what is close of their arrangements; None: nowhere."""
+        """The local directory where replicas cache arrangements; None where this machine has no place for it."""
         return hot_directory(self.locations, self.id)
 
     def clear_hot(self) -> None:
-        """Give up what replicas that are gone have kept there, and replicas of environments that this user has not run here for long."""
+        """Delete cached arrangements that nobody needs: those of dropped replicas, and those of environments not opened here lately."""
         if self.hot is not None:
             remove_others(self.hot, self.catalog.state.replicas)
             if self.locations.directory is None:
                 remove_old(self.hot.parents[1], _KEPT_SECONDS, self.clock.now_ms() / 1000)
 
     def kept(self, replica_id: str) -> Path | None:
-        """The directory of this machine where a replica keeps what is close of its arrangements over a restart; None: nowhere."""
+        """The local directory where one replica caches its arrangements across restarts; None where there is no such place."""
         return None if self.hot is None else self.hot / replica_id
 
     @classmethod
@@ -191,28 +192,32 @@ class Environment:
         clock: SystemClock | None = None,
         admit: Callable[[CatalogState, str], None] | None = None,
     ) -> Environment:
-        """Open, and make where nothing is there yet (unless ``read_only``).
+        """Open an environment, and create it where there is none (unless ``read_only``).
 
         Args:
-            locations: where it is.
+            locations: where its stores are.
             read_only: whether to refuse DDL and writes, and never to lead.
-            deploy_generation: the generation of the deployment that this process is of; by default the one that is in charge. With a
-                higher one than that the process only reads until its generation is promoted.
-            create: whether to make an environment where there is none; never where ``read_only``.
-            settings: of persist.
+            deploy_generation: the deploy generation of this process; by default the one in charge. A process of a higher generation only
+                reads until its generation is promoted.
+            create: whether to create an environment where there is none; ignored where ``read_only``.
+            settings: persist's settings.
             clock: the wall clock and the monotonic one.
-            admit: refuses to open, by what it raises, before anything is written: of the catalog, and the version that has written to it.
+            admit: called with the catalog and the version that last wrote it, before anything is written; it refuses the opening by
+                raising.
+
+        Returns:
+            The open environment; the caller closes it.
 
         Raises:
-            EnvironmentRefused: what is there is something else or of a newer format.
+            EnvironmentRefused: the place holds something else, or an environment of a newer format.
             Fenced: a higher deploy generation was promoted.
-            Unsupported: sqlglot is there in a form that mzsql cannot run on.
+            Unsupported: the installed sqlglot is one that mzsql cannot run on.
         """
         check_sqlglot()
         clock = clock or SystemClock()
         with contextlib.ExitStack() as undo:
             if read_only:
-                # Compacting is a write, too; only leases are not.
+                # A read-only process leaves maintenance to others: compaction writes. Only its readers' leases are written.
                 settings = msgspec.structs.replace(settings or Settings(), maintenance="elsewhere")
             startup = Startup(clock.monotonic)
             with startup.phase("stores"):
@@ -268,21 +273,22 @@ class Environment:
         return env
 
     def _recover(self) -> None:
+        """Make the log's committed writes visible, after a crash too."""
         upper = self.wal.state.upper
-        # Timestamps served from memory begin at the bound of all that were handed out, once a statement takes them over.
+        # Timestamps served from memory start above every reserved one once a statement takes the oracle over: nothing is to be done then.
         distributed = wish_of(self.catalog.state).implementation == DISTRIBUTED
         if distributed and not self.read_only and upper > 0 and self.oracle.read_ts() < upper - 1:
-            # A writer died between its commit and telling the oracle: the commit counts.
+            # A writer died after its commit to the log, before it told the oracle: the commit is durable, so it counts.
             self.oracle.adopt(upper - 1)
         self.sync()
 
     def sync(self) -> CatalogState:
-        """The catalog as it is now; collections are registered and forgotten accordingly."""
+        """The catalog with every change committed before the call; collections are registered and forgotten accordingly."""
         self.catalog.sync()
         return self.seen()
 
     def seen(self) -> CatalogState:
-        """As `sync`, with the catalog as this process has last seen it."""
+        """As `sync`, without asking the store: with the catalog as this process last read it."""
         with self._lock:
             step, state = self.catalog.step, self.catalog.state
             if step != self._seen_step:
@@ -294,9 +300,9 @@ class Environment:
         return state
 
     def _begin_to_write(self) -> None:
-        """This process's deploy generation was promoted."""
+        """Leave read-only mode: this process's deploy generation was promoted."""
         self.persist.take_over()
-        # Another thread may be in a call of the old one.
+        # The old oracle is closed only by `close`: another thread may be inside one of its calls.
         self._old_oracle, self.oracle = (
             self.oracle,
             open_table_oracle(
@@ -311,6 +317,7 @@ class Environment:
         self.read_only = self.awaits_promotion = False
 
     def _follow(self, state: CatalogState) -> None:
+        """Register the collections of objects that are new in ``state``, and forget those of dropped ones."""
         for gid in [g for g in self._registered if g not in state.items]:
             del self._registered[gid]
             self.collections.forget(gid)
@@ -346,7 +353,7 @@ class Environment:
                 )
 
     def require_writable(self) -> None:
-        """Raise where the environment was opened to be read only, or is of a deploy generation that is yet to be promoted."""
+        """Raise Unsupported where the environment was opened read-only, or its deploy generation is not promoted yet."""
         if self.awaits_promotion:
             raise Unsupported(
                 f"cannot write: deploy generation {self.generation} is not in charge yet, "
@@ -360,18 +367,19 @@ class Environment:
             )
 
     def fresh_timestamp(self) -> Timestamp:
-        """A time at which a read sees every acknowledged write; complete in all tables. A strictly serializable read is at it.
+        """The timestamp of a strictly serializable read: every write acknowledged before the call is visible at it.
 
-        It is the lesser of the oracle's read timestamp, asked for now, and the latest time that the log, looked at afterwards, has
-        complete; so it costs no durable write, however long nobody has written. It is linearizable because
+        It is the lesser of the oracle's read timestamp, asked for first, and the latest time below the log's upper, read afterwards. So it
+        costs no durable write, however long nobody has written. Reads at it are linearizable:
 
-        - a write acknowledged before this call is in it: it was committed to the log below the log's upper, then applied to the oracle;
-        - of two calls, the later one is not at an earlier time: neither the oracle nor the log goes back;
-        - a write that commits after this call is beyond it: the log takes no write below its upper.
+        - A write acknowledged before this call is visible: its commit is in the log, below the log's upper, and was applied to the oracle
+          before it was acknowledged.
+        - Of two calls the later one never gets an earlier time: neither the oracle's read timestamp nor the log's upper goes back.
+        - A write that commits after this call is not visible: the log accepts no write below its upper.
 
-        The first and the second hold for reads in any process, the third for what is written at any oracle's timestamp. Where the log as
-        last seen here is complete at the oracle's time already, nothing need be asked of it: unless timestamps are served from memory, when
-        a process that has not heard of it yet may have committed at a timestamp of the distributed oracle. That commit counts.
+        The first two hold for reads in any process, the third for every write, whichever oracle gave it its timestamp. The log need not be
+        read where its last known upper already lies above the oracle's time. Where timestamps are served from memory it is read all the
+        same: a process that has not noticed this yet may have committed at a timestamp of the distributed oracle, and that commit counts.
         """
         ts = self.oracle.read_ts()
         upper = self.wal.state.upper
@@ -382,17 +390,17 @@ class Environment:
             self.oracle.adopt(upper - 1)
             ts = upper - 1
         if upper == 0 and not self.read_only:
-            # Nothing was ever written: time begins now.
+            # The log was never written to and has no complete time yet: complete the present one.
             ts = max(ts, self.oracle.present_ms())
             self.reach(ts)
             upper = self.wal.state.upper
         return max(0, min(ts, upper - 1))
 
     def reach(self, ts: Timestamp) -> None:
-        """Complete ``ts`` in the log, then have the oracle at it: what a writer of nothing would do.
+        """Complete ``ts`` in the log, then apply it to the oracle, as a commit without rows would.
 
         Raises:
-            ClockSkew: ``ts`` is ahead of the time; nothing was moved.
+            ClockSkew: ``ts`` is too far ahead of the present; nothing was changed.
         """
         self.oracle.check_applied(ts)
         self.wal.advance_past(ts)
@@ -400,16 +408,21 @@ class Environment:
         self.collections.notify()
 
     def pass_time(self) -> None:
-        """Move time on where nobody has written for a second, for what ``mz_now()`` is asked of: a read by itself writes nothing."""
+        """Advance the log and the oracle to the present where nobody has written for `_IDLE_MS`.
+
+        Reads write nothing, so without this ``mz_now()`` would stand still while nobody writes.
+        """
         if self.read_only or self.clock.now_ms() - self.wal.state.upper < _IDLE_MS:
             return
-        # A clock that is fast is believed as far as others bear it out.
+        # A fast clock is trusted only as far as other processes confirm it.
         now = self.oracle.present_ms()
         if now - self.wal.state.upper >= _IDLE_MS:
             self.reach(now)
 
     def define(self, command: Callable[[CatalogState], tuple[Change, T]]) -> T:
-        """Carry out what a statement does to the catalog, as `DurableCatalog.transact` does, with what the audit log has of it."""
+        """Apply a pure DDL command to the catalog in one `DurableCatalog.transact`, with default privileges and the audit log's entries
+        added.
+        """
         now = self.oracle.present_ms()
 
         def told(state: CatalogState) -> tuple[Change, T]:
@@ -426,18 +439,18 @@ class Environment:
         return self.catalog.state.generation > self.generation
 
     def promote(self, wait: float | None = PROMOTION_SECONDS) -> dict[str, str]:
-        """Put this process's deploy generation in charge, which fences every process of a lower one for good: see `_fence_commits`.
+        """Put this process's deploy generation in charge. That fences every process of a lower generation for good.
 
         Args:
-            wait: how many seconds at most to wait before that until the generation is caught up with all that is maintained; None: not
-                to look whether it is.
+            wait: seconds to wait at most until the generation has caught up with all maintained objects; None: do not check.
 
         Returns:
-            What was not waited for, as it can be hydrated by whoever is in charge only, by name, and why; empty where ``wait`` is None.
+            The objects that were not waited for because only the generation in charge can hydrate them: name to reason. Empty where
+                ``wait`` is None.
 
         Raises:
-            Fenced: a higher one is in charge.
-            ObjectInUse: it is not caught up so soon, cannot run something, or nobody prepares it; nothing was changed.
+            Fenced: a higher generation is in charge.
+            ObjectInUse: the generation has not caught up in time, cannot run an object, or no process prepares it; nothing was changed.
         """
         if self.read_only and not self.awaits_promotion:
             self.require_writable()
@@ -455,7 +468,7 @@ class Environment:
         return later
 
     def _await_prepared(self, seconds: float) -> dict[str, str]:
-        """Wait until this deploy generation is caught up; what is hydrated after the promotion only, and why."""
+        """Wait until this deploy generation has caught up; the objects to be hydrated only after promotion, with the reason."""
         began = now = self.clock.monotonic()
         while True:
             state = self.sync()
@@ -499,16 +512,18 @@ class Environment:
         )
 
     def _fence_commits(self) -> None:
-        """Move the log, after the catalog: a commit of a lower generation that looked at the catalog before now finds the log moved, and
-        looks again. So once a promotion has returned, nothing of a lower generation is committed any more. No oracle is asked: a process of
-        the new generation may serve timestamps from its memory by now. The log is ahead of it, as after a writer that died too early.
+        """Advance the log after the catalog, so that commits of lower generations that are under way fail their check.
+
+        A commit that validated the catalog before the promotion finds that the log has moved, and validates again: once `promote` returns,
+        no lower generation commits any more. No oracle is asked, since a process of the new generation may already serve timestamps from
+        memory. The log is then ahead of the oracle, as after a writer that died between the two, and readers recover from that.
         """
         upper = self.wal.follow().upper
         self.wal.advance_past(upper if upper > 0 else self.oracle.present_ms())
         self.collections.notify()
 
     def follow_catalog(self, changed: Callable[[], None]) -> bool:
-        """Have ``changed`` called whenever another process may have changed the catalog; False where Consensus cannot notify."""
+        """Call ``changed`` from a thread whenever another process may have changed the catalog; False where Consensus cannot notify."""
         if not self.wal.notified:
             return False
         self._followers.append(
@@ -524,7 +539,7 @@ class Environment:
     def _await_catalog(self, changed: Callable[[], None], thread: Supervised) -> None:
         rest = _EARLY_SECONDS
         if thread.status.status != "running":
-            # The store answers again, and what happened since it failed was not told.
+            # Restarted after a failure: changes in between were not notified, so look once without waiting.
             self.catalog.await_change(0.0)
             thread.well()
             changed()
@@ -537,19 +552,17 @@ class Environment:
             if self.clock.monotonic() - began >= _EARLY_SECONDS:
                 rest = _EARLY_SECONDS
             else:
-                # What was told of is not read yet, and is perhaps never: then this asks ever less often.
+                # The change it told of is not read yet, and perhaps never is: ask ever less often instead of spinning.
                 self._closing.wait(rest)
                 rest = min(2 * rest, _REST_SECONDS)
 
     def workers(self, cluster: str | None) -> int:
-        """How many workers the replica has that does a cluster's work."""
+        """How many workers the replica has that serves a cluster; 1 where none does."""
         serving = self.catalog.state.serving(cluster)
         return 1 if serving is None else serving.workers
 
     def close(self) -> None:
-        """Give everything up that this process holds. Idempotent.
-
-        Whatever fails, all of it is closed; a store that fails keeps this for some seconds only, and the leases run out by themselves.
+        """Release everything that this process holds, whichever part fails; leases that could not be released expire. Idempotent.
 
         Raises:
             SqlError: the first failure, once everything is closed.

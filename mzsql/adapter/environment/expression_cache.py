@@ -1,12 +1,12 @@
-"""Optimized plans that outlive a restart, on one dedicated shard.
+"""The expression cache: optimized plans that outlive a restart, on one dedicated shard.
 
-Promise: an entry is valid for one build, one object and one version of its definition, under the optimizer features it was made with;
-anything else is as if it were not there, so no format is ever migrated and other builds' bytes are never decoded. A plan that imports an
-index lives no longer than the index, but as what runs: EXPLAIN shows that, in every process, until another plan runs. An entry is
-replaced and entries are invalidated in one atomic write; losing a race reads the other's changes and goes on (both run the same
-code). Nothing that is wrong with the shard, or with an entry, is anybody's failure: the shard is set aside (`CacheShard`), an entry is as
-if it were not there, and plans are made again. The shard is read when it is first asked for anything, not when an environment is opened.
-Source: the expression cache design, with invalidation towards dependents as it documents it.
+Promise: an entry applies to one build, one object and one version of its definition, under the optimizer features it was made with. Any
+other entry counts as absent, so no format is ever migrated and other builds' bytes are never decoded. A plan that imports an index is
+invalidated with the index, except as the plan that is running: EXPLAIN shows that one, in every process, until another plan runs. Replacing
+an entry and invalidating others is one atomic write; a process that loses a race reads the other's changes and retries (both run the same
+code). Damage never fails a statement: a damaged shard is replaced (`CacheShard`), a damaged entry counts as absent, and plans are made
+again. The shard is read at first use, not when an environment is opened. The trade-off: a new build starts with a cold cache. Source:
+Materialize's expression cache design; invalidation follows the dependents of an index.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ from mzsql.transform import OptimizerFeatures
 
 T = TypeVar("T")
 Entry = LocalExpression | GlobalExpressions
-#: Every object (indexes too) with the version of its definition, and the optimizer features in force, spelled; None: they do not matter.
+#: Every object, indexes included, with the version of its definition; and the optimizer features in force as `spell_features` writes them
+#: (None: entries apply whatever their features).
 Current = tuple[Mapping[GlobalId, int], str | None]
 
 _log = logging.getLogger(__name__)
@@ -54,35 +55,35 @@ _READ: Mapping[str, Callable[[bytes], Entry]] = {
     RUNNING: GlobalExpressions.read,
 }
 
-#: The name under which entries stand that are of a deployment, and of no object.
+#: Takes an object's place in the keys of entries that are about a deployment as a whole.
 DEPLOYMENT = GlobalId("deployment")
 
-#: So many shards in a row that turn out to be damaged are the store's fault: then plans are kept in memory.
+#: After so many damaged shards the store is taken to be at fault, and plans are kept in memory.
 _MOST_SHARDS = 3
 
 
 class CacheCounts(msgspec.Struct):
-    """How often a plan was there: mutable."""
+    """How often a requested plan was in the cache. Mutable."""
 
     hits: int = 0
     misses: int = 0
 
 
 class CacheShard(Protocol):
-    """Where an environment remembers which shard its cache is on."""
+    """Decides which shard holds an environment's cache."""
 
     def current(self) -> str:
-        """The shard, as last seen."""
+        """The shard's id, as last seen."""
 
     def set_aside(self, shard: str, reason: str) -> str | None:
-        """The shard to be used instead of a damaged one, which is remembered as such; None where this process may not choose one."""
+        """Record a shard as damaged, and return the one to use instead; None where this process may not choose one."""
 
     def damaged_entry(self, key: str, reason: str) -> None:
-        """Take note of an entry that cannot be read."""
+        """Record an entry that cannot be read."""
 
 
 class OneShard:
-    """A cache on a shard that nobody replaces: damage is logged, and then plans are kept in memory."""
+    """A fixed shard without a replacement: after damage plans are kept in memory."""
 
     def __init__(self, shard: str) -> None:
         self._shard = shard
@@ -92,12 +93,12 @@ class OneShard:
         return self._shard
 
     def set_aside(self, shard: str, reason: str) -> str | None:
-        """None."""
+        """Always None: there is no other shard."""
         del shard, reason
         return None
 
     def damaged_entry(self, key: str, reason: str) -> None:
-        """It was logged."""
+        """Do nothing: the cache has logged it."""
 
 
 def entry_key(build: str, gid: GlobalId, kind: str) -> str:
@@ -106,14 +107,16 @@ def entry_key(build: str, gid: GlobalId, kind: str) -> str:
 
 
 def parts_of(key: str) -> tuple[str, GlobalId, str]:
-    """Build, object and kind of a key; a text that is none is of no build."""
+    """The build, object and kind of a key. A text that is no key has an empty build."""
     build, _, rest = key.rpartition("/")
     build, _, gid = build.rpartition("/")
     return build, GlobalId(gid), rest
 
 
 def dependents_of_index(state: CatalogState, on: GlobalId) -> set[GlobalId]:
-    """What an index on ``on`` may change the plan of: itself, its direct dependents, and those through plain views."""
+    """The objects whose plans an index on ``on`` may change: ``on`` itself, its direct dependents, and what depends on it through plain
+    views.
+    """
     found = {on}
     pending = [on]
     while pending:
@@ -126,7 +129,7 @@ def dependents_of_index(state: CatalogState, on: GlobalId) -> set[GlobalId]:
 
 
 class _InMemory:
-    """The entries of a process that can use no shard, as a `DurableMap` has them."""
+    """The interface of a `DurableMap` over a dictionary, for a process that can use no shard."""
 
     def __init__(self) -> None:
         self._entries: dict[str, bytes] = {}
@@ -157,8 +160,8 @@ class ExpressionCache:
 
     Args:
         persist: the client of the environment's shards; None: entries are kept in memory only.
-        shard: which of them is the cache's.
-        build: the build version, whose entries alone are seen; or what finds it out, asked when an entry is first.
+        shard: the cache's shard, or what decides which one it is.
+        build: the build whose entries are visible; or a function that finds it out, called at first use.
     """
 
     def __init__(
@@ -179,7 +182,7 @@ class ExpressionCache:
 
     @classmethod
     def in_memory(cls) -> ExpressionCache:
-        """A cache of a process that has no environment."""
+        """A cache without an environment, empty at first and gone with the process."""
         return cls(None, "", "")
 
     @functools.cached_property
@@ -189,7 +192,9 @@ class ExpressionCache:
     # --- the shard ----------------------------------------------------------------------------
 
     def _with_map(self, act: Callable[[DurableMap | _InMemory], T]) -> T:
-        """What ``act`` makes of the entries; on another shard where this one turns out to be damaged."""
+        """Apply ``act`` to the entries. Where the shard turns out to be damaged, apply it to the replacement, so ``act`` may run more than
+        once.
+        """
         with self._lock:
             while True:
                 found = None
@@ -202,6 +207,7 @@ class ExpressionCache:
                     self._set_aside(failure)
 
     def _opened_map(self) -> DurableMap | _InMemory:
+        """The entries of the shard in use, opened at first use and whenever another process replaced the shard; the lock is held."""
         if self._map is not None and (
             isinstance(self._map, _InMemory) or self._on == self._shard.current()
         ):
@@ -209,7 +215,7 @@ class ExpressionCache:
         if self._closed or self._persist is None:
             raise InternalError("the expression cache was closed")
         if self._map is not None:
-            # Another process has set the shard aside.
+            # Another process found damage and replaced the shard.
             self._map.close()
         self._on = self._shard.current()
         self._map = None
@@ -219,7 +225,7 @@ class ExpressionCache:
         return self._map
 
     def _set_aside(self, failure: Exception) -> None:
-        """Go on without the shard."""
+        """Replace the shard after damage; in memory where it cannot be replaced, or where a newer version wrote it."""
         broken, self._map, self._known = self._map, None, {}
         if broken is not None:
             try:
@@ -248,12 +254,15 @@ class ExpressionCache:
         *,
         remove_prior_versions: bool,
     ) -> dict[GlobalId, GlobalExpressions]:
-        """Reconcile with what exists; the global entries of this build that remain.
+        """Remove entries that no longer apply, and read the rest.
 
         Args:
-            current_ids: every object (indexes too) with the version of its definition.
-            optimizer_features: the features in force, spelled; None: those of no entry matter.
-            remove_prior_versions: whether entries of other builds go (not in a read-only process).
+            current_ids: every object, indexes included, with the version of its definition.
+            optimizer_features: the features in force, as `spell_features` writes them; None: entries apply whatever their features.
+            remove_prior_versions: whether to remove entries of other builds too; False in a read-only process.
+
+        Returns:
+            The plans of this build that still apply, by object.
         """
         current = current_ids, optimizer_features
         self._with_map(lambda found: self._reconcile(found, lambda: current, remove_prior_versions))
@@ -262,11 +271,12 @@ class ExpressionCache:
     def reconcile_when_opened(
         self, current: Callable[[], Current], *, remove_prior_versions: bool
     ) -> None:
-        """As `open`, once the shard is asked for something first; returns at once.
+        """As `open`, but deferred until the shard is first used; returns at once.
 
         Args:
-            current: what exists when it is called: objects are there before their entries are, so what has an entry does.
-            remove_prior_versions: as of `open`.
+            current: what exists when it is called. An object is in the catalog before its entry is written, so an entry without an object
+                is stale.
+            remove_prior_versions: as in `open`.
         """
         self._opened_with = (current, remove_prior_versions)
 
@@ -282,12 +292,14 @@ class ExpressionCache:
         features: str | None,
         prior: bool,
     ) -> Change:
+        """The change that removes entries that no longer apply."""
         doomed: dict[str, bytes | None] = {}
         waiting = {build for build, _, kind in map(parts_of, entries) if kind == WAITING}
         for key, value in entries.items():
             build, gid, kind = parts_of(key)
             if build != self._build:
-                # Those of a deployment that waits are its own; arrangements are to be ended before they are forgotten.
+                # Entries of a waiting deployment belong to it. An arrangement's entry is the only name of its shard, so the shard is
+                # retired first.
                 if prior and build not in waiting and kind != ARRANGEMENT:
                     doomed[key] = None
                 continue
@@ -303,7 +315,8 @@ class ExpressionCache:
                 and running not in entries
                 and _is_current(entry, gid, current, features, running=True)
             ):
-                # Its index has gone, and is kept for as long as this runs; or other features are for a start to come.
+                # The dataflow goes on with this plan although its index was dropped (the index's data is kept that long), or although the
+                # next start is to plan with other features.
                 doomed[running] = value
         charge = entry_key(self._build, DEPLOYMENT, CHARGE)
         if prior and charge not in entries:
@@ -313,7 +326,7 @@ class ExpressionCache:
     # --- reading ------------------------------------------------------------------------------
 
     def _read(self, key: str, data: bytes) -> Entry | None:
-        """An entry of this build; None where the bytes are none: it is then as if it were not there."""
+        """Decode an entry of this build; None where it is damaged, which counts as absent."""
         known = self._known.get(key)
         if known is not None and known[0] is data:
             return known[1]
@@ -338,14 +351,14 @@ class ExpressionCache:
             return self._of(key, data)
 
     def _of(self, key: str, data: bytes | None) -> Entry | None:
-        """The entry of a key; the lock is held."""
+        """The entry under a key; the lock is held."""
         if data is None:
             self._known.pop(key, None)
             return None
         return self._read(key, data)
 
     def _usable(self, key: str, data: bytes | None) -> Entry | None:
-        """As `_of`; a plan that is not what was written is none."""
+        """As `_of`, with the checksum of a plan verified; a damaged plan is None."""
         entry = self._of(key, data)
         if isinstance(entry, GlobalExpressions):
             try:
@@ -356,14 +369,14 @@ class ExpressionCache:
         return entry
 
     def _global(self, gid: GlobalId, kind: str = GLOBAL) -> GlobalExpressions | None:
-        """A plan that is what was written."""
+        """An object's plan with its checksum verified; None where there is none."""
         key = entry_key(self._build, gid, kind)
         with self._lock:
             entry = self._usable(key, self._with_map(lambda entries: entries.get(key)))
         return entry if isinstance(entry, GlobalExpressions) else None
 
     def local(self, gid: GlobalId, features: str, version: int) -> Relation | None:
-        """A view's cached MIR, if it was made under these features for this version."""
+        """A view's cached MIR, if it was made under these features for this version of its definition."""
         entry = self._entry(gid, LOCAL)
         if not isinstance(entry, LocalExpression):
             return None
@@ -376,7 +389,7 @@ class ExpressionCache:
             return None
 
     def plan(self, gid: GlobalId, features: str, version: int) -> GlobalExpressions | None:
-        """An object's cached plan, if it was made under these features for this version. Counted."""
+        """An object's cached plan, if it was made under these features for this version; counted in `counts`."""
         entry = self._global(gid)
         if entry is not None and (entry.features, entry.version) == (features, version):
             self.counts.hits += 1
@@ -385,18 +398,18 @@ class ExpressionCache:
         return None
 
     def lacking(self, gids: Iterable[GlobalId]) -> list[GlobalId]:
-        """Those of the objects that have no plan, as far as is known without looking at one."""
+        """Those of the objects without an entry for a plan. Entries are not decoded, so a damaged one counts as present."""
         keys = {gid: entry_key(self._build, gid, GLOBAL) for gid in gids}
         return self._with_map(
             lambda entries: [gid for gid, key in keys.items() if entries.get(key) is None]
         )
 
     def peek(self, gid: GlobalId) -> GlobalExpressions | None:
-        """The plan that runs of a deployed object, whatever its features, not counted: for EXPLAIN."""
+        """The plan that a deployed object runs with, whatever its features; not counted. For EXPLAIN."""
         return self._global(gid, RUNNING) or self._global(gid)
 
     def glance(self, gid: GlobalId) -> GlobalExpressions | None:
-        """As `peek`, of which nothing was decoded yet: what it imports is known, its plan may turn out to be none."""
+        """As `peek`, with only the header decoded: its imports are known, but its plan may turn out to be damaged."""
         for kind in (RUNNING, GLOBAL):
             entry = self._entry(gid, kind)
             if isinstance(entry, GlobalExpressions):
@@ -413,13 +426,13 @@ class ExpressionCache:
         *,
         running: Set[GlobalId] = frozenset(),
     ) -> None:
-        """Remove the entries of ``invalidate_ids`` and put the new ones, in one write; where an id is in both, the new one stays.
+        """Remove the entries of ``invalidate_ids`` and add new ones, in one write. An id in both keeps the new entry.
 
         Args:
             new_local: locally optimized views.
-            new_global: plans of objects: where there is one already, that is what runs until the new one does.
-            invalidate_ids: what has gone, or changes.
-            running: objects whose plans in the cache, the new ones too, are those that run from now on.
+            new_global: plans for the next start. Where an object had another plan before, that one is kept as the running one.
+            invalidate_ids: objects that were dropped or changed.
+            running: objects that run with their cached plans, the new ones included, from now on.
         """
         put: dict[str, bytes] = {}
         for gid, local in (new_local or {}).items():
@@ -451,8 +464,10 @@ class ExpressionCache:
             self._forget_gone()
 
     def invalidate_entries(self, dropped_ids: Set[GlobalId]) -> dict[GlobalId, GlobalExpressions]:
-        """Remove all entries of this build of objects that were dropped, and those of others that depend on an index among them; the plans
-        of the latter. What runs of them goes on.
+        """Remove this build's entries of dropped objects, and the plans of other objects that import a dropped index.
+
+        Returns:
+            The plans removed of objects that still exist. They stay in the cache as running plans, since the dataflows go on with them.
         """
         removed: dict[GlobalId, GlobalExpressions] = {}
 
@@ -484,22 +499,22 @@ class ExpressionCache:
         return removed
 
     def reconcile(self, current: Callable[[], Current], *, remove_prior_versions: bool) -> None:
-        """As `open`, now, of a process that has been reading the shard before."""
+        """As `open`, at once, in a process that has used the shard before: after a promotion."""
         self._opened_with = (current, remove_prior_versions)
         self._with_map(lambda found: self._reconcile(found, current, remove_prior_versions))
 
     @property
     def build(self) -> str:
-        """Of which build the entries are that this one sees as its own."""
+        """The build whose entries are visible."""
         return self._build
 
     def all_entries(self) -> dict[str, bytes]:
-        """The entries of every build, as they are now: for what deployments say of themselves, and for removing builds."""
+        """The current entries of every build, by key: for the state of deployments, and for removing builds."""
         self._with_map(lambda entries: entries.sync())
         return self._with_map(lambda entries: entries.entries())
 
     def change(self, make: Callable[[Mapping[str, bytes]], Change]) -> None:
-        """Change entries of deployments, or remove builds, in one write; ``make`` may be called several times and must be pure."""
+        """Change entries of deployments, or remove builds, in one write. ``make`` may be called several times and must be pure."""
         self._with_map(lambda entries: entries.apply(make))
         self._forget_gone()
 
@@ -509,7 +524,7 @@ class ExpressionCache:
             self._forget_gone()
 
     def _forget_gone(self) -> None:
-        """Keep what was read of the entries that are there, and no more."""
+        """Drop decoded entries whose bytes were removed or replaced."""
 
         def there(entries: DurableMap | _InMemory) -> dict[str, tuple[bytes, Entry]]:
             return {k: known for k, known in self._known.items() if entries.get(k) is known[0]}
@@ -518,7 +533,7 @@ class ExpressionCache:
             self._known = self._with_map(there)
 
     def close(self) -> None:
-        """Give the handles up. Idempotent."""
+        """Close the shard's handles. Idempotent."""
         with self._lock:
             self._closed = True
             found, self._map = self._map, None
@@ -527,7 +542,7 @@ class ExpressionCache:
 
 
 def _is_damage(failure: Exception) -> bool:
-    """Whether a failure says that the shard is not what it should be, rather than that a store does not answer or a call is over."""
+    """Whether a failure means that the shard's contents are wrong, rather than that a store is unreachable or a statement was canceled."""
     if isinstance(failure, CorruptPart | MissingPart | NewerVersion | DatatypeMismatch):
         return True
     if isinstance(failure, LocationError | Fenced | QueryCanceled):
@@ -543,8 +558,8 @@ def _is_current(
     *,
     running: bool,
 ) -> bool:
-    """Whether an entry still fits its object, the features, and a plan the indexes that it imports; one that runs does whatever became of
-    those.
+    """Whether an entry applies: to its object's version and the features, with every index that it imports. A running plan needs neither
+    features nor indexes.
     """
     if entry is None or current.get(gid) != entry.version:
         return False
@@ -555,5 +570,5 @@ def _is_current(
 
 @functools.lru_cache(maxsize=64)
 def spell_features(features: OptimizerFeatures) -> str:
-    """Optimizer features as a text that is equal iff they are."""
+    """A digest of optimizer features: equal if and only if the features are equal."""
     return hashlib.sha256(msgspec.json.encode(features, order="sorted")).hexdigest()[:16]

@@ -1,13 +1,14 @@
-"""Leading: one process at a time runs the controllers (docs/architecture.md, decision 8).
+"""Leadership: one process at a time runs the controllers (docs/architecture.md, decision 8).
 
-Promise: the right to lead is a token in the catalog, under a lease of `LEASE_MS`. A leader that is killed or stopped is replaced: at
-once where it was a process of this machine that is no longer there, else when another process that waits to lead has seen no sign of
-life for the length of the lease, by its own monotonic clock, so that clocks that differ take nothing from a leader that lives. Losing
-the lease stops the controllers, never the sessions. Opening takes nothing away from anyone: two leaders that overlap for a moment
-write the same thing, and the shards' compare_and_append keeps one of each.
+Promise: the right to lead is a token in the catalog with a lease of `LEASE_MS`. A leader that died is replaced: at once
+if it was a process of this machine that no longer exists, else when a standby has seen no renewal for the length of the
+lease, by the standby's own monotonic clock. So differing wall clocks take nothing from a leader that is alive. Losing
+the lease stops the controllers, never the sessions. Opening an environment takes nothing away from anyone. Two leaders
+that overlap for a moment write the same updates, and the shards' `compare_and_append` keeps one copy of each.
 
-Whoever waits to lead says so in the catalog, and the leader renews its lease only while somebody does: one that is alone writes next
-to nothing. The trade-off: where a leader died on another machine while nobody waited, the first to come waits out the lease.
+A standby registers itself in the catalog, and the leader renews often only while one is registered: a leader alone
+writes next to nothing. The trade-off: where a leader died on another machine and nobody stood by, the first process to
+come waits out the lease.
 """
 
 from __future__ import annotations
@@ -24,24 +25,28 @@ from mzsql.catalog.objects import Lease, Standby
 from mzsql.catalog.state import CatalogState
 from mzsql.persist import Clock
 
-#: So long after its last sign of life a leader is taken for dead, in milliseconds.
+#: A leader counts as dead so many milliseconds after its last renewal, where a standby watched it.
 LEASE_MS = 30_000
-#: The lease of a leader that nobody waits to replace. Either is renewed after two thirds of it.
+#: The lease of a leader without a standby, in milliseconds. Either lease is renewed after two thirds of it.
 ALONE_MS = 3_600_000
 
 
 def this_process() -> str:
-    """Who leads, for messages and for finding out whether it is still there: ``host pid``."""
+    """This process's name in leases and messages: ``host pid``. Others on the machine find out by it whether the
+    process still exists.
+    """
     return f"{socket.gethostname()} {os.getpid()}"
 
 
 def is_here(who: str) -> bool:
-    """Whether ``who`` is, or was, a process of this machine."""
+    """Whether ``who`` (``host pid``) names a process of this machine, alive or not."""
     return who.rpartition(" ")[0] == socket.gethostname()
 
 
 def is_gone(who: str) -> bool:
-    """Whether ``who`` surely runs no more: a process of this machine that is not there."""
+    """Whether ``who`` certainly runs no more: a process of this machine that does not exist. False where it cannot be
+    known.
+    """
     pid = who.rpartition(" ")[2]
     if not is_here(who) or not pid.isdigit():
         return False
@@ -55,18 +60,20 @@ def is_gone(who: str) -> bool:
 
 
 def seems_alive(lease: Lease | None, now_ms: int) -> bool:
-    """Whether somebody seems to lead, for what people are told: a leader that nobody waits for may have died unnoticed elsewhere."""
+    """Whether somebody seems to lead, for display only: a leader without a standby may have died unnoticed on another
+    machine.
+    """
     return lease is not None and lease.expires_at > now_ms and not is_gone(lease.who)
 
 
 class Leadership:
-    """This process's claim. Not thread-safe: one thread asks and renews.
+    """This process's claim to the lease. Not thread-safe: one thread acquires and renews it.
 
     Args:
-        catalog: the environment's.
-        clock: of its two times the monotonic one measures leases; the wall clock's is what people are told.
-        generation: of the deployment that this process is of.
-        build: the program's version, for replicas of other versions to see.
+        catalog: the environment's catalog.
+        clock: its monotonic time measures leases; its wall time is only displayed.
+        generation: this process's deploy generation.
+        build: the program's version, which replicas of other versions look at.
     """
 
     def __init__(
@@ -77,21 +84,24 @@ class Leadership:
         self._generation = generation
         self._build = build
         self.token = str(uuid.uuid4())
-        # When this process renewed its lease last, and for how long, on the monotonic clock in seconds.
+        # When this process last renewed its lease, in seconds of the monotonic clock, and for how many milliseconds.
         self._renewed = 0.0
         self._renewed_for = 0
-        # The leader's last sign of life, and since when it has been known here while this process was waiting in the catalog.
+        # The leader's lease as last seen by this standby, and since when it has not changed (monotonic seconds).
         self._watched: Lease | None = None
         self._watched_since = 0.0
-        # Since when those that wait are known here, by their tokens.
+        # When this process first saw each standby, by token (monotonic seconds).
         self._met: dict[str, float] = {}
 
     def hold(self, state: CatalogState) -> bool:
-        """Take or renew the lease where that is possible and due; whether this process leads now.
+        """Take or renew the lease where that is possible and due.
 
         Args:
-            state: the catalog as seen lately; Consensus is asked only where the lease is to be taken or renewed, or to say that this
-                process waits for it.
+            state: the catalog as read lately. Consensus is asked only to take or renew the lease, or to register this
+                process as a standby.
+
+        Returns:
+            Whether this process leads now.
 
         Raises:
             Fenced: a higher deploy generation was promoted.
@@ -108,16 +118,16 @@ class Leadership:
     # --- a leader -----------------------------------------------------------------------------
 
     def _awaited(self, state: CatalogState) -> bool:
-        """Whether somebody waits to lead."""
+        """Whether another process stands by."""
         return any(
             token != self.token and not self._left(token, standby)
             for token, standby in state.standbys.items()
         )
 
     def _left(self, token: str, standby: Standby) -> bool:
-        """Whether what waited need be reckoned with no more; one that lives says again that it waits when its entry is gone.
+        """Whether a standby no longer counts. One that is alive registers again when its entry is removed.
 
-        Its age is counted here, from when this process met it: what its own wall clock says may be hours off.
+        Its age is counted here, from when this process first saw it: the standby's own wall clock may be hours off.
         """
         now = self._clock.monotonic()
         return (now - self._met.setdefault(token, now)) * 1000 > ALONE_MS or is_gone(standby.who)
@@ -136,7 +146,9 @@ class Leadership:
         return self._done(self._catalog.transact(renewed))
 
     def _leased(self, state: CatalogState) -> tuple[Change, int]:
-        """This process as the leader, and for how many milliseconds; what no longer waits goes with it."""
+        """The change that makes this process the leader and removes standbys that left; and the lease's length in
+        milliseconds.
+        """
         left = [t for t, one in state.standbys.items() if t == self.token or self._left(t, one)]
         lasting = LEASE_MS if set(state.standbys) - set(left) else ALONE_MS
         expires_at = self._clock.now_ms() + lasting
@@ -152,11 +164,15 @@ class Leadership:
     # --- one that waits to lead ---------------------------------------------------------------
 
     def _is_free(self, lease: Lease) -> bool:
-        """Whether it is known at once that nobody holds the lease: given back, of a process that is gone, or of an older deployment."""
+        """Whether the lease can be taken at once: it was given back, its process no longer exists, or it belongs to a
+        lower deploy generation.
+        """
         return lease.expires_at == 0 or lease.generation < self._generation or is_gone(lease.who)
 
     def _seems_dead(self, state: CatalogState, lease: Lease) -> bool:
-        """Whether the leader knows that somebody waits, and yet has given no sign of life for so long as the lease."""
+        """Whether the leader has not renewed for `LEASE_MS` while this process was registered as a standby, so that the
+        leader knew to renew often.
+        """
         now = self._clock.monotonic()
         if self.token not in state.standbys or self._watched != lease:
             self._watched, self._watched_since = lease, now
@@ -164,7 +180,8 @@ class Leadership:
 
     def _take(self, seen: Lease | None) -> bool:
         def taken(state: CatalogState) -> tuple[Change, int]:
-            # Whatever was found out is about the lease as it was seen: another one, or a sign of life, starts it all over.
+            # The lease was judged free or dead as it was seen. If it has changed since, by another leader or a renewal,
+            # judge again.
             return self._leased(state) if state.lease == seen else (NOTHING, 0)
 
         return self._done(self._catalog.transact(taken))
@@ -175,7 +192,7 @@ class Leadership:
         self._catalog.transact(lambda _: (waiting, None))
 
     def release(self) -> None:
-        """Give the lease back, or the waiting for it up. Idempotent."""
+        """Give the lease back, or stop standing by. Idempotent."""
 
         def give_up(state: CatalogState) -> tuple[Change, None]:
             change = NOTHING

@@ -1,8 +1,8 @@
-"""Where an environment is: a directory, three URLs, or a profile that names either; and whether what is there may be opened.
+"""Where an environment is: a directory, three URLs, or a profile that names either; and whether it may be opened.
 
-Promise: the Blob store of an environment holds its id, so that one is never opened with the objects of another; nothing here shows a
-URL's secrets. A directory is an environment iff it holds the marker file; anything else that is not empty is refused and left untouched,
-as is an environment of a newer format.
+Promise: an environment's Blob store holds the environment's id, so no environment is opened with another's objects.
+Nothing here shows a URL's secrets. A directory is an environment if and only if it holds the marker file; any other
+directory that is not empty is refused and left untouched, as is an environment of a newer format.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from mzsql.repr.errors import EnvironmentRefused, InvalidParameter
 
 MARKER = "mzsql.json"
 
-#: The object that says whose a Blob store is.
+#: The key of the object in the Blob store that holds the environment's id.
 BLOB_MARKER = "environment/mzsql.json"
 
-#: What begins a URL, and would as a directory's name only be an accident.
+#: The start of a URL. As the beginning of a directory's name it would be a mistake.
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 
 
 class Marker(msgspec.Struct, frozen=True):
-    """What the marker file says."""
+    """The contents of the marker file; `created_at` is in milliseconds since the epoch."""
 
     environment_id: str
     format_version: int
@@ -41,8 +41,13 @@ class Marker(msgspec.Struct, frozen=True):
 
 
 class Locations(msgspec.Struct, frozen=True):
-    """The URLs of an environment's three stores; `directory` where they are inside one, `environment_id` as its marker says, `profile`
-    where one named them.
+    """The URLs of an environment's three stores.
+
+    Attributes:
+        blob, consensus, oracle: the URLs.
+        directory: the directory that holds all three, if one does.
+        environment_id: the id in that directory's marker file.
+        profile: the profile that named the environment, if one did.
     """
 
     blob: str
@@ -65,7 +70,7 @@ class Locations(msgspec.Struct, frozen=True):
 
     @property
     def where(self) -> str:
-        """How a message names the environment."""
+        """The environment's place as messages name it, without secrets."""
         if self.profile is not None:
             return f"profile {self.profile}"
         return self.directory or shown_url(self.consensus)
@@ -75,7 +80,7 @@ def read_marker(directory: Path) -> Marker | None:
     """The marker of an environment's directory; None where the directory is missing or empty.
 
     Raises:
-        EnvironmentRefused: something else is there, or a newer format.
+        EnvironmentRefused: the directory holds something else, or an environment of a newer format.
     """
     path = directory / MARKER
     if path.is_file():
@@ -100,7 +105,7 @@ def read_marker(directory: Path) -> Marker | None:
 
 
 def refuse_newer(version: int, where: str) -> None:
-    """EnvironmentRefused where a format is newer than this program's."""
+    """Raise EnvironmentRefused where a format version is newer than the ones this program knows."""
     if version > durable.FORMAT_VERSION:
         raise EnvironmentRefused(
             f"{where} was written by a newer mzsql: its format is {version}, this one knows up to {durable.FORMAT_VERSION}",
@@ -118,15 +123,15 @@ def _refuse_url(path: str) -> None:
 
 
 def in_directory(path: str | os.PathLike[str], *, create: bool) -> Locations:
-    """The environment in a directory, on files and SQLite.
+    """The environment in a directory, with a Blob store in files and the other two in SQLite.
 
     Args:
         path: the directory.
-        create: whether to make a new environment where there is none.
+        create: whether to create an environment where there is none.
 
     Raises:
-        InvalidParameter: it is a URL.
-        EnvironmentRefused: it is something else, of a newer format, or missing and not to be created.
+        InvalidParameter: the path is a URL.
+        EnvironmentRefused: the place holds something else or a newer format, or is missing and not to be created.
     """
     if "\0" in os.fspath(path):
         raise InvalidParameter("an environment's directory cannot have the character U+0000")
@@ -151,14 +156,16 @@ def in_directory(path: str | os.PathLike[str], *, create: bool) -> Locations:
         try:
             make_directory(directory)
             if not any(directory.iterdir()):
-                # Somebody's own, and to be the environment's: nobody else's from the start.
+                # The directory is empty and becomes the environment's: close it to other users before anything is in
+                # it.
                 close_to_others(directory)
             else:
                 warn_if_open(directory)
             scratch = directory / f".{MARKER}.{marker.environment_id}"
             make_file(scratch)
             scratch.write_bytes(msgspec.json.encode(marker))
-            # A hard link fails where the name is taken: of two processes that create at once, one wins.
+            # Creating a hard link is atomic and fails where the name exists: of two processes that create at once, one
+            # wins and both read its marker.
             try:
                 os.link(scratch, directory / MARKER)
             except FileExistsError:
@@ -181,8 +188,11 @@ def in_directory(path: str | os.PathLike[str], *, create: bool) -> Locations:
 
 
 def hot_directory(locations: Locations, environment_id: str) -> Path | None:
-    """Where this machine keeps what replicas have close, which costs time alone when it is deleted: in an environment's directory, or else
-    where the user's caches are; None where there is no such place.
+    """The local directory where replicas cache arrangements: inside an environment's directory, else in the user's
+    cache directory.
+
+    Returns:
+        The directory, which may be deleted at the cost of time only; None where the user has no home directory.
     """
     if locations.directory is not None:
         return Path(locations.directory) / "hot"
@@ -193,13 +203,13 @@ def hot_directory(locations: Locations, environment_id: str) -> Path | None:
 
 
 class BlobMarker(msgspec.Struct, frozen=True):
-    """What the object `BLOB_MARKER` says."""
+    """The contents of the object `BLOB_MARKER`."""
 
     environment_id: str
 
 
 def mark_blob(blob: Blob, locations: Locations, environment_id: str) -> None:
-    """Leave the environment's id in its Blob store, unless it is there.
+    """Write the environment's id into its Blob store, unless it is there.
 
     Raises:
         EnvironmentRefused: the Blob store is another environment's.
@@ -211,16 +221,16 @@ def mark_blob(blob: Blob, locations: Locations, environment_id: str) -> None:
 def check_blob(
     blob: Blob, locations: Locations, environment_id: str, *, marked: bool = False
 ) -> bool:
-    """Whether the Blob store says that it is the environment's; False where it says nothing.
+    """Whether the Blob store holds this environment's id; False where it holds none.
 
     Args:
         blob: the Blob store.
-        locations: where it is, for messages.
-        environment_id: whose it should be.
-        marked: whether it must say so.
+        locations: its URL, for messages.
+        environment_id: the id that it should hold.
+        marked: whether it must hold one, since the catalog says that it was marked.
 
     Raises:
-        EnvironmentRefused: it is another environment's, or says nothing and must.
+        EnvironmentRefused: it holds another environment's id, or none although it must.
     """
     data = blob.get(BLOB_MARKER)
     at = shown_url(locations.blob)
@@ -255,18 +265,18 @@ def locate(
     profile: str | None = None,
     create: bool = True,
 ) -> Locations:
-    """Where the environment is that these arguments name.
+    """The stores of the environment that these arguments name: by a directory, by URLs, or by a profile.
 
     Args:
         path: its directory, or ``profile:NAME``.
-        blob: or the URL of its Blob store, …
-        consensus: of its Consensus store, …
-        oracle: and of its oracle, by default beside the Consensus.
-        profile: or the name of a profile (`mzsql.location.profiles`).
-        create: whether to make a directory where there is none.
+        blob: the URL of its Blob store.
+        consensus: the URL of its Consensus store.
+        oracle: the URL of its timestamp oracle; by default that of Consensus.
+        profile: the name of a profile (`mzsql.location.profiles`).
+        create: whether to create an environment where the directory is missing or empty.
 
     Raises:
-        InvalidParameter: neither a directory nor all of the three URLs nor a profile were given.
+        InvalidParameter: the arguments name no environment, or more than one way to it.
         InvalidUrl: there is no such profile.
         EnvironmentRefused: see `in_directory`.
     """

@@ -1,6 +1,7 @@
-"""What stands at the beginning of an open environment: its stores, its entry in the catalog, the deploy generation it is opened by.
+"""The first steps of opening an environment: its stores, its entry in the catalog, its deploy generation.
 
-Promise: nothing is written before it is certain that what is there is an environment of a format that is understood, and the one asked for.
+Promise: nothing is written before it is certain that the stores hold the requested environment, in a format that this
+program knows.
 """
 
 from __future__ import annotations
@@ -27,17 +28,20 @@ from mzsql.storage import ManagedKind
 
 DEFAULT_SIZE = "2"
 
-#: What introspection subscribes feed: a replica's rows stay until it tells them anew, or is gone. They change with each tick of a busy
-#: environment, and a tick costs a few writes: so they are written seldom, the first change after a pause at once.
+#: The kind of collections fed by introspection subscribes. A replica's rows stay until the replica sends them again or
+#: is dropped. They change with every tick of a busy environment, so they are written at most every five seconds, the
+#: first change after a quiet time at once: a tick itself costs only a few writes.
 _INTROSPECTION = ManagedKind(True, lasting=(0,), pause=5.0)
 
 
 def _hydration(*lasting: int) -> ManagedKind:
-    """What is told of hydrations: at once while little happens, once a second while many go on, whose writes it would take turns with."""
+    """The kind of collections about hydration: written at once while little happens, once a second while many dataflows
+    hydrate, so that these writes do not compete with the hydrations' own.
+    """
     return ManagedKind(True, lasting=lasting, pause=0.05, longest_pause=1.0)
 
 
-#: Builtin sources that are storage-managed collections, and of what kind each is.
+#: The builtin sources that are storage-managed collections, and the kind of each.
 MANAGED: Mapping[tuple[str, str], ManagedKind] = {
     ("mz_internal", "mz_compute_operator_hydration_statuses_per_worker"): _hydration(0, 2),
     ("mz_internal", "mz_compute_hydration_times"): _hydration(1, 0),
@@ -58,7 +62,17 @@ def open_persist(
     settings: Settings | None,
     clock: SystemClock,
 ) -> PersistClient:
-    """The shards' client, with what closes it in `undo`; it has taken nothing over yet."""
+    """Open the environment's Blob and Consensus stores.
+
+    Args:
+        locations: the stores' URLs.
+        undo: gets the callbacks that close what was opened.
+        settings: persist's settings.
+        clock: the wall clock and the monotonic one.
+
+    Returns:
+        The client of the shards, which writes nothing as its own version before `take_over`.
+    """
     registry = default_registry()
     blob = registry.open_blob(locations.blob)
     undo.callback(blob.close)
@@ -79,14 +93,19 @@ def open_persist(
 
 
 def join_deployment(catalog: DurableCatalog, wanted: int | None) -> tuple[int, bool]:
-    """The deploy generation of a process that opens, and whether that is yet to be promoted."""
+    """The deploy generation that this process opens with, and whether it is yet to be promoted.
+
+    Raises:
+        InvalidParameter: the generation is not a 63-bit number from 0 on.
+        Fenced: a higher generation is in charge.
+    """
     state = catalog.state
     if wanted is not None and not 0 <= wanted < 1 << 63:
         raise InvalidParameter(f"a deploy generation is a number from 0 on, not {wanted}")
     generation = state.generation if wanted is None else wanted
     check_generation(state, generation)
     catalog.generation = generation
-    # A new environment has no generation to replace.
+    # In a new environment there is no generation to wait for.
     return generation, state.meta is not None and generation > state.generation
 
 
@@ -99,7 +118,12 @@ def check_entry(
     *,
     read_only: bool,
 ) -> Meta:
-    """The environment's entry, written where it is new; refuses what is not ours to open."""
+    """The environment's entry in the catalog; written first where the environment is new and may be written.
+
+    Raises:
+        EnvironmentRefused: there is none to read, or the catalog or the Blob store belongs to another environment or a
+            newer format.
+    """
     where = locations.where
     meta = catalog.state.meta
     if meta is None and read_only:
@@ -128,7 +152,8 @@ def check_entry(
         return change | Change(managed=managed), None
 
     if meta is None and catalog.sync().meta is None:
-        # Whoever makes the environment at this moment marks the Blob store only after it is in the catalog.
+        # Check before the first write. A process that creates the environment at the same moment marks the Blob store
+        # only after its entry is in the catalog.
         check_blob(blob, locations, fresh.environment_id)
     if not read_only:
         catalog.transact(first_entries)

@@ -1,8 +1,10 @@
-"""The timestamp oracles of an environment: the tables', whose implementation a setting chooses, and the catalog's.
+"""The timestamp oracles of an environment: that of tables, whose implementation a setting chooses, and that of the
+catalog.
 
-Promise: every process follows the setting ``timestamp_oracle`` at its next statement, and its timestamps go on above all that were handed
-out before (`mzsql.oracle.switching`). The catalog's oracle is opened when DDL first needs a time, so that whoever only reads and writes
-asks it nothing: that the catalog is read as it is now its shard sees to.
+Promise: every process follows the setting ``timestamp_oracle`` at its next statement, and timestamps continue above all
+that were handed out before (`mzsql.oracle.switching`). The catalog's oracle is opened when DDL first needs a timestamp:
+a process that only reads and writes never asks it. That reads see the current catalog is ensured by the catalog's
+shard, not by this oracle.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from mzsql.persist import Clock
 
 
 def wish_of(state: CatalogState) -> Wish:
-    """What the catalog says about the oracle."""
+    """The oracle settings in a catalog state: the implementation, and the number of times it was changed."""
     implementation = system_value(state.settings, TIMESTAMP_ORACLE)
     return Wish(
         cast("Implementation", implementation),
@@ -41,31 +43,33 @@ def wish_of(state: CatalogState) -> Wish:
 
 
 class Setting:
-    """What the catalog says about the oracle, as last seen: kept apart, as the catalog is locked while somebody asks for its news."""
+    """The oracle settings as last seen. Kept apart from the catalog, whose lock is held while another thread reads the
+    shard.
+    """
 
     def __init__(self, catalog: DurableCatalog) -> None:
         self._catalog = catalog
         self.wish = wish_of(catalog.state)
 
     def see(self, state: CatalogState) -> None:
-        """The catalog was read."""
+        """Take over the settings of a catalog state, unless they are older than those known."""
         wish = wish_of(state)
         if wish.step >= self.wish.step:
             self.wish = wish
 
     def ask(self) -> Wish:
-        """What it says now."""
+        """The settings after reading the catalog's shard."""
         self.see(self._catalog.sync())
         return self.wish
 
 
 class TableOracle(SkewGuard):
-    """The oracle of tables: guarded against fast clocks, over whatever the setting names.
+    """The oracle of tables: guarded against fast clocks, over the implementation that the setting names.
 
     Args:
-        switching: the implementation in force.
+        switching: follows the setting.
         clock: the wall clock in milliseconds that it was opened with.
-        setting: what it follows.
+        setting: the settings as last seen.
     """
 
     def __init__(self, switching: SwitchingOracle, clock: BoundedClock, setting: Setting) -> None:
@@ -74,30 +78,36 @@ class TableOracle(SkewGuard):
         self._setting = setting
 
     def see(self, state: CatalogState) -> None:
-        """Follow the catalog, from the next operation on."""
+        """Follow the settings of a catalog state from the next operation on."""
         self._setting.see(state)
 
     @property
     def alone(self) -> bool:
-        """Whether timestamps come from this process's memory."""
+        """Whether timestamps are served from this process's memory."""
         return self._switching.alone
 
     @property
     def due(self) -> bool:
-        """Whether the next operation would switch, or fail; background work then waits for a statement."""
+        """Whether the next operation would switch implementations, or fail; background work then waits for a statement
+        to do so.
+        """
         return self._switching.due
 
     @property
     def term(self) -> int:
-        """To be taken before a statement's first timestamp, for `confirm_leadership`."""
+        """The current term, for `confirm_leadership`; to be read before a statement's first timestamp."""
         return self._switching.term
 
     def confirm_leadership(self, term: int | None = None) -> None:
-        """As `SwitchingOracle.confirm_leadership`: to be called before results of timestamps read since ``term`` are returned."""
+        """As `SwitchingOracle.confirm_leadership`; to be called before results read at timestamps of ``term`` are
+        returned.
+        """
         self._switching.confirm_leadership(term)
 
     def adopt(self, ts: int) -> None:
-        """A write at ``ts`` is in the log already, whoever allocated its timestamp and whatever the clock says: apply it."""
+        """Apply a write at ``ts`` that is already in the log, whoever allocated the timestamp and whatever the clock
+        says.
+        """
         self._switching.apply_write(ts)
         self._clock.adopt(ts)
 
@@ -111,7 +121,7 @@ def open_table_oracle(
     *,
     read_only: bool,
 ) -> TableOracle:
-    """The oracle of an environment's tables."""
+    """Open the oracle of an environment's tables; the caller closes it."""
     setting = Setting(catalog)
     now = BoundedClock(clock.now_ms, monotonic=clock.monotonic)
     switching = open_switching_oracle(
@@ -129,7 +139,7 @@ def open_table_oracle(
 
 
 class CatalogOracle:
-    """The times of DDL: strictly increasing over all processes. Opened at first use. Thread-safe.
+    """Timestamps of DDL: strictly increasing over all processes. Opened at first use. Thread-safe.
 
     Args:
         url: where the environment's oracle is.
@@ -143,10 +153,10 @@ class CatalogOracle:
         self._opened: TimestampOracle | None = None
 
     def ddl_timestamp(self) -> int:
-        """A time for what DDL makes: later than every one before, in whichever process.
+        """A timestamp in milliseconds, later than every one before it in any process.
 
         Raises:
-            ClockSkew: this machine's clock is fast.
+            ClockSkew: this machine's clock is too fast.
         """
         with self._lock:
             if self._opened is None:

@@ -1,8 +1,8 @@
-"""What a deployment that waits to be promoted has made, and says of itself: in its own build's part of the expression cache.
+"""What a deployment that waits for promotion prepares: entries of its own build in the expression cache.
 
-Promise: nothing of it is in the catalog, or on a shard of the deployment in charge, before `take_over` puts it there in one change, once
-the deployment is in charge; `discard` removes it all, its arrangements included. One process at a time prepares for a build (`claim`); who
-reads what it says need not be of its build, so these entries are spelled alike by every version.
+Promise: nothing of it enters the catalog, or a shard of the deployment in charge, before `take_over` adds it in one
+change after the promotion; `discard` removes it all, arrangements included. One process at a time prepares for a build
+(`claim`). Processes of other builds read these entries too, so every version encodes them alike.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from mzsql.render.naming import FILLING
 from mzsql.repr.errors import ObjectInUse
 from mzsql.repr.ids import GlobalId
 
-#: Whoever prepares gives a sign of life so often, in milliseconds.
+#: The preparing process writes a heartbeat so often, in milliseconds.
 BEAT_MS = LEASE_MS // 3
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """Who prepares for a deployment that waits.
+    """The process that prepares a waiting deployment.
 
     Attributes:
         generation: its deploy generation.
-        who: the process, as `leader.this_process` spells it.
-        token: which opening of the environment by that process.
-        beat: counts its signs of life.
+        who: the process, as `leader.this_process` names it; empty once it has stopped.
+        token: identifies one opening of the environment by that process.
+        beat: counts its heartbeats.
     """
 
     generation: int
@@ -51,18 +51,18 @@ class Waiting(msgspec.Struct, frozen=True):
 
     @property
     def gone(self) -> bool:
-        """Whether that process surely prepares no more."""
+        """Whether the process certainly prepares no more."""
         return not self.who or is_gone(self.who)
 
 
 class Standing(msgspec.Struct, frozen=True, array_like=True):
-    """How far a waiting deployment is with an object.
+    """How far a waiting deployment is with one object.
 
     Attributes:
-        caught_up: whether the object keeps no promotion waiting.
-        why: or why not, for people.
-        settled: whether waiting changes nothing of that before the promotion: what is caught up is hydrated after it, what is not cannot
-            be run.
+        caught_up: whether promotion need not wait for the object.
+        why: the reason, for people.
+        settled: whether waiting longer changes nothing: if caught up, the object is hydrated only after promotion; if
+            not, it cannot be run.
     """
 
     caught_up: bool
@@ -71,17 +71,17 @@ class Standing(msgspec.Struct, frozen=True, array_like=True):
 
 
 UNKNOWN = Standing(False, "nothing is known of it")
-"""Of what no deployment that waits has said anything."""
+"""The standing of an object for which no waiting deployment has recorded one."""
 
 
 class Prepared(msgspec.Struct, frozen=True):
-    """A build that has prepared something, as far as its entries say.
+    """What one build has prepared.
 
     Attributes:
-        build: which.
-        waiting: who waits; None where nobody does any more.
-        standings: by object.
-        arrangements: shards by replica and name, as the catalog has them.
+        build: the build.
+        waiting: the process that prepares it; None where none does any more.
+        standings: how far it is, by object.
+        arrangements: shards by ``replica/name``, as in the catalog.
     """
 
     build: str
@@ -91,19 +91,19 @@ class Prepared(msgspec.Struct, frozen=True):
 
     @property
     def alive(self) -> bool:
-        """Whether its process may still be there."""
+        """Whether the preparing process may still exist."""
         return self.waiting is not None and not self.waiting.gone
 
 
 class Preparations:
-    """Those of one environment, as this process reads and writes them. Thread-safe but for `claim`.
+    """The preparations in one environment, as this process reads and writes them. Thread-safe but for `claim`.
 
     Args:
-        cache: whose shard they are on.
-        catalog: the environment's.
-        persist: ends shards.
-        clock: its monotonic time counts.
-        token: tells this opening of the environment from others.
+        cache: the expression cache, whose shard holds them.
+        catalog: the environment's catalog.
+        persist: retires shards.
+        clock: its monotonic time measures heartbeats.
+        token: identifies this opening of the environment.
     """
 
     def __init__(
@@ -121,16 +121,18 @@ class Preparations:
         self._token = token
         self._beaten = float("-inf")
         self._claimed = False
-        # What is in the registry, which whoever prepares writes alone.
+        # This build's arrangements, read once: only the process that holds the claim writes them.
         self._named: dict[str, str] | None = None
-        # Another's claim, and since when it has been seen unchanged.
+        # Another process's claim as last seen, and since when it has not changed (monotonic seconds).
         self._watched: Waiting | None = None
         self._watched_since = 0.0
 
     # --- who prepares -------------------------------------------------------------------------
 
     def claim(self, generation: int) -> bool:
-        """Whether this process is the one that prepares for its build; takes or renews that where it can and it is due."""
+        """Take or renew the right to prepare for this build, where that is possible and due; whether this process has
+        it.
+        """
         now = self._clock.monotonic()
         if self._claimed and (now - self._beaten) * 1000 < BEAT_MS:
             return True
@@ -167,7 +169,7 @@ class Preparations:
     # --- what it says -------------------------------------------------------------------------
 
     def tell(self, standings: Mapping[GlobalId, Standing | None]) -> None:
-        """Say how far this build is with objects; None of what is gone."""
+        """Record how far this build is with objects; None removes an object's record."""
         told = {
             self._key(gid, STANDING): None if one is None else msgspec.json.encode(one)
             for gid, one in standings.items()
@@ -177,7 +179,7 @@ class Preparations:
         )
 
     def all(self) -> list[Prepared]:
-        """Every build that has prepared something, as of now."""
+        """What every build has prepared, as of now."""
         found: dict[str, Prepared] = {}
         for key, value in self._cache.all_entries().items():
             build, name, kind = parts_of(key)
@@ -187,7 +189,7 @@ class Preparations:
             if kind == WAITING:
                 one = msgspec.structs.replace(one, waiting=_waiting(value))
             elif kind == STANDING:
-                # What cannot be read says nothing of the object.
+                # A record that cannot be decoded counts as absent.
                 with contextlib.suppress(msgspec.MsgspecError):
                     one.standings[name] = msgspec.json.decode(value, type=Standing)
             else:
@@ -196,7 +198,7 @@ class Preparations:
         return list(found.values())
 
     def of(self, generation: int) -> Prepared | None:
-        """What is prepared for a deploy generation; where several builds do, that of the one whose process is there."""
+        """What is prepared for a deploy generation; of several builds the one whose process is alive."""
         wanted = [
             one
             for one in self.all()
@@ -205,13 +207,15 @@ class Preparations:
         return max(wanted, key=lambda one: one.alive, default=None)
 
     def standings(self, state: CatalogState, generation: int) -> dict[str, Standing]:
-        """How far a deploy generation is with each object, by name: nothing is known where nobody prepares it any more."""
+        """How far a deploy generation is with each maintained object, by name: `UNKNOWN` where nobody prepares it any
+        more.
+        """
         prepared = self.of(generation)
         told = {} if prepared is None or not prepared.alive else prepared.standings
         return {item.full_name: told.get(item.id, UNKNOWN) for item in state.maintained}
 
     def lacking(self, state: CatalogState, generation: int) -> dict[str, Standing]:
-        """The objects that a deploy generation has not caught up with, by name: all of them where nobody prepares it any more."""
+        """The objects that a deploy generation has not caught up with, by name."""
         found = self.standings(state, generation)
         return {name: one for name, one in found.items() if not one.caught_up}
 
@@ -254,10 +258,12 @@ class Preparations:
     # --- the end of waiting -------------------------------------------------------------------
 
     def take_over(self, generation: int) -> None:
-        """Put what this build has prepared into the catalog, of which the deployment is in charge now, and remove what other builds have
-        left, but for those that wait for a higher generation. Idempotent; nothing is lost where it ends in the middle.
+        """Move what this build has prepared into the catalog after the promotion, and remove what other builds have
+        left.
 
-        Where the deployment before had an arrangement by the same name, that one is gone on from: others may read it.
+        Preparations for a higher generation stay. Idempotent: a crash in the middle loses nothing, and another call
+        completes it. Where the deployment in charge before had an arrangement of the same name, that one is kept, since
+        others may read it.
         """
         ours: dict[str, str] = {}
         others: dict[str, str] = {}
@@ -274,7 +280,7 @@ class Preparations:
         self._cache.change(lambda entries: self._without(entries, waits))
 
     def _without(self, entries: Mapping[str, bytes], waits: Iterable[str]) -> Entries:
-        """What goes once this build is in charge."""
+        """The change that removes entries once this build is in charge."""
         ours, kept = self._cache.build, set(waits)
         charge = self._key(DEPLOYMENT, CHARGE)
         gone: dict[str, bytes | None] = {}
@@ -290,10 +296,14 @@ class Preparations:
         return self._key(DEPLOYMENT, CHARGE) in self._cache.all_entries()
 
     def discard(self) -> tuple[int, int]:
-        """Remove what this build has left that is not to be promoted; how many plans, and how many arrangements.
+        """Remove what this build has prepared, since it is not to be promoted.
+
+        Returns:
+            How many plans and how many arrangements were removed.
 
         Raises:
-            ObjectInUse: this build is in charge, so that its plans are those that run; or a process of it still waits, or still reads.
+            ObjectInUse: this build is in charge, so its plans are running; or a process of it still prepares, or still
+                reads an arrangement.
         """
         build = self._cache.build
         if self.in_charge():
@@ -322,7 +332,9 @@ class Preparations:
         return plans, len(set(shards.values()))
 
     def _lives(self, waiting: Waiting) -> bool:
-        """Whether a process may still be there; one of another machine gives a sign of life while this waits for it."""
+        """Whether a process may still exist. For one on another machine this waits for a heartbeat, 2 * `BEAT_MS`
+        milliseconds.
+        """
         if waiting.gone:
             return False
         if waiting.who.rpartition(" ")[0] == this_process().rpartition(" ")[0]:
@@ -332,7 +344,9 @@ class Preparations:
         return now is not None and now != waiting
 
     def _end(self, shard: str) -> None:
-        """End an arrangement's shard. Holds by name are its own dataflows', which are no more; what a killed process has leased lapses."""
+        """Retire an arrangement's shard. Critical holds are those of the discarded dataflows; a killed process's leases
+        expire.
+        """
         if not self._persist.exists(shard):
             return
         for holder in self._persist.retire(shard):
@@ -341,7 +355,7 @@ class Preparations:
         self._persist.retire(shard)
 
     def released(self) -> None:
-        """This process prepares no more, and has not been promoted: another may."""
+        """Give up the claim without a promotion, so that another process may prepare."""
         if not self._claimed:
             return
         self._claimed = False
@@ -357,7 +371,7 @@ class Preparations:
 
 
 def _adopted(state: CatalogState, ours: Mapping[str, str], others: Mapping[str, str]) -> Change:
-    """The arrangements that a deployment goes on from, and those that nobody needs, to be ended."""
+    """The change that names the prepared arrangements to go on with, and marks those that nobody needs for retirement."""
     named: dict[str, str | None] = {}
     known = set(state.arrangements.values())
     for name, shard in ours.items():

@@ -1,4 +1,8 @@
-"""What compute asks of the catalog and of storage-managed collections: the arrangement registry and the status sink."""
+"""What compute needs from the catalog and from storage: the arrangement registry, and the sink of status responses.
+
+Promise: responses of replicas become rows of storage-managed collections in the order in which they arrive. See
+docs/architecture.md, "The way of a status to its relation".
+"""
 
 from __future__ import annotations
 
@@ -21,22 +25,22 @@ from mzsql.persist import PersistClient
 from mzsql.repr.ids import GlobalId
 from mzsql.storage import CollectionManager, ManagedRow, end_shard
 
-#: An object and the replica that its dataflow is on; "" where it is on none.
+#: An object and the replica that runs its dataflow; "" for no replica.
 _Dataflow: TypeAlias = tuple[GlobalId, str]
 
 
 class CatalogArrangements:
-    """Which shard holds which arrangement, in the catalog: compute's `ArrangementRegistry`."""
+    """The catalog's map from arrangements to shards: compute's `ArrangementRegistry`."""
 
     def __init__(self, catalog: DurableCatalog) -> None:
         self._catalog = catalog
 
     def arrangement_shard(self, replica: str, fingerprint: str) -> str | None:
-        """The shard that was put for the fingerprint, if any."""
+        """The shard of an arrangement, by the fingerprint of its definition; None where there is none."""
         return self._catalog.state.arrangements.get(f"{replica}/{fingerprint}")
 
     def update(self, replica: str, shards: Mapping[str, str | None]) -> None:
-        """Remember the shard of each fingerprint instead of the one before, forget it where it is None, in one change of the catalog."""
+        """Set the shard of each fingerprint, or remove it where it is None, in one change of the catalog."""
 
         def command(state: CatalogState) -> tuple[Change, None]:
             named = {f"{replica}/{fingerprint}": shard for fingerprint, shard in shards.items()}
@@ -60,10 +64,10 @@ class CatalogArrangements:
         }
 
     def retire(self, persist: PersistClient) -> bool:
-        """End and forget the shards of dropped objects, and what replicas have left that are not there any more.
+        """Retire and forget the shards of dropped objects and of dropped replicas.
 
         Returns:
-            Whether none is left: one that somebody still reads is ended, and forgotten, by a later call.
+            Whether none is left. A shard that somebody still reads is only retired; a later call forgets it.
         """
         state = self._catalog.state
         ended: list[str] = []
@@ -72,8 +76,8 @@ class CatalogArrangements:
             replica = name.partition("/")[0]
             if replica in state.replicas:
                 continue
-            # A crash may have come between the shard's name and the shard; a table that was never written has none.
-            # What dataflows of a replica hold of its own arrangements ends with it.
+            # The shard may not exist: a crash came between naming and creating it, or a table was never written. Holds
+            # that the replica's dataflows have on its own arrangements end with the replica.
             if persist.exists(shard) and end_shard(persist, shard, holds=f"{replica}/"):
                 left = True
             else:
@@ -89,12 +93,13 @@ class CatalogArrangements:
 
 
 class StatusCollections:
-    """What replicas tell into the collections that show it, in the order in which it comes: compute's `StatusSink`. Thread-safe.
+    """Writes the replicas' status responses into the collections that show them, in order of arrival: compute's
+    `StatusSink`. Thread-safe.
 
     Args:
         manager: writes the collections.
-        monotonic: seconds from an arbitrary start, never backwards: what takes how long is measured here.
-        now_ms: the wall clock.
+        monotonic: seconds from an arbitrary start, never going backwards; durations are measured with it.
+        now_ms: the wall clock, in milliseconds since the epoch.
     """
 
     def __init__(
@@ -116,19 +121,19 @@ class StatusCollections:
         self._monotonic = monotonic
         self._now_ms = now_ms
         self._lock = threading.Lock()
-        # What has told of itself since its replica began.
+        # Dataflows that have reported since their replica connected.
         self._told: set[_Dataflow] = set()
         self._hydrating: dict[_Dataflow, _Times] = {}
-        # What each replica has told of itself, by relation and replica.
+        # The introspection rows reported, by relation and replica.
         self._introspection: dict[tuple[str, str], set[LogRow]] = {}
 
     def connected(self, replica_id: str) -> None:
-        """What was told of a replica before stays, object by object, until it tells of the object itself."""
+        """A replica connected. The rows of each of its objects stay until the replica reports on that object again."""
         with self._lock:
             self._told = {one for one in self._told if one[1] != replica_id}
 
     def update(self, rows: Sequence[tuple[StatusRow, int]]) -> None:
-        """Append the rows with their diffs."""
+        """Append status rows with their diffs."""
         operators: dict[_Dataflow, list[tuple[ManagedRow, int]]] = {}
         with self._lock:
             for row, diff in rows:
@@ -142,13 +147,14 @@ class StatusCollections:
                 if one in self._told:
                     self._manager.append(self.operators, updates)
                     continue
-                # What was told before goes; what is taken back of that goes with it.
+                # First report since the replica connected: it replaces all rows of before, so retractions of those are
+                # dropped.
                 self._told.add(one)
                 there = [(row, diff) for row, diff in updates if diff > 0]
                 self._manager.append(self.operators, there, anew=one)
 
     def _object(self, one: _Dataflow, hydrated: bool) -> None:
-        """An object is, or is not yet, hydrated; the lock is held."""
+        """Record that an object is, or is not yet, hydrated; the lock is held."""
         if not hydrated:
             self._hydrating[one] = _Times(self._monotonic(), self._now())
         elif one in self._hydrating:
@@ -157,7 +163,7 @@ class StatusCollections:
             self._show_times(one, times)
             return
         else:
-            # Found hydrated: how long that took was told by whoever did it.
+            # It was hydrated when it was started; the process that hydrated it has recorded how long that took.
             return
         self._show_times(one, self._hydrating[one])
 
@@ -168,7 +174,7 @@ class StatusCollections:
         return datetime.datetime.fromtimestamp(self._now_ms() / 1000, datetime.UTC)
 
     def stands(self, status: Status) -> None:
-        """How a dataflow stands now; nothing is left of one that was dropped."""
+        """Record a dataflow's status; every row of a dropped one is removed."""
         one = status.object_id, status.replica_id
         with self._lock:
             if status.state == "dropped":
@@ -195,7 +201,7 @@ class StatusCollections:
             self._manager.append(self.dataflows, [(row, 1)], anew=one)
 
     def refreshed(self, replica_id: str, stats: RefreshStats) -> None:
-        """A replica has done a step or a hydration."""
+        """Record a step or a hydration of a replica."""
         row = (
             stats.object_id,
             stats.lower,
@@ -221,9 +227,16 @@ class StatusCollections:
         *,
         anew: bool,
     ) -> None:
-        """Rows of a unified introspection relation with their diffs; the replica's id is put before them.
+        """Record rows of a unified introspection relation with their diffs, the replica's id added as the first column.
 
-        A row is there once or not: what is told again, or taken back that was not told, or went with its dataflow, changes nothing.
+        Rows form a set. Reporting a row again, retracting one that was not reported, or one that went with its
+        dataflow, changes nothing.
+
+        Args:
+            relation: the relation's full name.
+            replica_id: the replica that reports.
+            updates: rows with their diffs.
+            anew: whether the updates replace everything that the replica reported before.
         """
         with self._lock:
             held = self._introspection.setdefault((relation, replica_id), set())
@@ -239,7 +252,9 @@ class StatusCollections:
             )
 
     def _introspection_gone(self, one: _Dataflow) -> None:
-        """Nothing is left of a dataflow; the lock is held. The first column of what replicas tell is what it is of."""
+        """Retract the rows about a dropped dataflow; the lock is held. A row's first column is the id of the object
+        that it is about.
+        """
         gid, replica_id = one
         for (relation, of), held in self._introspection.items():
             gone = [row for row in held if row[0] == gid] if of == replica_id else []
@@ -249,7 +264,7 @@ class StatusCollections:
                 self._manager.append(self._unified[relation], rows)
 
     def keep(self, dataflows: Collection[_Dataflow]) -> None:
-        """Retract what is told of other dataflows than these, given as object and replica."""
+        """Retract the rows of all dataflows but these, given as object and replica."""
         kept = frozenset(dataflows)
         self._manager.delete(self.operators, lambda row: (row[0], row[2]) not in kept)
         self._manager.delete(self.times, lambda row: (row[1], row[0]) not in kept)
@@ -264,7 +279,7 @@ class StatusCollections:
             self._told = {one for one in self._told if one[1] != replica_id}
             for key in [key for key in self._introspection if key[1] == replica_id]:
                 del self._introspection[key]
-            # Under the lock: what is told from here on is not to be deleted with what was told before.
+            # Under the lock, so that no row reported from here on is deleted with the earlier ones.
             self._manager.delete(self.operators, lambda row: row[2] == replica_id)
             self._manager.delete(self.times, lambda row: row[0] == replica_id)
             self._manager.delete(self.dataflows, lambda row: row[1] == replica_id)
@@ -278,7 +293,7 @@ def _operator_row(row: OperatorHydrationStatus) -> tuple[str, int, str, int, boo
 
 @dataclass
 class _Times:
-    """When a hydration was asked for, begun and done, by the monotonic clock and by the wall's."""
+    """When a hydration was requested, begun and completed, by the monotonic clock (seconds) and by the wall clock."""
 
     installed: float
     installed_at: datetime.datetime
@@ -299,7 +314,7 @@ class _Times:
 
 
 def register_managed(env: Environment) -> None:
-    """Let this process write the storage-managed collections; those that an older release did not have are made."""
+    """Let this process write the storage-managed collections, after creating those that an older release did not have."""
     by_name = builtins_by_name()
     made = {f"{schema}.{name}": env.persist.new_shard_id() for schema, name in MANAGED}
 

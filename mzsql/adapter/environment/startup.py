@@ -1,7 +1,7 @@
-"""Where the time goes from opening an environment until all that it maintains is taken up.
+"""How long each phase of opening an environment takes, until all its dataflows have been started.
 
-Promise: each phase has the moment at which it began first, the seconds spent in it by this process's threads, and how many objects it was
-about. Phases may be beside and within each other: taking up goes on while statements run.
+Promise: a phase records when it first began, the seconds that this process's threads spent in it, and how many objects
+it covered. Phases may overlap and nest: dataflows are started while statements already run.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ class Phase(msgspec.Struct, frozen=True):
 
     Attributes:
         name: what was done.
-        began: seconds after the opening began.
-        seconds: spent in it.
-        objects: how many objects it was about.
+        began: seconds from the start of the opening.
+        seconds: time spent in it, summed over threads.
+        objects: how many objects it covered.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Startup:
     """The phases of one opening. Thread-safe.
 
     Args:
-        monotonic: seconds from an arbitrary start, never backwards.
+        monotonic: seconds from an arbitrary start, never going backwards.
     """
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
@@ -48,7 +48,7 @@ class Startup:
 
     @contextmanager
     def phase(self, name: str, objects: int = 0) -> Iterator[None]:
-        """What happens in here is of this phase."""
+        """Measure the block as part of a phase."""
         began = self._monotonic()
         try:
             yield
@@ -56,7 +56,7 @@ class Startup:
             self.spent(name, began, self._monotonic() - began, objects)
 
     def spent(self, name: str, began: float, seconds: float, objects: int) -> None:
-        """So much was spent in a phase from a moment of the clock on."""
+        """Add ``seconds`` to a phase, begun at the monotonic time ``began``; ignored once the opening is complete."""
         with self._lock:
             if self._complete is not None:
                 return  # what is created later is no part of the opening
@@ -66,13 +66,13 @@ class Startup:
             )
 
     def objects(self, name: str) -> int:
-        """How many objects a phase was about so far."""
+        """How many objects a phase has covered so far."""
         with self._lock:
             known = self._phases.get(name)
             return 0 if known is None else known.objects
 
     def completed(self) -> None:
-        """All that there was to take up is; the first time counts."""
+        """Everything was started; only the first call counts."""
         with self._told:
             if self._complete is None:
                 self._complete = self._monotonic() - self._start
@@ -80,11 +80,11 @@ class Startup:
                 self._told.notify_all()
 
     def wait(self, timeout: float) -> bool:
-        """Wait until all is taken up, for so many seconds; whether it is."""
+        """Wait up to ``timeout`` seconds until everything was started; whether it was."""
         with self._told:
             return self._told.wait_for(lambda: self._complete is not None, timeout)
 
     def phases(self) -> list[Phase]:
-        """What there is, in the order in which it began."""
+        """The phases, in the order in which they began."""
         with self._lock:
             return sorted(self._phases.values(), key=lambda one: one.began)

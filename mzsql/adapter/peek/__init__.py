@@ -1,1 +1,1 @@
-"""Answering a query at one time: from constants, from rows read, from an index, by an engine; and its rows on their way out."""
+"""A session's queries: choosing a timestamp, holding the inputs readable, finding the plan, returning the rows."""

@@ -1,8 +1,10 @@
-"""One-shot queries that were planned before: their plans and their statements' texts, kept while the catalog stays as it is.
+"""A cache of one-shot queries' plans and of their statements' texts, valid while the catalog's definitions stay the
+same.
 
-Promise: what is found was planned for an equal query under the same catalog, cluster and optimizer features, so it is what planning
-again would give. The key is the query's relation, literals included, and what it reads of its session; what calls functions of the moment
-is not kept, nor what spells out much: it is unlikely to be asked again, and would stay in memory as a key.
+Promise: a cached plan was made for an equal query under the same definitions, cluster and optimizer features, so
+planning again would give the same. The key is the query's relation, with its literals, and the values that it reads
+from its session. Queries that depend on the time are not cached, nor are those with large literals: they are unlikely
+to recur, and their keys would fill memory.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from mzsql.repr.types import ColumnType
 from mzsql.transform import OptimizerFeatures
 
 CAPACITY = 512
-#: The functions whose values are a session's and not the moment's.
+#: Functions whose values depend on the session but not on the time.
 LASTING = frozenset(
     {
         *("current_user", "session_user", "user", "current_role", "current_database"),
@@ -30,14 +32,24 @@ LASTING = frozenset(
         *("version", "mz_version", "mz_environment_id"),
     }
 )
-#: A query whose literals are larger than this together, in bytes, is not kept.
+#: A query with more bytes of literals in all is not cached.
 LITERAL_BYTES = 16 * 1024
-#: What a literal takes at least.
+#: A literal counts as at least so many bytes.
 _DATUM_BYTES = 16
 
 
 class QueryKey(msgspec.Struct, frozen=True, cache_hash=True):
-    """What a plan depends on; `session`: the values, as texts, of the functions of the session that it calls."""
+    """What a plan depends on.
+
+    Attributes:
+        relation: the query's MIR before optimization.
+        finishing: its ORDER BY, LIMIT, OFFSET and projection.
+        columns: the types of its columns.
+        step: the version of the catalog's definitions.
+        cluster: the cluster whose indexes it may read.
+        features: the optimizer's switches.
+        session: the session-dependent functions that it calls, with their values as texts.
+    """
 
     relation: Relation
     finishing: RowSetFinishing
@@ -49,7 +61,7 @@ class QueryKey(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class PlanCache:
-    """The latest planned queries of a process. Thread-safe."""
+    """The most recently used plans of a process, at most ``capacity``. Thread-safe."""
 
     def __init__(self, capacity: int = CAPACITY) -> None:
         self._capacity = capacity
@@ -59,7 +71,7 @@ class PlanCache:
         self.misses = 0
 
     def get(self, key: QueryKey, make: Callable[[], PlannedQuery]) -> PlannedQuery:
-        """The planned query; ``make`` makes it where it is not there. It is not kept where its literals are large."""
+        """The plan under a key; made by ``make`` where it is absent. Not kept where the key's literals are large."""
         with self._lock:
             found = self._kept.get(key)
             if found is not None:
@@ -79,7 +91,7 @@ class PlanCache:
 
 
 def _spells_out_much(relation: Relation) -> bool:
-    """Whether the literals of a relation are larger than those of kept queries may be."""
+    """Whether a relation has more than `LITERAL_BYTES` of literals."""
     left = LITERAL_BYTES
     for value in _literals(relation):
         left -= _DATUM_BYTES + (len(value) if isinstance(value, str) else 0)
@@ -89,7 +101,7 @@ def _spells_out_much(relation: Relation) -> bool:
 
 
 def _literals(relation: Relation) -> Iterator[object]:
-    """All values that a relation spells out."""
+    """All literal rows and values in a relation."""
     for node in r.walk(relation):
         if isinstance(node, r.Constant):
             for row, _ in node.rows:

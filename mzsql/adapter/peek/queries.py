@@ -1,8 +1,8 @@
-"""Queries of sessions: their time, their one-shot plan, their answer under the query's names.
+"""Queries of sessions: their timestamp, their plan, their rows.
 
-Promise: a query is at the time that `mzsql.adapter.planning.timestamps` chooses for it, answered when its inputs are complete
-there. What it reads is held readable from before the time is chosen until it is answered (`mzsql.adapter.session.holds`). A query that
-was planned before under the same catalog is not planned again.
+Promise: a query reads at the timestamp that `mzsql.adapter.planning.timestamps` chooses, once its inputs are complete there. Its inputs are
+held readable from before the timestamp is chosen until the answer is complete (`mzsql.adapter.session.holds`). A query planned before under
+the same catalog is not planned again. See docs/architecture.md, "The way of a SELECT".
 """
 
 from __future__ import annotations
@@ -59,18 +59,18 @@ from mzsql.transform.fast_path import (
 )
 from mzsql.transform.scalars import simplify
 
-#: What a query reads that reads nothing.
+#: Stands in for the object in `mz_active_peeks` of a query without inputs.
 _NOTHING = GlobalId("")
 
 
 class Flowing(msgspec.Struct, frozen=True):
-    """A query's rows as they come, and what they are read from.
+    """A query's rows as a stream.
 
     Attributes:
-        rows: the result, piece by piece, its columns named as the query names them; taken once.
+        rows: the result in pieces, with the query's column names; can be iterated once.
         desc: names and types of the columns.
-        ts: the time it is read at; None for a query that reads nothing with times.
-        tables: the tables below everything that it reads.
+        ts: the timestamp it is read at; None for a query that reads nothing with times.
+        tables: the tables that its inputs are computed from.
     """
 
     rows: Iterator[pa.Table]
@@ -80,13 +80,13 @@ class Flowing(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """A query's rows and what they were read from.
+    """A query's rows, complete.
 
     Attributes:
-        rows: the result, its columns named as the query names them.
+        rows: the result, with the query's column names.
         desc: names and types of the columns.
-        ts: the time it was read at; None for a query that reads nothing with times.
-        tables: the tables below everything that it read.
+        ts: the timestamp it was read at; None for a query that reads nothing with times.
+        tables: the tables that its inputs are computed from.
     """
 
     rows: pa.Table
@@ -99,9 +99,9 @@ class Queries:
     """Answers queries. Thread-safe.
 
     Attributes:
-        timestamps: chooses their times.
-        holds: keeps what they read readable.
-        plans: their plans.
+        timestamps: chooses their timestamps.
+        holds: keeps their inputs readable.
+        plans: caches their plans.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class Queries:
     # --- what a query reads -------------------------------------------------------------------
 
     def _named(self, relation: Relation) -> frozenset[GlobalId]:
-        """What a relation names, itself or by plain views, these included."""
+        """The objects that a relation reads, directly or through plain views, the views included."""
         seen: set[GlobalId] = set()
         pending = list(global_gets(relation))
         while pending:
@@ -137,12 +137,12 @@ class Queries:
         return frozenset(seen)
 
     def inputs(self, relation: Relation) -> frozenset[GlobalId]:
-        """What a relation reads, plain views looked through."""
+        """The objects that a relation reads, with plain views expanded."""
         named = self._named(relation)
         return frozenset(gid for gid in named if self._planner.lookup_view(gid) is None)
 
     def base_tables(self, inputs: Iterable[GlobalId]) -> frozenset[GlobalId]:
-        """The tables whose writes can change what is read."""
+        """The tables that some objects are computed from: writes to them change what is read."""
         items = self._env.catalog.state.items
         found: set[GlobalId] = set()
         pending = list(inputs)
@@ -159,7 +159,7 @@ class Queries:
         return frozenset(found)
 
     def is_timed(self, query: hir.Query) -> bool:
-        """Whether a query's answer depends on the time it is read at: it reads what is stored, or says ``mz_now()``."""
+        """Whether a query's answer depends on its timestamp: it reads stored relations or calls ``mz_now()``."""
         relation = lower_query(query).relation
         return bool(self._inputs.stored(sorted(self.inputs(relation)))) or (
             "mz_now" in self.calls(relation)
@@ -168,7 +168,7 @@ class Queries:
     # --- timestamps ---------------------------------------------------------------------------
 
     def timestamp(self, session: Session, inputs: Iterable[GlobalId]) -> Timestamp:
-        """The time at which a query over ``inputs`` reads now; waited for where the oracle has not reached it."""
+        """The timestamp at which a query over ``inputs`` would read now; waits where the oracle has not reached it."""
         stored = self._inputs.stored(sorted(inputs))
         if not stored:
             return self._env.fresh_timestamp()
@@ -179,7 +179,9 @@ class Queries:
     def check_as_of(
         self, ts: Timestamp, inputs: Iterable[GlobalId], *, at_least: bool
     ) -> Timestamp:
-        """The time of an AS OF query; raises InvalidParameter where its inputs no longer have it."""
+        """The timestamp of an AS OF query, with ``at_least`` perhaps a later one; raises InvalidParameter where its inputs are not readable
+        there.
+        """
         stored = self._inputs.stored(sorted(inputs))
         sources = tuple(
             SourceFrontiers(gid, self._env.collections.since(gid), None) for gid in stored
@@ -192,14 +194,14 @@ class Queries:
         return chosen
 
     def explain_timestamp(self, session: Session, plan: p.SelectPlan, fmt: str) -> str:
-        """EXPLAIN TIMESTAMP of a query."""
+        """The text of EXPLAIN TIMESTAMP for a query, in format ``fmt``."""
         relation = lower_query(plan.query).relation
         transaction = session.transaction
         as_of: Timestamp | None = None
         if plan.as_of is not None:
             as_of = self.as_of(plan)
         elif transaction is not None:
-            # Whatever else is read in a transaction is read at the time of its first query.
+            # All queries of a transaction read at the timestamp of its first.
             as_of = transaction.read_ts
         question = self.timestamps.question(
             session,
@@ -220,9 +222,9 @@ class Queries:
     def selected_parts(
         self, session: Session, imports: Iterable[SourceImport], as_of: Timestamp | None
     ) -> list[tuple[GlobalId, Sequence[PartRef], Sequence[PartRef]]]:
-        """Of each stored input all parts of its contents, and those that what is pushed into its read cannot do without.
+        """For each stored input: its id, all parts of its contents, and the parts left after pushing the query's filters into the read.
 
-        Read at ``as_of``, or at the time that a query would choose now.
+        The contents are those at ``as_of``, or at the timestamp that a query would choose now.
         """
         by_id = {one.id: one for one in imports}
         stored = self._inputs.stored(sorted(by_id))
@@ -233,7 +235,7 @@ class Queries:
             return [(gid, *self._inputs.pushed_parts(by_id[gid], ts)) for gid in stored]
 
     def as_of(self, plan: p.SelectPlan) -> Timestamp:
-        """The time that a query's AS OF names; raises InvalidParameter for NULL."""
+        """The timestamp that a query's AS OF clause names; raises InvalidParameter for NULL."""
         assert plan.as_of is not None
         value = self.constant(plan.as_of)
         if value is None:
@@ -241,13 +243,13 @@ class Queries:
         return int(str(value))
 
     def constant(self, expr: Scalar) -> Datum:
-        """The value of an expression without columns of type mz_timestamp, such as that of AS OF; errors in Materialize's words."""
+        """The value of a column-free expression of type mz_timestamp, such as that of AS OF; with Materialize's error messages."""
         return named_time(self._planner, expr)
 
     # --- plans --------------------------------------------------------------------------------
 
     def calls(self, relation: Relation) -> frozenset[str]:
-        """The functions of the session or the moment that a relation calls, plain views looked through."""
+        """The session- and time-dependent functions that a relation calls, directly or through plain views."""
         found = set(unmaterializables(relation))
         for gid in self._named(relation):
             view = self._planner.lookup_view(gid)
@@ -267,7 +269,7 @@ class Queries:
         Args:
             relation: the query.
             cluster: the cluster whose indexes may be read; None: none.
-            value: values of the functions of the session or the moment.
+            value: gives the values of session- and time-dependent functions.
         """
         return self._planner.dataflow(self._export(), relation, cluster=cluster, value=value)
 
@@ -282,7 +284,7 @@ class Queries:
         cluster: str | None = None,
         value: Callable[[str, SqlType], Datum] | None = None,
     ) -> PlannedQuery:
-        """A query's plan: the one that was made before, where there is one."""
+        """A query's plan, from the cache of plans where it is there."""
 
         def make() -> PlannedQuery:
             if cluster is not None and value is None:
@@ -300,7 +302,7 @@ class Queries:
         calls = frozenset[str]() if value is None else self.calls(relation)
         if not calls <= LASTING:
             return make()
-        # Spelled, as some are lists.
+        # As texts, since some values are lists, which cannot be hashed.
         read = () if value is None else tuple((c, repr(value(c, TEXT))) for c in sorted(calls))
         step = self._env.catalog.definitions
         features = self._planner.features()
@@ -311,7 +313,7 @@ class Queries:
     def _over_index(
         self, fast: PeekIndexPlan, finishing: RowSetFinishing, columns: tuple[ColumnType, ...]
     ) -> PlannedQuery:
-        """What is left to do beside an index: row-wise work over the rows found."""
+        """The plan for an index lookup, with the row-wise work left to do on the rows found."""
 
         def make() -> Planned:
             rest = to_relation(fast.mfp, Get(fast.on_id, fast.typ))
@@ -320,11 +322,12 @@ class Queries:
         return PlannedQuery(fast, make, finishing, columns)
 
     def spelled_out(self, query: hir.Query, relation: Relation) -> pa.Table | None:
-        """The rows of a query that spells them out, under its names; None for any other, or one that the engine is to put in order.
+        """The rows of a query that consists of constants, with its column names; None for any other query, or one that orders or limits
+        rows.
 
         Args:
             query: the query.
-            relation: what it is lowered to.
+            relation: its MIR.
         """
         finishing = query.finishing
         if finishing.order_by or finishing.limit is not None or finishing.offset:
@@ -343,7 +346,11 @@ class Queries:
     def _direct(
         self, relation: Relation, query: hir.Query, *, literals_only: bool
     ) -> PlannedQuery | None:
-        """A query of constants, or a row-wise read of one table or materialized view, that needs neither an engine nor the optimizer."""
+        """The plan of a constant query, or of a row-wise read of one table or materialized view; None where it takes the optimizer or an
+        engine.
+
+        This path saves short queries the optimizer's time.
+        """
         mfp, below = source(relation)
         if isinstance(below, Constant | Union):
             rows = self._spelled_rows(relation)
@@ -367,7 +374,7 @@ class Queries:
         read = over(below.id, below.typ.columns, mfp)
         compared = [condition.column for condition in read.conditions]
         if not needs_no_engine(read) or len(set(compared)) < len(compared):
-            # Of several conditions on a column the optimizer may know that none can hold.
+            # With several conditions on one column the optimizer may find that they contradict each other.
             return None
         return PlannedQuery(
             persist_plan(below.id, below.typ, mfp, query.finishing, self._planner.features()),
@@ -389,19 +396,19 @@ class Queries:
         read_ts: Timestamp | None = None,
         transaction: Transaction | None = None,
     ) -> Answer:
-        """A query's answer, constants that no column holds as texts (`mzsql.compute.peek.rows.constant_table`).
+        """A query's complete answer. Constants that no column type holds come as texts (`mzsql.compute.peek.rows.constant_table`).
 
         Args:
-            session: whose isolation, timeout, values and bounds count.
+            session: gives the isolation level, timeout, variables and size limit.
             query: the query.
-            as_of: the time of AS OF.
-            at_least: whether a later one will do.
-            read_ts: the time of the transaction it is in, if it has one already.
-            transaction: the transaction that it is in: its first query settles what it may read, and when.
+            as_of: the timestamp of AS OF.
+            at_least: whether a later timestamp will do (AS OF AT LEAST).
+            read_ts: the timestamp of the transaction, if it has one already.
+            transaction: the transaction that the query is in; its first query determines its timestamp and time domain.
 
         Raises:
-            ResultTooLarge: it is larger than the session takes; the rest was not made then.
-            TransactionError: it reads what lies outside of the transaction's time domain.
+            ResultTooLarge: the result exceeds ``max_query_result_size``; it was not computed to the end.
+            TransactionError: the query reads a relation outside the transaction's time domain.
         """
         with self.flowing(
             session,
@@ -430,19 +437,12 @@ class Queries:
         spelled: bool = False,
         ordered: bool = True,
     ) -> Iterator[Flowing]:
-        """As `answer`, its rows as they come, however many; they can be taken within the block.
+        """As `answer`, with the rows as a stream of any length, to be consumed within the block. Beyond its arguments:
 
-        Args:
-            session: whose isolation, timeout and values count.
-            query: the query.
-            as_of: the time of AS OF.
-            at_least: whether a later one will do.
-            read_ts: the time of the transaction it is in, if it has one already.
-            overlay: what the transaction has written to tables.
-            transaction: the transaction that it is in: its first query settles what it may read, and when.
-            linear: whether every acknowledged write must be seen whatever the isolation.
-            spelled: whether constants that no column holds come as texts (`mzsql.compute.peek.rows.constant_table`).
-            ordered: whether the order of many rows matters.
+        - ``overlay``: the transaction's own writes to tables, which the query sees.
+        - ``linear``: whether every acknowledged write must be seen, whatever the isolation level.
+        - ``spelled``: whether constants that no column type holds come as texts (`mzsql.compute.peek.rows.constant_table`).
+        - ``ordered``: whether the order of many rows matters.
         """
         lower = self._planner.lowering()
         relation = lower(query).relation
@@ -469,7 +469,7 @@ class Queries:
                 now, number = time.time_ns() // 1000, self._activity.number(session)
                 value = moment_values(session, self._env, ts, now, number)
             read = next(iter(inputs), _NOTHING)
-            # What is under way ends with the block, whoever still has the rows.
+            # The query is canceled when the block ends, even if somebody keeps the iterator.
             with (
                 self._activity.peek(read, 0 if ts is None else ts) as peek,
                 contextlib.closing(
@@ -486,9 +486,9 @@ class Queries:
         query: hir.Query,
         value: Callable[[str, SqlType], Datum] | None,
     ) -> PlannedQuery | None:
-        """The plan with the indexes of the session's cluster; None where nothing that is named has any.
+        """The plan with the indexes of the session's cluster; None where no object read has one there.
 
-        Of the cluster's replicas one serves its indexes; where the session names another one they are not read.
+        One replica serves a cluster's indexes; where ``cluster_replica`` names another one, no index is read.
         """
         cluster = session.get("cluster")
         targeted = targeted_replica(session, self._env.catalog.state)
@@ -499,7 +499,7 @@ class Queries:
         return self.planned(relation, query, cluster=cluster, value=value)
 
     def _indexed(self, cluster: str) -> frozenset[GlobalId]:
-        """What has an index in a cluster."""
+        """The objects that have an index in a cluster."""
         step, known = self._indexes_at
         if step != self._env.catalog.step:
             step = self._env.catalog.step
@@ -512,7 +512,7 @@ class Queries:
         return known.get(cluster, frozenset())
 
     def _in_domain(self, transaction: Transaction, stored: Sequence[GlobalId]) -> list[GlobalId]:
-        """What a transaction's time must be fit for, once its time domain is settled and ``stored`` is known to be in it."""
+        """The relations that must be readable at a transaction's timestamp: the first query determines them, later ones stay within."""
         items = self._env.catalog.state.items
         if transaction.domain is None:
             names = self._stored_in({(items[gid].database, items[gid].schema) for gid in stored})
@@ -522,14 +522,16 @@ class Queries:
         return sorted(transaction.domain.held.ids)
 
     def _hold_path(self, session: Session, transaction: Transaction) -> None:
-        """Hold what a transaction is likely to read, whose time is fixed by a query that reads nothing: what unqualified names may mean."""
+        """Hold the relations in the search path: the transaction's first query fixes its timestamp without reading any, and later ones are
+        likely to read these.
+        """
         if transaction.held is None:
             transaction.held = self.holds.acquire(
                 self._stored_in([(session.get("database"), s) for s in session.search_path])
             )
 
     def _stored_in(self, schemas: Collection[tuple[str, str]]) -> dict[GlobalId, str]:
-        """Ids and whole names of what has contents at times in some schemas."""
+        """Ids and full names of the stored relations in some schemas."""
         return {
             item.id: item.full_name
             for item in self._env.catalog.state.stored
@@ -549,7 +551,7 @@ class Queries:
         ordered: bool,
     ) -> Generator[pa.Table]:
         at = 0 if ts is None else ts
-        # What was written is laid over inputs by an engine: indexes do not have it.
+        # An engine merges the transaction's own writes into the inputs; an index does not have them, so it is not read then.
         planned = None if overlay else self._with_indexes(session, relation, query, value)
         if planned is not None and planned.reads_indexes:
             peek.planned()
@@ -558,10 +560,10 @@ class Queries:
                 peek.kind = "index"
                 peek.complete()
                 return found
-            # Nobody waits for an index: what it is on is read instead.
+            # A query never waits for an index that is behind: it reads the indexed relation instead.
             planned = None
         if planned is None and value is None:
-            # Literals have nothing that was written.
+            # With an overlay only constant queries may skip the engine: those cannot read what was written.
             planned = self._direct(relation, query, literals_only=bool(overlay))
         if planned is None:
             planned = self.planned(relation, query, value=value)
@@ -573,7 +575,9 @@ class Queries:
         return self._peeker.rows(planned, at, overlay=overlay, ordered=ordered)
 
     def _refuse_stale(self, read: Sequence[GlobalId], overlay: Overlay) -> None:
-        """A transaction's own writes reach a materialized view when they are committed, not before."""
+        """Refuse to read a materialized view over tables that the transaction has written: its own writes reach the view only after
+        COMMIT.
+        """
         items = self._env.catalog.state.items
         for gid in read:
             if gid in builtins() or isinstance(items[gid], Table):
@@ -585,7 +589,7 @@ class Queries:
                 )
 
     def read_relation(self, session: Session, gid: GlobalId, as_of: Timestamp | None) -> Answer:
-        """All rows of any relation, as ``TABLE x`` gives them."""
+        """All rows of any relation, as ``TABLE x`` returns them."""
         desc = self._planner.desc(gid)
         get = hir.Get(gid, desc.typ)
         finishing = RowSetFinishing((), None, 0, tuple(range(desc.arity)))

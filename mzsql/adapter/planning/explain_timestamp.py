@@ -1,6 +1,8 @@
-"""EXPLAIN TIMESTAMP: at which time a query would read now, and what that was chosen from, in Materialize's form.
+"""EXPLAIN TIMESTAMP: the timestamp that a query would read at now, and what it was chosen from, in Materialize's
+format.
 
-Promise: the determination is the one that the query would get at this moment, with the frontiers asked for now; nothing is waited for.
+Promise: it is the determination that the query would get at this moment, with frontiers asked for now; nothing is
+waited for.
 """
 
 from __future__ import annotations
@@ -16,14 +18,14 @@ from mzsql.repr.errors import Unsupported
 from mzsql.repr.frontier import Frontier, Timestamp
 from mzsql.repr.ids import GlobalId
 
-#: Where labels end.
+#: Labels are right-aligned to this width.
 _LABEL = 31
 _TIMELINES = {EPOCH_MS: "EpochMilliseconds"}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def shown_time(ts: Timestamp) -> str:
-    """A time with its date: ``1673618185152 (2023-01-13 13:56:25.152)``; bare where no calendar has it."""
+    """A time with its date, ``1673618185152 (2023-01-13 13:56:25.152)``; without one where it is beyond the calendar."""
     try:
         moment = _EPOCH + timedelta(milliseconds=ts)
     except OverflowError:
@@ -32,7 +34,7 @@ def shown_time(ts: Timestamp) -> str:
 
 
 def shown_frontier(frontier: Frontier) -> str:
-    """A frontier: ``[…]``, empty where there is no time any more."""
+    """A frontier as ``[…]``; ``[]`` for the empty frontier."""
     return "[]" if frontier is None else f"[{shown_time(frontier)}]"
 
 
@@ -45,9 +47,9 @@ def explained(
     """A determination as text or JSON.
 
     Args:
-        done: what was determined.
-        wall_ms: the wall clock, in milliseconds.
-        name: an input's whole name.
+        done: the determination.
+        wall_ms: the wall clock, in milliseconds since the epoch.
+        name: gives an input's full name.
         fmt: ``text`` or ``json``.
 
     Raises:

@@ -1,4 +1,8 @@
-"""EXPLAIN: a plan at the stage asked for, of a query as it would be planned now, of a deployed object as it runs."""
+"""EXPLAIN: a plan at the requested stage. A query is planned as it would be now; a deployed object is shown as it runs.
+
+Promise: the plan shown is the value that the executor would take (`transform.fast_path`), not a second planning of its
+own.
+"""
 
 from __future__ import annotations
 
@@ -72,12 +76,12 @@ class _Subject(msgspec.Struct, frozen=True):
     Attributes:
         query: its HIR; None for an index.
         export: what its dataflow would export.
-        finishing: a query's; None for objects.
+        finishing: a query's ORDER BY, LIMIT and projection; None for objects.
         desc: its columns.
-        cluster: the cluster whose indexes count.
-        name: its name, for objects.
-        deployed: the plan that runs, for deployed objects.
-        statistics: how many rows objects have, as far as the session wants them counted.
+        cluster: the cluster whose indexes it may read.
+        name: its name in the plan.
+        deployed: the running plan of a deployed object.
+        statistics: estimates of row counts, where the session asks for them.
     """
 
     query: hir.Query | None
@@ -102,7 +106,7 @@ class Explainer:
     def explain(
         self, session: Session, plan: p.ExplainPlan, state: CatalogState
     ) -> tuple[str, str]:
-        """The column's title and the text."""
+        """The title of the result's only column, and the text."""
         options = {name: bool(value) for name, value in plan.options}
         config = ExplainConfig.from_options(options)
         subject = self._subject(session, plan, state)
@@ -122,7 +126,7 @@ class Explainer:
     def sources(
         self, session: Session, plan: p.ExplainPlan, state: CatalogState
     ) -> tuple[SourceImport, ...]:
-        """What the physical plan reads from shards, with what is pushed into the reads."""
+        """What the physical plan reads from shards, with the filters and projections pushed into the reads."""
         subject = self._subject(session, plan, state)
         lower = self._planner.lowering()
         relation = None if subject.query is None else lower(subject.query).relation
@@ -270,7 +274,8 @@ class Explainer:
         finder = NoticeFinder(names, context.indexes, redacted=config.redacted)
         found = finder.of(planned.mir)
         if subject.query is None or isinstance(subject.export, PeekExport):
-            # Of a query its plan says it: of what is kept it is told, and stays in `mz_notices`.
+            # A query's EXPLAIN only shows notices about its plan. Those about its text are given when an object is
+            # created, and are kept in `mz_notices`.
             return found
         return [*found, *comparisons_with_null(subject.query)]
 
@@ -287,9 +292,10 @@ def _timing(label: str, started: float) -> str:
 
 
 def _cluster(session: Session, subject: _Subject) -> str:
-    """The target cluster: queries of the system's relations, and cheap ones that read nothing, run beside the catalog.
+    """The target cluster to show. Queries of system relations, and cheap ones that read nothing, run on the catalog's
+    own cluster.
 
-    Not where somebody has switched that off, nor in a transaction that has chosen its cluster already.
+    Not where ``auto_route_catalog_queries`` is off, nor in a transaction that has chosen its cluster already.
     """
     if subject.query is None or not isinstance(subject.export, PeekExport):
         return subject.cluster
@@ -304,14 +310,16 @@ def _cluster(session: Session, subject: _Subject) -> str:
 
 
 def _may_cost(query: hir.Relation) -> bool:
-    """Whether a query that reads nothing might take long: it aggregates, or calls a function (those of its bindings' scalars aside)."""
+    """Whether a query that reads nothing might be expensive: it aggregates, or calls a function outside the scalars of
+    its CTEs.
+    """
     stack = [(query, True)]
     while stack:
         rel, counts = stack.pop()
         if isinstance(rel, hir.CallTable | hir.Reduce):
             return True
         if isinstance(rel, hir.Constant) and rel.typ.columns:
-            # VALUES: a table function of its values.
+            # VALUES counts as a call of a table function.
             return True
         for outer in hir.relation_scalars(rel):
             for scalar in hir.walk_scalar(outer):
@@ -336,7 +344,7 @@ def _planned_text(
     names: Names,
     frame: Frame,
 ) -> str:
-    """An optimized or a physical plan."""
+    """The text of an optimized or a physical plan."""
     physical = plan.stage == "physical"
     pushed = {s.id: s.mfp for s in planned.plan.source_imports}
     if plan.format == "sql":
@@ -369,7 +377,9 @@ def _planned_text(
 
 
 def statements(planned: Planned) -> str:
-    """The SQL that Spark runs: of a step (here from time 0 to 1) or, for a query, of its answer, what its recursions repeat before it."""
+    """The SQL that Spark runs: for an object its step (shown for times 0 to 1), for a query its answer, after the
+    rounds of its recursions.
+    """
     if not isinstance(planned.plan.export, PeekExport):
         return to_sql(render(planned.plan).step(Engine.SPARK, 0, 1).statement, Engine.SPARK) + "\n"
     statement, loops = one_shot(planned.plan).rendered(Engine.SPARK)
@@ -378,7 +388,7 @@ def statements(planned: Planned) -> str:
 
 
 def _rounds(loop: Loop) -> list[str]:
-    """What each round of a recursion computes, one binding after the other."""
+    """The statements that each round of a recursion runs, in the order of its bindings."""
     limit = "" if loop.limit is None else f", {loop.limit[0]} times at most"
     until = f"until a round changes nothing{limit}"
     texts: list[str] = []

@@ -1,6 +1,7 @@
-"""The times that a statement names: AS OF and UP TO.
+"""Evaluating the times in AS OF and UP TO.
 
-Promise: a constant is evaluated as a cast to mz_timestamp would, and what is no time is refused in Materialize's words.
+Promise: a constant is evaluated as a cast to mz_timestamp would, and a value that is no timestamp fails with
+Materialize's messages.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from mzsql.repr.errors import InvalidParameter, Unsupported
 from mzsql.repr.frontier import MAX_TIMESTAMP
 
 _INTEGRAL = "out of range integral type conversion attempted"
-#: What a number that is no time fails with, by the cast.
+#: The error message for a number that is no timestamp, by the function that casts it.
 _TO_TIMESTAMP = {
     "numeric_to_mz_timestamp": "decimal cannot be expressed in target primitive type",
     **dict.fromkeys(
@@ -24,11 +25,11 @@ _TO_TIMESTAMP = {
 
 
 def named_time(planner: Planner, expr: Scalar) -> Datum:
-    """The value of an expression without columns of type mz_timestamp; None for NULL.
+    """The value of a column-free expression of type mz_timestamp; None for NULL.
 
     Raises:
-        Unsupported: it calls a function of the session or the moment.
-        InvalidParameter: it is a number, but no time.
+        Unsupported: it calls a session- or time-dependent function.
+        InvalidParameter: it is a number, but no timestamp.
     """
     for part in walk(expr):
         if isinstance(part, Unmaterializable):
@@ -42,6 +43,6 @@ def named_time(planner: Planner, expr: Scalar) -> Datum:
 
 
 def _fits_timestamp(value: Datum) -> bool:
-    """Whether a number is a whole one that a time may be."""
+    """Whether a number is an integer in the range of timestamps."""
     number = decimal.Decimal(str(value))
     return number == number.to_integral_value() and 0 <= number <= MAX_TIMESTAMP

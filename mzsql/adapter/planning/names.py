@@ -1,4 +1,4 @@
-"""Ids as names, for people: explain's `Humanizer` over the catalog."""
+"""Names for ids in plans: explain's `Humanizer` over the catalog."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from mzsql.repr.types import RelationDesc
 
 
 class Names:
-    """Ids as names. `own` names the object that is being created.
+    """Names for ids.
 
     Args:
         state: the catalog.
-        desc: the columns of a relation.
-        own: names of what is not in the catalog yet.
+        desc: gives a relation's columns.
+        own: names of objects that are not in the catalog yet.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class Names:
         self._own = own
 
     def name(self, gid: GlobalId) -> str:
-        """The object's qualified name."""
+        """An object's qualified name."""
         if gid in self._own:
             return self._own[gid]
         builtin = builtins().get(gid)
@@ -41,7 +41,7 @@ class Names:
         return "[DELETED INDEX]" if item is None else item.full_name
 
     def column_names(self, gid: GlobalId) -> Sequence[str] | None:
-        """The names of the object's columns."""
+        """The names of an object's columns; None where it has none or does not exist."""
         if gid not in self._state.items and gid not in builtins():
             return None
         item = self._state.items.get(gid)

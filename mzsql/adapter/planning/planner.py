@@ -1,8 +1,8 @@
-"""From HIR to plans that run: views inlined, optimized, lowered, with the expression cache asked first.
+"""Planning: HIR to plans that run. Views are inlined, the whole is optimized and lowered; the expression cache is asked first.
 
-Promise: planning is deterministic for a catalog and a set of optimizer features; what was planned before, in this process or an
-earlier one of the same build, is not planned again. A plan for a deployed object is the one that runs, whatever indexes came or
-went since (`deployed`).
+Promise: planning is deterministic for a catalog and a set of optimizer features. What was planned before, by this process or an earlier one
+of the same build, is not planned again. The plan returned for a deployed object is the one that runs, whatever indexes were created or
+dropped since (`deployed`).
 """
 
 from __future__ import annotations
@@ -75,21 +75,21 @@ class View(msgspec.Struct, frozen=True):
     desc: RelationDesc
 
 
-#: So many plans of views are kept before it is looked at whether the views are still there.
+#: Below so many cached views, dropped ones are not looked for.
 _SWEEP_LEAST = 64
 
 
 class Planner:
-    """Plans for one process; keeps what it planned. Thread-safe.
+    """The planner of one process, which caches what it planned. Thread-safe.
 
     Args:
-        state: gives the catalog as last seen.
-        cache: the durable cache.
-        features: the optimizer's switches in force.
-        statistics: how many rows a collection has, where that is known.
+        state: gives the catalog as last read.
+        cache: the expression cache.
+        features: gives the optimizer's switches in force.
+        statistics: estimates how many rows a collection has, where that is known.
 
     Attributes:
-        outlined: gives a plan what it is as rendered, so that the start that it is kept for need not find that out.
+        outlined: adds a plan's outline (`mzsql.render.rendered.Outline`), so that the next start need not render the plan for it.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class Planner:
         self._views_of: Planner | None = None
 
     def close(self) -> None:
-        """Release the evaluator; nothing can be planned any more. Idempotent."""
+        """Close the evaluator; nothing can be planned any more. Idempotent."""
         self._evaluator.close()
 
     # --- names --------------------------------------------------------------------------------
@@ -128,7 +128,15 @@ class Planner:
         state: CatalogState | None = None,
         without: GlobalId | None = None,
     ) -> SessionCatalog:
-        """The catalog under a session's names; `state` is another than the one seen last, `without` an object that is left out."""
+        """The catalog under a session's names.
+
+        Args:
+            search_path: the session's schemas.
+            cluster: the session's cluster.
+            database: the session's database.
+            state: the catalog state; by default the one last read.
+            without: an object to leave out.
+        """
         return SessionCatalog(
             self._state() if state is None else state,
             self.builtin_desc,
@@ -139,18 +147,22 @@ class Planner:
         )
 
     def builtin_desc(self, builtin: Builtin) -> RelationDesc:
-        """A builtin relation's columns; a view is planned for them."""
+        """A builtin relation's columns; a builtin view is lowered for them at first use."""
         if builtin.desc is not None:
             return builtin.desc
         known = self._builtin_descs.get(builtin.id)
         if known is None:
-            # All of them are asked for at once, by whoever looks at the columns that there are: none is optimized for that.
+            # Listing columns asks for every builtin view at once, so these are lowered but not optimized.
             known = lower_query(self._query(builtin.query)).desc
             self._builtin_descs[builtin.id] = known
         return known
 
     def desc(self, gid: GlobalId) -> RelationDesc:
-        """The columns of any relation."""
+        """The columns of any relation.
+
+        Raises:
+            UndefinedTable: there is no such object.
+        """
         builtin = builtins().get(gid)
         if builtin is not None:
             return self.builtin_desc(builtin)
@@ -168,7 +180,7 @@ class Planner:
     # --- views --------------------------------------------------------------------------------
 
     def view(self, gid: GlobalId) -> View:
-        """A plain view, users' or builtin, planned at first use."""
+        """A plain view, a user's or builtin, planned at first use."""
         if self._views_of is not None:
             return self._views_of.view(gid)
         features = self._features()
@@ -185,7 +197,9 @@ class Planner:
             return found
 
     def _sweep(self, features: OptimizerFeatures) -> None:
-        """Let go of views that were dropped or replaced, or planned with other features: about as many are kept as there are."""
+        """Drop cached views that were dropped, redefined, or planned with other features; amortized, since the threshold follows the number
+        kept.
+        """
         items = self._state().items
         self._views = {
             key: view
@@ -216,7 +230,7 @@ class Planner:
         return plan.query
 
     def lowering(self) -> Callable[[hir.Query], LoweredQuery]:
-        """What decorrelates queries, as the switches are now."""
+        """The function that decorrelates queries, with the switches in force."""
         features = self._features()
         return partial(
             lower_query,
@@ -226,13 +240,13 @@ class Planner:
 
     @undisturbed()
     def local(self, query: hir.Query) -> View:
-        """A query's locally optimized MIR, its finishing folded into it."""
+        """A query's locally optimized MIR, with its finishing (ORDER BY, LIMIT, OFFSET) folded into it."""
         lowered = self.lowering()(query)
         relation = fold_finishing(lowered.relation, lowered.finishing)
         return View(optimize_local(relation, self.context()), lowered.desc)
 
     def lookup_view(self, gid: GlobalId) -> Relation | None:
-        """A plain view's MIR; None for anything that is not a plain view."""
+        """A plain view's MIR; None for any other object."""
         builtin = builtins().get(gid)
         if builtin is not None:
             return self.view(gid).mir if builtin.kind == "view" else None
@@ -240,15 +254,19 @@ class Planner:
         return self.view(gid).mir if isinstance(item, objects.View) else None
 
     def source(self, gid: GlobalId) -> MirSource:
-        """What a dataflow reads under this id; tables can shrink, so nothing is monotonic."""
+        """The dataflow import of an object. Never monotonic, since rows of tables can be deleted."""
         return MirSource(gid, self.desc(gid).typ)
 
     def optimize(self, relation: Relation) -> Relation:
-        """The local, index-free optimization of a view."""
+        """Optimize a relation locally, without indexes, as a view is."""
         return optimize_local(relation, self.context())
 
     def evaluate(self, expr: Scalar) -> Datum:
-        """The value of an expression without columns; raises the SQL error it ends with."""
+        """The value of an expression without columns.
+
+        Raises:
+            SqlError: the evaluation fails.
+        """
         (value,) = self._evaluator.evaluate([expr])
         if isinstance(value, EvalError):
             raise failed(value.message)
@@ -259,19 +277,19 @@ class Planner:
         return self._features()
 
     def with_features(self, features: OptimizerFeatures, *, views_too: bool) -> Planner:
-        """The same planner under other switches; `views_too`: whether views are planned under them as well, or are as they are."""
+        """A planner with other switches; ``views_too``: whether to plan views with them as well, or to take this planner's."""
         planner = Planner(self._state, self._cache, lambda: features, self.statistics)
         if not views_too:
             planner._views_of = self
         return planner
 
     def deployed(self, item: objects.Maintained) -> GlobalExpressions:
-        """The plan that runs for a deployed object: the cached one, whatever was created or dropped since."""
+        """The plan that a deployed object runs with: the cached one, whatever was created or dropped since."""
         self._cache.sync()
         return self._cache.peek(item.id) or self._planned_here(item)
 
     def _planned_here(self, item: objects.Maintained) -> GlobalExpressions:
-        """The plan of an object that the cache has none of, made once."""
+        """The plan of an object that has none in the cache (for one, because another build deployed it), made once."""
         known = self._planned.get(item.id)
         if known is None or not self.is_current(item, known):
             known = self._planned[item.id] = self.deploy(item)
@@ -282,7 +300,7 @@ class Planner:
         return known
 
     def outlined_once(self, item: objects.Maintained, plan: GlobalExpressions) -> GlobalExpressions:
-        """A plan that `running` gave, with its outline, which is not made again for what was planned here."""
+        """A plan from `running` with its outline; remembered where the plan is one that this process made."""
         made = self.outlined(plan)
         if self._planned.get(item.id) is plan:
             self._planned[item.id] = made
@@ -291,7 +309,7 @@ class Planner:
     def running(
         self, known: Mapping[GlobalId, GlobalExpressions]
     ) -> Iterator[tuple[objects.Maintained, GlobalExpressions]]:
-        """The plan that runs of each deployed object: what is known, else as `deployed`, decoded where it is looked at."""
+        """The plan that each deployed object runs with: from ``known``, else as `deployed` but decoded only when used."""
         synced = False
         for item in self._state().maintained:
             found = known.get(item.id)
@@ -303,7 +321,7 @@ class Planner:
             yield item, found
 
     def catalog_without(self, gid: GlobalId) -> SessionCatalog:
-        """The catalog in which an object's own definition is planned: without that object."""
+        """The catalog in which an object's own definition is planned: without the object itself."""
         return self.catalog(without=gid)
 
     # --- dataflows ----------------------------------------------------------------------------
@@ -315,12 +333,12 @@ class Planner:
         without: frozenset[GlobalId] = frozenset(),
         asked: set[GlobalId] | None = None,
     ) -> OptimizerContext:
-        """What the optimizer may know: the indexes of a cluster (none where it is None), the features.
+        """What the optimizer may use: the indexes of a cluster, the features, the statistics.
 
         Args:
-            cluster: whose indexes.
-            without: indexes that it is not to know.
-            asked: gets the objects whose indexes it looks at.
+            cluster: the cluster whose indexes it may use; None: none.
+            without: indexes that it must not use.
+            asked: collects the objects whose indexes were looked up.
         """
         state = self._state()
 
@@ -348,14 +366,14 @@ class Planner:
         value: Callable[[str, SqlType], Datum] | None = None,
         asked: set[GlobalId] | None = None,
     ) -> Planned:
-        """Plan a dataflow: views inlined, optimized as a whole, lowered.
+        """Plan a dataflow: inline views, optimize the whole, lower it.
 
         Args:
-            export: what it puts out.
-            relation: what that is; None for an index.
+            export: what the dataflow puts out.
+            relation: the relation to export; None for an index.
             cluster: the cluster whose indexes it may read; None: none.
-            value: values of the functions of the session or the moment that the relation and its views call (for a one-shot query).
-            asked: gets the objects whose indexes were looked at.
+            value: gives the values of session- and time-dependent functions called by the relation and its views (for a one-shot query).
+            asked: collects the objects whose indexes were looked up.
         """
         without = self._not_for(export)
 
@@ -370,7 +388,8 @@ class Planner:
                 context = self.context(cluster=cluster, without=without, asked=asked)
                 built = build_dataflow(export, valued(relation), view_of, self.source, context)
                 mir = optimize_dataflow(built, context)
-                # A query goes without an index that has errors; what is maintained cannot know whether one will have.
+                # A one-shot query falls back to the relation where an index holds errors. A maintained dataflow cannot know whether one
+                # will, so it is planned again without the indexes whose errors its plan would not read.
                 peek = isinstance(export, PeekExport)
                 unread = frozenset() if peek else errors_unread(mir, view_of)
                 if not unread:
@@ -379,8 +398,8 @@ class Planner:
                 without |= {index.id for gid in unread for index in state.indexes_on(gid)}
 
     def _not_for(self, export: Export) -> frozenset[GlobalId]:
-        """The indexes that a dataflow must not read: itself, and an index those on its relation that were created after it, which may
-        read it.
+        """The indexes that a dataflow must not read: its own. For an index also later ones on the same relation, which may read it: no
+        cycles.
         """
         state, on = self._state(), export.on_id if isinstance(export, IndexExport) else None
         if on is None or export.id not in state.items:
@@ -390,7 +409,7 @@ class Planner:
 
     @undisturbed()
     def over_rows(self, export: Export, relation: Relation) -> Planned:
-        """A one-shot dataflow over the rows of catalog objects as they are: no view is looked into, no index read."""
+        """A one-shot dataflow over the stored rows of catalog objects: no view is inlined, no index read."""
         context = self.context()
         with remembering():
             built = build_dataflow(export, relation, lambda _: None, self.source, context)
@@ -400,12 +419,12 @@ class Planner:
     def deploy(
         self, item: objects.Maintained, relation: Relation | None = None, *, fresh: bool = False
     ) -> GlobalExpressions:
-        """The plan of a materialized view or an index: from the cache, else made (and not yet written to the cache).
+        """The plan of a materialized view or an index: from the expression cache, else made now. A new plan is not written to the cache.
 
         Args:
             item: the object.
-            relation: a materialized view's locally optimized MIR, where it is known already.
-            fresh: whether to plan anew and not ask the cache: for an object that is being created.
+            relation: a materialized view's locally optimized MIR, if known.
+            fresh: whether to plan without asking the cache: for an object that is being created.
         """
         features = spell_features(self._features())
         if not fresh:
@@ -431,12 +450,12 @@ class Planner:
         )
 
     def is_current(self, item: objects.Maintained, plan: GlobalExpressions) -> bool:
-        """Whether a plan of an object is what `deploy` would make now."""
+        """Whether `deploy` would make this same plan now."""
         made_for = spell_features(self._features()), item.version
         return (plan.features, plan.version) == made_for and self._offers(item, plan)
 
     def _offers(self, item: objects.Maintained, plan: GlobalExpressions) -> bool:
-        """Whether there are the same indexes that a plan was made among, whoever made or dropped any since."""
+        """Whether the indexes that exist now are those that the plan was chosen among."""
         if not self._not_for(_export_of(item)).isdisjoint(plan.index_imports):
             return False
         return self._offered(item, plan.offered.on) == plan.offered
@@ -455,7 +474,7 @@ class Planner:
     def _notices(
         self, item: objects.Maintained, mir: MirDataflow, query: hir.Query | None
     ) -> tuple[StoredNotice, ...]:
-        """What is to be remarked on an object's plan, each once."""
+        """The optimizer's notices on an object's plan, without duplicates."""
         names = Names(self._state(), self.desc, {item.id: item.full_name})
         indexes = self.context(cluster=item.cluster, without=frozenset([item.id])).indexes
         found = NoticeFinder(names, indexes).all_of(mir)
@@ -481,9 +500,12 @@ class Planner:
     def remember(
         self, item: Item, made: GlobalExpressions | None, local: Relation | None = None
     ) -> None:
-        """Write a new object's plans to the cache; an index invalidates what may now be planned better, which is planned anew.
+        """Write a new object's plans to the cache. A new index also replaces the plans that may use it, from their next start on.
 
-        What runs goes on with its plan: the new one counts from the next start on.
+        Args:
+            item: the new object.
+            made: its plan.
+            local: a view's locally optimized MIR.
         """
         features = spell_features(self._features())
         new_local, new_global = {}, {}
@@ -492,13 +514,13 @@ class Planner:
         if made is not None:
             new_global[item.id] = made
         if isinstance(item, objects.Index):
-            # What views are by themselves does not depend on indexes.
+            # Only global plans: local optimization does not look at indexes.
             others = dependents_of_index(self._state(), item.on_id) - {item.id}
             new_global |= self._planned_anew(others)
         self._cache.insert_expressions(new_local, new_global)
 
     def _planned_anew(self, gids: Iterable[GlobalId]) -> dict[GlobalId, GlobalExpressions]:
-        """The plans, for the next start, of those that have dataflows; what cannot be planned any more fails then."""
+        """New plans, for the next start, of those objects that have dataflows; one that cannot be planned is logged and fails then."""
         items, made = self._state().items, {}
         for gid in sorted(gids, key=sort_key):
             item = items.get(gid)
@@ -517,20 +539,20 @@ class Planner:
 
         Args:
             made: the plans, by object.
-            running: objects whose plans in the cache run from now on, those of ``made`` included; the others' are for a start to come.
+            running: objects that run with their cached plans, those of ``made`` included; other plans are for the next start.
         """
         if made or running:
             self._cache.insert_expressions(new_global=made, running=running)
 
     def forget(self, gids: set[GlobalId]) -> None:
-        """Drop the plans of objects that are gone; what was planned with an index among them is planned anew, for its next start."""
+        """Remove the plans of dropped objects; what was planned with a dropped index is planned again, for its next start."""
         depended = self._cache.invalidate_entries(gids)
         if depended:
             self._cache.insert_expressions(new_global=self._planned_anew(depended))
 
 
 def fold_finishing(relation: Relation, finishing: RowSetFinishing) -> Relation:
-    """A view's ORDER BY … LIMIT as part of the relation: a TopK, then the projection; an ORDER BY alone means nothing in a view."""
+    """A view's ORDER BY … LIMIT as part of the relation: a TopK, then a projection. An ORDER BY without LIMIT has no meaning in a view."""
     if finishing.limit is not None or finishing.offset:
         limit = None if finishing.limit is None else Literal(finishing.limit, BIGINT)
         relation = TopK(relation, (), finishing.order_by, limit, finishing.offset)

@@ -1,11 +1,11 @@
-"""A second process that plans, where an opening has very many objects to optimize: of Python one thread runs at a time, and machines have
-more cores.
+"""A second process that plans, for an opening with very many objects to optimize: Python runs one thread at a time, but
+machines have more cores.
 
-Promise: what it makes is what this process would make of the same catalog under the same features, in the order in which it was asked for;
-nothing waits for it, and what it has not made, cannot plan, or was asked for under a catalog that has changed since, this process plans. It
-reads and writes nothing but its pipes, and ends with who has started it.
+Promise: it makes the plans that this process would make of the same catalog under the same features, in the requested
+order. Nothing waits for it: what it has not made yet, cannot plan, or was asked for under another catalog, this process
+plans itself. It only reads and writes its pipes, and ends with the process that started it.
 
-Trade-off: it begins by importing the engine, about a second of a core: see `PAYS`.
+The trade-off: it begins by importing the engine, about a second of one core; see `PAYS`.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ from mzsql.transform import OptimizerFeatures
 
 _log = logging.getLogger(__name__)
 
-#: With so many objects to plan the process is worth its beginning.
+#: From so many objects on the process is worth its start.
 PAYS = 500
 
 _JOIN_SECONDS = 10.0
-#: Where its answers cannot be read it is given so many seconds to end by itself.
+#: Seconds that the process is given to exit by itself after its answers could not be read.
 _END_SECONDS = 1.0
-#: So many of the last lines that it says are told where it fails.
+#: At most so many of the last lines of its standard error are logged when it fails.
 _LAST_LINES = 20
-#: Sizes of messages.
+#: Bytes of a message's length prefix (big-endian).
 _LENGTH = 4
 
 
 class _Request(msgspec.Struct, frozen=True):
-    """What is to be planned, and under what."""
+    """What to plan: objects in order, with the catalog and the features."""
 
     state: CatalogState
     features: OptimizerFeatures
@@ -56,19 +56,19 @@ class _Request(msgspec.Struct, frozen=True):
 
 
 class _Made(msgspec.Struct, frozen=True, array_like=True):
-    """A plan, as the expression cache keeps it; None where it could not be made."""
+    """An object's plan as an entry of the expression cache; None where it could not be made."""
 
     id: GlobalId
     plan: bytes | None
 
 
 class PlanningProcess:
-    """A process that plans some of what this one is about to. Thread-safe.
+    """A process that plans part of what this process is about to plan. Thread-safe.
 
     Args:
-        state: the catalog that it plans under.
-        features: the optimizer's switches, likewise.
-        wanted: the objects, in the order in which they are to be planned.
+        state: the catalog to plan under.
+        features: the optimizer's switches to plan under.
+        wanted: the objects, in the order in which to plan them.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class PlanningProcess:
         self._state, self._features = state, features
         self._lock = threading.Lock()
         self._made: dict[GlobalId, GlobalExpressions] = {}
-        # Who leads, and where arrangements are, says nothing of plans.
+        # Plans do not depend on the lease or the arrangements, so these are not sent.
         bare = msgspec.structs.replace(state, meta=None, arrangements={}, lease=None, standbys={})
         self._request = msgspec.msgpack.encode(_Request(bare, features, tuple(wanted)))
         self._process: subprocess.Popen[bytes] | None = None
@@ -88,16 +88,16 @@ class PlanningProcess:
         self._thread.start()
 
     def fits(self, state: CatalogState, features: OptimizerFeatures) -> bool:
-        """Whether plans made under a catalog and switches are what this makes."""
+        """Whether its plans are valid under this catalog and these switches."""
         return state.items is self._state.items and features == self._features
 
     def take(self, gid: GlobalId) -> GlobalExpressions | None:
-        """The plan of an object, outlined, if it is made by now; once."""
+        """Remove and return an object's plan, with outline; None where it is not made yet."""
         with self._lock:
             return self._made.pop(gid, None)
 
     def close(self) -> None:
-        """End it, whatever it does. Idempotent."""
+        """Kill the process. Idempotent."""
         with self._lock:
             self._ended = True
             process = self._process
@@ -109,7 +109,7 @@ class PlanningProcess:
         said = deque[bytes](maxlen=_LAST_LINES)
         try:
             with self._started() as process:
-                # What it says is read while it works: a pipe that nobody reads would stop it.
+                # Standard error is read while the process works: writing to a full pipe would block it.
                 hearing = threading.Thread(
                     target=said.extend,
                     args=(process.stderr,),
@@ -120,7 +120,7 @@ class PlanningProcess:
                 try:
                     self._ask(process)
                 except BaseException:
-                    # Its code stays what it was where it has ended by itself.
+                    # Give a process that crashed time to exit, so that its own exit code is logged and not the kill's.
                     with contextlib.suppress(subprocess.TimeoutExpired):
                         process.wait(_END_SECONDS)
                     process.kill()
@@ -144,7 +144,7 @@ class PlanningProcess:
                     self._made[made.id] = GlobalExpressions.read(made.plan)
 
     def _look_at_end(self, said: Iterable[bytes]) -> None:
-        """Say with what it has ended, unless it was to."""
+        """Log the exit code where the process failed."""
         code = None if self._process is None else self._process.returncode
         if self._ended or code in (None, 0, -signal.SIGINT):
             return
@@ -155,7 +155,7 @@ class PlanningProcess:
         )
 
     def _started(self) -> subprocess.Popen[bytes]:
-        # It finds the same modules, whatever this process has made of its path, and none beside the working directory.
+        # It gets this process's module path, however that was changed, so that it imports the same code.
         program = (
             f"import sys; sys.path[:] = {json.dumps(sys.path)}; from {__name__} import main; main()"
         )
@@ -172,11 +172,11 @@ class PlanningProcess:
 
 
 class PlansAhead:
-    """Has a second process plan while that pays. For one thread, but for `close`.
+    """Runs a planning process where that pays. Not thread-safe, but for `close`.
 
     Args:
-        lacking: which of some objects have no plan in the cache.
-        features: the optimizer's switches in force.
+        lacking: which of some objects have no plan in the expression cache.
+        features: gives the optimizer's switches in force.
     """
 
     def __init__(
@@ -190,7 +190,9 @@ class PlansAhead:
         self._looked: object = None
 
     def look(self, state: CatalogState, missing: Mapping[GlobalId, object]) -> None:
-        """Have what is missing planned from its end, while this process does it from the beginning; nothing of another catalog is kept."""
+        """Start planning the missing objects from their end, while this process plans from the beginning; plans for an
+        older catalog are dropped.
+        """
         features = self._features()
         if self._process is not None and not self._process.fits(state, features):
             self.close()
@@ -210,7 +212,7 @@ class PlansAhead:
         return None if self._process is None else self._process.take(gid)
 
     def close(self) -> None:
-        """Nothing more is planned ahead. Idempotent."""
+        """Stop planning ahead. Idempotent."""
         process, self._process = self._process, None
         if process is not None:
             process.close()
@@ -220,7 +222,7 @@ class PlansAhead:
 
 
 class _Kinds:
-    """Which collections have errors, of a catalog that nobody has opened."""
+    """Which collections have errors, from a catalog alone: the process opens no environment."""
 
     def __init__(self, state: CatalogState) -> None:
         self._state = state
@@ -234,7 +236,7 @@ class _Kinds:
 
 
 def planned(request: bytes) -> Iterator[bytes]:
-    """What is to be answered to a request, object by object."""
+    """The answers to a request, one message for each object."""
     asked = _REQUESTS.decode(request)
     state = asked.state
     planner = Planner(lambda: state, ExpressionCache.in_memory(), lambda: asked.features)
@@ -247,7 +249,7 @@ def planned(request: bytes) -> Iterator[bytes]:
                     made = planner.deploy(item, fresh=True)
                     plan = made.with_outline(renderings.of(made.sealed).outline).to_bytes()
                 except Exception as failure:
-                    # Who asked meets it as well, and says so.
+                    # The process that asked meets the same error when it plans the object, and reports it.
                     _log.info("%s cannot be planned: %s", gid, failure)
             yield msgspec.msgpack.encode(_Made(gid, plan))
     finally:
@@ -255,7 +257,7 @@ def planned(request: bytes) -> Iterator[bytes]:
 
 
 def main() -> None:
-    """Answer the one request that comes from standard input, on standard output."""
+    """Answer the one request on standard input, on standard output."""
     out = sys.stdout.buffer
     for request in _received(sys.stdin.buffer):
         try:
@@ -275,7 +277,7 @@ def _send(to: IO[bytes], data: bytes) -> None:
 
 
 def _received(source: IO[bytes]) -> Iterator[bytes]:
-    """Messages until the other end is closed, the last one perhaps cut off."""
+    """The messages until the other end closes; an incomplete last one is dropped."""
     while len(head := source.read(_LENGTH)) == _LENGTH:
         size = int.from_bytes(head, "big")
         data = source.read(size)

@@ -1,7 +1,7 @@
-"""Statements as a session means them, planned.
+"""Planning a session's statements.
 
-Promise: names are resolved in the catalog as it is now, under the session's search path, and with what the session's transaction has done
-to it so far.
+Promise: names are resolved in the catalog as it is now, under the session's search path, including what the session's
+transaction has staged.
 """
 
 from __future__ import annotations
@@ -24,13 +24,17 @@ class StatementPlanner:
         self._planner = planner
 
     def plan(self, session: Session, statement: st.Statement) -> p.Plan:
-        """The plan of a statement; SqlError where it cannot be resolved."""
+        """The plan of a statement.
+
+        Raises:
+            SqlError: names or types cannot be resolved.
+        """
         settings = self._env.catalog.state.settings
         keys = any(system_value(settings, name) == "on" for name in TABLE_KEYS)
         return plan_statement(statement, self._catalog(session), table_keys=keys)
 
     def plan_text(self, session: Session, text: str) -> p.Plan:
-        """The plan of a text of one statement."""
+        """The plan of a text that is one statement."""
         (statement,) = parse_statements(text)
         return self.plan(session, statement)
 

@@ -1,11 +1,12 @@
 """Timestamp selection: at which time a query reads (https://materialize.com/docs/get-started/isolation-level/).
 
-Promise: `determine` is a pure function from what was asked and what was seen to a `Determination`, which says the time and why.
-`Timestamps` is the IO around it. A strictly serializable read is at a time asked of the oracle after the query came; a serializable one
-at the latest time that is complete already, but where inputs are complete ahead of time (between refreshes), at the oracle's; a strong
-session serializable one at that time, though neither beyond the oracle's nor before what the session itself has seen or written. AS OF is
-the time asked for, or an error that says what can be read. Constants have no time. A time beyond the oracle's is waited for
-(`Timestamps.hold_back`): a result that reached a client before the oracle got there could be contradicted by a later read.
+Promise: `determine` is a pure function from a `Question` to a `Determination`, which has the timestamp and the reasons;
+`Timestamps` does the IO around it. A strict serializable read is at a timestamp asked of the oracle after the query
+arrived. A serializable one is at the latest time that is already complete; where inputs are complete ahead of time
+(between refreshes) at the oracle's. A strong session serializable one is at that time, but not beyond the oracle's, nor
+before what the session itself has seen or written. AS OF reads at the given time, or fails with an error that says what
+can be read. Constants have no timestamp. A timestamp beyond the oracle's is waited for (`Timestamps.hold_back`): a
+result returned before the oracle got there could be contradicted by a later read at an earlier time.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from mzsql.repr.interrupt import current
 
 Isolation = Literal["strict serializable", "strong session serializable", "serializable"]
 
-#: While it waits for a time, a statement asks the oracle again so often, in seconds.
+#: Seconds between two questions to the oracle while a statement waits for a timestamp.
 _ASK_SECONDS = 0.05
-#: All isolation levels below serializable are given serializable.
+#: PostgreSQL's weaker isolation levels are treated as serializable.
 _STRONGER: dict[str, Isolation] = {
     "strict serializable": "strict serializable",
     "strong session serializable": "strong session serializable",
@@ -35,7 +36,7 @@ _STRONGER: dict[str, Isolation] = {
 
 
 class SourceFrontiers(msgspec.Struct, frozen=True):
-    """One input and the times it can be read at: from ``since`` on, and at once below ``upper``."""
+    """One input: it is readable from ``since`` on, and complete below ``upper``."""
 
     id: GlobalId
     since: Frontier
@@ -43,18 +44,19 @@ class SourceFrontiers(msgspec.Struct, frozen=True):
 
 
 class Question(msgspec.Struct, frozen=True):
-    """All that a timestamp is chosen from.
+    """Everything that a timestamp is chosen from.
 
     Attributes:
-        isolation: the session's.
-        sources: the stored inputs with their frontiers; in no order.
-        oracle_read_ts: the oracle's answer, asked for after the query came; None where nobody asked.
-        time_dependent: whether the query says ``mz_now()``: then it has a time even without inputs.
-        as_of: the time of AS OF.
+        isolation: the session's isolation level.
+        sources: the stored inputs with their frontiers, in any order.
+        oracle_read_ts: the oracle's read timestamp, asked for after the query arrived; None where it was not asked.
+        time_dependent: whether the query calls ``mz_now()``, so that it has a timestamp even without inputs.
+        as_of: the timestamp of AS OF.
         at_least: whether it was AS OF AT LEAST.
-        session_ts: the latest time that the session has read at or written at.
-        linear: whether every acknowledged write must be seen whatever the isolation (UPDATE and its like).
-        present: what time it is, as far as this process knows; None where nobody looked.
+        session_ts: the latest timestamp that the session has read or written at.
+        linear: whether every acknowledged write must be seen whatever the isolation level (the reads of UPDATE, DELETE
+            and the like).
+        present: the present time as far as this process knows; None where it was not asked.
     """
 
     isolation: Isolation
@@ -69,12 +71,14 @@ class Question(msgspec.Struct, frozen=True):
 
     @property
     def complete(self) -> Timestamp | None:
-        """The latest time at which all inputs are complete; None: at every one."""
+        """The latest time at which all inputs are complete; None: complete at every time."""
         return _last_below(meet(*(source.upper for source in self.sources)))
 
     @property
     def is_ahead(self) -> bool:
-        """Whether the inputs are complete at times that have not come yet, as between refreshes, or for ever: no time to read at."""
+        """Whether the inputs are complete beyond the present (between refreshes, or for ever), so that their frontier
+        is no time to read at.
+        """
         complete = self.complete
         return complete is None or (self.present is not None and complete > self.present)
 
@@ -84,17 +88,17 @@ def _last_below(upper: Frontier) -> Timestamp | None:
 
 
 class Determination(msgspec.Struct, frozen=True):
-    """The time of a query, and what it was chosen from.
+    """A query's timestamp, and what it was chosen from.
 
     Attributes:
-        timestamp: the time; None for a query that depends on none.
-        timeline: the timeline that it is on; None where there is no time.
-        isolation: what was promised.
-        since: the earliest time at which all inputs can be read.
-        upper: the time before which all inputs are complete.
-        oracle_read_ts: the oracle's; None where it was not asked.
+        timestamp: the timestamp; None for a query that depends on none.
+        timeline: its timeline; None without a timestamp.
+        isolation: the isolation level.
+        since: the earliest time at which all inputs are readable.
+        upper: the time below which all inputs are complete.
+        oracle_read_ts: the oracle's read timestamp; None where it was not asked.
         sources: the inputs.
-        held_back: whether the answer must wait until the oracle has reached the time.
+        held_back: whether the answer must wait until the oracle has reached the timestamp.
     """
 
     timestamp: Timestamp | None
@@ -108,12 +112,12 @@ class Determination(msgspec.Struct, frozen=True):
 
     @property
     def largest_not_in_advance_of_upper(self) -> Timestamp | None:
-        """The latest time at which all inputs are complete; None: at every one."""
+        """The latest time at which all inputs are complete; None: complete at every time."""
         return _last_below(self.upper)
 
     @property
     def can_respond_immediately(self) -> bool:
-        """Whether the inputs are complete at the time, as far as was seen, and the oracle has reached it."""
+        """Whether the inputs are complete at the timestamp, as far as is known, and the oracle has reached it."""
         if self.timestamp is None:
             return True
         complete = self.upper is None or self.timestamp < self.upper
@@ -121,7 +125,7 @@ class Determination(msgspec.Struct, frozen=True):
 
 
 def needs_oracle(question: Question) -> bool:
-    """Whether the answer to a question depends on the oracle: not for constants and AS OF, nor where a complete time is enough."""
+    """Whether the choice depends on the oracle: not for constants and AS OF, nor where a complete time is enough."""
     if question.as_of is not None or not (question.sources or question.time_dependent):
         return False
     return question.linear or question.isolation != "serializable" or question.is_ahead
@@ -130,12 +134,14 @@ def needs_oracle(question: Question) -> bool:
 def determine(question: Question) -> Determination:
     """Choose the timestamp.
 
-    From the minimum on, it is brought forward to each of: the time of AS OF; the inputs' since (unless AS OF names the time exactly); the
-    oracle's read timestamp, for strict serializable reads; the latest complete time, for serializable ones (the lesser of those two
-    where that has not come yet); the lesser of those two and what the session has seen, for strong session serializable ones.
+    Starting from the minimum it is advanced to each of these that applies: the time of AS OF; the inputs' since (where
+    AS OF names an exact time before it, the query fails); the oracle's read timestamp, for strict serializable reads;
+    the latest complete time, for serializable ones (or the oracle's, if that is less and the complete time is in the
+    future); for strong session serializable ones the lesser of those two, and what the session has seen.
 
     Raises:
-        InvalidParameter: an input no longer has the time of AS OF.
+        InvalidParameter: an input is not readable at the time of AS OF any more.
+        NotReadable: an input was dropped.
     """
     since = join(*(source.since for source in question.sources))
     upper = meet(*(source.upper for source in question.sources))
@@ -192,7 +198,7 @@ def _chosen(question: Question, since: Frontier) -> Timestamp:
 
 
 class Timestamps:
-    """Chooses the times of one process's queries. Thread-safe."""
+    """Chooses the timestamps of one process's queries. Thread-safe."""
 
     def __init__(self, env: Environment) -> None:
         self._env = env
@@ -208,16 +214,17 @@ class Timestamps:
         linear: bool = False,
         current_uppers: bool = False,
     ) -> Question:
-        """What a query's time is chosen from, asked for now.
+        """Collect what a query's timestamp is chosen from, as of now.
 
         Args:
-            session: whose isolation counts.
-            stored: the inputs that have contents at times: tables, materialized views.
-            time_dependent: whether the query says ``mz_now()``.
-            as_of: the time of AS OF.
+            session: gives the isolation level.
+            stored: the inputs with a history: tables, materialized views.
+            time_dependent: whether the query calls ``mz_now()``.
+            as_of: the timestamp of AS OF.
             at_least: whether a later one will do.
-            linear: whether every acknowledged write must be seen whatever the isolation.
-            current_uppers: whether frontiers are asked for that the choice does not depend on (for EXPLAIN), and the oracle too.
+            linear: whether every acknowledged write must be seen whatever the isolation level.
+            current_uppers: whether to ask for frontiers, and the oracle, even where the choice does not depend on them
+                (for EXPLAIN).
         """
         if time_dependent and as_of is None:
             self._env.pass_time()
@@ -252,14 +259,15 @@ class Timestamps:
         at_least: bool = False,
         linear: bool = False,
     ) -> Determination:
-        """The time of a query over ``stored`` that came just now, waited for where the oracle has not reached it (arguments as `question`).
+        """The timestamp of a query over ``stored`` that arrives now (arguments as in `question`); waits until the
+        oracle has reached it.
 
-        The inputs need not be complete at it yet: see `Peeker.wait`. The session has seen the time from now on.
+        The inputs need not be complete at it yet: see `Inputs.wait`. From now on the session has seen the timestamp.
 
         Raises:
-            InvalidParameter: an input no longer has the time of AS OF.
-            NotReadable: the time lies further ahead than the statement may wait.
-            QueryCanceled: the statement was cancelled, or its time was over first.
+            InvalidParameter: an input is not readable at the time of AS OF any more.
+            NotReadable: the timestamp is further ahead than the statement may wait.
+            QueryCanceled: the statement was canceled or timed out first.
         """
         question = self.question(
             session,
@@ -278,14 +286,15 @@ class Timestamps:
         return done
 
     def hold_back(self, ts: Timestamp, timeout: float) -> None:
-        """Wait until the oracle has reached ``ts``, that is until no later read can be at an earlier time.
+        """Wait until the oracle has reached ``ts``, so that no later read can be at an earlier time.
 
-        Where nobody writes nobody moves time: once the clock has reached ``ts``, this completes it in the log and tells the oracle, as any
-        writer would.
+        Time does not advance where nobody writes: once the clock has reached ``ts``, this completes it in the log and
+        applies it to the oracle, as a writer would.
 
         Raises:
-            NotReadable: ``ts`` lies further ahead of the clock than ``timeout`` seconds, or than the statement may still take.
-            QueryCanceled: the statement was cancelled, or its time was over first.
+            NotReadable: ``ts`` is more than ``timeout`` seconds ahead of the clock, or more than the statement's
+                remaining time.
+            QueryCanceled: the statement was canceled or timed out first.
         """
         env, interrupt = self._env, current()
         left = min(timeout, interrupt.left())

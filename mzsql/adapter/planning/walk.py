@@ -1,4 +1,4 @@
-"""Looking through MIR: what a relation reads, and its scalars rewritten."""
+"""Traversing MIR: which objects a relation reads, and rewriting its scalar expressions."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from mzsql.repr.types import SqlType
 
 
 def global_gets(rel: r.Relation) -> frozenset[GlobalId]:
-    """The catalog objects that a relation names."""
+    """The catalog objects that a relation reads."""
     return frozenset(
         node.id for node in r.walk(rel) if isinstance(node, r.Get) and not isinstance(node.id, int)
     )
 
 
 def node_scalars(rel: r.Relation) -> tuple[Scalar, ...]:
-    """The scalar expressions of one node, children left out."""
+    """The scalar expressions of one node, without those of its inputs."""
     match rel:
         case r.Map(scalars=scalars):
             return scalars
@@ -42,7 +42,7 @@ def node_scalars(rel: r.Relation) -> tuple[Scalar, ...]:
 
 
 def map_scalars(rel: r.Relation, f: Callable[[Scalar], Scalar]) -> r.Relation:
-    """The relation with `f` applied to every scalar expression in it (whole expressions, not their parts)."""
+    """The relation with ``f`` applied to every whole scalar expression in it (not to subexpressions)."""
     kids = r.inputs(rel)
     new = tuple(map_scalars(kid, f) for kid in kids)
     if any(a is not b for a, b in zip(new, kids, strict=True)):
@@ -74,7 +74,7 @@ def map_scalars(rel: r.Relation, f: Callable[[Scalar], Scalar]) -> r.Relation:
 
 
 def unmaterializables(rel: r.Relation) -> frozenset[str]:
-    """The functions of the session or the moment that a relation calls."""
+    """The session- and time-dependent functions that a relation calls, such as ``current_user`` or ``mz_now``."""
     return frozenset(
         part.func
         for node in r.walk(rel)
@@ -85,7 +85,7 @@ def unmaterializables(rel: r.Relation) -> frozenset[str]:
 
 
 def materialize(rel: r.Relation, value: Callable[[str, SqlType], Datum]) -> r.Relation:
-    """Put values in for the functions of the session or the moment."""
+    """Replace session- and time-dependent functions by their values."""
 
     def one(part: Scalar) -> Scalar:
         if isinstance(part, Unmaterializable):

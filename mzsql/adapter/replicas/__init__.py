@@ -1,1 +1,1 @@
-"""Replicas as processes of their own: where they are, and what such a process does."""
+"""Replicas in processes of their own: how they are found, and what such a process does."""

@@ -1,7 +1,7 @@
-"""Where the replicas of an environment run, as its catalog has it.
+"""Finding the replicas of an environment by their entries in the catalog.
 
-Promise: a process that runs a replica is found by the replica's entry in the catalog, in any process that opens the environment; who it is
-talking to, either side makes sure of (`compute.transport.frames`). Nothing here writes.
+Promise: any process that opens the environment finds a replica's process through the replica's entry. Both sides of a
+connection verify each other (`compute.transport.frames`). Nothing here writes.
 """
 
 from __future__ import annotations
@@ -14,26 +14,29 @@ from mzsql.compute.transport.link import Found, answers, found_at, usage_at
 from mzsql.compute.transport.usage import Usage
 from mzsql.persist import Clock
 
-#: A process of another machine that has a replica's name, and has not answered for so long, has it no more, in seconds.
+#: Seconds after which a silent process on another machine counts as gone, so that its replica may be taken over.
 TAKEN_SECONDS = 10.0
 _PAUSE_SECONDS = 0.5
 
 
 def address_of(process: ReplicaProcess) -> Address:
-    """Where a process listens."""
+    """Where a replica's process listens, with the secret to connect by."""
     return Address(process.host, process.port, process.secret)
 
 
 def hello_of(env: Environment, replica_id: str, epoch: int | None) -> Hello:
-    """What this process says to a replica: to command it in a leader's `epoch`, or with None to see that it is there."""
+    """The first message to a replica: with a leader's ``epoch`` to command it, with None to only ask whether it is
+    there.
+    """
     return Hello(env.id, env.build, replica_id, epoch, b"", b"")
 
 
 def is_free(replica: Replica, environment_id: str, build: str, clock: Clock) -> bool:
-    """Whether no process has a replica's name any more, as far as can be told from here. Takes `TAKEN_SECONDS` where that is unsure.
+    """Whether no process runs a replica any more, as far as can be told from here. Takes up to `TAKEN_SECONDS` where
+    that is unsure.
 
-    One that answers has it, whatever it answers; so has one of this machine that runs and does not answer (it may have been stopped).
-    One of another machine that has not answered for so long is taken to be gone.
+    A process that answers runs it, whatever it answers. So does one of this machine that exists but does not answer: it
+    may be suspended. One on another machine that stays silent counts as gone.
     """
     process = replica.process
     if process is None or is_gone(process.who):
@@ -48,7 +51,7 @@ def is_free(replica: Replica, environment_id: str, build: str, clock: Clock) -> 
 
 
 def unreachable(env: Environment, replica: Replica) -> str | None:
-    """Why the process of a replica takes no commands from here; None where it would. Takes seconds where it hangs."""
+    """Why a replica's process takes no commands from here; None where it would. Takes seconds where that process hangs."""
     process = replica.process
     if process is None:
         return "no process runs it"
@@ -58,7 +61,9 @@ def unreachable(env: Environment, replica: Replica) -> str | None:
 
 
 def trouble(env: Environment, replica: Replica) -> str | None:
-    """Why a replica does not do its work, as far as a process can tell that does not command it; None where it does, or has none."""
+    """Why a replica does not work, as seen by a process that does not command it; None where it does, or has nothing to
+    do.
+    """
     state = env.catalog.state
     cluster = state.clusters[replica.cluster_id]
     used = any(item.cluster == cluster.name for item in state.maintained)
@@ -70,7 +75,7 @@ def trouble(env: Environment, replica: Replica) -> str | None:
 
 
 def usage_of(env: Environment, replica: Replica) -> Usage | None:
-    """What the process of a replica takes of its machine; None where it has none, or does not say."""
+    """The CPU, memory and disk that a replica's process uses; None where there is none, or it does not answer."""
     process = replica.process
     if process is None or is_gone(process.who):
         return None

@@ -1,14 +1,15 @@
-"""A process that is one replica, from its start to its end: ``mzsql replica``.
+"""A process that is one replica, from start to end: ``mzsql replica``.
 
-Promise: before it has taken the replica's entry in the catalog, in one compare_and_append, it has changed nothing, and is refused where the
-replica is unknown or another process's, or where a process of another version leads, or wrote last: a replica upgrades nothing. From then
-on it maintains what leaders command, one after the other, and waits for the next where there is none. It ends by itself when the replica
-is dropped or another process has taken it, when a higher deploy generation was promoted, when its replica has failed for good, or when it
-is asked to; then it gives its entry back, so that nobody looks for it. One that is killed is found to be gone, and whoever comes takes its
-place.
+Promise: the process changes nothing before it has taken the replica's entry in the catalog, by one compare_and_append.
+It is refused where the replica is unknown or run by another process, and where a process of another version leads or
+wrote last: a replica upgrades nothing. From then on it carries out leaders' commands, one leader after the other, and
+waits where there is none. It ends when the replica is dropped or taken by another process, when a higher deploy
+generation was promoted, when its replica failed for good, or on request; then it gives its entry back, so that nobody
+looks for it. A killed process is found to be gone, and the next one takes its place.
 
-Trade-off: where a replica's process on another machine hangs, or cannot be reached, another one may take its name while it still writes
-(`mzsql.adapter.replicas.places.is_free`); what both write is the same, and the first one ends when it finds that out.
+The trade-off: where a replica's process on another machine hangs or is unreachable, another one may take its entry
+while it still writes (`mzsql.adapter.replicas.places.is_free`). Both write the same updates, and the first one ends
+when it notices.
 """
 
 from __future__ import annotations
@@ -52,23 +53,25 @@ from mzsql.threads import Wakeup
 
 _log = logging.getLogger(__name__)
 
-#: Where Consensus cannot notify, a replica looks so often whether it was dropped, in seconds.
+#: Seconds between two looks at the catalog where Consensus cannot notify.
 _LOOK_SECONDS = 5.0
-#: History that nobody needs is given up so often while something is written, in seconds …
+#: Seconds between two releases of history while something is written …
 _RELEASE_SECONDS = 15.0
-#: … but for so many milliseconds of it.
+#: … and how many milliseconds of history are kept.
 _RETAIN_MS = 60_000
 
 
 class Listening(msgspec.Struct, frozen=True):
-    """Where a replica listens: the address of an interface of this machine (port 0: a free one), and the name that others call it by."""
+    """Where a replica listens: a local interface's address, a port (0: any free one), and the host name under which
+    others reach it.
+    """
 
     host: str = "127.0.0.1"
     port: int = 0
     advertised: str | None = None
 
     def bound(self) -> socket.socket:
-        """A socket that listens there.
+        """A listening socket.
 
         Raises:
             InvalidParameter: the address is not this machine's, or is in use.
@@ -83,7 +86,7 @@ class Listening(msgspec.Struct, frozen=True):
 
 
 class _SyncedReplica(Replica):
-    """A replica that has seen of the catalog what a dataflow is about that it is to maintain, before it is told of it."""
+    """A replica that reads the catalog before a dataflow over objects that it does not know yet."""
 
     def __init__(
         self,
@@ -117,15 +120,15 @@ class _SyncedReplica(Replica):
 
 
 class ReplicaOf:
-    """One life of a replica in this process.
+    """One run of a replica in this process.
 
     Args:
-        env: the environment, open; the caller's to close.
+        env: the open environment; the caller closes it.
         cluster: the replica's cluster.
         name: its name there.
-        listening: where.
-        spark: makes the Spark session when it is first needed.
-        wakeup: has `run` look whether it is to stop.
+        listening: where to listen.
+        spark: creates the Spark session at first use.
+        wakeup: makes `run` look whether to stop.
 
     Raises:
         UndefinedObject: there is no such cluster, or no such replica.
@@ -185,7 +188,7 @@ class ReplicaOf:
         self._env.catalog.transact(command)
 
     def too_large(self) -> str | None:
-        """What to tell of a SIZE that asks for more than this machine has; None where it does not."""
+        """A warning where its SIZE has more workers than this machine has processors; None otherwise."""
         have = os.cpu_count() or 1
         if self.entry.workers <= have:
             return None
@@ -196,7 +199,7 @@ class ReplicaOf:
 
     @property
     def address(self) -> str:
-        """Where it listens."""
+        """``host:port`` of where it listens."""
         return f"{self._process.host}:{self._process.port}"
 
     # --- being it -----------------------------------------------------------------------------
@@ -209,12 +212,15 @@ class ReplicaOf:
         self._changed.wake()
 
     def run(self, stopped: Callable[[], bool]) -> str:
-        """Be the replica until something ends it, or `stopped` says so and the wakeup was used: why it ended, for a person.
+        """Run the replica until something ends it, or until ``stopped`` returns True after a wakeup.
+
+        Returns:
+            Why it ended, for people.
 
         Raises:
-            DuplicateObject: another process has taken its name.
+            DuplicateObject: another process has taken its entry.
             Fenced: a higher deploy generation was promoted.
-            ThreadFailed: what runs its dataflows has failed for good.
+            ThreadFailed: what runs its dataflows failed for good.
         """
         notified = self._env.follow_catalog(self._changed.wake)
         look = True
@@ -226,7 +232,7 @@ class ReplicaOf:
                 state = self._env.sync() if woken or not notified else self._env.seen()
                 self._release_history()
             except LocationError as error:
-                # What it maintains waits for the stores as well; this is no reason to end.
+                # The dataflows wait for the stores as well, so this is no reason to end.
                 _log.warning("the stores do not answer: %s", error)
                 look = True
                 continue
@@ -242,7 +248,7 @@ class ReplicaOf:
         return "it was asked to"
 
     def _release_history(self) -> None:
-        """As every process does: what its readers need no more is let go of."""
+        """Release this process's holds on history that its dataflows do not need any more."""
         now, (at, seen) = self._env.clock.monotonic(), self._released
         upper = self._env.wal.state.upper
         if now < at or upper == seen:
@@ -252,7 +258,7 @@ class ReplicaOf:
         self._released = now + _RELEASE_SECONDS, upper
 
     def close(self) -> None:
-        """End the replica, and give its entry back where that can be. Idempotent."""
+        """Stop the replica, and give its entry back where the stores allow. Idempotent."""
         self._server.close()
         process, replica_id = self._process, self.entry.id
 
@@ -263,12 +269,14 @@ class ReplicaOf:
 
 
 def open_for_replica(locations: Locations, cluster: str, name: str) -> Environment:
-    """The environment, which is there already, for a process that maintains and never leads. Who cannot be the replica has written nothing.
+    """Open an existing environment for a process that maintains dataflows and never leads. Nothing is written where it
+    is refused.
 
     Raises:
         UndefinedObject: there is no such cluster, or no such replica.
         DuplicateObject: another process runs it.
-        EnvironmentRefused: there is no environment, or it is led by a process of another version, or of an older version.
+        EnvironmentRefused: there is no environment, a process of another version leads it, or an older version wrote it
+            last.
     """
     clock = SystemClock()
 

@@ -1,1 +1,1 @@
-"""A session: its variables, its transaction and what that has staged, the catalog under its search path, what it holds readable."""
+"""A session: its variables, its transaction with staged DDL, the catalog under its search path, its read holds."""

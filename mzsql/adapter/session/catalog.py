@@ -1,6 +1,7 @@
 """The catalog as one statement of one session sees it: users' objects and builtin ones under one set of names.
 
-Promise: it does not change while the statement is planned. Implements the frontend's `CatalogView`.
+Promise: it does not change while the statement is planned, being over one immutable `CatalogState`. Implements the
+frontend's `CatalogView`.
 """
 
 from __future__ import annotations
@@ -48,13 +49,13 @@ def user_item(item: Item) -> CatalogItem:
 
 
 class SessionCatalog:
-    """A catalog state under a session's names.
+    """A catalog state, with names resolved as in one session.
 
     Args:
         state: the users' objects.
-        builtin_desc: the columns of a builtin view (planned when first needed).
+        builtin_desc: gives a builtin view's columns, which are planned at first use.
         database, search_path, cluster: the session's.
-        without: an object that is as if it were not there.
+        without: an object to hide, so that its own definition can be planned again.
     """
 
     def __init__(
@@ -90,7 +91,7 @@ class SessionCatalog:
         return self._cluster
 
     def resolve_item(self, name: PartialName) -> CatalogItem | None:
-        """The object of this name, or None."""
+        """The object that a name refers to, through the search path where it is unqualified; None where there is none."""
         database = name.database or self._database
         schemas = (
             (name.schema,) if name.schema is not None else (*IMPLICIT_SCHEMAS, *self._search_path)
@@ -116,7 +117,9 @@ class SessionCatalog:
         )
 
     def item_like(self, name: PartialName) -> str | None:
-        """The name of the object that is named most like one that nothing has."""
+        """The quoted name of the object whose name is most similar to one that was not found, for a hint; None where
+        none is similar.
+        """
         database = name.database or self._database
         path = (*IMPLICIT_SCHEMAS, *self._search_path)
         places: dict[str, str] = {}
@@ -141,14 +144,18 @@ class SessionCatalog:
         return [one.name for one in self.state.clusters.values()]
 
     def item(self, gid: GlobalId) -> CatalogItem:
-        """The object of this id; KeyError where there is none."""
+        """The object with this id.
+
+        Raises:
+            KeyError: there is none.
+        """
         builtin = builtins().get(gid)
         if gid == self._gone:
             raise KeyError(gid)
         return user_item(self.state.items[gid]) if builtin is None else self._builtin_item(builtin)
 
     def indexes_on(self, gid: GlobalId) -> tuple[CatalogItem, ...]:
-        """The indexes on an object, in order of creation."""
+        """The indexes on an object, oldest first."""
         found = () if gid == self._gone else self.state.indexes_on(gid)
         return tuple(user_item(item) for item in found if item.id != self._gone)
 

@@ -1,8 +1,8 @@
-"""What a group of sessions writes, as one batch for each table.
+"""Turning the writes of a group of sessions into one batch for each table.
 
-Promise: all updates of a table in a group become one batch, however many sessions they come from; batches that were written ahead (COPY)
-join it without being written again. A batch made for an attempt that lost serves the next one, if it is made of the same writes; else
-its objects are deleted.
+Promise: all updates of a table in a group become one batch, however many sessions they come from. Batches written ahead
+(by COPY) join it without being written again. A batch made for an attempt that lost a race serves the next attempt if
+that commits the same writes; otherwise its objects are deleted.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ from mzsql.repr.ids import GlobalId
 
 _log = logging.getLogger(__name__)
 
-#: What is written to one table: updates (c0 …, mz_time 0, mz_diff), or a batch written before.
+#: A write to one table: updates with the columns c0, c1, …, mz_time (always 0: the commit's timestamp is not known yet)
+#: and mz_diff; or a batch of them.
 Write: TypeAlias = "pa.Table | Batch"
-#: What one session writes, by table.
+#: One session's writes, by table.
 Writes: TypeAlias = Mapping[GlobalId, Sequence[Write]]
 
 
 def merge(batches: Sequence[Batch]) -> Batch:
-    """Batches of one shard, none of whose times are known yet, as one."""
+    """Several batches of one shard as one; none of them has its time yet."""
     first = batches[0]
     if len(batches) == 1:
         return first
@@ -36,7 +37,7 @@ def merge(batches: Sequence[Batch]) -> Batch:
 
 
 class AttemptBatches:
-    """The batches of the attempts to commit one group."""
+    """The batches made while trying to commit one group."""
 
     def __init__(self, env: Environment) -> None:
         self._env = env
@@ -45,10 +46,10 @@ class AttemptBatches:
         self._batches: dict[GlobalId, Batch] = {}
 
     def of(self, group: Sequence[Writes]) -> Mapping[GlobalId, Batch]:
-        """One batch for each table that the sessions of a group write.
+        """One batch for each table that the group's sessions write.
 
         Raises:
-            LocationError: one could not be written; nothing of it stays.
+            LocationError: a batch could not be written; nothing of it is left.
         """
         made_of = [id(writes) for writes in group]
         if made_of == self._made_of:
@@ -73,22 +74,22 @@ class AttemptBatches:
         return self._batches
 
     def keep(self) -> None:
-        """What was made is in the log, or may be: it is not for this process to delete any more."""
+        """The batches are in the log, or may be: this process must not delete them any more."""
         self._made, self._made_of = [], None
 
     def discard(self) -> None:
-        """Delete what was made for an attempt that was not committed and never will be."""
+        """Delete what was made for an attempt that did not commit and never will."""
         made, self._made, self._made_of = self._made, [], None
         for gid, batch in made:
             discard_batch(self._env, gid, batch)
 
 
 def discard_batch(env: Environment, gid: GlobalId, batch: Batch) -> None:
-    """Delete the objects of a batch that is not in the log and never will be; logs where that fails."""
+    """Delete the objects of a batch that is not in the log and never will be; a failure is logged."""
     if not batch.blob_keys():
         return
     try:
         env.collections.table(gid).discard(batch)
     except SqlError as failure:
-        # They are nobody's; whoever finds leaks finds them.
+        # No shard refers to them, so the search for leaked objects will delete them.
         _log.warning("objects of a write that failed stay for now: %s", failure)

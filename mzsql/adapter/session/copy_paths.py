@@ -1,8 +1,9 @@
-"""Which files of the machine a connection's COPY may read and write: any, those in some folders, or none.
+"""Which local files a connection's COPY may read and write: any, those in given folders, or none.
 
-Promise: what a connection is confined to no statement changes. A path is judged by what it comes to, links and ``..`` followed, and that
-is what is then opened. COPY from STDIN and to STDOUT touches no file of the machine, and is always allowed. Without confinement COPY may
-do what the process may: that is for a program of one's own; what runs strangers' statements confines its connections.
+Promise: no statement changes a connection's restriction. A path is judged after resolving links and ``..``, and the
+resolved path is what is opened. COPY FROM STDIN and TO STDOUT touch no file and are always allowed. Without a
+restriction COPY may do what the process may: fit for one's own program; a program that runs other people's statements
+should restrict its connections.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ class CopyDenied(SqlError):
 
 
 def local_file(place: str, purpose: str) -> Path:
-    """The file of this machine that a statement names, ``~`` being somebody's home.
+    """The local file that a statement names; ``~`` is expanded.
 
     Raises:
-        InvalidParameter: there is no such home, or it can be no path.
+        InvalidParameter: there is no such home directory, or this cannot be a path.
     """
     try:
         if "\0" in place:
@@ -40,24 +41,32 @@ def local_file(place: str, purpose: str) -> Path:
 
 
 class CopyPaths(msgspec.Struct, frozen=True):
-    """What `COPY` may touch.
+    """The files that COPY may touch.
 
     Attributes:
-        folders: in these, links followed, and what is below them; None: everywhere.
+        folders: files in these folders and below them, links resolved; None: all files; empty: none.
     """
 
     folders: tuple[Path, ...] | None = None
 
     def source(self, path: str) -> Path:
-        """The file to read; raises CopyDenied."""
+        """The file to read.
+
+        Raises:
+            CopyDenied: it is outside the folders.
+        """
         return self._allowed(path, "COPY from a file", "reading")
 
     def target(self, path: str) -> Path:
-        """The file to write; raises CopyDenied."""
+        """The file to write.
+
+        Raises:
+            CopyDenied: it is outside the folders.
+        """
         return self._allowed(path, "COPY to a file", "writing")
 
     def check_url(self, url: str) -> None:
-        """A store's URL is nowhere in a folder; raises CopyDenied."""
+        """Raise CopyDenied where COPY is restricted to folders: no URL is in one."""
         if self.folders is not None:
             raise self._denied("COPY to a URL", url)
 
@@ -66,7 +75,7 @@ class CopyPaths(msgspec.Struct, frozen=True):
         if self.folders is None:
             return found
         try:
-            # What is opened is what was judged.
+            # Resolve before judging, and return the resolved path: the caller opens what was judged.
             found = found.resolve()
         except (OSError, RuntimeError):
             raise self._denied(act, path) from None

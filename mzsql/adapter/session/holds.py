@@ -1,10 +1,10 @@
 """Read holds: what a query, a transaction, a cursor or a subscription reads stays readable while it does.
 
-Promise: from the moment a hold is taken until it is released, the since of what it holds does not move past the time at which it was
-taken, in this process or any other. Taking one writes nothing: each process has one leased reader a collection, whose since keeps
-the collection readable for every process; it is brought forward now and then, to the retention window or the earliest hold taken here
-(`Collections.release_history`), and the lease is renewed in the background. Trade-off: what a short query holds another may find held
-for a little longer.
+Promise: from taking a hold until its release, the since of the held collection does not advance beyond the time of the
+hold, in this process or any other. Taking one writes nothing: each process has one leased reader per collection, whose
+since keeps the collection readable for every process. That reader's since is downgraded from time to time, to the
+retention window or the earliest hold taken here (`Collections.release_history`), and its lease is renewed in the
+background. The trade-off: history is kept a little longer than needed.
 """
 
 from __future__ import annotations
@@ -27,33 +27,34 @@ class Held:
 
     @property
     def ids(self) -> frozenset[GlobalId]:
-        """What is held."""
+        """The collections held."""
         return frozenset(self._holds)
 
     @property
     def since(self) -> Frontier:
-        """The earliest time at which all that is held can be read."""
+        """The earliest time at which all of them are readable."""
         return join(*(hold.since for hold in self._holds.values()))
 
     def downgrade(self, since: Timestamp) -> None:
-        """Let go of the times before ``since``."""
+        """Release the times before ``since``."""
         for hold in self._holds.values():
             hold.downgrade(since)
 
     def release(self) -> None:
-        """Let go of everything. Idempotent."""
+        """Release all holds. Idempotent."""
         for hold in self._holds.values():
             hold.release()
 
 
 class TimeDomain:
-    """What a transaction may read: everything in the schemas that its first query touched, held readable until it ends.
+    """The relations that a transaction may read: all in the schemas that its first query touched, held readable until
+    it ends.
 
-    All of it is read at one time, so it must all be readable at that time from the start.
+    All of them are read at one timestamp, so all must be readable there from the start.
 
     Attributes:
         held: the holds.
-        names: the whole names of what may be read.
+        names: the relations' full names.
     """
 
     def __init__(self, held: Held, names: Iterable[str]) -> None:
@@ -61,13 +62,13 @@ class TimeDomain:
         self.names = tuple(sorted(names))
 
     def check(self, read: Iterable[tuple[GlobalId, str]]) -> None:
-        """Refuse what lies outside.
+        """Refuse relations outside the time domain.
 
         Args:
-            read: ids and whole names of what a query reads.
+            read: ids and full names of the relations that a query reads.
 
         Raises:
-            TransactionError: something lies outside.
+            TransactionError: one of them is outside.
         """
         outside = sorted(name for gid, name in read if gid not in self.held.ids)
         if outside:
@@ -89,10 +90,10 @@ class ReadHolds:
         self._collections = collections
 
     def acquire(self, gids: Iterable[GlobalId]) -> Held:
-        """Hold collections at their present sinces; the caller releases.
+        """Hold collections at their present sinces; the caller releases the result.
 
         Raises:
-            UndefinedTable: one is not there; nothing is held then.
+            UndefinedTable: one does not exist; nothing is held then.
         """
         with ExitStack() as undo:
             taken: list[tuple[GlobalId, Hold]] = []

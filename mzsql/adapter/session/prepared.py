@@ -1,7 +1,7 @@
-"""PREPARE, EXECUTE, DEALLOCATE: statements kept under a name, for one session.
+"""PREPARE, EXECUTE and DEALLOCATE: a session's prepared statements.
 
-Promise: what is kept is the text and the types of its parameters. EXECUTE plans it anew: its meaning is what the catalog says then, and
-each argument is one expression, cast to its parameter's type.
+Promise: a prepared statement is a text and the types of its parameters. EXECUTE plans it anew, so its names mean what
+the catalog says at that time; each argument is one expression, cast to its parameter's type.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mzsql.repr.types import SqlType
 
 
 class Prepared(msgspec.Struct, frozen=True):
-    """A statement's text with ``$1`` …, and the types of these."""
+    """A statement's text with ``$1``, ``$2``, …, and the types of these parameters."""
 
     text: str
     types: tuple[SqlType, ...]
@@ -36,7 +36,11 @@ class PreparedStatements:
         return self._kept.setdefault(session, {})
 
     def prepare(self, session: Session, plan: p.PreparePlan) -> None:
-        """Keep a statement; DuplicateObject where the name is taken (42P05)."""
+        """Store a statement.
+
+        Raises:
+            DuplicateObject: the session has one of this name (42P05).
+        """
         kept = self._of(session)
         if plan.name in kept:
             raise DuplicateObject(
@@ -47,10 +51,10 @@ class PreparedStatements:
         kept[plan.name] = Prepared(plan.text, plan.types)
 
     def text(self, session: Session, plan: p.ExecutePlan) -> str:
-        """The statement that EXECUTE runs, its arguments put in.
+        """The statement that EXECUTE runs, with the arguments substituted.
 
         Raises:
-            SqlError: there is none of that name (26000).
+            SqlError: there is none of this name (26000).
             SqlSyntaxError: too few or too many arguments.
         """
         found = self._named(session, plan.name)
@@ -68,7 +72,7 @@ class PreparedStatements:
         return found
 
     def deallocate(self, session: Session, name: str | None) -> None:
-        """Forget a statement; None: all of the session's."""
+        """Forget one statement; None: all of the session's."""
         if name is None:
             self._of(session).clear()
         else:

@@ -1,11 +1,12 @@
-"""A session: its variables, the transaction it is in, the statement that it runs.
+"""A session: its variables, its open transaction, its running statement.
 
-Promise: a variable that is set in a transaction is set back when that fails or is rolled back, one that is set LOCAL also when it
-commits. A transaction is read-only (its first SELECT fixes one timestamp and the relations that can be read at it) or write-only (its
-writes are buffered and committed as one), decided by its first statement, as in Materialize (https://materialize.com/docs/sql/begin/);
-constants and the system catalog may be read in any. DDL stands alone, but for what only gives things other names, and is carried out by
-COMMIT. A failed statement fails its transaction. A transaction in which nobody does anything for ``idle_in_transaction_session_timeout``
-is rolled back; the session's next statement is told so, and is not carried out.
+Promise: SET in a transaction is undone when the transaction fails or is rolled back, SET LOCAL also when it commits. A
+transaction is read-only (its first SELECT fixes one timestamp, and the relations that can be read at it) or write-only
+(its writes are buffered and committed as one); its first statement decides, as in Materialize
+(https://materialize.com/docs/sql/begin/). Constants and the system catalog may be read in any transaction. DDL is a
+transaction by itself, except for statements that only rename objects, and is carried out by COMMIT. A failed statement
+fails its transaction. A transaction that idles for ``idle_in_transaction_session_timeout`` is rolled back: the
+session's next statement fails with an error that says so, and is not carried out.
 """
 
 from __future__ import annotations
@@ -50,7 +51,12 @@ READ_ONLY = frozenset(name for name, one in VARIABLES.items() if one.read_only)
 
 
 def seconds(text: str, name: str) -> float:
-    """A duration such as ``500``, ``500 ms``, ``10s`` or ``1 min`` in seconds; a bare number is milliseconds."""
+    """A duration such as ``500``, ``500 ms``, ``10s`` or ``1 min`` in seconds; a bare number is in milliseconds.
+
+    Args:
+        text: the duration.
+        name: the variable that has it, for messages.
+    """
     return milliseconds(text, name) / 1000
 
 
@@ -58,21 +64,23 @@ class Transaction:
     """An open transaction.
 
     Attributes:
-        kind: None while nothing was done in it but reading constants, then ``read``, ``subscribe``, ``write`` or ``ddl``.
-        read_only: whether it was said to be READ ONLY.
+        kind: ``read``, ``subscribe``, ``write`` or ``ddl``, as the first statement that is not a constant query
+            decided; None before it.
+        read_only: whether it was declared READ ONLY.
         queried: whether a query was answered in it.
-        read_ts: the time of its reads.
-        domain: what its reads may name, held readable; None before the first of them.
-        held: what is held readable beside that: the session's schemas, where the first query read only the time.
-        write_read_ts: the time of what its writes were computed from.
-        writes: what it will write, by table.
-        reads: what its writes were computed from.
+        read_ts: the timestamp of its reads.
+        domain: the relations that it may read, held readable at `read_ts`; None before the first read.
+        held: what else is held readable: the relations of the session's schemas, where the first query read only the
+            time.
+        write_read_ts: the timestamp of the reads that its writes were computed from.
+        writes: its buffered writes, by table.
+        reads: the relations that its writes were computed from.
         ddl: the plan that COMMIT carries out.
-        staged: what several statements of DDL have done to the catalog, for COMMIT to write; then there is no `ddl`.
+        staged: the catalog changes of several DDL statements, which COMMIT writes; `ddl` is None then.
         failed: whether a statement in it failed.
         implicit: whether it is a single statement outside BEGIN.
-        begun: whether BEGIN has opened it.
-        synced: a moment of the environment's clock after which the present statement has looked at the catalog.
+        begun: whether BEGIN opened it.
+        synced: a time of the environment's monotonic clock, before the present statement read the catalog.
     """
 
     def __init__(self, *, implicit: bool) -> None:
@@ -94,17 +102,21 @@ class Transaction:
 
     @property
     def active(self) -> bool:
-        """Whether a statement has been carried out in it that its isolation and cluster matter for."""
+        """Whether a statement was carried out in it, after which its isolation level and cluster may not change."""
         return self.queried or self.kind is not None
 
     def begin(self, *, read_only: bool | None) -> None:
-        """BEGIN: from here on the transaction ends with COMMIT or ROLLBACK."""
+        """BEGIN: from now on the transaction ends with COMMIT or ROLLBACK."""
         self.begun = True
         self.implicit = False
         self.set_mode(read_only=read_only)
 
     def set_mode(self, *, read_only: bool | None) -> None:
-        """READ ONLY or READ WRITE; the latter only before the first query."""
+        """Set READ ONLY or READ WRITE; None leaves it.
+
+        Raises:
+            TransactionError: READ ONLY after a write, or READ WRITE after a query.
+        """
         if read_only is None:
             return
         if read_only and self.kind in ("write", "ddl"):
@@ -116,7 +128,11 @@ class Transaction:
         self.read_only = read_only
 
     def enter(self, kind: str) -> None:
-        """Take a statement of this kind in; raises TransactionError where it does not fit what came before."""
+        """Admit a statement of this kind.
+
+        Raises:
+            TransactionError: it does not fit the statements before it.
+        """
         if self.implicit:
             return
         if self.kind == "ddl" and self.staged is not None:
@@ -151,7 +167,7 @@ class Transaction:
         self.kind = kind
 
     def query(self, *, timed: bool) -> None:
-        """Take a query in; one that is ``timed`` reads something that has a time, a constant may be read in any transaction."""
+        """Admit a query. One that is ``timed`` reads a relation or the time; a constant query fits any transaction."""
         if timed or self.kind in ("ddl", "subscribe"):
             self.enter("read")
         self.queried = True
@@ -161,7 +177,7 @@ class Transaction:
         self.writes.setdefault(gid, []).extend(writes)
 
     def end(self) -> None:
-        """Let go of what it holds. Idempotent."""
+        """Release the read holds. Idempotent."""
         if self.domain is not None:
             self.domain.held.release()
         if self.held is not None:
@@ -169,7 +185,7 @@ class Transaction:
 
 
 class Notice(msgspec.Struct, frozen=True):
-    """Something a person should hear that is no error."""
+    """A message for the client that is not an error."""
 
     severity: str
     message: str
@@ -183,7 +199,7 @@ class Session:
     """One client's session.
 
     Args:
-        defaults: for a role's name what is set where its sessions begin, and the system's variables.
+        defaults: from a role's name to the defaults of its sessions' variables, and the system variables.
     """
 
     user = "mzsql"
@@ -206,7 +222,7 @@ class Session:
 
     @property
     def transaction(self) -> Transaction | None:
-        """The transaction that the session is in; one that it leaves lets go of what it holds."""
+        """The open transaction, if any; assigning another one releases what the old one holds."""
         return self._transaction
 
     @transaction.setter
@@ -218,11 +234,15 @@ class Session:
     # --- variables ----------------------------------------------------------------------------
 
     def _system(self) -> Mapping[str, str]:
-        """What the system, and the session's role, have set now."""
+        """The system's and the role's settings as they are now."""
         return self._defaults(self.user)
 
     def get(self, name: str) -> str:
-        """A variable's value, the session's own or the system's; UndefinedObject where there is none of that name."""
+        """A variable's value: the session's own or, for a system variable, the system's.
+
+        Raises:
+            UndefinedObject: there is no such variable.
+        """
         if variable(name).of_system:
             return system_value(self._system(), name)
         for values in (self._local, self._staged):
@@ -231,16 +251,21 @@ class Session:
         return self._values[name]
 
     def names(self) -> list[str]:
-        """The names of all variables, the system's too, in order."""
+        """The names of all variables, system variables included, sorted."""
         return sorted(VARIABLES)
 
     def set(self, name: str, values: Sequence[str] | None, *, local: bool = False) -> None:
-        """Set a variable; None: back to its default; ``local``: until the transaction ends.
+        """Set a variable.
+
+        Args:
+            name: the variable.
+            values: the elements of its value; None: the default.
+            local: whether only until the transaction ends.
 
         Raises:
             UndefinedObject: there is no such variable.
-            InvalidParameter: a value that it cannot have.
-            TransactionError: the transaction is too far for it.
+            InvalidParameter: the variable cannot have this value, or is a system variable.
+            TransactionError: the transaction has gone too far for it.
         """
         if variable(name).of_system:
             raise InvalidParameter(
@@ -271,18 +296,18 @@ class Session:
             self._staged[name] = value
 
     def reset_all(self) -> None:
-        """RESET ALL: every variable that can be set back to its default."""
+        """RESET ALL: set every variable that can be set to its default."""
         for name in SESSION_VARIABLES:
-            # What is at its default already cannot fail, whatever the transaction has done.
+            # Skip those at their default: setting one, such as cluster, would fail in an active transaction.
             if name not in READ_ONLY and self.get(name) != self.default(name):
                 self.set(name, None)
 
     def default(self, name: str) -> str:
-        """What a variable goes back to by RESET: as the system has it."""
+        """The value that RESET gives a variable: the role's or the system's setting."""
         return system_value(self._system(), name)
 
     def end_transaction(self, *, committed: bool) -> None:
-        """The transaction is over: what it has set stays only if it was committed."""
+        """End the transaction: its SETs stay only if it committed, its SET LOCALs never."""
         self.transaction = None
         if committed:
             self._values.update(self._staged)
@@ -291,20 +316,20 @@ class Session:
 
     @property
     def search_path(self) -> tuple[str, ...]:
-        """The schemas of unqualified names."""
+        """The schemas in which unqualified names are looked up, in order."""
         return path_of(self.get("search_path"))
 
     @property
     def statement_timeout(self) -> float | None:
-        """Seconds that a statement may take; None: it has no limit."""
+        """Seconds that a statement may take; None: no limit."""
         limit = seconds(self.get("statement_timeout"), "statement_timeout")
         return limit if limit > 0 else None
 
     def limit(self, *, lengthy: bool) -> float | None:
-        """Seconds that a statement may take; None: it has no limit.
+        """Seconds that a statement may take; None: no limit.
 
-        The default is for queries and changes of rows, as Materialize says it; a ``lengthy`` one (loading files, DDL) is bounded by what
-        was set alone.
+        The default of ``statement_timeout`` bounds queries and changes of rows, as in Materialize. A ``lengthy``
+        statement (DDL, loading files) is bounded only by a value that was set explicitly.
         """
         if lengthy:
             name = "statement_timeout"
@@ -314,17 +339,19 @@ class Session:
 
     @property
     def timeout(self) -> float:
-        """As `statement_timeout`, in a form fit for waits: without a limit `NO_LIMIT`."""
+        """As `statement_timeout`, as a number fit for waits: `NO_LIMIT` where there is no limit."""
         limit = self.statement_timeout
         return NO_LIMIT if limit is None else limit
 
     @property
     def result_size(self) -> int:
-        """How many bytes a result may have."""
+        """How many bytes a result may have: ``max_query_result_size``."""
         return size_in_bytes(self.get(_RESULT_SIZE), _RESULT_SIZE)
 
     def check_size(self, rows: int, size: int) -> None:
-        """Raise ResultTooLarge where so many rows of so many bytes are more than ``max_query_result_size`` lets a result be."""
+        """Raise ResultTooLarge where ``size`` bytes, the first ``rows`` rows of a result, exceed
+        ``max_query_result_size``.
+        """
         limit = self.result_size
         if size > limit:
             raise ResultTooLarge(
@@ -337,7 +364,9 @@ class Session:
 
     @contextmanager
     def running(self) -> Iterator[Interrupt]:
-        """Run statements of this session, on this thread: `cancel` ends them, and `Interrupt.begin` begins each."""
+        """Run statements of this session on this thread. `cancel` interrupts them; `Interrupt.begin` starts the timeout
+        of each.
+        """
         interrupt = Interrupt(self.statement_timeout, ALARMS)
         self._interrupt = interrupt
         try:
@@ -347,7 +376,7 @@ class Session:
             self._interrupt = None
 
     def cancel(self) -> None:
-        """End the statement that runs now, from any thread; without one nothing happens."""
+        """Cancel the running statement; callable from any thread. Does nothing where none runs."""
         interrupt = self._interrupt
         if interrupt is not None:
             interrupt.cancel()
@@ -355,7 +384,7 @@ class Session:
     # --- idle transactions --------------------------------------------------------------------
 
     def rest(self) -> None:
-        """No statement runs now; an open transaction has so long as ``idle_in_transaction_session_timeout`` says."""
+        """No statement runs now: start the timer of ``idle_in_transaction_session_timeout`` for an open transaction."""
         if self.transaction is None or not self.transaction.begun:
             return
         limit = seconds(
@@ -370,14 +399,15 @@ class Session:
             if self._idle_key is None or self.transaction is None:
                 return
             self._idle_ended = True
-            # What others might wait for goes now; the rest with the next statement.
+            # Runs on the timer's thread: release the read holds, which others may wait for. The session's next
+            # statement does the rest.
             self.transaction.end()
 
     def resume(self) -> None:
-        """A statement begins.
+        """A statement begins: stop the idle timer.
 
         Raises:
-            IdleInTransactionTimeout: the transaction that it was meant for is over; said once.
+            IdleInTransactionTimeout: the timer had rolled the transaction back; raised once.
         """
         with self._idle_lock:
             key, self._idle_key = self._idle_key, None
@@ -394,17 +424,17 @@ class Session:
     # --- notices ------------------------------------------------------------------------------
 
     def saw(self, ts: Timestamp) -> None:
-        """The session has read or written at ``ts``: strong session serializable reads are never earlier again."""
+        """Record that the session read or wrote at ``ts``: its later strong session serializable reads are not earlier."""
         self.seen_ts = max(self.seen_ts, ts)
 
     def notice(self, message: str, *, severity: str = "NOTICE", hint: str | None = None) -> None:
-        """Remember something for the client, unless ``client_min_messages`` asks for graver things alone."""
+        """Queue a notice for the client, unless ``client_min_messages`` asks for more severe ones only."""
         least = self.get("client_min_messages")
         if (least == "warning" and severity == "NOTICE") or least == "error":
             return
         self.notices.append(Notice(severity, message, hint))
 
     def take_notices(self) -> list[Notice]:
-        """The notices since the last call."""
+        """The notices queued since the last call."""
         taken, self.notices = self.notices, []
         return taken

@@ -1,4 +1,4 @@
-"""Answers that are a few texts: SHOW of a session's variables, and what EXPLAIN prints."""
+"""Results that are a few texts: SHOW of session variables, and the output of EXPLAIN."""
 
 from __future__ import annotations
 
@@ -26,6 +26,6 @@ def show_variable(session: Session, name: str) -> tuple[RelationDesc, Rows]:
 
 
 def as_table(desc: RelationDesc, rows: Rows) -> pa.Table:
-    """Such rows as Arrow."""
+    """The rows as an Arrow table of strings."""
     arrays = [pa.array([row[i] for row in rows], pa.string()) for i in range(desc.arity)]
     return pa.table(arrays, names=list(desc.names))

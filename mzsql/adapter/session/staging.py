@@ -1,8 +1,9 @@
-"""Statements that give things other names, several of them in one transaction: tried as they are said, carried out together by COMMIT.
+"""Staging DDL that only renames objects: several such statements in one transaction, carried out together by COMMIT.
 
-Promise: each is checked when it is said, against the catalog as those before it leave it, and what follows in the transaction sees their
-names. Nobody else does before COMMIT, which writes all of them in one compare-and-append, or none. If somebody else has changed an
-object meanwhile the transaction fails: its names were resolved in a catalog that is gone.
+Promise: each statement is checked against the catalog as the ones before it left it, and later ones in the transaction
+see its names. No other session does before COMMIT, which writes all changes in one compare-and-append, or none. If
+another session has changed an object meanwhile the transaction fails, since its names were resolved in an older
+catalog.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ _OBJECTS = ("items", "clusters", "replicas", "schemas", "databases", "roles", "c
 
 
 class Staged(msgspec.Struct, frozen=True):
-    """What a transaction has done to the catalog so far.
+    """What a transaction has staged so far.
 
     Attributes:
-        base: the catalog that its first statement found.
-        state: the catalog as it would be.
-        change: what makes the one of the other.
+        base: the catalog when its first statement ran.
+        state: the catalog with its changes applied.
+        change: the changes, from `base` to `state`.
     """
 
     base: CatalogState
@@ -30,11 +31,11 @@ class Staged(msgspec.Struct, frozen=True):
     change: Change
 
     def then(self, change: Change) -> Staged:
-        """With another statement's change."""
+        """This with another statement's change added."""
         return Staged(self.base, applied(self.state, change), self.change | change)
 
     def check(self, now: CatalogState) -> None:
-        """Raise TransactionError where the objects are no longer those that the transaction began with."""
+        """Raise TransactionError where an object of the catalog ``now`` differs from `base`."""
         if any(getattr(self.base, one) != getattr(now, one) for one in _OBJECTS):
             raise TransactionError(
                 "object state changed while transaction was in progress",

@@ -1,7 +1,7 @@
-"""What functions such as ``now``, ``current_schemas`` and ``current_setting`` read of the moment and of a session.
+"""The values of session- and time-dependent functions, such as ``now``, ``current_schemas`` and ``current_setting``.
 
-Promise: values as literals of a plan carry them; a schema that does not exist is none of a session's. A replica that the session names is
-one of its cluster, or an error.
+Promise: values have the form of a plan's literals. A schema in the search path that does not exist is left out, as in
+PostgreSQL.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from mzsql.repr.errors import SqlError, UndefinedObject, Unsupported, alike
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.types import SqlType
 
-#: The schemas that PostgreSQL's users expect before the path, without being named there.
+#: System schemas that are searched before the path without being named in it.
 _FIRST = ("mz_catalog", "pg_catalog")
-#: When this process began, in microseconds since 1970.
+#: When this process started, in microseconds since the epoch.
 _BEGUN_US = time.time_ns() // 1000
 
 
 def moment_values(
     session: Session, env: Environment, ts: Timestamp | None, now_us: int, number: int
 ) -> Callable[[str, SqlType], Datum]:
-    """The values of functions such as ``current_timestamp`` for one statement.
+    """The values of session- and time-dependent functions for one statement.
 
     Args:
-        session: whose user and variables they are of.
-        env: the environment that is asked.
-        ts: the time that is read at; None where nothing with times is read.
-        now_us: when the statement began, in microseconds since 1970.
-        number: the session's among those of this process.
+        session: gives user and variables.
+        env: the environment.
+        ts: the timestamp read at; None where nothing with times is read.
+        now_us: when the statement began, in microseconds since the epoch.
+        number: the session's number among those of this process (``pg_backend_pid``).
 
     Returns:
-        The value of a function by its key; raises Unsupported of one that has none.
+        From a function's name and type to its value; raises Unsupported for an unknown function.
     """
     state = env.catalog.state
     fixed: Mapping[str, Datum] = {
@@ -68,7 +68,7 @@ def moment_values(
 
     def value(func: str, _: SqlType) -> Datum:
         if func == "mz_introspected_replica":
-            # Asked only where it is wanted: it may be an error.
+            # Evaluated only where it is called, since it may be an error.
             return introspected_replica(session, state)
         if func not in fixed:
             raise Unsupported(f"the function {func} is not supported")
@@ -78,7 +78,7 @@ def moment_values(
 
 
 def session_values(session: Session, state: CatalogState, build: str) -> Mapping[str, Datum]:
-    """The values of the functions that look at a session's variables."""
+    """The values of the functions that depend on the session's variables."""
     database = session.get("database")
     path = [s for s in session.search_path if s in SYSTEM_SCHEMAS or state.schema(database, s)]
     implicit = [s for s in _FIRST if s not in path]
@@ -93,10 +93,10 @@ def session_values(session: Session, state: CatalogState, build: str) -> Mapping
 
 
 def targeted_replica(session: Session, state: CatalogState) -> Replica | None:
-    """The replica that ``SET cluster_replica`` names; None where it names none.
+    """The replica that the variable ``cluster_replica`` names; None where it is empty.
 
     Raises:
-        UndefinedObject: the session's cluster has none of that name.
+        UndefinedObject: the session's cluster has no replica of that name.
     """
     name = session.get("cluster_replica")
     if not name:
@@ -115,11 +115,12 @@ def targeted_replica(session: Session, state: CatalogState) -> Replica | None:
 
 
 def introspected_replica(session: Session, state: CatalogState) -> str:
-    """The id of the replica whose introspection a session reads: the one that it names, or the only one of its cluster.
+    """The id of the replica whose introspection a session reads: the one that ``cluster_replica`` names, or the only
+    one of its cluster.
 
     Raises:
-        UndefinedObject: the session's cluster has none of the name.
-        SqlError: it has none, or several.
+        UndefinedObject: the session's cluster has no replica of that name.
+        SqlError: the cluster has no replica, or several.
     """
     named = targeted_replica(session, state)
     cluster = session.get("cluster")

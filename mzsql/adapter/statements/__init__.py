@@ -1,1 +1,1 @@
-"""What statements do: objects made and dropped, rows written and copied, cursors, transactions."""
+"""Carrying out statements: DDL, INSERT, UPDATE, DELETE, COPY, cursors, transactions."""

@@ -1,7 +1,7 @@
-"""Statements about databases, schemas, clusters, roles, names and comments, carried out: each one compare-and-append on the catalog.
+"""DDL about databases, schemas, clusters, roles, names, privileges and comments: each statement is one compare-and-append on the catalog.
 
-Promise: as `mzsql.adapter.statements.ddl`: what can be refused is refused before anything durable changes, what names mean is
-decided inside the compare-and-append. What goes with a schema, a database or a cluster is cleaned up as by DROP of each object.
+Promise: as in `mzsql.adapter.statements.ddl`, a statement is refused before anything durable changes, and names are resolved inside the
+compare-and-append. Objects dropped with a schema, database or cluster are cleaned up as by a DROP of each.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ Command = Callable[[CatalogState], Change]
 
 
 class CatalogStatements:
-    """Runs these statements.
+    """Carries out these statements.
 
     Args:
         env, planner, dataflows: the coordinator's.
-        clean_up: what follows once objects are gone from the catalog.
+        clean_up: removes the dataflows, plans and shards of objects that were dropped.
     """
 
     def __init__(
@@ -67,7 +67,11 @@ class CatalogStatements:
         self._clean_up = clean_up
 
     def run(self, session: Session, plan: cp.CatalogPlan) -> None:
-        """Carry a statement out."""
+        """Carry out a statement.
+
+        Raises:
+            SqlError: it cannot be carried out; nothing was done.
+        """
         self._env.require_writable()
         match plan:
             case cp.CreateSchemaPlan() | cp.CreateDatabasePlan() | cp.CreateRolePlan():
@@ -233,7 +237,7 @@ class CatalogStatements:
             self._dataflows.catch_up()
 
     def stage(self, session: Session, plan: cp.AlteringPlan, state: CatalogState) -> Change:
-        """What a statement of ALTER or COMMENT would change in a catalog; nothing is written."""
+        """The change that an ALTER or COMMENT would make to the catalog ``state``; nothing is written."""
         self._env.require_writable()
         target = plan.target
         missing = target.is_item and target.item is None
@@ -247,7 +251,7 @@ class CatalogStatements:
         return NOTHING
 
     def commit(self, staged: Staged) -> None:
-        """Write what a transaction has staged, as one change."""
+        """Write a transaction's staged changes as one."""
 
         def command(state: CatalogState) -> Change:
             staged.check(state)
@@ -327,7 +331,7 @@ class CatalogStatements:
 
     @staticmethod
     def _holder(state: CatalogState, target: cp.Target) -> tuple[str, Holder]:
-        """The entry of what a statement is about: its key, and what it holds."""
+        """The catalog entry that a statement is about: its key and its value."""
         name = target.name[-1]
         if target.item is not None:
             return target.item.id, live(state, target.item.id)
@@ -381,7 +385,7 @@ class CatalogStatements:
         return change
 
     def _held(self, state: CatalogState, plan: cp.PrivilegesPlan) -> Iterator[tuple[str, Owned]]:
-        """What the privileges are on."""
+        """The catalog entries that a GRANT or REVOKE is about."""
         if plan.places is None:
             for target in dict.fromkeys(plan.targets):
                 key, holder = self._holder(state, target)
@@ -402,7 +406,7 @@ class CatalogStatements:
                 yield key, holder
 
     def _check(self, base: CatalogState, before: Item, after: Item, then: CatalogState) -> None:
-        """Refuse a rename under which a definition would mean something else."""
+        """Refuse a rename that would change the meaning of a definition that uses the name."""
         if before.create_sql == after.create_sql:
             return
         if isinstance(before, Table) and not before.depends_on:
@@ -450,7 +454,7 @@ def _granted_ahead(state: CatalogState, plan: cp.DefaultPrivilegesPlan) -> Chang
 
 
 def _ids_of(state: CatalogState, place: tuple[str, ...]) -> tuple[str | None, str | None]:
-    """The ids of a database and a schema, of which the latter has both."""
+    """The ids of a database and, where ``place`` names one, of a schema in it."""
     database = schemas.database_named(state, place[0])
     if len(place) == 1:
         return database.id, None

@@ -1,9 +1,10 @@
-r"""What COPY FROM reads, byte by byte: text and CSV brought into the form that one fast reader takes.
+r"""The input of COPY FROM, as bytes: text format and CSV rewritten into the dialect that pyarrow's reader takes.
 
-Promise: what comes out means the same as what came in does to PostgreSQL: fields of the text format are cut at tabs and lines only,
-whatever the delimiter was, and keep their escapes; in CSV a quote inside of quotes is doubled, whatever ESCAPE was. The line ``\.`` ends
-the text format's data; in CSV it does where it is the last line. Memory is bounded by a chunk, or a row where that is longer. The
-trade-off: chunks without a backslash, and CSV whose ESCAPE is its QUOTE, pass as they are; values that need it are taken apart one by one.
+Promise: the output means what the input means to PostgreSQL. Text format comes out with tabs as delimiters, whatever
+the delimiter was, and keeps its escapes; in CSV a quote inside quotes comes out doubled, whatever ESCAPE was. The line
+``\.`` ends text format, and CSV where it is the last line. Memory is bounded by a chunk, or by a row where that is
+longer. The trade-off: chunks without a backslash, and CSV whose ESCAPE is its QUOTE, pass almost unchanged; other
+values are rewritten one by one.
 """
 
 from __future__ import annotations
@@ -16,34 +17,38 @@ from typing import IO
 
 from mzsql.repr.errors import DataError
 
-#: Bytes that are translated at once.
+#: Bytes rewritten at a time.
 _CHUNK = 1 << 20
-#: Bytes that UTF-8 never has: they stand for a pair of backslashes, and for a delimiter that means itself.
+#: Bytes that never occur in UTF-8. They stand for a double backslash, and for an escaped delimiter, while a chunk is
+#: rewritten.
 _PAIR, _PLAIN = b"\xff", b"\xfe"
 _END = re.compile(rb"(?m)^\\\.\r?$")
 _LAST = re.compile(rb"(?:\A|\n)(\\\.\r?\n?)\Z")
 _BLANK = re.compile(rb"(?m)^\r?\n")
 _CODE = re.compile(rb"\\(?:x([0-9a-fA-F]{1,2})|([0-7]{1,3}))")
-#: Characters that a code may name and that must not be taken for the format's own.
+#: Characters that an octal or hexadecimal escape may name and that must stay escaped, or the format would interpret
+#: them.
 _NAMED = {b"\b": b"\\b", b"\n": b"\\n", b"\r": b"\\r", b"\t": b"\\t", b"\\": _PAIR}
 
 EMPTY_LINE = "\\\x01"
-"""What an empty line is read as where a row has more than one column: the reader would take it for a row of NULLs."""
+"""Stands for an empty line where rows have several columns: the reader would take it for a row of NULLs instead of a
+misshapen row.
+"""
 
 
 class Stream(io.RawIOBase):
-    """Pieces of bytes as a file."""
+    """A raw stream over an iterator of bytes."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces = pieces
         self._left = memoryview(b"")
 
     def readable(self) -> bool:
-        """It is."""
+        """Always True."""
         return True
 
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
-        """Fill ``buffer`` as far as the next piece goes."""
+        """Fill ``buffer`` from the current piece; the number of bytes, 0 at the end."""
         while not self._left:
             piece = next(self._pieces, None)
             if piece is None:
@@ -56,7 +61,7 @@ class Stream(io.RawIOBase):
 
 
 def text_bytes(source: IO[bytes], delimiter: str, columns: int) -> Iterator[bytes]:
-    """COPY's text format, with tabs as its delimiters."""
+    """COPY's text format with tabs as delimiters."""
     mark = delimiter.encode()
     continued = False
     while lines := source.readlines(_CHUNK):
@@ -77,7 +82,9 @@ def text_bytes(source: IO[bytes], delimiter: str, columns: int) -> Iterator[byte
 
 
 def _text_chunk(data: bytes, mark: bytes, *, continued: bool) -> tuple[bytes, bool, bool]:
-    """Whole lines; whether the data ends within them, and whether the last one goes on in what follows."""
+    """Rewrite a chunk of whole lines; whether the end marker is in it, and whether its last line continues in the next
+    chunk.
+    """
     if _PAIR in data or _PLAIN in data:
         raise DataError('invalid byte sequence for encoding "UTF8"', sqlstate="22021")
     data = data.replace(b"\\\\", _PAIR)
@@ -98,7 +105,7 @@ def _text_chunk(data: bytes, mark: bytes, *, continued: bool) -> tuple[bytes, bo
 
 
 def _coded(code: re.Match[bytes], mark: bytes) -> bytes:
-    """The character that an octal or hexadecimal code names."""
+    """The bytes for an octal or hexadecimal escape."""
     number = int(code[1], 16) if code[1] is not None else int(code[2], 8) & 0xFF
     char = bytes([number])
     if char in (_PAIR, _PLAIN, b"\0"):
@@ -111,7 +118,7 @@ def _coded(code: re.Match[bytes], mark: bytes) -> bytes:
 
 
 def without_end(source: IO[bytes]) -> int:
-    r"""How many bytes of CSV there are before a last line ``\.``."""
+    r"""The number of bytes of a CSV file without a last line ``\.``."""
     size = source.seek(0, io.SEEK_END)
     source.seek(max(0, size - 8))
     tail = source.read()
@@ -125,7 +132,11 @@ def without_end(source: IO[bytes]) -> int:
 def csv_bytes(
     source: IO[bytes], delimiter: str, quote: str, escape: str, columns: int
 ) -> Iterator[bytes]:
-    """CSV whose quotes are escaped by quotes."""
+    """CSV in which quotes are escaped by doubling.
+
+    Raises:
+        DataError: a quoted field is not terminated.
+    """
     pieces = _pieces(source, without_end(source))
     if escape != quote:
         pieces = _requoted(pieces, delimiter.encode(), quote.encode(), escape.encode())
@@ -149,7 +160,7 @@ def _not_blank(found: re.Match[bytes]) -> bytes:
 
 
 def _pieces(source: IO[bytes], size: int) -> Iterator[bytes]:
-    """The first ``size`` bytes, cut behind lines."""
+    """The first ``size`` bytes, cut at line ends."""
     while size > 0 and (lines := source.readlines(min(_CHUNK, size))):
         data = b"".join(lines)[:size]
         size -= len(data)
@@ -157,7 +168,9 @@ def _pieces(source: IO[bytes], size: int) -> Iterator[bytes]:
 
 
 def _requoted(pieces: Iterator[bytes], mark: bytes, quote: bytes, escape: bytes) -> Iterator[bytes]:
-    """CSV with another ESCAPE, which is one inside of quotes and before a quote or itself: fields that have quotes are written anew."""
+    """CSV with another ESCAPE character rewritten. ESCAPE counts only inside quotes and before a quote or itself;
+    fields with quotes are written anew.
+    """
     q, e, d = (re.escape(one) for one in (quote, escape, mark))
     section = rb"%b((?:[^%b%b]+|%b[%b%b]|%b)*+)(%b|\Z)" % (q, q, e, e, q, e, e, q)
     plain = rb"[^%b%b\r\n]*+" % (q, d)
@@ -181,10 +194,11 @@ def _requoted(pieces: Iterator[bytes], mark: bytes, quote: bytes, escape: bytes)
             continue
         open_at = -1
         done = field.sub(written, held)
-        # A value that goes on is looked at again when there is twice as much of it.
+        # A field that continues is matched again only when twice as much of it is there, which keeps the total work
+        # linear.
         held = held[open_at:] if open_at >= 0 else b""
         wanted = 2 * len(held)
         yield done
     if held:
-        # It goes on to the end.
+        # The last field is not terminated: let the caller see its open quote.
         yield quote

@@ -1,8 +1,9 @@
-"""COPY t FROM 'file': Parquet and CSV, streamed, all or nothing.
+"""COPY t FROM 'file': Parquet, CSV and text format, streamed, all or nothing.
 
-Promise: memory is bounded by a record batch and a part, whatever the file's size; a missing column, a wrong type, a broken row or a value
-that does not fit is said with its column and row, and then nothing is loaded. Parquet columns go by name, CSV columns by position.
-Text becomes values by the same casts as SQL's (`text` to the column's type), so messages are PostgreSQL's.
+Promise: memory is bounded by a record batch and a part, whatever the file's size. A missing column, a wrong type, a
+malformed row or a value that does not fit is reported with its column and row, and then nothing is loaded. Parquet
+columns are matched by name, those of CSV and text by position. Texts become values by SQL's own casts, so error
+messages are PostgreSQL's.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ from mzsql.storage import TableShard
 
 
 class CopyIn:
-    """Runs COPY … FROM.
+    """Carries out COPY … FROM.
 
     Args:
         env: the environment.
-        changes: commits what was loaded.
+        changes: commits the rows.
     """
 
     def __init__(self, env: Environment, changes: Changes) -> None:
@@ -69,14 +70,15 @@ def copy_from(
     """The file's rows as a batch that is not committed yet.
 
     Args:
-        plan: what to copy.
-        table: where to.
-        stdin: the file of what a client sent for FROM STDIN.
+        plan: the COPY.
+        table: the table's shard.
+        stdin: the file with what a client sent, for FROM STDIN.
         paths: which files may be read.
 
     Raises:
         CopyDenied: the file may not be read.
-        DataError, DatatypeMismatch, UndefinedColumn, NotNullViolation, InvalidParameter: see the module's promise.
+        DataError, DatatypeMismatch, UndefinedColumn, NotNullViolation, InvalidParameter: the file cannot be loaded; see
+            the module.
     """
     desc = plan.table.desc
     assert desc is not None
@@ -115,7 +117,7 @@ def _timed(
     rows: Iterator[pa.Table], schema: pa.Schema, interrupt: Interrupt
 ) -> Iterator[pa.RecordBatch]:
     for table in rows:
-        # Whatever thread reads this, the statement is the one that began it.
+        # Passed in, since this may run on another thread, where the statement's interrupt is not the current one.
         interrupt.check()
         zeros = pa.repeat(pa.scalar(0, pa.int64()), table.num_rows)
         ones = pa.repeat(pa.scalar(1, pa.int64()), table.num_rows)

@@ -1,9 +1,9 @@
-"""The rows of COPY FROM's text format and CSV, as columns of text with the lines they stand on.
+"""The rows of COPY FROM in text format and CSV, as text columns with line numbers.
 
-Promise: rows come in the file's order, in batches of bounded size, however long a row is; what is wrong with a row's shape or encoding is
-told with its line once everything before it has been handed out, as PostgreSQL would. The reader is pyarrow's, over what `copy_bytes` makes
-of the file. The trade-off: a row that is longer than what the reader looks at makes it begin anew with twice as much, so a file is read
-again as often as its longest row doubles.
+Promise: rows come in the file's order, in batches of bounded size, however long a row is. An error in a row's shape or
+encoding is raised with its line number after everything before it was returned, as in PostgreSQL. pyarrow's CSV reader
+does the work, on the output of `copy_bytes`. The trade-off: a row longer than the reader's block makes it start again
+with twice the block, so a file is read again as often as its longest row doubles the block.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from mzsql.expr.engines import locked_connection
 from mzsql.frontend.plan import plans as p
 from mzsql.repr.errors import DataError
 
-#: Rows that are handed out at once.
+#: Rows per batch.
 BATCH_ROWS = 64 * 1024
-#: Bytes that the reader looks at at once, at first and at most: PostgreSQL's rows are no longer than that either.
+#: The reader's block in bytes, at first and at most; PostgreSQL's rows are at most 1 GiB too.
 _BLOCK, _LONGEST = 1 << 20, 1 << 30
-#: Characters of a row or value that a message shows.
+#: How many characters of a row or a value an error message shows.
 _SHOWN = 100
 
 
 class TextRows(msgspec.Struct, frozen=True):
-    """Some rows.
+    """A batch of rows.
 
     Attributes:
-        texts: their fields, as text; NULL where they are.
-        before: the lines before the first of them.
-        spread: whether a row may stand on several lines.
-        table: what COPY loads, for messages.
+        texts: their fields as text; NULL for SQL's NULL.
+        before: how many lines precede the first row.
+        spread: whether a row may span several lines (CSV with quoted newlines).
+        table: the table's name, for messages.
     """
 
     texts: pa.RecordBatch
@@ -47,19 +47,19 @@ class TextRows(msgspec.Struct, frozen=True):
     table: str
 
     def line(self, row: int) -> int:
-        """The line that a row ends on."""
+        """The number of the line on which a row ends."""
         return (
             self.before + row + 1 + (_newlines(self.texts.slice(0, row + 1)) if self.spread else 0)
         )
 
     @property
     def lines(self) -> int:
-        """How many lines they are."""
+        """How many lines the rows take."""
         rows: int = self.texts.num_rows
         return rows + (_newlines(self.texts) if self.spread else 0)
 
     def where(self, row: int, column: str | None = None, field: int | None = None) -> str:
-        """``COPY t, line 3, column a: "x"``, as PostgreSQL tells it."""
+        """The place of an error in PostgreSQL's form: ``COPY t, line 3, column a: "x"``."""
         told = f"COPY {self.table}, line {self.line(row)}"
         if column is None:
             return told
@@ -68,7 +68,7 @@ class TextRows(msgspec.Struct, frozen=True):
 
 
 def shortened(text: str) -> str:
-    """As much of it as a message shows."""
+    """A text cut to the length that messages show."""
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
 
 
@@ -77,7 +77,7 @@ def _newlines(texts: pa.RecordBatch) -> int:
 
 
 class _Misshapen:
-    """The first row that has too few or too many fields."""
+    """The first row with too few or too many fields."""
 
     def __init__(self, names: list[str], *, header: bool) -> None:
         self.names = names
@@ -88,7 +88,7 @@ class _Misshapen:
         self._header = header
 
     def note(self, row: pacsv.InvalidRow) -> str:
-        """The reader met such a row; it goes on with the next."""
+        """The CSV reader's callback for such a row; tells it to skip the row."""
         if self._header and row.number == 1:
             self.header_skipped = True  # whatever it says
         elif self.number is None:
@@ -101,10 +101,15 @@ class _Misshapen:
 
 
 def text_rows(plan: p.CopyFromPlan, path: Path, names: list[str]) -> Iterator[TextRows]:
-    """The rows of a file; ``names`` are those of the columns that it has.
+    """The rows of a file.
+
+    Args:
+        plan: the COPY.
+        path: the file.
+        names: the names of the columns that it has.
 
     Raises:
-        DataError: the file is broken.
+        DataError: the file is malformed.
     """
     if path.stat().st_size == 0:
         return
@@ -160,7 +165,7 @@ def _open(
 def _read(
     plan: p.CopyFromPlan, source: IO[bytes], names: list[str], block: int, skip: int
 ) -> Iterator[TextRows]:
-    """The rows from ``skip`` on, by a reader that looks at ``block`` bytes at once."""
+    """The rows from number ``skip`` on, read in blocks of ``block`` bytes."""
     table, text = plan.table.name.item, plan.format == "text"
     wrong = _Misshapen(names, header=plan.header)
     header = plan.header
@@ -197,7 +202,7 @@ def _read(
 
 
 def _decoded(rows: TextRows) -> pa.RecordBatch:
-    """Fields of bytes as text, which has no null characters."""
+    """The rows' bytes decoded as UTF-8; a null character is an error, as in PostgreSQL."""
     try:
         columns = [column.cast(pa.string()) for column in rows.texts.columns]
     except pa.ArrowInvalid:
@@ -213,7 +218,7 @@ def _decoded(rows: TextRows) -> pa.RecordBatch:
 
 
 def _undecodable(rows: TextRows) -> DataError:
-    """The error of the first row that is not UTF-8."""
+    """The error for the first row that is not UTF-8."""
     first = min(_first_undecodable(column) for column in rows.texts.columns)
     byte = 0
     for column in rows.texts.columns:
@@ -230,7 +235,7 @@ def _undecodable(rows: TextRows) -> DataError:
 
 
 def _first_undecodable(column: pa.Array) -> int:
-    """The first value that is not UTF-8, found by halving; as many as there are where all of them are."""
+    """The position of a column's first value that is not UTF-8, by binary search; its length where all are."""
     low, high = 0, len(column)
     while low < high:
         middle = (low + high) // 2
@@ -243,12 +248,12 @@ def _first_undecodable(column: pa.Array) -> int:
     return low
 
 
-#: What COPY's text format means by a backslash and a letter.
+#: The escapes of COPY's text format.
 _ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
 
 def _unescaped(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Raw fields of COPY's text format with their escapes resolved."""
+    """Raw fields of COPY's text format, with their escapes resolved."""
     if not any(pc.any(pc.match_substring(c, "\\")).as_py() for c in rows.columns):
         return rows
     items = []
@@ -256,7 +261,7 @@ def _unescaped(rows: pa.RecordBatch) -> pa.RecordBatch:
         inside = "s"
         for letter, char in _ESCAPES.items():
             inside = f"replace({inside}, chr(92) || '{letter}', chr({ord(char)}))"
-        # Whatever else stands behind a backslash means itself; pairs of backslashes were taken apart before.
+        # A backslash before any other character means that character. The value was split at double backslashes before.
         inside = f"regexp_replace({inside}, '\\\\(.)', '\\1', 'gs')"
         pieces = f'string_split("c{i}", chr(92) || chr(92))'
         items.append(

@@ -1,9 +1,9 @@
-"""COPY … TO: rows as PostgreSQL's text or CSV format, or as files of CSV or Parquet.
+"""COPY … TO: rows in PostgreSQL's text or CSV format, or as CSV or Parquet files.
 
-Promise: the bytes are those that PostgreSQL's COPY writes for the same values. They are made column by column in DuckDB, a batch of rows
-at a time, so memory is bounded by a batch. A file appears whole or not at all; under a URL of a Blob store every file holds at most
-`FILE_ROWS` rows and `FILE_BYTES` of them, so that no object is larger than memory allows, and a prefix that holds something already is
-refused.
+Promise: the bytes are those that PostgreSQL's COPY writes for the same values. DuckDB makes them column by column, a
+batch of rows at a time, so memory is bounded by a batch. A file appears whole or not at all. Under a Blob store's URL
+every object holds at most `FILE_ROWS` rows and `FILE_BYTES` bytes, since an object is built in memory; a prefix that is
+not empty is refused.
 """
 
 from __future__ import annotations
@@ -33,18 +33,22 @@ from mzsql.repr.errors import InvalidParameter, Unsupported
 from mzsql.repr.tables import pieces
 from mzsql.repr.types import TEXT, RelationDesc, SqlType
 
-#: Rows that become bytes at once …
+#: Rows converted at a time …
 BATCH_ROWS = 16 * 1024
-#: … and how large they are, but for a row that is larger.
+#: … and their bytes, unless a single row is larger.
 BATCH_BYTES = 16 * 1024 * 1024
-#: Rows of one file under a URL …
+#: Rows per object under a URL …
 FILE_ROWS = 250_000
-#: … and how large they are in memory, but for a row that is larger.
+#: … and their bytes in memory, unless a single row is larger.
 FILE_BYTES = 128 * 1024 * 1024
 
 
 def as_text(expr: Scalar, typ: SqlType) -> Scalar:
-    """The expression of a value's text, as a cast to ``text`` gives it."""
+    """The expression that casts a value to ``text``.
+
+    Raises:
+        Unsupported: the type has no text form.
+    """
     keys = find_cast(typ, TEXT, "explicit")
     if keys is None:
         raise Unsupported(f"COPY cannot write values of type {typ}")
@@ -52,7 +56,7 @@ def as_text(expr: Scalar, typ: SqlType) -> Scalar:
 
 
 class Texts:
-    """The texts of rows' values: DuckDB's SQL for each column, as PostgreSQL's output functions spell them."""
+    """DuckDB expressions for the text of each column, as PostgreSQL's output functions write it."""
 
     def __init__(self, desc: RelationDesc) -> None:
         types = [column.type for column in desc.typ.columns]
@@ -63,10 +67,10 @@ class Texts:
         if typ.kind in ("text", "varchar", "char"):
             return f'"c{i}"'
         if typ.kind == "numeric" and typ.scale is not None:
-            # All digits of the declared scale, which the cast leaves out where they are zeros.
+            # All digits of the declared scale: the cast to text would drop trailing zeros.
             return f'CAST("c{i}" AS VARCHAR)'
         if typ.kind == "boolean":
-            # The output function says t; the cast says true.
+            # PostgreSQL's output function writes t, the cast writes true.
             return f"CASE WHEN \"c{i}\" THEN 't' WHEN NOT \"c{i}\" THEN 'f' END"
         return to_sql(
             spell.value(as_text(Column(i), typ), self._columns, Engine.DUCKDB), Engine.DUCKDB
@@ -78,7 +82,7 @@ def _quoted(text: str) -> str:
 
 
 def _escaped(item: str, delimiter: str) -> str:
-    """A value's text with what COPY's text format gives a meaning escaped."""
+    """The SQL that escapes the characters of a value's text that COPY's text format treats specially."""
     steps = [("\\", "\\\\"), ("\b", "\\b"), ("\f", "\\f"), ("\n", "\\n"), ("\r", "\\r")]
     steps += [("\t", "\\t"), ("\v", "\\v")]
     if delimiter != "\t":
@@ -89,7 +93,7 @@ def _escaped(item: str, delimiter: str) -> str:
 
 
 def _csv_quoted(item: str, plan: p.CopyToPlan, *, single: bool) -> str:
-    """A value's text, in quotes where PostgreSQL puts it there."""
+    """The SQL that quotes a value's text where PostgreSQL does."""
     quote, escape = _quoted(plan.quote), _quoted(plan.escape)
     doubled = item
     if plan.escape != plan.quote:
@@ -104,7 +108,7 @@ def _csv_quoted(item: str, plan: p.CopyToPlan, *, single: bool) -> str:
 
 
 class Lines:
-    """Makes the lines of text or CSV."""
+    """Makes lines of text or CSV."""
 
     def __init__(self, plan: p.CopyToPlan, desc: RelationDesc) -> None:
         self._plan = plan
@@ -119,11 +123,11 @@ class Lines:
             items.append(f"coalesce({spelled}, {_quoted(plan.null)})")
         delimiter = _quoted(plan.delimiter)
         line = f" || {delimiter} || ".join(items) if items else "''"
-        # Rows keep their order: the result of a query with ORDER BY is written in it.
+        # Keep the rows' order: a query's ORDER BY is an order of the file's lines.
         self._query = f"SELECT {line} || chr(10) AS line FROM rows ORDER BY n"
 
     def header(self) -> bytes:
-        """The line of names, where one is asked for."""
+        """The header line; empty where none is asked for."""
         if not self._plan.header:
             return b""
         if self._plan.format == "text":
@@ -149,7 +153,7 @@ class Lines:
                 lines = duck.sql(self._query).to_arrow_table().column("line")
         finally:
             duck.close()
-        # The bytes of all lines one after the other are the array's own data.
+        # An Arrow string array's data buffer holds all lines one after the other.
         return b"".join(_data(chunk) for chunk in lines.chunks)
 
 
@@ -165,10 +169,10 @@ def _data(chunk: pa.Array) -> bytes:
 
 
 class CopyOut:
-    """The bytes of one COPY … TO STDOUT, as they come; iterate it once.
+    """The bytes of one COPY … TO STDOUT as a stream; can be iterated once.
 
     Attributes:
-        rows: how many rows were handed out so far.
+        rows: how many rows were returned so far.
     """
 
     def __init__(
@@ -185,7 +189,7 @@ class CopyOut:
         self._tables = tables
 
     def close(self) -> None:
-        """End what hands out the rows. Idempotent."""
+        """End the source of the rows. Idempotent."""
         self._close()
 
     def __iter__(self) -> Iterator[bytes]:
@@ -216,7 +220,7 @@ def _is_url(path: str) -> bool:
 
 
 def check_allowed(path: str, paths: CopyPaths) -> None:
-    """Raise CopyDenied where ``path`` may not be written to; before any row is made."""
+    """Raise CopyDenied where ``path`` must not be written; called before any row is computed."""
     if _is_url(path):
         paths.check_url(path)
     else:
@@ -230,11 +234,11 @@ def to_files(
     rows: pa.Table,
     paths: CopyPaths = ANYWHERE,
 ) -> int:
-    """Write rows to a file, or as files under a URL of a Blob store; how many.
+    """Write rows to a file, or to objects under a Blob store's URL; the number of rows.
 
     Raises:
         CopyDenied: ``paths`` do not allow it.
-        InvalidParameter: the file's folder does not exist, or the URL's prefix holds something already.
+        InvalidParameter: the file's folder does not exist or cannot be written, or the URL's prefix is not empty.
     """
     check_allowed(path, paths)
     if _is_url(path):
@@ -258,7 +262,7 @@ def to_files(
 
 
 def _to_file(plan: p.CopyToPlan, target: Path, desc: RelationDesc, rows: pa.Table) -> None:
-    """A file is there wholly or as it was, under its links and with its mode; a pipe or a device is written into."""
+    """Write a file atomically: through links, keeping its mode. A pipe or a device is written directly."""
     target = target.resolve()
     if target.exists() and not target.is_file():
         with target.open("wb") as sink:

@@ -1,7 +1,8 @@
-"""The statements whose results come piece by piece, or are kept under a name: SUBSCRIBE, cursors, prepared statements, COPY … TO.
+"""The statements whose results are streams, or that keep something under a name: SUBSCRIBE, cursors, prepared
+statements, COPY … TO, DISCARD.
 
-Promise: each does what its own module says; here they are brought together for the coordinator. A subscription that a session started and
-nobody has closed ends with the process's coordinator at the latest.
+Promise: this dispatches to the modules that implement them. A subscription that a session started and nobody closed
+ends at the latest with the coordinator.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ Streaming = (
 
 
 class CursorStatements:
-    """Runs these statements for the sessions of one process.
+    """Carries out these statements for the sessions of one process.
 
     Args:
         subscribes: starts subscriptions.
         selects: runs queries.
-        prepared: the statements that are kept.
+        prepared: the prepared statements.
     """
 
     def __init__(
@@ -52,23 +53,23 @@ class CursorStatements:
         self._texts: weakref.WeakKeyDictionary[Session, int] = weakref.WeakKeyDictionary()
 
     def begin_text(self, session: Session, statements: int) -> None:
-        """A text of so many statements is about to be run."""
+        """A text of so many statements is about to run."""
         self._texts[session] = statements
 
     def end_text(self, session: Session) -> None:
-        """The text is over, or was given up: its cursors are too."""
+        """The text ended or was given up: its cursors are closed."""
         self._cursors.reap(session)
 
     def end_statement(self, session: Session) -> None:
-        """A statement of the text is over, and with it perhaps its transaction."""
+        """A statement of the text ended: the cursors of an ended transaction are closed."""
         self._cursors.reap(session, text_is_over=False)
 
     def runs(self) -> dict[type[p.Plan], Callable[[Session, Transaction, Any], Result]]:
-        """What carries out each of these statements, by its plan's class."""
+        """The functions that carry out these statements, by class of plan."""
         return dict.fromkeys(get_args(Streaming), self._run)
 
     def _run(self, session: Session, transaction: Transaction, plan: Streaming) -> Result:
-        """Run one of them."""
+        """Carry out one of them."""
         match plan:
             case p.SubscribePlan():
                 return self._subscribe(session, transaction, plan)
@@ -133,5 +134,5 @@ class CursorStatements:
         return Result(f"COPY {count}", count=count)
 
     def close(self) -> None:
-        """End every subscription. Idempotent."""
+        """Close every subscription. Idempotent."""
         self.subscribes.close()

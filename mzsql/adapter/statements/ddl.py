@@ -1,7 +1,8 @@
-"""CREATE and DROP: one compare-and-append on the catalog, then what follows from it.
+"""CREATE and DROP: one compare-and-append on the catalog, then its consequences.
 
-Promise: what can be refused is refused before anything durable changes; the preconditions stand again inside the catalog's
-compare-and-append; shards of dropped objects are finalized after the catalog no longer names them.
+Promise: a statement is refused before anything durable changes; its preconditions are checked again inside the
+catalog's compare-and-append. Shards of dropped objects are finalized only after the catalog no longer names them, so a
+crash in between leaks at most a shard.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ _Creates = (
 
 
 class Definitions:
-    """Runs the statements that change the catalog."""
+    """Carries out the statements that create, alter and drop objects in schemas."""
 
     def __init__(
         self, env: Environment, planner: Planner, queries: Queries, dataflows: Dataflows
@@ -77,7 +78,7 @@ class Definitions:
         self._dataflows = dataflows
 
     def runs(self) -> dict[type[p.Plan], Callable[[Session, Any], None]]:
-        """What carries out each of these statements, by its plan's class."""
+        """The functions that carry out these statements, by class of plan."""
         return {
             p.CreateTablePlan: self.create_table,
             p.CreateTypePlan: self.create_type,
@@ -98,7 +99,9 @@ class Definitions:
         return global_id("u", self._env.catalog.transact(command))
 
     def _taken(self, session: Session, name: FullName, *, if_not_exists: bool) -> bool:
-        """Whether IF NOT EXISTS lets the statement pass; raises where the name is taken otherwise."""
+        """Whether the name is taken and IF NOT EXISTS lets the statement pass; raises where the name is taken
+        otherwise.
+        """
         self._env.require_writable()
         if name.schema in SYSTEM_SCHEMAS:
             raise InvalidParameter(
@@ -116,7 +119,7 @@ class Definitions:
     def _new(
         self, kind: type[ItemT], plan: _Creates, depends_on: tuple[GlobalId, ...], **own: Any
     ) -> ItemT:
-        """A new object of a kind: what every one of them has, and what is its `own`."""
+        """A new object: the fields that every kind has, and those of its own kind in ``own``."""
         return kind(
             id=self._new_id(),
             name=plan.name.item,
@@ -180,7 +183,7 @@ class Definitions:
         )
         self._create(item, replaced)
         if replaced:
-            # The environment's cache must not keep the plans of what nobody can name any more.
+            # Remove the cached plans of the replaced view.
             self._planner.forget({one.id for one in replaced})
         self._planner.remember(item, None, view.mir)
 
@@ -196,7 +199,7 @@ class Definitions:
     def create_materialized_view(
         self, session: Session, plan: p.CreateMaterializedViewPlan
     ) -> None:
-        """CREATE MATERIALIZED VIEW: planned, checked that it can be maintained, made, and handed to whoever leads."""
+        """CREATE MATERIALIZED VIEW: plan it, check that it can be maintained, add it to the catalog, have it installed."""
         if plan.refresh is not None and not self._refreshes_at_times():
             raise Unsupported("REFRESH EVERY and REFRESH AT materialized views is not available")
         replaced = self._replaced(plan.replaces)
@@ -259,13 +262,13 @@ class Definitions:
         refresh: p.RefreshOptions | None = None,
     ) -> None:
         made = self._planner.deploy(item, relation, fresh=True)
-        # What cannot be maintained is refused now, not in the background.
+        # Render it now, so that a view that cannot be maintained is refused instead of failing in the background.
         rendered = self._dataflows.renderings.checked(made.sealed)
         rendered.template(Engine.SPARK)
         made = made.with_outline(rendered.outline)
         as_of = self._as_of(made)
         if refresh is not None:
-            # Where nothing is read it is made now all the same.
+            # A view without inputs starts now all the same.
             begins = as_of or self._env.fresh_timestamp()
             item, as_of = _scheduled(item, refresh, begins)
         item = msgspec.structs.replace(item, as_of=as_of)
@@ -279,7 +282,9 @@ class Definitions:
                 hold.release()
 
     def _as_of(self, made: GlobalExpressions) -> Timestamp:
-        """When a new dataflow begins: now, or as soon as all its inputs can be read; without inputs at the first of times."""
+        """When a new dataflow begins: now, or as soon as all its inputs are readable; the minimal time where it has no
+        inputs.
+        """
         reads = made.sealed
         if not (reads.sources or reads.indexes):
             return MIN_TIMESTAMP
@@ -309,7 +314,7 @@ class Definitions:
     # --- DROP ---------------------------------------------------------------------------------
 
     def drop(self, session: Session, plan: p.DropPlan) -> None:
-        """DROP: everything named, with CASCADE also what depends on it; shards go once nothing names them."""
+        """DROP: the named objects, with CASCADE also their dependents; shards are finalized once nothing names them."""
         self._env.require_writable()
         for name in plan.missing:
             session.notice(f'{plan.kind.replace("-", " ")} "{name}" does not exist, skipping')
@@ -327,12 +332,12 @@ class Definitions:
         self.clean_up(self._env.define(command))
 
     def clean_up(self, gone: list[Item]) -> None:
-        """What follows once objects are gone from the catalog: their dataflows, plans and shards go."""
+        """Remove the dataflows, plans and shards of objects that were removed from the catalog."""
         self._env.sync()
         self._dataflows.catch_up()
         self._planner.forget({item.id for item in gone})
         self._forget_tables([item.shard for item in gone if isinstance(item, Table)])
-        # Who still reads what was dropped goes on; its shard ends after them.
+        # Reads under way go on: a shard is retired under this name until its last reader has gone.
         arrangements = CatalogArrangements(self._env.catalog)
         shards = [item.shard for item in gone if isinstance(item, Stored)]
         left = {s: s for s in shards if arrangements.arrangement_shard(RETIRED, s) is None}
@@ -341,10 +346,10 @@ class Definitions:
         arrangements.retire(self._env.persist)
 
     def _forget_tables(self, shards: list[str]) -> None:
-        """Take dropped tables out of the log, so that nobody commits to them any more.
+        """Remove dropped tables from the log, so that nobody commits to them any more.
 
-        Also where the log does not know them: a commit that is under way and has not seen the drop is either before this append,
-        or fails (`mzsql.adapter.commit.group_commit`).
+        An append is made even where the log does not know a table: a commit under way that has not seen the drop is
+        either before this append, or fails (`mzsql.adapter.commit.group_commit`).
         """
         while shards:
             wal = self._env.wal.follow()
@@ -361,10 +366,11 @@ class Definitions:
 def _scheduled(
     item: Maintained, options: p.RefreshOptions, begins: Timestamp
 ) -> tuple[Maintained, Timestamp]:
-    """A view with its schedule, and its first refresh, where it can be computed from a time on.
+    """A view with its REFRESH schedule, and the time of its first refresh, given the time from which it can be
+    computed.
 
     Raises:
-        InvalidParameter: a refresh would be earlier, or there is none.
+        InvalidParameter: a REFRESH AT is before that time, or no refresh is after it.
     """
     schedule, sql = scheduled(options, begins)
     for at in schedule.ats:
@@ -383,6 +389,6 @@ def _scheduled(
 
 
 def _with_keys(optimized: Relation, query: RelationDesc) -> RelationDesc:
-    """A view's columns: nullability as the query says, keys as they were derived of its optimized plan."""
+    """A view's columns: names and nullability as in the query, unique keys as derived from its optimized plan."""
     typ = msgspec.structs.replace(query.typ, keys=relation_type(optimized).keys)
     return RelationDesc(query.names, typ)

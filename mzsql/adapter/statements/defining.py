@@ -1,4 +1,4 @@
-"""What changes the catalog's objects, by itself or as COMMIT carries it out."""
+"""Carrying out DDL: at once outside a transaction, at COMMIT inside one."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from mzsql.frontend.plan import plans as p
 
 
 class Defining:
-    """Carries out what defines objects.
+    """Carries out DDL.
 
     Args:
-        definitions: those that make and drop objects in schemas.
-        namespaces: all others.
-        dataflows: what maintains some of the objects.
+        definitions: the statements that create and drop objects in schemas.
+        namespaces: all other DDL.
+        dataflows: maintains some of the objects.
     """
 
     def __init__(
@@ -27,7 +27,11 @@ class Defining:
         self._dataflows = dataflows
 
     def run(self, session: Session, plan: p.Plan) -> Result:
-        """Carry a statement out; SqlError where it cannot be, with nothing done."""
+        """Carry out a statement.
+
+        Raises:
+            SqlError: it cannot be carried out; nothing was done.
+        """
         if isinstance(plan, p.CreateMaterializedViewPlan | p.CreateIndexPlan):
             self._dataflows.require_spark()
         self._runs.get(type(plan), self._namespaces.run)(session, plan)

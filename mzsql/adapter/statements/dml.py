@@ -1,13 +1,13 @@
-"""INSERT, UPDATE and DELETE: rows computed by a query, checked, and committed or buffered in the session's transaction.
+"""INSERT, UPDATE and DELETE: the rows of a query, checked, then committed or buffered in the session's transaction.
 
-Promise: outside a transaction a statement that reads what it writes from (UPDATE, DELETE, INSERT … SELECT) is serializable by running it
-again when something it read was written meanwhile; inside one, a conflict fails the COMMIT. A statement of a transaction sees what the
-transaction has written to tables, and is refused where that was a COPY, which may be more than fits this process. Rows that the statement
-itself names (INSERT … VALUES) need neither a timestamp nor an engine. Tables are locked from a statement's read to its answer
-(`mzsql.adapter.commit.table_locks`), so statements of one process never run in vain for each other; those of other processes are met by
-running again, with pauses. What a statement returns of its rows comes of the same answer, and is handed out once they are committed. Rows
-are changed as they come: more than belongs into memory (docs/architecture.md, decision 11) is written ahead, as COPY does, and committed
-by reference.
+Promise: outside a transaction, a statement that computes its writes from reads (UPDATE, DELETE, INSERT … SELECT) is
+serializable: it runs again when something it read was written meanwhile. In a transaction such a conflict fails the
+COMMIT. A statement sees what its own transaction has written to tables, and is refused where that was a COPY, which may
+exceed memory. Constant rows (INSERT … VALUES) need neither a timestamp nor an engine. Tables are locked from a
+statement's read to its answer (`mzsql.adapter.commit.table_locks`), so statements of one process never make each other
+run again; conflicts with other processes are retried after random pauses. RETURNING is computed from the same rows that
+are written, and is returned once they are committed. Rows are handled as they stream in: past the bound on memory
+(docs/architecture.md, decision 11) they are written ahead as Parquet, as by COPY, and committed by reference.
 """
 
 from __future__ import annotations
@@ -44,25 +44,26 @@ from mzsql.repr.interrupt import current
 from mzsql.repr.types import RelationDesc
 from mzsql.storage import as_updates, empty_updates
 
-#: A statement that lost to a concurrent write is run again at most so often.
+#: A statement that loses against concurrent writes runs at most so often.
 MAX_ATTEMPTS = 100
-#: The longest pauses before it is run again, in seconds: the first, and the last.
+#: Upper bounds of the random pause before another run, in seconds: of the first one, and of the last; it doubles in
+#: between.
 FIRST_PAUSE, LAST_PAUSE = 0.005, 0.5
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What a statement has done: how many rows it has written, and what it returns of them; None where it returns nothing."""
+    """What a statement did: the number of rows written, and the rows of its RETURNING; None without one."""
 
     count: int
     returned: pa.Table | None = None
 
 
-#: From rows of a query (c0 …, without what is returned) to the updates of the table that they amount to.
+#: From a query's rows (columns c0, c1, …, without RETURNING's) to updates of the table.
 _Amounts = Callable[[pa.Table], Sequence[pa.Table]]
 
 
 class _Change:
-    """One run of a statement: the updates that its query's rows amount to, as they come, and what is told of them."""
+    """One run of a statement: its query's rows become updates as they stream in."""
 
     def __init__(
         self,
@@ -79,7 +80,11 @@ class _Change:
             self._returned = Gathering(returning, limits, session.check_size)
 
     def updates(self, pieces: Iterable[pa.Table]) -> Iterator[pa.Table]:
-        """The updates; raises ResultTooLarge where what is returned is more than the session takes."""
+        """The updates.
+
+        Raises:
+            ResultTooLarge: the rows of RETURNING exceed ``max_query_result_size``.
+        """
         for rows in pieces:
             self._count += rows.num_rows
             given = rows
@@ -91,25 +96,25 @@ class _Change:
             yield from self._amounts(positional(given))
 
     def outcome(self) -> Outcome:
-        """What was done, once the updates are through."""
+        """The outcome, once all updates were consumed."""
         if self._returned is None:
             return Outcome(self._count)
         with self._returned as returned:
             return Outcome(self._count, returned.table())
 
     def close(self) -> None:
-        """Let go of what is not handed out. Idempotent."""
+        """Release the collected rows of RETURNING where they are not returned. Idempotent."""
         if self._returned is not None:
             with self._returned:
                 pass
 
 
-#: Begins a run of a statement.
+#: Starts a run of a statement.
 _Begin = Callable[[], _Change]
 
 
 class Changes:
-    """Runs the statements that change tables."""
+    """Carries out the statements that change tables."""
 
     def __init__(
         self, env: Environment, queries: Queries, commits: GroupCommit, limits: Limits
@@ -121,7 +126,7 @@ class Changes:
         self._rng = random.Random()  # noqa: S311  it only spreads retries
 
     def runs(self) -> dict[type[p.Plan], Callable[[Session, Transaction, Any], Result]]:
-        """What carries out each of these statements, by its plan's class."""
+        """The functions that carry out these statements, by class of plan."""
         return dict.fromkeys(
             (p.InsertPlan, p.UpdatePlan, p.DeletePlan),
             lambda session, _transaction, plan: self._run(session, plan),
@@ -159,7 +164,7 @@ class Changes:
         return self._change(session, plan.table, plan.selection, begin)
 
     def update(self, session: Session, plan: p.UpdatePlan) -> Outcome:
-        """Replace the rows that a query selects by those beside them."""
+        """Replace rows: the query's first half of columns are the old rows, the second half the new ones."""
         assert plan.table.desc is not None
         arity = plan.table.desc.arity
 
@@ -210,7 +215,7 @@ class Changes:
     def _written(
         self, table: CatalogItem, begin: _Begin, rows: Iterable[pa.Table]
     ) -> tuple[list[Write], Outcome]:
-        """The updates that rows amount to: held here while they are few, else written ahead as they come."""
+        """Turn rows into updates: kept in memory while they are few, else written ahead as they come."""
         with contextlib.closing(begin()) as change:
             updates = change.updates(rows)
             held: list[Write] = []
@@ -243,7 +248,7 @@ class Changes:
     ) -> Outcome:
         pause = FIRST_PAUSE
         for attempt in range(MAX_ATTEMPTS):
-            # Every acknowledged write counts, whatever the session's isolation.
+            # Every acknowledged write must be seen, whatever the session's isolation level.
             with self._queries.flowing(session, query, linear=True, ordered=False) as found:
                 writes, outcome = self._written(table, begin, found.rows)
             if not outcome.count:
@@ -259,7 +264,7 @@ class Changes:
             except WriteConflict:
                 if attempt == MAX_ATTEMPTS - 1:
                     raise
-                # Another process was faster; at the same pace as it this one would be late again.
+                # Another process won. A random pause keeps the two from colliding in step again.
                 current().sleep(self._rng.uniform(0, pause))
                 pause = min(2 * pause, LAST_PAUSE)
                 continue
@@ -316,11 +321,13 @@ class Changes:
         return outcome
 
     def _tables_below(self, relation: Relation) -> frozenset[GlobalId]:
-        """The tables whose writes can change what a relation reads."""
+        """The tables that a relation is computed from."""
         return self._queries.base_tables(self._queries.inputs(relation))
 
     def _refuse_copied(self, transaction: Transaction, query: hir.Query) -> None:
-        """What COPY has written ahead, of any size, is not read back into this process before it is committed."""
+        """Refuse to read a table that the transaction has copied into: the batch may be of any size, and is not read
+        back before COMMIT.
+        """
         copied = {
             gid
             for gid, writes in transaction.writes.items()
@@ -339,7 +346,7 @@ class Changes:
             )
 
     def commit(self, session: Session, transaction: Transaction) -> None:
-        """Commit what a transaction has buffered, as one; its objects are the commit's to keep or to delete from here on."""
+        """Commit a transaction's buffered writes as one. From here on the commit keeps or deletes the batches."""
         writes = {gid: written for gid, written in transaction.writes.items() if written}
         if not writes:
             return
@@ -350,19 +357,19 @@ class Changes:
 
 
 def lock_modes(table: GlobalId, read: Iterable[GlobalId]) -> dict[GlobalId, str]:
-    """The locks of a statement that writes ``table`` from what it reads of other tables."""
+    """The table locks of a statement that writes ``table``, computed from reads of the tables in ``read``."""
     modes = dict.fromkeys(read, READ)
     modes[table] = EXCLUSIVE if table in modes else WRITE
     return modes
 
 
 def positional(rows: pa.Table) -> pa.Table:
-    """Rows with their columns by position."""
+    """The rows with their columns renamed to c0, c1, …."""
     return rows.rename_columns([f"c{i}" for i in range(rows.num_columns)])
 
 
 def check_not_null(rows: pa.Table, table: CatalogItem) -> None:
-    """Raise NotNullViolation where a column that must not be NULL is."""
+    """Raise NotNullViolation where a NOT NULL column has a NULL."""
     desc = table.desc
     assert desc is not None
     for i, column in enumerate(desc.typ.columns):

@@ -1,8 +1,8 @@
-"""Rows that come from outside, made rows of a table: what COPY loads and what Spark appends.
+"""Rows from outside (a COPY, an append by Spark) turned into rows of a table.
 
-Promise: a value either fits its column or is refused with a sentence that names column, type and row; nothing is cut short to make it fit,
-nor rounded, but for doubles in a column of type real, which has fewer digits. Texts become values by the same casts as SQL's. Everything
-is vectorised in Arrow and DuckDB.
+Promise: a value either fits its column or is refused with an error that names column, type and row. Nothing is
+truncated or rounded to fit, except that a double becomes the nearest real in a column of type real. Texts become values
+by SQL's own casts. All work is vectorised in Arrow and DuckDB.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ def whole_rows(
     rows: int,
     where: Callable[[int], str],
 ) -> pa.Table:
-    """All columns of the table, c0 …, defaults filled in.
+    """All columns of the table as c0, c1, …, with defaults for those not given.
 
     Args:
-        columns: those that are given, by position, of the columns' Arrow types.
+        columns: the given columns by position, in the columns' Arrow types.
         table: the table.
-        rows: how many there are.
-        where: says which row it is, of its number among them, from 0 on.
+        rows: the number of rows.
+        where: describes a row for an error message, by its number from 0 on.
 
     Raises:
-        NotNullViolation: there is a NULL where none may be.
+        NotNullViolation: a NOT NULL column has a NULL.
     """
     desc = table.desc
     assert desc is not None
@@ -67,12 +67,12 @@ def _default(table: CatalogItem, i: int, column: ColumnType, rows: int) -> pa.Ar
     if default is None:
         return pa.nulls(rows, typ)
     value = evaluate_constant(default, column.type)
-    # Arrow repeats no list so that nothing is left of it.
+    # pa.repeat cannot make zero copies of a list value.
     return pa.repeat(value, rows) if rows else pa.nulls(0, typ)
 
 
 def evaluate_constant(expr: Scalar, typ: SqlType) -> pa.Scalar:
-    """The value of an expression without columns, of the Arrow type of ``typ``."""
+    """The value of a column-free expression, as a scalar of the Arrow type of ``typ``."""
     result = evaluated(pa.table({"c0": pa.array([0])}), [(expr, typ)])
     return result.column(0)[0].cast(arrow_type(typ))
 
@@ -101,12 +101,12 @@ _TEXT_KINDS = ("text", "varchar", "char")
 
 
 def is_text(typ: pa.DataType) -> bool:
-    """Whether an Arrow type is one of texts."""
+    """Whether an Arrow type is a string type."""
     return bool(pa.types.is_string(typ) or pa.types.is_large_string(typ) or typ == pa.string_view())
 
 
 def takes(typ: SqlType, found: pa.DataType) -> bool:
-    """Whether a column takes values of an Arrow type, those that fit it."""
+    """Whether a column of type ``typ`` accepts values of an Arrow type, where each value fits."""
     if pa.types.is_dictionary(found):
         found = found.value_type
     if typ.kind in _TEXT_KINDS:
@@ -117,10 +117,16 @@ def takes(typ: SqlType, found: pa.DataType) -> bool:
 
 
 def safe_cast(column: pa.Array, typ: SqlType, where: str, first_row: int) -> pa.Array:
-    """A column's values as a type that takes them (`takes`); ``where`` names the column, ``first_row`` its first row.
+    """A column's values in the Arrow type of ``typ``, which must accept them (`takes`).
+
+    Args:
+        column: the values.
+        typ: the target type.
+        where: names the column in messages.
+        first_row: the number of its first row, for messages.
 
     Raises:
-        DataError: one does not fit; says which.
+        DataError: a value does not fit; the message says which.
     """
     target = arrow_type(typ)
     try:
@@ -152,7 +158,7 @@ def safe_cast(column: pa.Array, typ: SqlType, where: str, first_row: int) -> pa.
 
 
 def _first_failure(column: pa.Array, attempt: Callable[[pa.Array], object]) -> int:
-    """The position of the first value that an attempt fails on, by halving."""
+    """The position of the first value on which ``attempt`` fails, by binary search."""
     low, high = 0, len(column)
     while high - low > 1:
         middle = (low + high) // 2
@@ -166,7 +172,9 @@ def _first_failure(column: pa.Array, attempt: Callable[[pa.Array], object]) -> i
 
 
 def cast_text(expr: Scalar, typ: SqlType) -> Scalar:
-    """The expression that makes a value of ``typ`` of a text, as ``CAST`` does; but what is too long for it is an error."""
+    """The expression that casts a text to ``typ``, as an assignment: a text too long for the type is an error, not
+    truncated.
+    """
     keys = find_cast(TEXT, typ, "assignment")
     if keys is None:
         keys = find_cast(TEXT, typ, "explicit")
@@ -180,7 +188,19 @@ def evaluated(
     exprs: list[tuple[Scalar, SqlType]],
     where: Callable[[int, int], str] | None = None,
 ) -> pa.Table:
-    """Expressions over rows of text, vectorised in DuckDB; what fails first, by row and then by column, is the error."""
+    """Evaluate expressions over rows of texts, vectorised in DuckDB.
+
+    Args:
+        rows: the texts, in columns c0, c1, ….
+        exprs: the expressions with their types.
+        where: describes a row and an expression in an error's detail.
+
+    Returns:
+        A column for each expression: v0, v1, ….
+
+    Raises:
+        DataError: an expression fails; the first failure by row, then by column, is raised.
+    """
     columns = [Sql(exp.column(f"c{n}", quoted=True), TEXT) for n in range(rows.num_columns)]
     values, failures = [], []
     for n, (expr, _) in enumerate(exprs):

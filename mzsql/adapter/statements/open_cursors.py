@@ -1,9 +1,10 @@
-"""DECLARE, FETCH, CLOSE: results that are handed out piece by piece.
+"""DECLARE, FETCH, CLOSE: results returned piece by piece.
 
-Promise: a cursor lives in the transaction that declared it, or, in a text of several statements outside BEGIN, to the end of the text. Its
-query runs at the first FETCH, at the transaction's one time; a SUBSCRIBE starts then. FETCH hands out at most `FETCH_ROWS` rows at
-once, and of a SUBSCRIBE about ``max_query_result_size`` bytes: what is left comes with the next one. From a SUBSCRIBE it waits for one
-row and takes what else is there, or with a timeout gathers until it has as many as asked for or the time is over.
+Promise: a cursor lives until the end of the transaction that declared it or, in a multi-statement text outside BEGIN,
+of the text. Its query runs at the first FETCH, at the transaction's one timestamp; a SUBSCRIBE starts then. A FETCH
+returns at most `FETCH_ROWS` rows, of a SUBSCRIBE about ``max_query_result_size`` bytes; the rest comes with the next
+one. From a SUBSCRIBE it waits for one row and returns what else is there; with a timeout it collects until it has the
+requested number of rows or the time is over.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from mzsql.repr.interrupt import current
 from mzsql.repr.tables import piece, pieces
 from mzsql.repr.types import RelationDesc
 
-#: Rows that one FETCH hands out at most.
+#: At most so many rows are returned by one FETCH.
 FETCH_ROWS = 1_000_000
 
 
 class Cursor:
-    """One declared cursor."""
+    """A declared cursor."""
 
     def __init__(self, plan: p.SelectPlan | p.SubscribePlan, owner: Transaction | None) -> None:
         self.plan = plan
@@ -37,7 +38,9 @@ class Cursor:
         self.stream: Subscription | None = None
 
     def take(self, count: int, size: int | None = None) -> pa.Table:
-        """Up to ``count`` of the rows that are here, and up to ``size`` bytes, but for a row that is larger."""
+        """Remove and return up to ``count`` of the buffered rows, and up to ``size`` bytes unless the first row is
+        larger.
+        """
         assert self.rows is not None
         taken = piece(self.rows, 0, count)
         if size is not None:
@@ -46,7 +49,7 @@ class Cursor:
         return taken
 
     def close(self) -> None:
-        """Let go of everything. Idempotent."""
+        """Release the rows and the subscription. Idempotent."""
         self.rows = None
         if self.stream is not None:
             self.stream.close()
@@ -66,7 +69,7 @@ class Cursors:
         return self._open.setdefault(session, {})
 
     def reap(self, session: Session, *, text_is_over: bool = True) -> None:
-        """Close the cursors of transactions that are over, and of a text that is."""
+        """Close the cursors of ended transactions and, where ``text_is_over``, of the ended text."""
         cursors = self._of(session)
         for name, cursor in list(cursors.items()):
             over = text_is_over if cursor.owner is None else cursor.owner is not session.transaction
@@ -77,11 +80,11 @@ class Cursors:
     def declare(
         self, session: Session, transaction: Transaction, plan: p.DeclarePlan, *, alone: bool
     ) -> None:
-        """DECLARE; ``alone``: the statement is a text of its own.
+        """DECLARE; ``alone``: the statement is the only one of its text.
 
         Raises:
-            TransactionError: there is no transaction that it could live in (25P01).
-            DuplicateObject: there is a cursor of that name (42P03).
+            TransactionError: there is no transaction for it to live in (25P01).
+            DuplicateObject: the session has a cursor of this name (42P03).
         """
         if not transaction.begun and alone:
             raise TransactionError(
@@ -95,7 +98,11 @@ class Cursors:
         cursors[plan.name] = Cursor(plan.plan, transaction if transaction.begun else None)
 
     def close(self, session: Session, name: str | None) -> None:
-        """CLOSE; None: all of the session's."""
+        """CLOSE a cursor; None: all of the session's.
+
+        Raises:
+            SqlError: there is no such cursor (34000).
+        """
         cursors = self._of(session)
         for one in list(cursors) if name is None else [name]:
             self._named(session, one).close()
@@ -113,7 +120,7 @@ class Cursors:
         """FETCH: the columns and the rows.
 
         Raises:
-            SqlError: there is no such cursor (34000); what its query ends with.
+            SqlError: there is no such cursor (34000), or its query fails.
         """
         cursor = self._named(session, plan.name)
         wanted = FETCH_ROWS if plan.count is None else min(plan.count, FETCH_ROWS)
@@ -138,7 +145,7 @@ class Cursors:
         wanted: int,
         timeout: float | None,
     ) -> pa.Table:
-        """Rows of a subscription: see the module's promise."""
+        """Rows of a subscription, as the module's docstring says."""
         end = None if timeout is None else time.monotonic() + timeout
         found: list[pa.Table] = []
         have = size = 0
@@ -158,7 +165,7 @@ class Cursors:
 
 
 def _timeout(text: str) -> float:
-    """FETCH's timeout in seconds; a bare number is seconds, as in an interval."""
+    """FETCH's timeout in seconds; a bare number is seconds, as in an interval (elsewhere it is milliseconds)."""
     plain = text.strip()
     found = seconds(f"{plain} s" if plain.replace(".", "", 1).isdigit() else plain, "timeout")
     if found < 0:

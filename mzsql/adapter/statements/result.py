@@ -1,4 +1,4 @@
-"""What a statement answers."""
+"""The result of a statement."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from mzsql.repr.types import RelationDesc
 
 
 class Result(msgspec.Struct, frozen=True):
-    """What a statement answers.
+    """The result of a statement.
 
     Attributes:
         tag: PostgreSQL's command tag: ``SELECT 3``, ``INSERT 0 1``, ``CREATE TABLE``.
-        desc: names and types of the rows' columns; None where the statement has no rows.
+        desc: names and types of the rows' columns; None where the statement returns no rows.
         rows: the rows.
-        count: rows returned or changed; -1 where neither makes sense.
-        ts: the time a query was read at, if at one.
-        stream: the rows of a SUBSCRIBE, as they come, instead of `rows`; who takes them closes it.
-        copy: the bytes of a COPY … TO STDOUT, instead of `rows`; of a SUBSCRIBE, then its rows are taken there.
-        defined: whether it changed what exists: DDL, or a COMMIT that carried some out.
+        count: rows returned or changed; -1 where neither applies.
+        ts: the timestamp that a query was read at, if at one.
+        stream: the rows of a SUBSCRIBE as they come, instead of `rows`; the consumer closes it.
+        copy: the bytes of a COPY … TO STDOUT, instead of `rows`; a COPY of a SUBSCRIBE takes its rows from there too.
+        defined: whether the catalog's objects changed: DDL, or a COMMIT of staged DDL.
     """
 
     tag: str
@@ -35,7 +35,7 @@ class Result(msgspec.Struct, frozen=True):
     defined: bool = False
 
     def close(self) -> None:
-        """End the rows that come later, where nobody takes them. Idempotent."""
+        """Close the stream or the copy where nobody consumes it. Idempotent."""
         if self.copy is not None:
             self.copy.close()
         if self.stream is not None:

@@ -1,4 +1,8 @@
-"""SELECT, VALUES, TABLE and SHOW: a query, at a time that fits the session's transaction."""
+"""SELECT, VALUES, TABLE and SHOW: a query, at a timestamp that fits the session's transaction.
+
+Promise: the first query of a transaction fixes the timestamp of all later ones. AS OF names its own, so it fits any
+transaction; SHOW reads the catalog apart from it.
+"""
 
 from __future__ import annotations
 
@@ -19,18 +23,18 @@ from mzsql.repr.types import RelationDesc
 
 
 class Selects:
-    """Runs these statements."""
+    """Carries out queries that return rows."""
 
     def __init__(self, env: Environment, queries: Queries) -> None:
         self._env = env
         self._queries = queries
 
     def run(self, session: Session, transaction: Transaction, plan: p.SelectPlan) -> Result:
-        """The rows of a query.
+        """Answer a query.
 
         Raises:
             UndefinedObject: the session's cluster does not exist, and the query reads users' relations.
-            TransactionError: it does not fit the transaction.
+            TransactionError: the query does not fit the transaction.
         """
         self._require_cluster(session, plan)
         as_of = None
@@ -39,7 +43,7 @@ class Selects:
         read_ts = None
         apart = transaction.implicit or plan.shows
         if as_of is None and not apart:
-            # AS OF names its own time, so it may stand in any transaction, as may what has no time.
+            # Only a query without AS OF takes part in the transaction's time.
             transaction.query(timed=self._queries.is_timed(plan.query))
             read_ts = transaction.read_ts
         answer = self._queries.answer(
@@ -58,15 +62,16 @@ class Selects:
     def rows(
         self, session: Session, transaction: Transaction, plan: p.SelectPlan
     ) -> tuple[RelationDesc, pa.Table]:
-        """As `run`: the columns and the rows."""
+        """As `run`; only the columns and the rows."""
         result = self.run(session, transaction, plan)
         assert result.desc is not None
         return result.desc, result.rows
 
     def _require_cluster(self, session: Session, plan: p.SelectPlan) -> None:
-        """Refuse to read users' relations on a cluster that does not exist, as Materialize does; the system's are on one of its own.
+        """Refuse to read users' relations on a cluster that does not exist, as Materialize does.
 
-        A replica that the session names is to be one of its cluster.
+        The system catalog is read on a cluster of its own. A replica named by ``cluster_replica`` must be one of the
+        session's cluster.
         """
         cluster = session.get("cluster")
         if self._env.catalog.state.cluster(cluster) is not None:

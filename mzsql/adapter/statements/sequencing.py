@@ -1,6 +1,7 @@
-"""What carries out each statement, by its plan's class.
+"""Sequencing: which function carries out a plan, by the plan's class.
 
-Promise: each family of statements brings a table of its own; here they are one. Inside of BEGIN what defines objects is kept for COMMIT.
+Promise: each family of statements contributes a table; here they become one. Inside a BEGIN block DDL is deferred to
+COMMIT.
 """
 
 from __future__ import annotations
@@ -16,21 +17,21 @@ from mzsql.adapter.statements.result import Result
 from mzsql.adapter.statements.transactions import Transactions
 from mzsql.frontend.plan import plans as p
 
-#: Carries out a statement in a session's transaction.
+#: Carries out a plan in a session's transaction.
 Run = Callable[[Session, Transaction, Any], Result]
-#: What carries out the statements of one family.
+#: The functions of one family of statements, by class of plan.
 Runs = Mapping[type[p.Plan], Run]
 
 
 class Sequencer:
-    """Carries out statements that are planned. Thread-safe; a session is used by one thread at a time.
+    """Carries out planned statements. Thread-safe; a session is used by one thread at a time.
 
     Args:
-        families: the tables of the families.
-        defining: carries out what defines objects.
-        transactions: keeps it for COMMIT.
-        prepared: what EXECUTE may name.
-        statements: plans what EXECUTE names.
+        families: the families' tables.
+        defining: carries out DDL.
+        transactions: defers DDL to COMMIT.
+        prepared: the prepared statements that EXECUTE runs.
+        statements: plans their texts.
     """
 
     def __init__(
@@ -48,10 +49,10 @@ class Sequencer:
         self._statements = statements
 
     def run(self, session: Session, transaction: Transaction, plan: p.Plan) -> Result:
-        """Carry a statement out.
+        """Carry out a plan.
 
         Raises:
-            SqlError: it cannot be carried out; nothing of it is done.
+            SqlError: it cannot be carried out; nothing of it was done.
         """
         if isinstance(plan, p.ExecutePlan):
             text = self._prepared.text(session, plan)

@@ -1,4 +1,8 @@
-"""EXPLAIN, SHOW of variables, ALTER SYSTEM."""
+"""EXPLAIN, SHOW of variables, ALTER SYSTEM.
+
+Promise: EXPLAIN prints what planning and timestamp selection give at this moment, and runs nothing. An ALTER SYSTEM
+that returns has been handed to the dataflows of this process.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +30,7 @@ from mzsql.repr.types import (
     arrow_type,
 )
 
-#: What EXPLAIN FILTER PUSHDOWN says of each source.
+#: The columns of EXPLAIN FILTER PUSHDOWN.
 _PUSHDOWN: tuple[tuple[str, SqlType], ...] = (
     ("Source", TEXT),
     ("Total Bytes", UINT8),
@@ -37,13 +41,13 @@ _PUSHDOWN: tuple[tuple[str, SqlType], ...] = (
 
 
 class SessionStatements:
-    """Runs these statements.
+    """Carries out these statements.
 
     Args:
         env: the environment.
-        queries: says at which time a query would be.
+        queries: gives the timestamp that a query would read at.
         explainer: prints plans.
-        dataflows: what follows the system's variables.
+        dataflows: follows the system variables.
     """
 
     def __init__(
@@ -55,7 +59,7 @@ class SessionStatements:
         self._dataflows = dataflows
 
     def runs(self) -> Runs:
-        """What carries out each of these statements, by its plan's class."""
+        """The functions that carry out these statements, by class of plan."""
         return {
             p.ExplainPlan: self._explain,
             p.ShowVariablePlan: lambda session, _transaction, plan: _shown(
@@ -112,7 +116,7 @@ class SessionStatements:
         self._env.define(lambda state: (alter_system(state, plan.name, plan.values), None))
         self._dataflows.catch_up()
         if plan.values is not None and (is_foreign(plan.name) or not variable(plan.name).heeded):
-            # Materialize has many that mean nothing here; scripts that set them go on.
+            # Materialize's other variables are accepted with a notice, so that scripts that set them keep working.
             session.notice(f"{plan.name} has no effect")
         return Result(plan.tag_text)
 

@@ -1,8 +1,8 @@
-"""BEGIN, COMMIT, ROLLBACK, and what is set within a transaction.
+"""BEGIN, COMMIT, ROLLBACK, and SET within a transaction.
 
-Promise: whatever ends a transaction leaves nothing of it behind: what was written ahead is deleted, what was held is let go of, what was
-set goes back unless the transaction was committed. DDL inside of BEGIN is carried out by COMMIT, so that ROLLBACK can leave it out; its
-names are resolved when it is said, and what it needs is checked again when it is done.
+Promise: however a transaction ends without a commit, nothing of it is left: batches written ahead are deleted, read
+holds released, variables set back. DDL in a transaction is carried out by COMMIT, so that ROLLBACK can omit it; its
+names are resolved when the statement is given, and its preconditions are checked again at COMMIT.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ Setting: TypeAlias = p.SetVariablePlan | p.SetTransactionPlan
 
 
 class Transactions:
-    """The transactions of the sessions of one process.
+    """The transactions of one process's sessions.
 
     Args:
         env: the environment.
-        changes: commits what was written.
-        defining: carries out a statement of DDL.
-        namespaces: tries and carries out those of which a transaction may hold several.
+        changes: commits buffered writes.
+        defining: carries out one DDL statement.
+        namespaces: stages and commits the DDL of which a transaction may hold several statements.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Transactions:
         self._namespaces = namespaces
 
     def runs(self) -> dict[type[p.Plan], Callable[[Session, Transaction, Any], Result]]:
-        """What carries out each of these statements, by its plan's class."""
+        """The functions that carry out these statements, by class of plan."""
         return {
             **dict.fromkeys((p.BeginPlan, p.CommitPlan, p.RollbackPlan), self._end),
             **dict.fromkeys((p.SetVariablePlan, p.SetTransactionPlan), self._set),
@@ -98,7 +98,11 @@ class Transactions:
         return Result("COMMIT", defined=defined)
 
     def defer(self, session: Session, transaction: Transaction, plan: p.Plan) -> None:
-        """Keep a statement of DDL for COMMIT."""
+        """Keep a DDL statement for COMMIT.
+
+        Raises:
+            TransactionError: the transaction cannot hold another such statement.
+        """
         if not plan.stageable or transaction.ddl is not None:
             if transaction.staged is not None:
                 raise TransactionError(
@@ -117,7 +121,7 @@ class Transactions:
         transaction.staged = staged.then(self._namespaces.stage(session, plan, staged.state))
 
     def fail(self, session: Session) -> None:
-        """A statement failed: an implicit transaction is over, an explicit one takes only ROLLBACK."""
+        """A statement failed: an implicit transaction ends, an explicit one accepts only its end from now on."""
         transaction = session.transaction
         if transaction is not None:
             self.discard(transaction)
@@ -128,13 +132,13 @@ class Transactions:
         session.end_transaction(committed=False)
 
     def abandon(self, session: Session) -> None:
-        """The transaction is over for good, whatever it is in."""
+        """Roll the transaction back, whatever state it is in."""
         if session.transaction is not None:
             self.discard(session.transaction)
         session.end_transaction(committed=False)
 
     def discard(self, transaction: Transaction) -> None:
-        """Delete what was written ahead for a transaction that will never commit."""
+        """Delete the batches written ahead for a transaction that will never commit."""
         for gid, writes in transaction.writes.items():
             for write in writes:
                 if isinstance(write, Batch):

@@ -1,1 +1,1 @@
-"""SUBSCRIBE: a query's contents at one time, then every change of it."""
+"""SUBSCRIBE: a query's contents at one time, then every change of them."""

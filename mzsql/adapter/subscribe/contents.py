@@ -1,7 +1,7 @@
-"""What a SUBSCRIBE reads, by time.
+"""The contents of a SUBSCRIBE: at one time, and its updates between times.
 
-Promise: the contents at one time and then the updates between two times, the same whether they are a relation's own or those of a dataflow
-over several.
+Promise: the interface is the same whether the subscription reads one relation's shard or a dataflow over several
+inputs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mzsql.repr.ids import GlobalId
 
 
 class Contents:
-    """What is subscribed to, over its inputs: the inputs themselves, or a dataflow over them."""
+    """The contents of a subscription: of its only input, or of a dataflow over its inputs."""
 
     def __init__(
         self, inputs: Mapping[GlobalId, Input], flow: TransientDataflow | None = None
@@ -27,11 +27,11 @@ class Contents:
 
     @property
     def temporal(self) -> bool:
-        """Whether rows come and go as time passes."""
+        """Whether rows appear and disappear as time passes, without any write (the dataflow filters by ``mz_now()``)."""
         return self._flow is not None and self._flow.temporal
 
     def snapshot(self, as_of: Timestamp) -> pa.RecordBatchReader | pa.Table:
-        """The contents: c0 …, [mz_error], [mz_time], mz_diff."""
+        """The contents at ``as_of``, with the columns c0, c1, …, [mz_error], [mz_time], mz_diff."""
         given = {gid: one.snapshot(as_of) for gid, one in self.inputs.items()}
         if self._flow is not None:
             return self._flow.hydrate(given)
@@ -39,7 +39,9 @@ class Contents:
         return rows
 
     def updates(self, lower: Timestamp, upper: Timestamp) -> pa.Table | None:
-        """The updates of ``[lower, upper)``: c0 …, [mz_error], mz_time, mz_diff; None where there can be none."""
+        """The updates in ``[lower, upper)``, with the columns c0, c1, …, [mz_error], mz_time, mz_diff; None where there
+        can be none.
+        """
         deltas = {gid: one.updates(lower, upper) for gid, one in self.inputs.items()}
         if not self.temporal and not any(delta.num_rows for delta in deltas.values()):
             return None
@@ -49,12 +51,12 @@ class Contents:
         return rows
 
     def interrupt(self) -> None:
-        """End what runs; from any thread."""
+        """Interrupt what runs; callable from any thread."""
         if self._flow is not None:
             self._flow.interrupt()
 
     def close(self) -> None:
-        """Let go of everything. Idempotent."""
+        """Release the inputs and the dataflow. Idempotent."""
         for one in self.inputs.values():
             one.close()
         if self._flow is not None:

@@ -1,8 +1,9 @@
-"""What a subscription listens to: collections with times, and relations that only have a present.
+"""The inputs of a subscription: collections with a history, and relations that only have a present state.
 
-Promise: an input gives its contents at a time and its updates between times, and stays readable from the subscription's progress on. A
-table or a materialized view gives what its shard says. A builtin relation has no history: it is looked at once in a while, and what is
-different then is an update at the latest complete time; that costs its whole contents each time, which are small.
+Promise: an input gives its contents at a time and its updates between times, and stays readable from the subscription's
+frontier on. A table or a materialized view gives what its shard holds. A builtin relation has no history: it is polled,
+and the difference to the last poll becomes updates at the latest complete time. The trade-off: a poll computes the
+whole relation, which is small.
 """
 
 from __future__ import annotations
@@ -22,43 +23,45 @@ from mzsql.repr.frontier import Frontier, Timestamp
 from mzsql.repr.ids import GlobalId
 from mzsql.storage.collection import TABLE
 
-#: How often relations without history are looked at, in seconds.
+#: Seconds between two polls of a relation without history.
 POLL_SECONDS = 1.0
 
 
 class Input(Protocol):
-    """One collection that is listened to."""
+    """One collection that a subscription reads."""
 
     def upper(self) -> Frontier:
-        """How far it is complete."""
+        """The frontier below which it is complete."""
 
     def complete(self, past: Timestamp, *, ask: bool) -> bool:
-        """Whether ``past`` is complete; without ``ask`` as far as is known here, where this process is told of moves."""
+        """Whether it is complete at ``past``; without ``ask`` judged from what this process knows, provided that it is
+        notified of changes.
+        """
 
     def patience(self, pause: float) -> float:
-        """Seconds after which to look again without being told, where the last look was ``pause`` seconds after the one before."""
+        """Seconds until it is to be checked again without a notification, where the last pause was ``pause`` seconds."""
 
     def snapshot(self, as_of: Timestamp) -> pa.RecordBatchReader:
-        """The contents: c0 …, [mz_error], [mz_time], mz_diff."""
+        """The contents at ``as_of``, with the columns c0, c1, …, [mz_error], [mz_time], mz_diff."""
 
     def rows_between(self, lower: Timestamp, upper: Timestamp) -> int:
-        """At most how many updates there are."""
+        """An upper bound on the number of updates in ``[lower, upper)``."""
 
     def updates(self, lower: Timestamp, upper: Timestamp) -> pa.Table:
-        """The updates with ``lower <= mz_time < upper``: c0 …, [mz_error], mz_time, mz_diff."""
+        """The updates with ``lower <= mz_time < upper``, with the columns c0, c1, …, [mz_error], mz_time, mz_diff."""
 
     def hold(self, since: Timestamp) -> None:
-        """Let go of the times before."""
+        """Release the history before ``since``."""
 
     def close(self) -> None:
-        """Let go of everything. Idempotent."""
+        """Release everything. Idempotent."""
 
 
 class StoredInput:
-    """A table or a materialized view, held from ``as_of`` on.
+    """A table or a materialized view, held readable from ``as_of`` on.
 
     Raises:
-        NotReadable: ``as_of`` is gone already.
+        NotReadable: it is not readable at ``as_of`` any more.
     """
 
     def __init__(self, env: Environment, gid: GlobalId, as_of: Timestamp) -> None:
@@ -68,12 +71,12 @@ class StoredInput:
         self._name = meta.name
         self._is_table = meta.kind == TABLE
         self._hold = env.collections.hold(gid, as_of)
-        # A table moves with the log, which the process follows anyway.
+        # Tables advance with the log, which the process follows anyway; a view's shard must be followed.
         self._unfollow = None if self._is_table else env.collections.followers.follow(gid)
 
     @property
     def since(self) -> Frontier:
-        """What is held."""
+        """The earliest time held."""
         return self._hold.since
 
     def upper(self) -> Frontier:
@@ -98,7 +101,7 @@ class StoredInput:
         return upper is None or upper > past
 
     def patience(self, pause: float) -> float:
-        """This process hears of what moves; where nobody can tell it of a view, that is looked for ever less often."""
+        """`POLL_SECONDS` where this process is notified of changes; else growing pauses, since the store cannot notify."""
         told = self._is_table or self._env.collections.followers.told(self._gid)
         return POLL_SECONDS if told else min(pause * 1.5, POLL_SECONDS)
 
@@ -107,7 +110,7 @@ class StoredInput:
         return self._env.collections.snapshot_reader(self._gid, as_of)
 
     def rows_between(self, lower: Timestamp, upper: Timestamp) -> int:
-        """The rows of the parts that may hold such updates."""
+        """The number of rows in the parts that may hold such updates."""
         parts = self._env.collections.parts_between(self._gid, lower, upper)
         return sum(part.rows for part in parts)
 
@@ -127,7 +130,7 @@ class StoredInput:
 
 
 class CatalogNews:
-    """Whether the catalog may have changed since somebody looked at it: for drops by other processes. Thread-safe."""
+    """Tells whether the catalog may have changed, so that drops by other processes are noticed. Thread-safe."""
 
     def __init__(self, env: Environment) -> None:
         self._env = env
@@ -136,7 +139,7 @@ class CatalogNews:
         self._number = 0
 
     def heed(self) -> None:
-        """Be told from now on, where Consensus can."""
+        """Follow the catalog from now on, where Consensus can notify."""
         with self._lock:
             if self._told is None:
                 self._told = self._env.follow_catalog(self._heard)
@@ -146,7 +149,11 @@ class CatalogNews:
             self._number += 1
 
     def sync(self, seen: int) -> int:
-        """Look at the catalog where it may have changed since the look numbered ``seen``; this one's number."""
+        """Read the catalog where it may have changed since the call that returned ``seen``.
+
+        Returns:
+            A number for the next call.
+        """
         with self._lock:
             told, number = self._told, self._number
         if not told or number != seen:
@@ -155,7 +162,7 @@ class CatalogNews:
 
 
 class PolledInput:
-    """A relation without history; ``contents`` gives it as it is: c0 …, mz_diff."""
+    """A relation without history; ``contents`` returns its present contents with the columns c0, c1, …, mz_diff."""
 
     def __init__(self, env: Environment, contents: Callable[[], pa.Table]) -> None:
         self._env = env
@@ -165,36 +172,36 @@ class PolledInput:
         self._upper: Timestamp = 0
 
     def upper(self) -> Frontier:
-        """How far it was looked at."""
+        """The time of the last poll; advances at most every `POLL_SECONDS`."""
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + POLL_SECONDS
             self._upper = max(self._upper + 1, self._env.oracle.present_ms())
         return self._upper
 
     def complete(self, past: Timestamp, *, ask: bool) -> bool:
-        """Whether it was looked at since."""
+        """Whether it was polled after ``past``."""
         del ask
         upper = self.upper()
         return upper is None or upper > past
 
     def patience(self, pause: float) -> float:
-        """Until it is time to look again."""
+        """Seconds until the next poll."""
         del pause
         return max(self._next - time.monotonic(), 0.01)
 
     def snapshot(self, as_of: Timestamp) -> pa.RecordBatchReader:
-        """The contents now."""
+        """The present contents, whatever ``as_of`` says."""
         del as_of
         self._last = self._contents()
         return self._last.to_reader()
 
     def rows_between(self, lower: Timestamp, upper: Timestamp) -> int:
-        """Nothing that could be divided by time."""
+        """Always 0: its updates have one time, so cutting the step would not make it smaller."""
         del lower, upper
         return 0
 
     def updates(self, lower: Timestamp, upper: Timestamp) -> pa.Table:
-        """What is different now, at the last of the times."""
+        """The difference between the last poll and the present contents, all at ``upper - 1``."""
         del lower
         assert self._last is not None
         now = self._contents()
@@ -210,7 +217,7 @@ class PolledInput:
         return consolidate(both.add_column(diffs, "mz_time", times))
 
     def hold(self, since: Timestamp) -> None:
-        """There is nothing to hold."""
+        """Do nothing: there is no history."""
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing."""

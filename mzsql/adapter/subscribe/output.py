@@ -1,9 +1,10 @@
-"""What a subscription's rows look like: updates to output rows, by envelope and order.
+"""The output rows of a subscription: updates turned into rows, by envelope and order.
 
-Promise: rows come in the order of their timestamps. Without an envelope they are the updates, those of a timestamp in the order asked for
-(else in that of their columns). ENVELOPE UPSERT and DEBEZIUM give one row for each key and timestamp that has updates; a key that has
-more than one row at a timestamp, or loses or gains more than one, is a key_violation, whose values are NULL
-(https://materialize.com/docs/sql/subscribe/). The work is DuckDB's and streams: what does not fit into memory is on disk.
+Promise: rows come in order of their timestamps. Without an envelope they are the updates, those of one timestamp in the
+requested order (else ordered by their columns). ENVELOPE UPSERT and DEBEZIUM give one row for each key and timestamp
+with updates; where a key has, gains or loses more than one row at a timestamp it is a key_violation, with NULL values
+(https://materialize.com/docs/sql/subscribe/). DuckDB does the work, streaming, and spills to disk what does not fit
+into memory.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from mzsql.repr.frontier import Timestamp
 from mzsql.repr.tables import pieces
 from mzsql.repr.types import arrow_schema
 
-#: Output rows that are handed out at once …
+#: At most so many output rows per piece …
 BATCH_ROWS = 16 * 1024
-#: … and their bytes, but for a row that is larger.
+#: … and so many bytes, unless a single row is larger.
 BATCH_BYTES = 16 * 1024 * 1024
-#: So many are asked of DuckDB at once: their texts have to fit Arrow's arrays.
+#: Rows per Arrow batch from DuckDB: the text of one batch must fit Arrow's 2 GiB string arrays.
 _ASKED_ROWS = 2048
-#: The updates, those of equal rows at a time summed up.
+#: The updates, consolidated.
 _UPDATES = (
     "(SELECT * EXCLUDE (mz_diff), CAST(sum(mz_diff) AS BIGINT) AS mz_diff FROM updates"
     " GROUP BY ALL HAVING sum(mz_diff) <> 0)"
@@ -38,7 +39,7 @@ def _over(batches: list[pa.RecordBatch]) -> bool:
 
 
 class OutputRows:
-    """Makes output rows for one subscription."""
+    """Turns updates into output rows, for one subscription."""
 
     def __init__(self, plan: SubscribePlan) -> None:
         self._plan = plan
@@ -66,9 +67,11 @@ class OutputRows:
         return self._enveloped(keys, values, progressed)
 
     def _enveloped(self, keys: list[str], values: list[str], progressed: list[str]) -> str:
-        """One row a key and timestamp; ``mz_state`` follows from how many rows went and came."""
+        """The statement for an envelope: one row per key and timestamp; ``mz_state`` follows from how many rows were
+        removed and added.
+        """
         debezium = self._plan.envelope == "debezium"
-        # first() keeps a NULL, which any_value() would skip.
+        # any_value() would skip a NULL, and return the value of another row.
         before = [f"first({v}) FILTER (WHERE mz_diff < 0)" for v in values]
         after = [f"first({v}) FILTER (WHERE mz_diff > 0)" for v in values]
         went = "coalesce(sum(mz_diff) FILTER (WHERE mz_diff < 0), 0)"
@@ -102,14 +105,19 @@ class OutputRows:
         return ", ".join(f"{item} AS o{i}" for i, item in enumerate(items))
 
     def of(self, duck: duckdb.DuckDBPyConnection, updates: pa.Table) -> Iterator[pa.Table]:
-        """The output rows of updates (c0 …, mz_time, mz_diff; all of each timestamp), in pieces."""
+        """The output rows of updates, in pieces.
+
+        Args:
+            duck: the connection to compute on.
+            updates: columns c0, c1, …, mz_time, mz_diff; all updates of each of their timestamps.
+        """
         with given(duck, "updates", updates):
             yield from self._rows(duck)
 
     def of_table(
         self, duck: duckdb.DuckDBPyConnection, table: str, ts: Timestamp
     ) -> Iterator[pa.Table]:
-        """The output rows of contents at ``ts`` that are in a table of DuckDB's, in pieces."""
+        """The output rows of a snapshot at ``ts`` that is in a table of DuckDB, in pieces."""
         columns = "".join(f'"c{i}", ' for i in range(self._plan.row.arity))
         duck.execute(
             f"CREATE TEMP VIEW updates AS SELECT {columns}CAST({ts} AS BIGINT) AS mz_time, mz_diff FROM {table}"
@@ -131,7 +139,7 @@ class OutputRows:
             yield from pieces(self._typed(pa.Table.from_batches(batches)), BATCH_ROWS, BATCH_BYTES)
 
     def progress(self, ts: Timestamp) -> pa.Table:
-        """The row that says: no more updates before ``ts``."""
+        """The progress row: no more updates come before ``ts``."""
         arrays = [
             pa.array([ts if i == 0 else True if i == 1 else None]).cast(typ)
             for i, typ in enumerate(self._types)
@@ -139,7 +147,7 @@ class OutputRows:
         return pa.table(arrays, names=list(self._plan.desc.names))
 
     def nothing(self) -> pa.Table:
-        """No rows."""
+        """An empty table with the output's columns."""
         arrays = [pa.array([], typ) for typ in self._types]
         return pa.table(arrays, names=list(self._plan.desc.names))
 

@@ -1,11 +1,12 @@
-"""SUBSCRIBE: a query's contents at one time, then every change of it, as they happen.
+"""SUBSCRIBE: a query's contents at one time, then every change of them as it happens.
 
-Promise: the updates of the query at every timestamp from AS OF on, each exactly once, in the order of time and before UP TO; with PROGRESS
-also how far that is complete. A single table or materialized view is read from its shard; any other query is a dataflow of the
-subscription's own that is brought forward step by step in this process (`compute.replica.transient`). Nothing is computed before somebody
-fetches: who fetches slowly makes time pass in larger steps, which are cut so that a step reads about `STEP_ROWS` updates. What the
-subscription still has to read is held (not given up) until it has; a close lets go. Where nobody writes nobody moves time: while
-PROGRESS or UP TO wait for it, once a second this does (`Environment.reach`), unless the environment is read only.
+Promise: every update of the query from AS OF on and before UP TO comes exactly once, in order of time; with PROGRESS
+also the frontier up to which they are complete. A single table or materialized view is read from its shard; any other
+query runs as a transient dataflow, stepped in this process (`compute.replica.transient`). Nothing is computed before it
+is fetched. A slow consumer makes steps cover more time; steps are cut to about `STEP_ROWS` updates. The history still
+to be read is held until then, or until the subscription is closed. Where nobody writes, time does not advance by
+itself: while PROGRESS or UP TO wait for it, the subscription advances it once a second (`Environment.reach`), unless
+the environment is read-only.
 """
 
 from __future__ import annotations
@@ -45,16 +46,18 @@ from mzsql.repr.ids import GlobalId
 from mzsql.repr.interrupt import USER_REQUEST, current
 from mzsql.repr.types import RelationDesc
 
-#: A step reads about so many updates at most, unless a single timestamp has more.
+#: A step reads at most about so many updates, unless a single timestamp has more.
 STEP_ROWS = 200_000
-#: After a move of the log it is looked so soon, in seconds, whether what follows it has moved too; then ever less often.
+#: Seconds after the log advanced before looking whether a view has advanced too; the pause then grows.
 _FIRST_LOOK_SECONDS = 0.002
-#: Time is moved on, and drops by other processes are noticed, so often, in seconds.
+#: Seconds between two ticks, which advance time and look for drops by other processes.
 _TICK_SECONDS = 1.0
 
 
 class Subscription:
-    """One running SUBSCRIBE; rows come when they are asked for. Threads may share it; `cancel` and `close` are for any thread."""
+    """A running SUBSCRIBE, which computes rows when they are fetched. Thread-safe; `cancel` and `close` interrupt a
+    fetch of another thread.
+    """
 
     def __init__(
         self,
@@ -84,7 +87,7 @@ class Subscription:
         self._ticked = time.monotonic()
         self._directory = tempfile.TemporaryDirectory(prefix="mzsql-subscribe-")
         self._duck: duckdb.DuckDBPyConnection = bounded_connection(self._directory.name)
-        # Set by whatever ends a wait: a move of the log, a cancel.
+        # Set by whatever ends a wait early: an advance of the log, a cancel.
         self._stirred = threading.Event()
         self._unwatch = env.collections.watch(self._stirred.set)
 
@@ -92,31 +95,31 @@ class Subscription:
 
     @property
     def frontier(self) -> Frontier:
-        """All rows before this time were handed out; None: all there will ever be."""
+        """All rows before this time have been returned; None: no more will come."""
         return self._frontier
 
     @property
     def closed(self) -> bool:
-        """Whether it is over: at its end, closed, cancelled or failed."""
+        """Whether it has ended: completed, closed, canceled or failed."""
         return self._closed
 
     @property
     def busy(self) -> bool:
-        """Whether a thread is in a fetch."""
+        """Whether a thread is fetching."""
         return self._lock.locked()
 
     def next_batch(self, timeout: float | None = None) -> pa.Table | None:
-        """The next rows; waits for them.
+        """Wait for the next rows.
 
         Args:
             timeout: seconds to wait for the first row; None: for ever.
 
         Returns:
-            Rows under the output's names; without rows when the timeout came first; None at the end.
+            Rows with the output's columns; an empty table after the timeout; None at the end.
 
         Raises:
-            QueryCanceled: somebody has cancelled it.
-            SqlError: the query has an error at some time; what it is subscribed to was dropped.
+            QueryCanceled: it was canceled.
+            SqlError: the query has an error at some time, or a relation that it reads was dropped.
         """
         with self._lock:
             if self._closed:
@@ -139,7 +142,7 @@ class Subscription:
             return rows
 
     def no_rows(self) -> pa.Table:
-        """No rows, under the output's names."""
+        """An empty table with the output's columns."""
         return self._output.nothing()
 
     def batches(self) -> Iterator[pa.Table]:
@@ -148,12 +151,12 @@ class Subscription:
             yield rows
 
     def cancel(self) -> None:
-        """End it: who fetches gets PostgreSQL's "canceling statement due to user request"."""
+        """End it; a thread that fetches gets PostgreSQL's "canceling statement due to user request"."""
         self._cancelled = True
         self._interrupt()
 
     def close(self) -> None:
-        """End it and let go of everything; who is in a fetch gets QueryCanceled. Idempotent."""
+        """End it and release everything; a thread that fetches gets QueryCanceled. Idempotent."""
         if not self._closed:
             self.cancel()
             with self._lock:
@@ -162,7 +165,7 @@ class Subscription:
     def _interrupt(self) -> None:
         self._stirred.set()
         if not self._closed:
-            # It may end at this very moment.
+            # Its fetching thread may close the connection at this very moment.
             with contextlib.suppress(duckdb.ConnectionException):
                 self._contents.interrupt()
                 self._duck.interrupt()
@@ -181,7 +184,7 @@ class Subscription:
     # --- the rows -----------------------------------------------------------------------------------
 
     def _run(self) -> Generator[pa.Table]:
-        """Everything from the snapshot to the end; tables without rows where a wait was over."""
+        """All rows, from the snapshot to the end; yields an empty table whenever a fetch's timeout expires."""
         as_of, up_to = self.as_of, self._up_to
         if as_of == up_to:
             self._frontier = None
@@ -200,7 +203,7 @@ class Subscription:
             upper = meet(*(one.upper() for one in self._contents.inputs.values()))
             if upper is None:
                 if self._contents.temporal:
-                    # No update is to come, but time is.
+                    # The inputs are complete for ever, but rows still appear and disappear by ``mz_now()``.
                     yield from self._changes(lower, MAX_TIMESTAMP if up_to is None else up_to)
                 self._frontier = None
                 return
@@ -215,7 +218,9 @@ class Subscription:
                 yield self._output.progress(lower)
 
     def _cut(self, lower: Timestamp, upper: Timestamp) -> Timestamp:
-        """An earlier end where there are too many updates for one step."""
+        """``upper``, or an earlier time where ``[lower, upper)`` has too many updates for one step. Halving keeps at
+        least one timestamp.
+        """
         inputs = self._contents.inputs.values()
         while upper - lower > 1:
             if sum(one.rows_between(lower, upper) for one in inputs) <= STEP_ROWS:
@@ -260,7 +265,7 @@ class Subscription:
             raise error
 
     def _until_complete(self, past: Timestamp) -> Iterator[pa.Table]:
-        """Wait until every input is complete at ``past``; a table without rows each time the fetch's own time is over."""
+        """Wait until every input is complete at ``past``; yields an empty table whenever the fetch's timeout expires."""
         for one in self._contents.inputs.values():
             ask, pause = True, _FIRST_LOOK_SECONDS
             while True:
@@ -298,13 +303,13 @@ class Subscription:
             self._env.reach(clock)
 
     def _waits_for_clock(self) -> bool:
-        """Whether the snapshot is still ahead, or something without history goes with something that has one."""
+        """Whether time must advance: for the snapshot, or because a polled input is combined with a stored one."""
         kinds = {type(one) for one in self._contents.inputs.values()}
         return self._frontier == self.as_of or kinds == {StoredInput, PolledInput}
 
 
 class Subscribes:
-    """Starts subscriptions for one process and knows those that run. Thread-safe."""
+    """Starts the subscriptions of one process, and knows the running ones. Thread-safe."""
 
     def __init__(
         self,
@@ -319,21 +324,23 @@ class Subscribes:
         self._queries = queries
         self._inputs = inputs
         self._activity = activity
-        # The collector may end a forgotten subscription in any thread, at any moment.
+        # Reentrant, since the garbage collector may close a forgotten subscription on any thread, also inside this
+        # lock.
         self._lock = threading.RLock()
         self._running: set[Subscription] = set()
         self._news = CatalogNews(env)
 
     @property
     def running(self) -> int:
-        """How many run."""
+        """How many subscriptions run."""
         return len(self._running)
 
     def start(self, session: Session, plan: p.SubscribePlan) -> Subscription:
-        """Start a subscription; nothing is read before the first fetch, but everything it will read is held.
+        """Start a subscription. Nothing is read before the first fetch, but everything to be read is held.
 
         Raises:
-            InvalidParameter: AS OF is gone already; UP TO lies before AS OF.
+            InvalidParameter: the inputs are not readable at AS OF any more.
+            DataError: UP TO is before AS OF.
             Unsupported: the query cannot be maintained.
         """
         self._news.heed()

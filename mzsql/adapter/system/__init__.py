@@ -1,1 +1,1 @@
-"""The rows of builtin relations: of what the catalog holds and of what this process knows."""
+"""The rows of builtin relations that are computed when read, from the catalog and from what this process knows."""

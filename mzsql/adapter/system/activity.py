@@ -1,7 +1,7 @@
-"""What sessions of this process do now: their queries, their subscriptions, themselves.
+"""The present activity of this process's sessions: queries, subscriptions, the sessions themselves.
 
-Promise: what has ended is not there any more, however it ended; nothing is kept of it but how long queries took, in powers of two, and the
-latest statements. It is of this process alone, as what another one does nobody here knows. What it costs a query is some microseconds.
+Promise: what has ended is not listed any more, however it ended; only a histogram of query durations (in powers of two)
+and the latest statements are kept. Other processes' sessions are not known here. A query pays some microseconds for it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from mzsql.repr.ids import GlobalId
 
 @dataclass
 class ActivePeek:
-    """A query that is being answered: `kind` is ``index`` where an index answers it, else ``persist``."""
+    """A query that is being answered; `kind` is ``index`` where an index answers it, else ``persist``."""
 
     object_id: GlobalId
     time: Timestamp
@@ -43,13 +43,13 @@ class ActivePeek:
     id: uuid.UUID = field(default_factory=uuid.uuid4)
 
     def planned(self) -> None:
-        """What is to be run for it is known."""
+        """The plan is known; recorded as an event of the statement."""
         statement = current()
         if statement is not None:
             statement.reached(OPTIMIZED)
 
     def complete(self) -> None:
-        """What it reads is complete at its time."""
+        """The inputs are complete at its timestamp; recorded as an event of the statement."""
         statement = current()
         if statement is not None:
             statement.reached(COMPUTE_READY if self.kind == "index" else STORAGE_READY)
@@ -65,10 +65,10 @@ class _Known:
 
 
 class Activity:
-    """That of one process. Thread-safe.
+    """The activity of one process. Thread-safe.
 
     Attributes:
-        log: the statements that were run lately.
+        log: the latest statements.
     """
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ class Activity:
 
     @contextlib.contextmanager
     def peek(self, object_id: GlobalId, ts: Timestamp) -> Iterator[ActivePeek]:
-        """A query is answered within the block."""
+        """Register a query while the block answers it."""
         one, began = ActivePeek(object_id, ts), time.monotonic_ns()
         self._peeks[id(one)] = one
         try:
@@ -99,34 +99,36 @@ class Activity:
                 self._durations[one.kind, 1 << max(took - 1, 1).bit_length()] += 1
 
     def peeks(self) -> list[ActivePeek]:
-        """Those that are being answered."""
+        """The queries that are being answered."""
         return list(self._peeks.values())
 
     def durations(self) -> dict[tuple[str, int], int]:
-        """How many took so many nanoseconds at most, and more than half of that, by kind."""
+        """By kind and upper bound in nanoseconds (a power of two), how many queries took at most that long and more
+        than half of it.
+        """
         with self._lock:
             return dict(self._durations)
 
     # --- sessions ---
 
     def connected(self, session: Session) -> None:
-        """A session has begun."""
+        """A session began."""
         now = datetime.datetime.now(datetime.UTC)
         with self._lock:
             self._sessions[session] = _Known(uuid.uuid4(), next(self._numbers), now)
 
     def disconnected(self, session: Session) -> None:
-        """It has ended, whoever still holds it. Idempotent."""
+        """A session ended, even if somebody still holds the object. Idempotent."""
         with self._lock:
             self._sessions.pop(session, None)
 
     def number(self, session: Session) -> int:
-        """The number of a session in this process; 0 for one that is no client's."""
+        """A session's number in this process; 0 for an internal session."""
         known = self._sessions.get(session)
         return 0 if known is None else known.number
 
     def sessions(self) -> Iterator[tuple[uuid.UUID, int, str, datetime.datetime]]:
-        """The id, the number and the role of each session, and when it began."""
+        """For each session: id, number, role, and when it began."""
         with self._lock:
             known = [(one.user, of) for one, of in self._sessions.items()]
         for user, of in known:
@@ -135,7 +137,7 @@ class Activity:
     def statement(
         self, session: Session, kind: str, source: Source
     ) -> AbstractContextManager[Executed]:
-        """A statement of a session runs within the block; see `StatementLog.running`."""
+        """Record a statement of a session while the block runs it; see `StatementLog.running`."""
         known = self._sessions.get(session)
         at = (None, None) if known is None else (known.id, known.connected_at)
         return self.log.running(session, kind, source, *at)
@@ -145,7 +147,7 @@ class Activity:
     def subscribed(
         self, gid: GlobalId, session: Session, cluster: str, reads: Iterable[GlobalId]
     ) -> None:
-        """A subscription has begun."""
+        """A subscription began."""
         now = datetime.datetime.now(datetime.UTC)
         with self._lock:
             known = self._sessions.get(session)
@@ -153,9 +155,9 @@ class Activity:
             self._subscriptions[gid] = (gid, of, cluster, now, sorted(reads))
 
     def unsubscribed(self, gid: GlobalId) -> None:
-        """It has ended. Idempotent."""
+        """A subscription ended. Idempotent."""
         self._subscriptions.pop(gid, None)
 
     def subscriptions(self) -> list[tuple[Any, ...]]:
-        """The id, the session, the cluster, the begin and what is read of each."""
+        """For each subscription: id, session id, cluster, when it began, and the ids of what it reads."""
         return list(self._subscriptions.values())

@@ -1,4 +1,4 @@
-"""Types and keys as the system catalog describes them."""
+"""Types and index keys as the system catalog shows them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mzsql.repr.types import SqlType, type_name
 
 
 def column_type_name(typ: SqlType) -> str:
-    """The type of a column without its modifiers: what a list or a map holds is none of its name."""
+    """A column's type name without modifiers; a list, map or record is named by its kind only."""
     if typ.kind in ("list", "map", "record"):
         return typ.kind
     if typ.kind == "array" and typ.element is not None:
@@ -20,7 +20,7 @@ def column_type_name(typ: SqlType) -> str:
 
 
 def key_texts(index: Index, state: CatalogState) -> list[str]:
-    """An index's key expressions as a person reads them, columns by name."""
+    """The texts of an index's key expressions, with columns by name."""
     on = state.items.get(index.on_id)
     names = on.desc.names if isinstance(on, RelationItem) else ()
     printer = ScalarPrinter()

@@ -1,4 +1,4 @@
-"""The functions, aggregates and operators that there are, as rows of the catalog: every overload of the table of functions."""
+"""The functions, aggregates and operators as rows of the catalog: every overload in the table of functions."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from mzsql.repr.types import SqlType
 
 Rows = Iterable[tuple[Any, ...]]
 
-#: Beyond the numbers of builtin relations, with which types share their ids.
+#: Ids of types start here, above the numbers of builtin relations, which share the prefix ``s``.
 _FIRST_TYPE = 100_000
 
 
 def type_id(number: int) -> str:
-    """The id of a type of the system by its number."""
+    """The id of a system type, by its OID."""
     return f"s{_FIRST_TYPE + number}"
 
 
@@ -30,7 +30,12 @@ def _id_of(typ: SqlType | None) -> str | None:
 
 
 def function_rows(schema_id: Callable[[str], str], owner: str) -> Rows:
-    """`mz_functions`: every overload that is no operator."""
+    """`mz_functions`: every overload that is no operator.
+
+    Args:
+        schema_id: from a schema's name to its id.
+        owner: the id of the owning role.
+    """
     ids = numbered(overloads())
     for (at, _), (number, one) in zip(ids, function_numbers(), strict=True):
         yield (
@@ -47,7 +52,7 @@ def function_rows(schema_id: Callable[[str], str], owner: str) -> Rows:
 
 
 def aggregate_rows() -> Rows:
-    """`mz_aggregates`: those of them that are aggregates; each is a plain one, without direct arguments."""
+    """`mz_aggregates`: the overloads that are aggregates; all are plain ones, without direct arguments."""
     for number, one in function_numbers():
         if one.kind == "a":
             yield number, "n", 0

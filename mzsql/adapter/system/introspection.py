@@ -1,8 +1,9 @@
-"""The rows of introspection relations that any process knows: what plans that run consist of, what arrangements take, exports' errors.
+"""The rows of introspection relations that every process can compute: plans, arrangement sizes, errors, sessions,
+history.
 
-Promise: they follow from the catalog, the plans and the shards alone, so every process gives the same rows, in whatever state the replicas
-are. Each has the replica's id first. A dataflow's id and those of its operators follow from the exported object's id: a dataflow has the
-numbers from ``dataflow_id`` on, itself the first, then its nodes by their ids.
+Promise: rows about dataflows follow from the catalog, the plans and the shards alone, so every process gives the same,
+whatever state the replicas are in. The replica's id is the first column. A dataflow's id and its operators' ids are
+derived from the exported object's id: numbers from ``dataflow_id`` on, first the dataflow, then its nodes by LIR id.
 """
 
 from __future__ import annotations
@@ -31,17 +32,17 @@ from mzsql.repr.refresh import done
 from mzsql.repr.types import RelationDesc
 from mzsql.repr.version import VERSION
 
-#: So many numbers belong to a dataflow: no plan has as many nodes.
+#: Numbers reserved for each dataflow: more than any plan has nodes.
 _OPERATORS = 1 << 16
 _EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
 #: The kinds of objects.
 _OBJECTS = frozenset(one.kind for one in get_args(Item))
-#: Ranges that hold every error row.
+#: A filter that every error row passes.
 _ERRORS: dict[str, list[tuple[Any, Any]]] = {"mz_error": [("", None)]}
 
 
 def dataflow_id(gid: GlobalId) -> int:
-    """The number of an object's dataflow on each replica."""
+    """The number of an object's dataflow, the same on every replica."""
     return sort_key(gid)[1] * _OPERATORS
 
 
@@ -51,7 +52,7 @@ def operator_id(gid: GlobalId, lir_id: int) -> int:
 
 
 def _replicas(state: CatalogState, item: Maintained) -> list[Replica]:
-    """Those that have an object's dataflow."""
+    """The replicas that run an object's dataflow."""
     cluster = state.cluster(item.cluster or "")
     return [] if cluster is None else state.working(cluster.id)
 
@@ -72,7 +73,7 @@ def dataflow_rows(source: Source) -> Rows:
 
 
 def lir_mapping_rows(source: Source) -> Rows:
-    """The nodes of each dataflow's plan, and the operators that each is."""
+    """The nodes of each dataflow's plan, and the range of operators that each is."""
     state = source.env.catalog.state
     names = Names(state, _no_columns, {})
     for item, runs in source.running():
@@ -95,7 +96,7 @@ def _no_columns(_: GlobalId) -> RelationDesc:
 
 
 def arrangement_size_rows(source: Source) -> Rows:
-    """What each arrangement holds, worker by worker, as it is stored."""
+    """The size of each arrangement as stored, by worker."""
     workers = {one.id: one.workers for one in source.env.catalog.state.replicas.values()}
     for gid, lir_id, replica, shard in source.arrangements():
         sizes = functools.cache(partial(_sizes, source, shard))
@@ -112,7 +113,7 @@ def _figure(
 
 
 def _sizes(source: Source, shard: str) -> dict[int, tuple[int, int, int]]:
-    """Updates, batches and bytes of a shard, by worker."""
+    """A shard's updates, batches and bytes, by worker."""
     state = source.env.persist.inspect(shard)
     records: Counter[int] = Counter()
     batches: Counter[int] = Counter()
@@ -137,7 +138,7 @@ def error_count_rows(source: Source) -> Rows:
             if isinstance(item, MaterializedView):
                 yield replica.id, item.id, partial(_errors_of, source, item)
                 continue
-            # What was begun last of an index is the index itself.
+            # Of several arrangements of an index's dataflow, the last is the index itself.
             shard = shards.get((replica.id, str(item.id)))
             if shard is not None:
                 yield replica.id, item.id, partial(_errors_in, source, shard)
@@ -153,7 +154,7 @@ def _errors_of(source: Source, item: MaterializedView) -> int:
 
 
 def _errors_in(source: Source, shard: str) -> int:
-    """The errors of an index, in its shard."""
+    """The number of errors in an index's shard."""
     try:
         reader = source.env.persist.open_reader(shard)
     except LocationError:
@@ -191,13 +192,13 @@ def subscription_rows(source: Source) -> Rows:
 
 
 def peek_rows(source: Source) -> Rows:
-    """The queries that this process answers."""
+    """The queries that this process is answering."""
     for one in source.activity.peeks():
         yield str(one.id), one.object_id, one.kind, one.time
 
 
 def duration_rows(source: Source) -> Rows:
-    """How long queries took."""
+    """A histogram of query durations."""
     for (kind, most), count in source.activity.durations().items():
         yield kind, most, count
 
@@ -206,21 +207,21 @@ def duration_rows(source: Source) -> Rows:
 
 
 def storage_rows(source: Source) -> Rows:
-    """What the shards of stored objects take."""
+    """The bytes of each stored object's shard."""
     for item in source.env.catalog.state.stored:
         sizes = partial(_sizes, source, item.shard)
         yield item.id, lambda sizes=sizes: sum(size for _, _, size in sizes().values())
 
 
 def retention_rows(source: Source) -> Rows:
-    """For how long the history of objects is kept that say so."""
+    """The retained history of objects with RETAIN HISTORY."""
     for item in source.env.catalog.state.items.values():
         if isinstance(item, Stored | Index) and item.retain_ms is not None:
             yield item.id, "FOR", str(item.retain_ms)
 
 
 def refresh_strategy_rows(source: Source) -> Rows:
-    """When materialized views are refreshed."""
+    """The REFRESH options of materialized views."""
     for item in source.env.catalog.state.of(MaterializedView):
         if item.refresh is None:
             yield item.id, "on-commit", None, None, None
@@ -252,7 +253,7 @@ def _next_refresh(item: MaterializedView, upper: Frontier) -> Frontier:
 
 
 def lifetime_rows(source: Source) -> Rows:
-    """When each object was made, and those were dropped that the audit log has."""
+    """When each object was created, and when those in the audit log were dropped."""
     state = source.env.catalog.state
     for item in state.items.values():
         yield item.id, None, item.kind, "create", _moment(item.created_at * 1_000_000)
@@ -264,7 +265,7 @@ def lifetime_rows(source: Source) -> Rows:
 
 
 def audit_rows(source: Source) -> Rows:
-    """What statements have made, changed and dropped."""
+    """The audit log: what statements created, changed and dropped."""
     for number, one in source.env.catalog.state.audits.items():
         what = one.event_type, one.object_type, one.details
         yield int(number), *what, one.user, _moment(one.occurred_at * 1_000_000)
@@ -274,7 +275,7 @@ def audit_rows(source: Source) -> Rows:
 
 
 def statement_rows(source: Source) -> Rows:
-    """The statements that this process has run lately."""
+    """The statements that this process ran lately or is running."""
     clusters = {one.name: one.id for one in source.env.catalog.state.clusters.values()}
     for one in source.activity.log.statements():
         began, *_ = one.events
@@ -307,14 +308,14 @@ def statement_rows(source: Source) -> Rows:
 
 
 def lifecycle_rows(source: Source) -> Rows:
-    """How far those statements have come, and when."""
+    """The events of those statements."""
     for one in source.activity.log.statements():
         for event, at in list(one.events):
             yield str(one.id), event, _moment(at)
 
 
 def _time(milliseconds: Timestamp) -> datetime.datetime | None:
-    """A time as a date; None where no calendar has it."""
+    """A timestamp as a datetime; None beyond the calendar."""
     try:
         return _EPOCH + datetime.timedelta(milliseconds=milliseconds)
     except OverflowError:
@@ -322,11 +323,11 @@ def _time(milliseconds: Timestamp) -> datetime.datetime | None:
 
 
 def _moment(nanoseconds: int) -> datetime.datetime:
-    """A time since the epoch."""
+    """A datetime from nanoseconds since the epoch."""
     return _EPOCH + datetime.timedelta(microseconds=nanoseconds // 1000)
 
 
-#: Those that are derived here, by name.
+#: The relations computed here, by name.
 INTROSPECTION: dict[str, Callable[[Source], Rows]] = {
     "mz_catalog.mz_recent_storage_usage": storage_rows,
     "mz_internal.mz_object_lifetimes": lifetime_rows,

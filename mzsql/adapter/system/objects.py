@@ -1,8 +1,8 @@
-"""The rows of relations that have a row for each object, or for each of its columns: those that other relations are views over.
+"""The rows of relations with a row for each object or column, which `pg_catalog` and `information_schema` are views
+over.
 
-Promise: one pass over the catalog each. `pg_catalog` and `information_schema` say the same things of the same objects under other names,
-and what tools ask joins them with each other: made of the catalog here they are one input of such a statement, where as views over the
-relations of single kinds they would be dozens.
+Promise: each relation is one pass over the catalog. Tools join `pg_catalog`'s relations with each other. Computed here,
+each of these relations is one input of such a query; as views over the relations of single kinds they would be dozens.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from mzsql.repr.ids import oid
 from mzsql.repr.type_oids import type_oid
 from mzsql.repr.types import RelationDesc, SqlType
 
-#: The letters of pg_class for kinds of objects; all others are tables to PostgreSQL.
+#: pg_class's letters for kinds of objects; any other kind appears as a table.
 _RELKINDS = {"index": "i", "view": "v", "materialized-view": "m"}
 
 
 def system_schema_id(schema: str) -> str:
-    """The id of one of the system's schemas."""
+    """The id of a system schema."""
     return f"s{SYSTEM_SCHEMAS.index(schema) + 1}"
 
 
 class SchemaIds:
-    """The ids of the schemas that objects are in, each looked up once."""
+    """The ids of objects' schemas, each looked up once."""
 
     def __init__(self, state: CatalogState) -> None:
         self._state = state
@@ -68,7 +68,11 @@ def relation_rows(source: Source) -> Rows:
 
 
 def object_rows(types: Callable[[Source], Rows]) -> Callable[[Source], Rows]:
-    """All objects; ``types`` gives the rows of mz_types."""
+    """All objects.
+
+    Args:
+        types: gives the rows of mz_types.
+    """
 
     def made(source: Source) -> Rows:
         state = source.env.catalog.state
@@ -84,12 +88,12 @@ def object_rows(types: Callable[[Source], Rows]) -> Callable[[Source], Rows]:
 
 
 def cluster_ids(state: CatalogState) -> dict[str, str]:
-    """The ids of clusters by their names."""
+    """Ids of clusters, by name."""
     return {one.name: one.id for one in state.clusters.values()}
 
 
 def _indexes(state: CatalogState) -> Iterator[tuple[Index, RelationItem]]:
-    """The indexes, each with what it is on."""
+    """Each index with the relation that it is on."""
     for index in state.of(Index):
         on = state.items.get(index.on_id)
         if isinstance(on, RelationItem):
@@ -100,7 +104,7 @@ def _indexes(state: CatalogState) -> Iterator[tuple[Index, RelationItem]]:
 
 
 def class_rows(source: Source) -> Rows:
-    """What pg_class has, of all databases."""
+    """The rows of pg_class, for all databases."""
     state = source.env.catalog.state
     schemas = SchemaIds(state)
     indexed = Counter(index.on_id for index in state.of(Index))
@@ -141,7 +145,7 @@ def column_rows(source: Source) -> Rows:
 
 
 def attribute_rows(source: Source) -> Rows:
-    """What pg_attribute has, of all databases."""
+    """The rows of pg_attribute, for all databases."""
     for one in _described(source):
         spelled, typ, modifier = one.type
         of = oid(one.relation), one.name, typ, one.place, modifier, int(spelled.endswith("[]"))
@@ -149,7 +153,9 @@ def attribute_rows(source: Source) -> Rows:
 
 
 class _Described(NamedTuple):
-    """A column: its relation's id and database, its place from 1 on, and what is said of it; the type as `_of_type` has it."""
+    """A column: its relation's id and database, its position from 1 on, and its properties; `type` is as returned by
+    `_of_type`.
+    """
 
     relation: str
     database: str | None
@@ -176,7 +182,7 @@ def _described(source: Source) -> Iterator[_Described]:
 def _relations(
     source: Source,
 ) -> Iterator[tuple[str, str | None, RelationDesc, tuple[str | None, ...]]]:
-    """Of all relations the id, the database, the columns and their defaults."""
+    """For each relation: id, database, columns and the texts of their defaults."""
     for b in builtins().values():
         yield b.id, None, source.builtin_desc(b), ()
     for i in source.env.catalog.state.relations:
@@ -185,7 +191,7 @@ def _relations(
 
 
 def _of_type(typ: SqlType) -> tuple[str, int, int]:
-    """A type's name, number and modifier, as columns have them."""
+    """A type's name, OID and modifier, as in pg_attribute."""
     modifier = -1
     if typ.kind == "numeric" and typ.scale is not None:
         modifier = (39 << 16 | typ.scale) + 4
@@ -195,7 +201,7 @@ def _of_type(typ: SqlType) -> tuple[str, int, int]:
 
 
 def namespace_rows(source: Source) -> Rows:
-    """What pg_namespace has, of all databases."""
+    """The rows of pg_namespace, for all databases."""
     databases = {one.id: one.name for one in source.env.catalog.state.databases.values()}
     for name in SYSTEM_SCHEMAS:
         yield oid(system_schema_id(name)), name, oid(FIRST_ID), None
@@ -206,10 +212,16 @@ def namespace_rows(source: Source) -> Rows:
 def type_rows(
     types: Callable[[Source], Rows], arrays: Callable[[Source], Rows]
 ) -> Callable[[Source], Rows]:
-    """What pg_type has, of all databases; ``types`` and ``arrays`` give the rows of mz_types and mz_array_types."""
+    """The rows of pg_type, for all databases.
+
+    Args:
+        types: gives the rows of mz_types.
+        arrays: gives the rows of mz_array_types.
+    """
 
     def made(source: Source) -> Rows:
-        # First, so that each is in a schema that is found afterwards: others make both meanwhile.
+        # Read the types before the schemas: a schema and a type created in between would otherwise give a type without
+        # a schema.
         known = list(types(source))
         numbers = {gid: number for gid, number, *_ in known}
         element: dict[str, str] = dict(arrays(source))
@@ -225,7 +237,7 @@ def type_rows(
 
 
 def _places(state: CatalogState) -> dict[str, tuple[str, str | None]]:
-    """Names of schemas and of their databases, by the schemas' ids."""
+    """Schema ids to the names of schema and database."""
     databases = {one.id: one.name for one in state.databases.values()}
     found: dict[str, tuple[str, str | None]] = {
         system_schema_id(name): (name, None) for name in SYSTEM_SCHEMAS
@@ -236,13 +248,13 @@ def _places(state: CatalogState) -> dict[str, tuple[str, str | None]]:
 
 
 def index_rows(source: Source) -> Rows:
-    """What pg_index has, of all databases."""
+    """The rows of pg_index, for all databases."""
     state = source.env.catalog.state
     for index, on in _indexes(state):
         keys = partial(_keys, state, index, on)
         positions = [key.index + 1 if isinstance(key, Column) else 0 for key in index.key]
         numbers = oid(index.id), oid(on.id)
-        # As array_agg has it: of no rows it is NULL.
+        # NULL for no keys, as array_agg returns it.
         shown = positions or None, [0] * len(positions) or None, len(positions)
         yield *numbers, *shown, keys, index.name, on.name
 

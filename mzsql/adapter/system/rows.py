@@ -1,9 +1,8 @@
-"""The rows of the builtin sources that are derived when they are read: the catalog's own relations, frontiers, threads.
+"""The rows of builtin sources that are computed when they are read: the catalog's relations, frontiers, threads.
 
-Promise: each is one function from the environment to rows, in the order of the columns that its ``.sql`` file declares. They describe
-metadata, a row for each object, never a user's data. A source without a function here is a storage-managed collection. What takes long to
-say of an object, as a definition's text that is parsed for it does, stands in its row as a function (`Later`), asked only where a
-statement looks at that column. No lease is taken.
+Promise: each relation has one function from the environment to rows, in the column order of its ``.sql`` file. Rows are metadata, one per
+object, never users' data. A source without a function here is a storage-managed collection. A value that is expensive, such as a definition
+that must be parsed and printed, is a function (`Later`), called only where a statement reads that column. No lease is taken.
 """
 
 from __future__ import annotations
@@ -75,14 +74,14 @@ from mzsql.threads import PROCESS
 
 T = TypeVar("T")
 
-#: So many replicas are asked at once.
+#: At most so many replicas are asked at the same time.
 _ASKED_AT_ONCE = 32
-#: A value that takes long to make.
+#: A value computed only where its column is read.
 Later = Callable[[], Any]
 
 
 class _Pair:
-    """Two values that are made together, when one of them is asked for."""
+    """Two values that are computed together, when either is first asked for."""
 
     __slots__ = ("_made", "_make")
 
@@ -91,11 +90,11 @@ class _Pair:
         self._made: tuple[Any, Any] | None = None
 
     def first(self) -> Any:
-        """The first one."""
+        """The first value."""
         return self._both()[0]
 
     def second(self) -> Any:
-        """The second one."""
+        """The second value."""
         return self._both()[1]
 
     def _both(self) -> tuple[Any, Any]:
@@ -105,7 +104,7 @@ class _Pair:
 
 
 def _texts(item: Item) -> tuple[Later, Later]:
-    """An object's definition, and the same without the literals in it."""
+    """An object's definition, and its definition without literals."""
     return partial(shown_sql, item.create_sql), partial(redacted_sql, item.create_sql)
 
 
@@ -209,11 +208,11 @@ _CATEGORIES = {
     "map": ("map",),
     "pseudo": ("record",),
 }
-#: The kinds that stand for many types.
+#: Kinds that are families of types.
 _FAMILIES = ("array", "list", "map", "record")
-#: The types that PostgreSQL has, too.
+#: Types that PostgreSQL has too.
 _OF_POSTGRESQL = frozenset(TYPE_OIDS) - {"mz_timestamp", "uint2", "uint4", "uint8", "list", "map"}
-#: PostgreSQL's own names of types, where they are not ours.
+#: PostgreSQL's names of types, where they differ from ours.
 _PG_NAMES = {
     "boolean": "bool",
     "bigint": "int8",
@@ -283,14 +282,14 @@ def _base_types(_: Source) -> Rows:
 
 
 def _held_types(source: Source, kind: str) -> Iterator[tuple[GlobalId, str]]:
-    """The types of a kind that users have made, each with the type that it holds: one of theirs where it is named."""
+    """Users' list or map types, each with the id of its element type: that of a user's named type where the definition names one."""
     items = source.env.catalog.state.items
     for i in source.env.catalog.state.of(Type):
         if i.typ.kind != kind or i.typ.element is None:
             continue
         known = [items.get(gid) for gid in i.depends_on]
         element = i.typ.element
-        # What was made before types kept their names is found by what it is.
+        # Types created before definitions kept the names of their elements' types are matched by structure.
         named = [
             k.id
             for k in known
@@ -338,7 +337,7 @@ def _role_parameters(source: Source) -> Rows:
 
 
 def _comments(source: Source) -> Rows:
-    """The parts of a comment's key: what kind of thing it is on, its id, and of a column its position."""
+    """A comment's key consists of the kind of thing it is on, its id and, for a column, the column's position."""
     for key, text in source.env.catalog.state.comments.items():
         kind, gid, *column = key.split("/")
         label = "cluster-replica" if kind == "replica" else kind
@@ -367,7 +366,7 @@ def _replica_statuses(source: Source) -> Rows:
 
 
 def _asked(source: Source, ask: Callable[[Replica], T]) -> list[tuple[Replica, T]]:
-    """What is said of each replica; processes of their own are asked side by side: one that hangs holds up no answer of another."""
+    """The answer about each replica. Replicas in processes of their own are asked in parallel, so that a hanging one delays no other."""
     replicas = list(source.env.catalog.state.replicas.values())
     if sum(one.process is not None for one in replicas) < 2:
         return [(one, ask(one)) for one in replicas]
@@ -401,9 +400,9 @@ def _dependencies(source: Source) -> Rows:
 
 
 def _compute_dependencies(source: Source) -> Rows:
-    """What the plan of each dataflow reads that runs."""
+    """What the plan of each running dataflow reads."""
     for item, runs in source.running():
-        # Of indexes both levels of the plan tell; what runs is what the physical one reads.
+        # What runs reads the physical plan's imports; the MIR may import other indexes.
         read = {*runs.sealed.sources, *runs.sealed.indexes}
         for gid in sorted(read, key=sort_key):
             yield item.id, gid
@@ -435,7 +434,7 @@ def _arranged(state: CatalogState) -> dict[tuple[str, str], list[str]]:
 def _index_frontiers(
     source: Source, item: Index, arranged: dict[tuple[str, str], list[str]]
 ) -> tuple[Frontier, Frontier]:
-    """Since and upper of an index: of its arrangement, before there is one of what it will be."""
+    """An index's since and upper: those of its arrangement or, before that exists, its as-of and 0."""
     serving = source.env.catalog.state.serving(item.cluster)
     for shard in () if serving is None else arranged.get((serving.id, item.id), ()):
         held = source.env.persist.inspect(shard)
@@ -451,7 +450,7 @@ def _arrangements(source: Source) -> Rows:
 
 
 def _size(source: Source, shard: str) -> tuple[int, int]:
-    """The updates of a shard, and their bytes as stored."""
+    """The number of updates in a shard, and their bytes as stored."""
     state = source.env.persist.inspect(shard)
     parts = [part for batch in state.trace for part in batch.parts] if state is not None else []
     return sum(part.rows for part in parts), sum(part.size for part in parts)
@@ -546,17 +545,25 @@ _DERIVED: dict[str, Callable[[Source], Rows]] = {
 
 
 class SystemRelations:
-    """The builtin relations whose rows are made when they are asked for: peeks' `SystemRows`."""
+    """The builtin relations whose rows are computed when read; implements the `SystemRows` of peeks."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
 
     def is_derived(self, builtin: Builtin) -> bool:
-        """Whether the rows of a builtin source are derived here."""
+        """Whether a builtin source's rows are computed here."""
         return builtin.plugin is not None or builtin.full_name in _DERIVED
 
     def derived(self, builtin: Builtin, columns: Set[int] | None = None) -> pa.Table:
-        """The rows of a builtin source now: columns c0 … of its types; those that are not among `columns` (None: all) are NULL."""
+        """A builtin source's present rows.
+
+        Args:
+            builtin: the source.
+            columns: positions of the columns that are read; None: all. The others come as NULL.
+
+        Returns:
+            Columns c0, c1, … in the Arrow types of the source's columns.
+        """
         if builtin.plugin is not None:
             at = self._source.env.locations
             return plugin_rows(builtin.plugin, Whereabouts(at.blob, at.consensus, at.oracle))

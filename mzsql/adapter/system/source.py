@@ -1,4 +1,4 @@
-"""What the rows of builtin sources are derived from."""
+"""What the rows of builtin sources are computed from."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from mzsql.catalog.objects import Maintained, Replica
 from mzsql.compute.transport.usage import Usage
 from mzsql.repr.types import RelationDesc
 
-#: A row for each thing there is; a value that takes long to make may stand in it as a function.
+#: Rows in the order of the relation's columns; an expensive value may be a function without arguments.
 Rows: TypeAlias = Iterable[tuple[Any, ...]]
 
 
 class Source(msgspec.Struct, frozen=True):
-    """What the rows are derived from.
+    """What the rows are computed from.
 
     Attributes:
         env: the environment.
-        builtin_desc: a builtin relation's columns.
-        running: gives the plan that runs for each index and materialized view.
-        arrangements: gives object, node, replica and shard of each arrangement of the dataflows that run.
-        trouble: gives why a replica does not do its work.
-        usage: gives what the process of a replica takes of its machine.
-        activity: what sessions of this process do.
+        builtin_desc: gives a builtin relation's columns.
+        running: gives each index and materialized view with the plan that it runs with.
+        arrangements: gives object id, LIR id, replica id and shard of each arrangement of running dataflows.
+        trouble: gives why a replica does not work; None where it does.
+        usage: gives the CPU, memory and disk that a replica's process uses.
+        activity: what this process's sessions do.
     """
 
     env: Environment

@@ -1,8 +1,8 @@
-"""The statements that sessions of this process have run lately, and how far those have come that they run now.
+"""A log of the statements that this process's sessions ran lately or are running, with their events.
 
-Promise: what it holds is bounded, in statements and in characters of all that is of any length: their texts, what they have failed with,
-their sessions' variables. The oldest go first; a statement that is under way is there, too. It costs a statement some microseconds and the
-stores nothing. It is of this process alone, and ends with it.
+Promise: the log is bounded in statements and in characters of all variable-length texts: statements, errors, session
+variables. The oldest entries go first; running statements are included. A statement pays some microseconds for it, and
+nothing is stored durably. The log covers this process only, and ends with it.
 """
 
 from __future__ import annotations
@@ -25,40 +25,43 @@ from mzsql.frontend.parse.statements import Source
 from mzsql.repr.errors import SqlError
 from mzsql.repr.frontier import Timestamp
 
-#: So many statements are kept …
+#: At most so many statements …
 MOST_STATEMENTS = 1000
-#: … of so many characters together; of a text, an error or a variable that has more than the second of these the end is left out, and how
-#: much that is said.
+#: … and so many characters in all are kept. A single text is cut to the second number, with a note of how much was left
+#: out.
 MOST_CHARACTERS = 4_000_000
 MOST_OF_ONE = 10_000
-#: So many events of one are kept: the first, and the latest. A query has four; a statement may ask many.
+#: At most so many events per statement: the first ones, and the latest. A query has four, but a statement may run many
+#: queries.
 MOST_EVENTS = 100
-#: What a statement ends with that was cancelled, or ran into its timeout.
+#: The SQLSTATE of a statement that was canceled or timed out.
 _CANCELED = "57014"
 
 BEGAN, FINISHED = "execution-began", "execution-finished"
 OPTIMIZED = "optimization-finished"
-#: What it reads of stored collections, or of indexes, is complete at its time.
+#: Its stored inputs, or its indexes, are complete at its timestamp.
 STORAGE_READY, COMPUTE_READY = "storage-dependencies-finished", "compute-dependencies-finished"
 
 
 @dataclass(slots=True)
 class Executed:
-    """A statement: what its session was like, and what has become of it.
+    """One execution of a statement.
 
     Attributes:
-        variables: some of the session's, by name, cut.
-        sql: its text, cut.
-        kind: what kind of statement it is, in the words of SQL's statements: ``select``, ``create_table``.
-        events: how far it has come, and when, in nanoseconds since the epoch.
-        status: ``success``, ``error`` or ``canceled``; None while it is under way.
-        error: what it has failed with, cut.
-        ts: the time that it has read at.
-        rows: how many rows it has answered.
+        id: identifies the execution.
+        session_id, connected_at, user: the session's id, begin and role.
+        variables: some of the session's variables, cut.
+        sql: the statement's text, cut.
+        kind: the kind of statement, such as ``select`` or ``create_table``.
+        events: what it has reached, and when, in nanoseconds since the epoch.
+        status: ``success``, ``error`` or ``canceled``; None while it runs.
+        error: its error message, cut.
+        ts: the timestamp that it read at.
+        rows: how many rows it returned.
         size: their bytes in memory.
-        strategy: ``fast-path`` where an index has answered it, ``constant`` where nothing was read, else ``standard``; None for what is no
-            query.
-        counted: how many characters of the log are its; None where the log has it no more.
+        strategy: ``fast-path`` where an index answered it, ``constant`` where nothing was read, else ``standard``; None
+            where it is no query.
+        counted: how many of the log's characters are its own; None once it was removed from the log.
     """
 
     id: uuid.UUID
@@ -79,12 +82,12 @@ class Executed:
 
     @property
     def characters(self) -> int:
-        """How many it has, whatever is of a bounded set of words apart."""
+        """The number of characters in its variable-length texts."""
         texts = (self.sql, self.error or "", self.user, *self.variables.values())
         return sum(map(len, texts))
 
     def answered(self, ts: Timestamp | None, rows: pa.Table | None) -> None:
-        """What it has answered, and the time that it was read at; rows that come later are not counted."""
+        """Record its timestamp and its rows; rows of a stream are not counted."""
         self.ts = ts
         if rows is not None:
             self.rows, self.size = rows.num_rows, rows.nbytes
@@ -92,7 +95,7 @@ class Executed:
                 self.strategy = "constant"
 
     def reached(self, event: str) -> None:
-        """It has come so far."""
+        """Record an event, now."""
         now = (event, time.time_ns())
         if len(self.events) < MOST_EVENTS:
             self.events.append(now)
@@ -100,9 +103,9 @@ class Executed:
             self.events[-1] = now
 
 
-#: Where a class's name has another word.
+#: The word boundaries in a class's name.
 _WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])")
-#: What is recorded of a session's variables.
+#: The session variables that are recorded.
 _RECORDED = (
     "application_name",
     "cluster",
@@ -114,12 +117,12 @@ _CURRENT: ContextVar[Executed | None] = ContextVar("statement", default=None)
 
 
 def current() -> Executed | None:
-    """The statement that runs in this context."""
+    """The execution that runs in this context, if any."""
     return _CURRENT.get()
 
 
 def _cut(text: str, start: int = 0, end: int | None = None) -> str:
-    """A text from `start` to `end`, or the begin of it and how much more there is."""
+    """``text[start:end]``, or its first `MOST_OF_ONE` characters and a note of how many were left out."""
     end = len(text) if end is None else end
     left_out = end - start - MOST_OF_ONE
     if left_out <= 0:
@@ -128,7 +131,7 @@ def _cut(text: str, start: int = 0, end: int | None = None) -> str:
 
 
 class StatementLog:
-    """That of one process. Thread-safe."""
+    """The statement log of one process. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -144,14 +147,14 @@ class StatementLog:
         session_id: uuid.UUID | None,
         connected_at: datetime.datetime | None,
     ) -> Iterator[Executed]:
-        """A statement runs within the block, which fills in what it has answered.
+        """Log a statement while the block runs it; the block fills in what it returned.
 
         Args:
-            session: whose it is.
+            session: the session.
             kind: the name of the statement's class.
             source: its text.
             session_id: the session's id.
-            connected_at: when that began.
+            connected_at: when the session began.
         """
         text = _cut(source.text, source.start, source.end)
         variables = {name: _cut(session.get(name)) for name in _RECORDED}
@@ -185,7 +188,7 @@ class StatementLog:
             self._count(one)
 
     def _ended(self, one: Executed) -> None:
-        """It has its error now, which counts as well, where the log still has it."""
+        """Count the characters of its error too, if the log still has it."""
         with self._lock:
             if one.counted is not None:
                 self._count(one)
@@ -199,6 +202,6 @@ class StatementLog:
             gone.counted = None
 
     def statements(self) -> Iterable[Executed]:
-        """Those that are known, oldest first."""
+        """The logged statements, oldest first."""
         with self._lock:
             return list(self._kept)

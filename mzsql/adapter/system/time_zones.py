@@ -1,4 +1,4 @@
-"""The rows of the builtin sources that tell of time zones."""
+"""The rows of the builtin sources about time zones."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from mzsql.repr.zone_abbreviations import ABBREVIATIONS, DAYLIGHT
 
 
 def time_zones(_: Source) -> Rows:
-    """Every name of a time zone."""
+    """Every time zone name."""
     for name in sorted(available_timezones()):
         yield (name,)
 
 
 def pg_time_zones(_: Source) -> Rows:
-    """The same as PostgreSQL has them: what each is called now, and how far from UTC."""
+    """PostgreSQL's pg_timezone_names: each zone's present abbreviation, offset from UTC, and whether it is daylight
+    saving time.
+    """
     now = datetime.datetime.now(datetime.UTC)
     for name in sorted(available_timezones()):
         there = now.astimezone(ZoneInfo(name))
@@ -27,6 +29,6 @@ def pg_time_zones(_: Source) -> Rows:
 
 
 def pg_time_zone_abbreviations(_: Source) -> Rows:
-    """What is short for a time zone."""
+    """PostgreSQL's pg_timezone_abbrevs: abbreviations with their offsets."""
     for name, seconds in sorted(ABBREVIATIONS.items()):
         yield name, {"months": 0, "days": 0, "micros": seconds * 1_000_000}, name in DAYLIGHT
