@@ -1,5 +1,6 @@
-"""The objects of an environment and the changes to them: an immutable state, the pure commands that change it, its durable form,
-and what is builtin.
+"""The catalog: an environment's objects as an immutable state, the pure commands that change it, its durable form, and
+the builtin relations.
 
-Opens nothing but the catalog's own shard, and knows no session: it stands below `compute`, so that everything above may ask what exists.
+It opens nothing but its own shard and knows no session. It is below `compute`, so that everything above may ask what
+exists. See docs/architecture.md, decision 8.
 """

@@ -1,8 +1,8 @@
-"""The audit log: what statements have made, changed and dropped, written with what they change.
+"""The audit log: what statements created, changed and dropped, written together with the change.
 
-Promise: the events of a change are a pure function of the catalog before it and of it, and stand in the same append: an event is there
-exactly where the change is. About as many as `MOST_EVENTS` are kept, the latest. Trade-off: they are entries of the catalog, which every
-process reads when it opens, so they are few; who wants all of them for good copies them.
+Promise: a change's events are a pure function of the catalog before it and of the change, and are in the same append,
+so an event exists exactly where the change does. About the latest `MOST_EVENTS` are kept. The trade-off: events are
+catalog entries, which every process reads when it opens, so they are few; to keep them for good, copy them.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from mzsql.catalog.objects import AuditEvent, Cluster, Database, Object, Replica
 from mzsql.catalog.state import CatalogState, applied
 from mzsql.repr.ids import sort_key
 
-#: So many events are kept.
+#: About so many events are kept.
 MOST_EVENTS = 1000
 
 _COUNTER = "audit"
-#: What has owners and names beside objects, by the fields of a change.
+#: The fields of a change whose entries have names and owners, besides objects.
 _FIELDS = ("clusters", "replicas", "schemas", "databases", "roles")
-#: What of an entry is no change that a statement asks for.
+#: Fields of an entry whose change is not a statement's doing.
 _UNTOLD = frozenset({"version", "as_of", "process", "created_at"})
 
 _Event = tuple[str, str, dict[str, Any]]
 
 
 def audited(state: CatalogState, change: Change, user: str, now_ms: int) -> Change:
-    """A change with the events that tell of it.
+    """A change with the events about it.
 
     Args:
         state: the catalog before it.
-        change: what a statement makes of it.
-        user: the role whose statement that is.
-        now_ms: when, in milliseconds since the epoch.
+        change: the statement's change.
+        user: the role that runs the statement.
+        now_ms: the time in milliseconds since the epoch.
     """
     events = list(_events(state, change))
     if not events:
@@ -63,7 +63,7 @@ def _events(state: CatalogState, change: Change) -> Iterator[_Event]:
     gone = {key for some in entries for key, new in some.items() if new is None}
     for key, text in change.comments.items():
         kind, gid, *column = key.split("/")
-        # A comment that goes with what it is on is no statement's.
+        # A comment removed with its object was not removed by a statement of its own.
         if text != state.comments.get(key) and gid not in gone:
             on: dict[str, Any] = {"id": gid}
             if column:
@@ -75,7 +75,7 @@ def _events(state: CatalogState, change: Change) -> Iterator[_Event]:
 
 
 def _entry(state: CatalogState, after: CatalogState, old: Any, new: Any) -> Iterator[_Event]:
-    """The event of an entry that was made, changed or removed."""
+    """The event of an entry that was created, changed or removed."""
     if old is None and new is not None:
         yield "create", _type(new), _details(after, new)
     elif old is not None and new is None:
@@ -121,7 +121,7 @@ def _type(one: object) -> str:
 
 
 def _details(state: CatalogState, one: Any) -> dict[str, Any]:
-    """What tells an entry from others, in a catalog that has it."""
+    """What identifies an entry, in a catalog that has it."""
     match one:
         case Replica():
             cluster = state.clusters.get(one.cluster_id)

@@ -1,9 +1,10 @@
-"""The system catalog's relations, loaded from the data package `mzsql.system_catalog`: one ``.sql`` file a relation.
+"""The builtin relations, loaded from the data package `mzsql.system_catalog`: one ``.sql`` file per relation.
 
-Promise: a file is leading ``-- `` lines (the relation's documentation), then either ``CREATE SOURCE schema.name (column type [NOT
-NULL], …)``, a relation whose rows the adapter or a storage-managed collection yields, or ``CREATE VIEW schema.name AS SELECT …``. Ids are
-``s1``, ``s2``, … in the order of qualified names: they live as long as a build, as everything that is keyed by them does. The relations
-of plugins are sources beside them, with ids of their own (`mzsql.catalog.plugin_relations`).
+Promise: a file has leading ``-- `` lines (the relation's documentation), then either ``CREATE SOURCE schema.name
+(column type [NOT NULL], …)``, whose rows the adapter computes or a storage-managed collection holds, or ``CREATE VIEW
+schema.name AS SELECT …``. Ids are ``s1``, ``s2``, … in order of qualified names. They may change with the build, and so
+does everything keyed by them. Relations of plugins are additional sources with ids of their own
+(`mzsql.catalog.plugin_relations`).
 """
 
 from __future__ import annotations
@@ -63,12 +64,12 @@ class Builtin(msgspec.Struct, frozen=True):
     Attributes:
         id: its id, ``s<n>``.
         schema, name: its name.
-        kind: source or view.
+        kind: ``source`` or ``view``.
         comment: its documentation.
-        desc: a source's columns; None for a view (planning its query gives them).
+        desc: a source's columns; None for a view, whose columns are found by planning its query.
         query: a view's query.
-        sql: the statement as the file has it.
-        plugin: for a plugin's relation, what yields its rows.
+        sql: the statement in the file.
+        plugin: for a plugin's relation, the plugin's definition.
     """
 
     id: GlobalId
@@ -88,7 +89,11 @@ class Builtin(msgspec.Struct, frozen=True):
 
 
 def parse_builtin(text: str, gid: GlobalId, origin: str) -> Builtin:
-    """The relation that a file's text defines; InternalError naming ``origin`` where it defines none."""
+    """The relation that a file's text defines.
+
+    Raises:
+        InternalError: it defines none; ``origin`` names the file.
+    """
     lines = text.splitlines()
     head = 0
     while head < len(lines) and (lines[head].startswith("--") or not lines[head].strip()):
@@ -112,7 +117,7 @@ def parse_builtin(text: str, gid: GlobalId, origin: str) -> Builtin:
 
 
 def parse_type(spelled: str) -> SqlType | None:
-    """The type that a column of the system catalog has by this spelling, if any."""
+    """The type with this spelling in the system catalog; None where there is none."""
     element = spelled.removesuffix(" list").removesuffix("[]")
     typ = _TYPES.get(element)
     if typ is None:
@@ -165,7 +170,7 @@ def _own() -> dict[GlobalId, Builtin]:
 
 @functools.lru_cache(maxsize=1)
 def _with_plugins(registry: Registry, generation: int) -> dict[GlobalId, Builtin]:
-    """All of them, with what the plugins had registered by then."""
+    """All builtin relations, with those of the plugins registered up to ``generation``."""
     del generation  # only keys the cache
     taken = {(b.schema, b.name) for b in _own().values()}
     added = checked_relations(registry, parse_type, taken)
@@ -179,7 +184,7 @@ def _with_plugins(registry: Registry, generation: int) -> dict[GlobalId, Builtin
 
 
 def builtins() -> dict[GlobalId, Builtin]:
-    """Every builtin relation of this build and of the plugins installed, by id."""
+    """Every builtin relation of this build and of the installed plugins, by id."""
     registry = default_registry()
     return _with_plugins(registry, registry.generation)
 

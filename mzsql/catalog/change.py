@@ -1,7 +1,7 @@
-"""A change of the catalog: what becomes of its entries, typed, by their kinds.
+"""A change of the catalog: new values of entries, typed, by kind.
 
-Promise: immutable, and nothing but data: what commands return, what a transaction stages, what `mzsql.catalog.durable` writes. Of two
-changes in a row, ``first | then`` is the one that does both.
+Promise: a change is immutable data: commands return it, a transaction stages it, `mzsql.catalog.durable` writes it.
+``first | then`` is the change that has the effect of both, one after the other.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ from mzsql.catalog.objects import (
 from mzsql.repr.ids import GlobalId
 
 Owned = Item | Schema | Database | Cluster
-"""What has an owner and privileges."""
+"""Things with an owner and privileges."""
 Holder = Owned | Replica | Role
-"""What a statement may be about by its name."""
+"""Things that a statement may name."""
 
 
 class Change(msgspec.Struct, frozen=True, omit_defaults=True):
-    """New entries by their keys; None where one is removed. Nothing changes where there are none, and then this is false.
+    """New entries by key; None where an entry is removed. A change without entries changes nothing and is false.
 
     Attributes:
-        meta, lease, deployment: the one entry of its kind; None: as it was.
-        items, clusters, replicas, databases, roles: by their ids.
-        schemas: by the keys of their entries, which are their ids, or their names where older versions made them.
-        comments: by what they are on: ``table/u1``, ``table/u1/2`` for its second column.
-        counters: the numbers that were given out last, by what they count.
-        managed: shards of storage-managed collections, by their names.
-        arrangements: shards of arrangements, by replica and fingerprint.
-        settings: of the system, by their names.
-        standbys: who waits to lead, by their tokens.
-        audits: events of the audit log, by their numbers.
+        meta, lease, deployment: the single entry of its kind; None: unchanged.
+        items, clusters, replicas, databases, roles: by id.
+        schemas: by entry key, which is the id, or the name where an older version created the schema.
+        comments: by what they are on: ``table/u1``, or ``table/u1/2`` for its second column.
+        counters: the numbers allocated last, by counter.
+        managed: shards of storage-managed collections, by name.
+        arrangements: shards of arrangements, by ``replica/fingerprint``.
+        settings: system variables, by name.
+        standbys: processes that wait to lead, by token.
+        audits: events of the audit log, by number.
     """
 
     meta: Meta | None = None
@@ -78,7 +78,7 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True):
 
 FIELDS = Change.__struct_fields__
 SINGLE = ("meta", "lease", "deployment")
-"""The fields of which there is one entry at most."""
+"""The fields with at most one entry."""
 NOTHING = Change()
 
 
@@ -89,7 +89,7 @@ def _both(first: Any, then: Any) -> Any:
 
 
 def entry(key: str, one: Holder) -> Change:
-    """The change that puts an entry, whatever it is of."""
+    """The change that sets one entry."""
     match one:
         case Schema():
             return Change(schemas={key: one})

@@ -1,10 +1,11 @@
-"""The catalog on its shard, and the only place that knows how its entries are spelled there.
+"""The catalog on its shard; the only module that knows how entries are encoded.
 
-Promise: an entry is a key, ``<kind>/<name>``, and a JSON value, readable by people and by other versions; what older versions wrote is
-decoded (`mzsql.catalog.objects` has how), in an older format after the steps to this one (`mzsql.catalog.migrations`). The format that
-the environment's own entry names is looked at before anything else is decoded, and what this version cannot read is refused, never a bare
-failure: it is of a newer version, or no catalog. A change is appended iff it was computed from the newest contents
-(`DurableCatalog.transact`), so a command's preconditions hold when it is carried out.
+Promise: an entry is a key ``<kind>/<name>`` and a JSON value, readable by people and by other versions. Entries of
+older versions are decoded (`mzsql.catalog.objects` says how); entries of an older format after the steps to this one
+(`mzsql.catalog.migrations`). The format in the environment's entry is checked before anything else is decoded, and what
+this version cannot read is refused with an error that says whether a newer version wrote it or it is no catalog. A
+change is appended only if it was computed from the newest contents (`DurableCatalog.transact`), so a command's
+preconditions hold when it is carried out.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ from mzsql.persist import NewerVersion, PersistClient
 from mzsql.repr.errors import EnvironmentRefused, Fenced
 from mzsql.repr.version import VERSION
 
-#: The format of an environment, in its marker and its catalog; a higher one is refused. Read where it is, so that there is one.
+#: The format version of an environment, in its marker file and in its catalog; a higher one is refused. Read as
+#: `durable.FORMAT_VERSION`, so that there is one value.
 FORMAT_VERSION = 1
 
 T = TypeVar("T")
@@ -66,26 +68,26 @@ _TYPES: Mapping[str, Any] = {
     "deployment": Deployment,
     "audit": AuditEvent,
 }
-"""What entries of each kind hold."""
+"""The type of each kind of entry."""
 _KINDS = {
     field: field if field in SINGLE or field == "managed" else field.removesuffix("s")
     for field in FIELDS
 }
-"""What the entries of a field of the state and of changes are called: ``items`` are ``item/u1``, …"""
+"""The prefix of entry keys for each field of a state or a change: the keys of ``items`` are ``item/u1``, …."""
 _FIELDS = {kind: field for field, kind in _KINDS.items()}
 _NAMES = {"meta": "environment", "lease": "leader", "deployment": "current"}
-"""The name of the one entry of its kind."""
+"""The name of the single entry of its kind."""
 _OF_NO_PLAN = ("lease", "standby", "arrangement", "managed", "counter", "audit")
-"""What no plan depends on: who leads, where contents are, what was given out and what was done."""
+"""Kinds of entries that plans do not depend on."""
 _FIRST: Mapping[str, Mapping[str, object]] = {
     "databases": {FIRST_ID: FIRST_DATABASE},
     "roles": {FIRST_ID: FIRST_ROLE},
 }
-"""What every environment begins with is written only once it is changed, or dropped: then it is null."""
+"""Entries that every environment starts with. They are written only once changed, or as null once dropped."""
 
 
 def encode(change: Change) -> Entries:
-    """The durable entries of a change."""
+    """The durable entries for a change."""
     return dict(_encoded(change))
 
 
@@ -102,22 +104,22 @@ def _encoded(change: Change) -> Iterator[tuple[str, bytes | None]]:
 
 
 def decode(entries: Mapping[str, bytes]) -> CatalogState:
-    """The state that durable entries spell.
+    """The state that durable entries encode.
 
     Raises:
-        EnvironmentRefused: a newer version wrote them, or they are no catalog's.
+        EnvironmentRefused: a newer version wrote them, or they are not a catalog.
     """
     return _state({key: _decoded(key, value) for key, value in _present(entries).items()})
 
 
 def _present(entries: Mapping[str, bytes]) -> Mapping[str, bytes]:
-    """A catalog's entries in the present format."""
+    """A catalog's entries, converted to the present format."""
     change = _migration(entries)
     return migrated(entries, change) if change else entries
 
 
 def _migration(entries: Mapping[str, bytes]) -> Entries:
-    """What has to be changed of a catalog for it to be of the present format; one of a newer format is refused."""
+    """The change that converts entries to the present format; a newer format is refused."""
     try:
         found = format_of(entries)
     except msgspec.MsgspecError as failure:
@@ -167,10 +169,10 @@ def _state(entries: Mapping[str, object]) -> CatalogState:
 
 
 def peek_catalog(persist: PersistClient, shard_id: str) -> CatalogState | None:
-    """The catalog as it is, read without a lease and changing nothing; None where there is none."""
+    """The present catalog, read without a lease or any write; None where there is none."""
     table = persist.peek(shard_id)
     if table is None or not {"key", "value"} <= set(table.column_names):
-        # A shard of somebody else's may have any id.
+        # Another program's shard might have this id.
         return None
     pairs = zip(table.column("key").to_pylist(), table.column("value").to_pylist(), strict=True)
     return decode(dict(pairs))
@@ -180,8 +182,8 @@ class DurableCatalog:
     """The catalog of an environment, followed by this process. Thread-safe.
 
     Attributes:
-        generation: the deploy generation that this process is of: once a higher one was promoted, `sync` and `transact` raise `Fenced`.
-            None until that is known.
+        generation: this process's deploy generation; None until known. Once a higher one was promoted, `sync` and
+            `transact` raise `Fenced`.
     """
 
     def __init__(self, persist: PersistClient, shard_id: str) -> None:
@@ -194,7 +196,7 @@ class DurableCatalog:
 
     @property
     def state(self) -> CatalogState:
-        """The catalog as last seen; asks nobody."""
+        """The catalog as last read; asks no store."""
         known = self._decoded
         if known is not None and known[0] == self._map.upper:
             return known[1]
@@ -205,7 +207,7 @@ class DurableCatalog:
             return self._decoded[1]
 
     def _decode(self, step: int) -> CatalogState:
-        """The state at ``step``; what has not changed since the last one is not decoded again."""
+        """The state at ``step``; entries unchanged since the last decoded state are not decoded again."""
         before, now = self._entries, self._map.entries()
         try:
             return self._decode_from(before, _present(now), step)
@@ -214,7 +216,7 @@ class DurableCatalog:
             raise
 
     def _check_deployment(self, entries: Mapping[str, bytes]) -> None:
-        """Fenced where that is why this version cannot read what was written since: it says more."""
+        """Raise Fenced where a promotion explains why newer entries cannot be read: that message tells the user more."""
         entry = entries.get(f"deployment/{_NAMES['deployment']}")
         if entry is not None and self.generation is not None:
             with contextlib.suppress(EnvironmentRefused):
@@ -242,7 +244,7 @@ class DurableCatalog:
         state = _state({key: decoded for key, (_, decoded) in entries.items()})
         if self._decoded is None:
             return state
-        # What has not changed stays the same value, by which others see that it has not.
+        # Unchanged fields stay identical objects, so that others can test by identity whether something changed.
         fields = {_FIELDS[key.partition("/")[0]] for key in changed}
         last = self._decoded[1]
         same = {field: getattr(last, field) for field in FIELDS if field not in fields}
@@ -250,18 +252,20 @@ class DurableCatalog:
 
     @property
     def definitions(self) -> int:
-        """The step at which this process saw the latest change of what plans depend on: those of an earlier one may be outdated."""
+        """The step of the latest change to anything that plans depend on; plans made at an earlier step may be
+        outdated.
+        """
         with self._lock:
             assert self.state is not None
             return self._definitions
 
     @property
     def step(self) -> int:
-        """How many changes this process has seen."""
+        """How many changes this process has read."""
         return self._map.upper
 
     def entries(self) -> dict[str, bytes]:
-        """The durable entries as last seen."""
+        """The durable entries as last read."""
         return self._map.entries()
 
     def await_change(self, timeout: float) -> bool | None:
@@ -269,10 +273,14 @@ class DurableCatalog:
         return self._map.await_change(timeout)
 
     def sync(self) -> CatalogState:
-        """The catalog as it is now, other processes' changes included.
+        """Read the catalog's shard.
+
+        Returns:
+            The state with every change committed before the call.
 
         Raises:
-            Fenced: a higher deploy generation was promoted, or a newer version has changed the catalog, which only one in charge does.
+            Fenced: a higher deploy generation was promoted; also where a newer version changed the catalog, since only
+                one in charge does.
         """
         with self._fencing():
             self._map.sync()
@@ -280,7 +288,7 @@ class DurableCatalog:
 
     @contextlib.contextmanager
     def _fencing(self) -> Iterator[None]:
-        """A process that has joined a deployment, and finds what a newer version wrote, was fenced."""
+        """Turn a newer version's entries into Fenced, for a process that has joined a deployment."""
         try:
             yield
         except NewerVersion as newer:
@@ -297,7 +305,14 @@ class DurableCatalog:
         return state
 
     def transact(self, command: Callable[[CatalogState], tuple[Change, T]]) -> T:
-        """Apply a command atomically; its second result is returned. It may be called several times and must be pure.
+        """Apply a command atomically.
+
+        Args:
+            command: from the newest state to the change and the result. It is called again after a lost race, and must
+                be pure.
+
+        Returns:
+            The command's result.
 
         Raises:
             Fenced: a higher deploy generation was promoted.
@@ -305,7 +320,7 @@ class DurableCatalog:
         answer: list[T] = []
 
         def make(entries: Mapping[str, bytes]) -> Entries:
-            # `state` decodes the same ones, once for each step.
+            # `_checked` decodes the newest entries once per step, as `state` does.
             change, result = command(self._checked())
             answer[:] = [result]
             made = encode(change)
@@ -316,5 +331,5 @@ class DurableCatalog:
         return answer[0]
 
     def close(self) -> None:
-        """Give the handles up. Idempotent."""
+        """Close the shard's handles. Idempotent."""
         self._map.close()

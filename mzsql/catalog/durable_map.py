@@ -1,8 +1,9 @@
-"""A map from text to bytes on one shard, followed by every process.
+"""A map from strings to bytes on one shard, followed by every process.
 
-Promise: `apply` is atomic and linearizable: the change is computed from the newest contents by a pure function and appended iff
-nobody appended since; on a conflict the others' updates are read and the function is asked again. Times are integer steps, as in
-Materialize's durable cache; history is given up soon, so that compaction keeps one row a key.
+Promise: `apply` is atomic and linearizable: the change is computed from the newest contents by a pure function, and
+appended only if nobody appended since; after a lost race the other updates are read and the function is called again.
+Times are integer steps, as in Materialize's durable cache. History is released soon, so that compaction keeps one row
+per key. The trade-off: every process holds the whole map in memory.
 """
 
 from __future__ import annotations
@@ -22,25 +23,25 @@ _log = logging.getLogger(__name__)
 
 SCHEMA = pa.schema([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 
-#: History is given up after so many steps.
+#: History is released every so many steps.
 HELD_STEPS = 16
 
-#: So many lost races in a row are a bug or a livelock.
+#: So many lost races in a row mean a bug or a livelock.
 MOST_CONFLICTS = 1000
 
-#: What a change asks for: new values by key, None to remove the key.
+#: New values by key; None removes the key.
 Change = Mapping[str, bytes | None]
 
 
 class DurableMap:
-    """One process's handle of such a map. Thread-safe.
+    """One process's handle on a map. Thread-safe.
 
     Args:
         persist: the client of the environment's shards.
-        shard_id: the map's shard, made if it is not there.
-        purpose: what it is for, kept in the shard's state.
-        max_conflicts: so many lost races in a row are a livelock, and end in an error; None: however many there are, while each
-            loser finds what the winner wrote.
+        shard_id: the map's shard, created where it does not exist.
+        purpose: a description kept in the shard's state.
+        max_conflicts: after so many lost races in a row `apply` fails; None: it never does, since every loser has seen
+            the winner's progress.
     """
 
     def __init__(
@@ -69,14 +70,14 @@ class DurableMap:
         if upper is None:
             raise InternalError(f"the shard of the {self._purpose} is sealed")
         if upper > 0:
-            # Summed up here: grouping by values that are large takes longer than reading them.
+            # Consolidated below: grouping by large values takes longer than reading them.
             table = self._reader.snapshot_arrow(upper - 1, consolidate=False)
             self._entries = self._contents(table)
         self._upper = upper
         self._hold()
 
     def _contents(self, table: pa.Table) -> dict[str, bytes]:
-        """The map that the updates of a snapshot come to."""
+        """The map that a snapshot's updates add up to."""
         keys, values = table.column("key").to_pylist(), table.column("value").to_pylist()
         diffs = table.column("mz_diff")
         if pc.all(pc.equal(diffs, 1)).as_py():
@@ -101,7 +102,7 @@ class DurableMap:
             table.column("value").to_pylist(),
             strict=True,
         )
-        # Within a step retractions come first: an overwritten key is one retraction and one insertion.
+        # Retractions of a step come first: an overwritten key has one retraction and one insertion.
         for _, diff, key, value in sorted(rows, key=lambda row: row[:3]):
             if diff == 1:
                 self._entries[key] = value
@@ -111,10 +112,10 @@ class DurableMap:
                 raise InternalError(f"the {self._purpose} holds {key!r} {diff} times")
 
     def _hold(self) -> None:
-        """Give up history, every so many changes: each time is a write in Consensus.
+        """Release history, only every `HELD_STEPS` steps since each time is a write to Consensus.
 
-        What was read or appended before counts, so a failure to let go of history is logged and tried again with later changes; a
-        handle that turns out to have expired is replaced at the next `sync`.
+        The read or append before has succeeded, so a failure here is logged and retried with later changes; a handle
+        that has expired is replaced at the next `sync`.
         """
         if self._upper < self._held + HELD_STEPS:
             return
@@ -128,24 +129,26 @@ class DurableMap:
 
     @property
     def upper(self) -> int:
-        """The step up to which this process has seen the map; waits for nobody."""
+        """The step up to which this process has read the map; asks no store."""
         return self._upper
 
     def entries(self) -> dict[str, bytes]:
-        """The map as last seen; asks nobody."""
+        """The map as last read; asks no store."""
         with self._lock:
             return dict(self._entries)
 
     def get(self, key: str) -> bytes | None:
-        """The value of a key as last seen; asks nobody."""
+        """A key's value as last read; asks no store."""
         with self._lock:
             return self._entries.get(key)
 
     def sync(self) -> bool:
-        """Read what others have appended; whether there was anything. Threads that ask at once share one look at Consensus."""
+        """Read what others appended; whether there was anything. Threads that call at the same time share one request
+        to Consensus.
+        """
         reader = self._reader
         try:
-            # Without the lock, or each would look for itself, one after the other.
+            # Without the lock, so that concurrent callers share the request instead of making theirs one after another.
             upper = None if self._lapsed else reader.fetch_upper()
         except ExpiredHandle:
             upper = None
@@ -167,9 +170,13 @@ class DurableMap:
             return True
 
     def await_change(self, timeout: float) -> bool | None:
-        """Block until somebody else may have changed the map, or for ``timeout`` seconds; `None` at once where Consensus cannot notify.
+        """Block until another process may have changed the map, or for ``timeout`` seconds; None at once where
+        Consensus cannot notify.
 
-        Asks for nothing while nothing happens. Raises a LocationError when Consensus fails or was closed.
+        Sends no requests while nothing happens.
+
+        Raises:
+            LocationError: Consensus failed or was closed.
         """
         with self._lock:
             reader, before = self._reader, self._reader.seqno
@@ -179,18 +186,20 @@ class DurableMap:
         if changed is None:
             return None
         with self._lock:
-            # What this process did itself is in the entries; its upkeep may have met what another did, without reading it.
+            # This process's own changes are in the entries already; its maintenance may have noticed another's without
+            # reading it.
             return self._behind() or (changed and reader.seqno == before)
 
     def _behind(self) -> bool:
-        """Whether this process has seen more steps than it has read; the lock is held."""
+        """Whether the reader knows of more steps than were read; the lock is held."""
         upper = self._reader.seen_upper
         return upper is None or upper > self._upper
 
     def apply(self, make: Callable[[Mapping[str, bytes]], Change]) -> int:
-        """Append the change that ``make`` computes from the newest contents; the step at which it was done.
+        """Append the change that ``make`` computes from the newest contents; the step at which it was appended.
 
-        ``make`` may be called several times and must be pure; what it raises is raised, with nothing changed.
+        ``make`` may be called several times and must be pure; an exception from it passes through, and nothing is
+        changed.
         """
         with self._lock:
             lost = in_vain = 0
@@ -226,7 +235,7 @@ class DurableMap:
             )
 
     def close(self) -> None:
-        """Give the handles up. Idempotent."""
+        """Close the handles. Idempotent."""
         self._reader.expire()
         self._writer.expire()
 

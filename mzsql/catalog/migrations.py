@@ -1,10 +1,10 @@
-"""The steps from each format of the catalog to the next one.
+"""Migrations: the steps from each format of the catalog to the next.
 
-Promise: a step is a pure function from the entries of one format, as bytes, to what becomes of them in the next; it decodes what it
-changes by itself, so that it goes on doing the same whatever becomes of the present types, and once released it is not changed. `migration`
-is all the steps from whatever format there is, and names the new one. A program that only reads, or waits to be promoted, reads an older
-catalog through them and writes nothing; the first change that one in charge makes writes them along, in one append: a catalog is wholly of
-one format at any time.
+Promise: a step is a pure function from the entries of one format, as bytes, to their changes for the next. It decodes
+what it changes by itself, so it keeps working when the present types change, and it is never changed once released.
+`migration` combines all steps from a catalog's format, and sets the new one. A process that only reads, or waits for
+promotion, reads an older catalog through them and writes nothing; the first change by a process in charge writes them
+too, in the same append, so a catalog always has exactly one format.
 """
 
 from __future__ import annotations
@@ -19,34 +19,34 @@ from mzsql.repr.errors import InternalError
 Entries = Mapping[str, bytes]
 Step = Callable[[Entries], Change]
 
-#: The entry that says what the environment is, its format too, in every format.
+#: The key of the environment's entry, which has the format version in every format.
 META = "meta/environment"
 
-#: By the format that each goes on from. In the first one, which is the present one, nothing is to be changed yet.
+#: Steps by the format that they start from. The first format is the present one, so there are none yet.
 STEPS: dict[int, Step] = {}
 
 
 class _Format(msgspec.Struct, frozen=True):
-    """What any format's entry of its environment has."""
+    """The part of the environment's entry that every format has."""
 
     format_version: int
 
 
 def format_of(entries: Entries) -> int | None:
-    """The format of a catalog; None where there is none yet.
+    """The format of a catalog; None where there is no catalog yet.
 
     Raises:
-        msgspec.MsgspecError: its entry of the environment cannot be read.
+        msgspec.MsgspecError: the environment's entry cannot be decoded.
     """
     entry = entries.get(META)
     return None if entry is None else msgspec.json.decode(entry, type=_Format).format_version
 
 
 def migration(entries: Entries, wanted: int) -> Change:
-    """What is to be changed of a catalog for it to be of a format; nothing where it is, or where there is none.
+    """The change that brings a catalog to a format; empty where it has that format, or there is no catalog.
 
     Raises:
-        msgspec.MsgspecError: an entry cannot be read.
+        msgspec.MsgspecError: an entry cannot be decoded.
         InternalError: there is no step from its format.
     """
     found = format_of(entries)
@@ -60,7 +60,7 @@ def migration(entries: Entries, wanted: int) -> Change:
 
 
 def migrated(entries: Entries, change: Change) -> dict[str, bytes]:
-    """Entries after a change."""
+    """The entries after a change."""
     return {key: value for key, value in {**entries, **change}.items() if value is not None}
 
 

@@ -1,9 +1,9 @@
-"""What there is in an environment: tables, views, materialized views, indexes and types; what holds them (databases, schemas, clusters
-with their replicas, roles); and who leads.
+"""What exists in an environment: objects (tables, views, materialized views, indexes, types), what contains them
+(databases, schemas, clusters with replicas, roles), and who leads.
 
-Promise: immutable structs, each kind of object with just the fields that it has; durable as JSON of named fields, so fields come and go
-with defaults. What older versions wrote is read: a schema was its id alone, under its name; the first database and the first role were not
-written at all, and are there unless an entry says that they are not.
+Promise: immutable structs, each kind of object with only the fields that it has. They are durable as JSON with named
+fields, so fields can be added and removed with defaults. What older versions wrote is read: a schema was only its id,
+under its name; the first database and the first role were not written, and exist unless an entry removes them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mzsql.repr.ids import GlobalId
 from mzsql.repr.refresh import RefreshSchedule
 from mzsql.repr.types import RelationDesc, SqlType
 
-#: The database, the schema, the cluster and the role that every environment begins with.
+#: The database, schema, cluster and role that every environment starts with.
 DATABASE = "materialize"
 DEFAULT_SCHEMA = "public"
 DEFAULT_CLUSTER = "quickstart"
@@ -29,14 +29,14 @@ FIRST_ID = "u1"
 
 
 class Size(msgspec.Struct, frozen=True):
-    """What a SIZE stands for: as many processes of so many workers each."""
+    """What a SIZE means: so many processes with so many workers each."""
 
     processes: int
     workers: int
 
     @property
     def total(self) -> int:
-        """Into how many parts a replica of this size cuts its work."""
+        """A replica's number of workers: the parts that its work is split into."""
         return self.processes * self.workers
 
 
@@ -48,7 +48,7 @@ SIZES: Mapping[str, Size] = {
 
 
 class Privilege(msgspec.Struct, frozen=True):
-    """What one role granted another on something: their ids (``p`` for PUBLIC), and a letter for each privilege."""
+    """Privileges that one role granted another: their ids (``p`` for PUBLIC), and a letter for each privilege."""
 
     grantee: str
     grantor: str
@@ -56,14 +56,14 @@ class Privilege(msgspec.Struct, frozen=True):
 
 
 class DefaultPrivilege(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is granted on things when they are made.
+    """Privileges granted on objects when they are created.
 
     Attributes:
-        role: the id of whoever makes them; ``p``: everybody.
-        object_type: what they are: ``table`` (any relation), ``type``, ``schema``, ``database``, ``cluster``.
-        grantee: the id of who is granted it; ``p``: PUBLIC.
+        role: the id of the creating role; ``p``: every role.
+        object_type: ``table`` (any relation), ``type``, ``schema``, ``database`` or ``cluster``.
+        grantee: the id of the role that gets them; ``p``: PUBLIC.
         modes: a letter for each privilege.
-        database, schema: the ids of where they are made; None: anywhere.
+        database, schema: the ids of where the object is created; None: anywhere.
     """
 
     role: str
@@ -75,12 +75,12 @@ class DefaultPrivilege(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def place(self) -> tuple[str, str, str, str | None, str | None]:
-        """All of it but the privileges."""
+        """Everything but the privileges: the key by which entries are merged."""
         return self.role, self.object_type, self.grantee, self.database, self.schema
 
 
 class Database(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A database; `privileges` None: those that such a thing begins with."""
+    """A database; `privileges` None: its initial ones."""
 
     id: str
     name: str
@@ -89,7 +89,7 @@ class Database(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Schema(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A schema of a database, which is given by its id."""
+    """A schema; `database` is its database's id."""
 
     id: str
     name: str
@@ -99,11 +99,14 @@ class Schema(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Role(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A role, the ids of the roles that it is a member of, what it was granted on the system, and what its sessions begin with.
+    """A role.
 
     Attributes:
-        parameters: variables of sessions and their values, in the order of their names.
-        default_privileges: what is granted on what it makes, and with the first role's on what anybody makes; None: nobody has said.
+        member_of: the ids of the roles that it is a direct member of.
+        system_privileges: its privileges on the system.
+        parameters: defaults of variables in its sessions, sorted by name.
+        default_privileges: its ALTER DEFAULT PRIVILEGES; the first role's include those for every role. None: never
+            set.
     """
 
     id: str
@@ -115,7 +118,9 @@ class Role(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ReplicaProcess(msgspec.Struct, frozen=True):
-    """The process that runs a replica: its host and number, where it listens, what proves that it is it who answers, and its build."""
+    """The process that runs a replica: its name (`leader.this_process`), where it listens, the secret that both sides
+    prove to know, and its build.
+    """
 
     who: str
     host: str
@@ -125,8 +130,8 @@ class ReplicaProcess(msgspec.Struct, frozen=True):
 
 
 class Replica(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A replica of a cluster; `process` where one of its own has taken it. It looks every `introspection_ms` milliseconds at what it is to
-    tell of itself; 0: it tells nothing.
+    """A replica of a cluster; `process` is set where a process of its own runs it. It reports introspection rows every
+    `introspection_ms` milliseconds; 0: never.
     """
 
     id: str
@@ -139,9 +144,8 @@ class Replica(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Cluster(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A cluster; one that is `managed` has `replication_factor` replicas of `size`, where None: as many and such as there are.
-
-    Its replicas look every `introspection_ms` milliseconds at what they are to tell of themselves, where it is managed; 0: never.
+    """A cluster. A `managed` one has `replication_factor` replicas of `size` (None: those that exist), which report
+    introspection rows every `introspection_ms` milliseconds (0: never).
     """
 
     id: str
@@ -155,18 +159,18 @@ class Cluster(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Object(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind"):
-    """What every user's object has.
+    """The fields of every user's object.
 
     Attributes:
         id: its global id.
-        schema: the schema's name.
-        create_sql: the statement that makes it, names qualified.
-        depends_on: the objects that its definition names.
-        version: counts redefinitions under one id; part of what makes a cached plan valid.
+        schema: its schema's name.
+        create_sql: the statement that creates it, with qualified names.
+        depends_on: the objects that its definition uses.
+        version: counts redefinitions under one id; part of what validates a cached plan.
         created_at: milliseconds since the epoch.
-        database: the name of its schema's database.
-        owner: the id of the role that owns it.
-        privileges: who was granted what on it; None: what such a thing begins with.
+        database: its database's name.
+        owner: the owning role's id.
+        privileges: the privileges granted on it; None: the initial ones.
     """
 
     kind: ClassVar[str]
@@ -185,7 +189,7 @@ class Object(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind"):
 
     @property
     def noun(self) -> str:
-        """What a person calls it: ``materialized view``."""
+        """Its kind for messages: ``materialized view``."""
         return self.kind.replace("-", " ")
 
     @property
@@ -199,10 +203,10 @@ class Table(Object, frozen=True, omit_defaults=True, kw_only=True, tag="table"):
 
     Attributes:
         desc: names and types of its columns.
-        shard: the shard of its rows.
-        defaults: its columns' defaults by position, None where there is none.
+        shard: the shard that holds its rows.
+        defaults: column defaults by position; None where a column has none.
         as_of: the time at which its contents begin.
-        retain_ms: how long its history is retained, in milliseconds; None: as long as by default.
+        retain_ms: how many milliseconds of history are retained; None: the default.
     """
 
     kind: ClassVar[str] = "table"
@@ -214,7 +218,7 @@ class Table(Object, frozen=True, omit_defaults=True, kw_only=True, tag="table"):
 
 
 class View(Object, frozen=True, omit_defaults=True, kw_only=True, tag="view"):
-    """A view: a query with a name, and names and types of its columns."""
+    """A view: a named query, and names and types of its columns."""
 
     kind: ClassVar[str] = "view"
     desc: RelationDesc
@@ -223,12 +227,12 @@ class View(Object, frozen=True, omit_defaults=True, kw_only=True, tag="view"):
 class MaterializedView(
     Object, frozen=True, omit_defaults=True, kw_only=True, tag="materialized-view"
 ):
-    """A materialized view: as a view, with contents that a cluster maintains in a shard.
+    """A materialized view, whose contents a cluster maintains in a shard.
 
     Attributes:
-        cluster: the name of the cluster that maintains it.
-        desc, shard, as_of, retain_ms: as a table's.
-        refresh: when it is refreshed; None: with every commit.
+        cluster: the name of the cluster.
+        desc, shard, as_of, retain_ms: as in `Table`.
+        refresh: its REFRESH schedule; None: ON COMMIT.
     """
 
     kind: ClassVar[str] = "materialized-view"
@@ -244,11 +248,11 @@ class Index(Object, frozen=True, omit_defaults=True, kw_only=True, tag="index"):
     """An index.
 
     Attributes:
-        on_id: what it is on.
-        key: its key, as expressions over the columns of that.
+        on_id: the relation that it is on.
+        key: its key expressions over the relation's columns.
         cluster: the name of the cluster that maintains it.
         as_of: the time at which its dataflow begins.
-        retain_ms: how long the history of what it is on is retained for it.
+        retain_ms: how many milliseconds of history of the relation are retained for it.
     """
 
     kind: ClassVar[str] = "index"
@@ -260,20 +264,20 @@ class Index(Object, frozen=True, omit_defaults=True, kw_only=True, tag="index"):
 
 
 class Type(Object, frozen=True, omit_defaults=True, kw_only=True, tag="type"):
-    """A name for a type."""
+    """A named type."""
 
     kind: ClassVar[str] = "type"
     typ: SqlType
 
 
 class AuditEvent(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a statement has done to something.
+    """An event of the audit log.
 
     Attributes:
         event_type: ``create``, ``alter``, ``drop``, ``grant``, ``revoke`` or ``comment``.
-        object_type: what kind of thing it was done to; ``system``: to a setting.
-        details: what tells it from others, as JSON.
-        user: the name of the role whose statement it was.
+        object_type: the kind of thing; ``system`` for a system variable.
+        details: what identifies the thing, as JSON.
+        user: the name of the role that ran the statement.
         occurred_at: milliseconds since the epoch.
     """
 
@@ -285,27 +289,30 @@ class AuditEvent(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 Item = Table | View | MaterializedView | Index | Type
-"""Any user's object."""
+"""Any object of a user."""
 RelationItem = Table | View | MaterializedView
-"""What has rows and columns."""
+"""Objects with columns."""
 Stored = Table | MaterializedView
-"""What has a shard."""
+"""Objects with a shard."""
 Maintained = MaterializedView | Index
-"""What a dataflow of a cluster keeps."""
+"""Objects with a dataflow."""
 
 
 def cluster_of(item: Item) -> str | None:
-    """The name of the cluster that maintains an object; None where none does."""
+    """The name of the cluster that maintains an object; None where it has no dataflow."""
     return item.cluster if isinstance(item, Maintained) else None
 
 
 CATALOG_CLUSTER = Cluster("s2", SYSTEM_CLUSTER, managed=False)
-"""The system's own cluster, which every environment has: what reads the catalog alone is answered there, by whatever process is asked.
-It has no replicas, maintains nothing, and cannot be changed."""
+"""The system's own cluster, which every environment has. Queries that only read the catalog run on it, in the process
+that is asked. It has no replicas, maintains nothing, and cannot be changed.
+"""
 
 
 class Lease(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Who leads: a token, the wall-clock time at which the lease lapses, the deploy generation, and the program's version where known."""
+    """The leader's lease: a token, the wall-clock time in milliseconds when it expires (0: given back), the deploy
+    generation, the process, its build.
+    """
 
     token: str
     expires_at: int
@@ -315,7 +322,7 @@ class Lease(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Deployment(msgspec.Struct, frozen=True):
-    """The deploy generation that was promoted last: which, by whom, and when, in milliseconds since the epoch."""
+    """The deploy generation promoted last, by which process, and when, in milliseconds since the epoch."""
 
     generation: int
     who: str
@@ -323,14 +330,16 @@ class Deployment(msgspec.Struct, frozen=True):
 
 
 class Standby(msgspec.Struct, frozen=True):
-    """A process that waits to lead: who it is, and since when, in milliseconds since the epoch."""
+    """A process that waits to lead, and since when, in milliseconds since the epoch."""
 
     who: str
     since: int
 
 
 class SetAside(msgspec.Struct, frozen=True):
-    """A shard of the expression cache that was damaged, or an entry of it: which, when that was found, and what it was."""
+    """A damaged shard of the expression cache, or a damaged entry: its name, when the damage was found, and what it
+    was.
+    """
 
     shard: str
     found_at: int
@@ -339,10 +348,10 @@ class SetAside(msgspec.Struct, frozen=True):
 
 
 class Meta(msgspec.Struct, frozen=True):
-    """What an environment is: written once, checked at every open.
+    """An environment's own entry: written once, checked at every opening.
 
-    `blob_marked` says that its Blob store holds the environment's id, as those of environments made by older programs may not.
-    `caches_set_aside` are the latest shards that were `cache_shard` before and turned out to be damaged.
+    `blob_marked`: whether its Blob store holds the environment's id, which older programs did not write.
+    `caches_set_aside`: the latest shards that were `cache_shard` before and turned out to be damaged.
     """
 
     environment_id: str
@@ -359,7 +368,7 @@ FIRST_ROLE = Role(FIRST_ID, DEFAULT_ROLE)
 
 
 def schemas_of(entries: Mapping[str, object]) -> dict[str, Schema]:
-    """Schemas by the keys of their entries: an older entry is an id under the name."""
+    """Schemas by entry key, decoded; an older entry is an id stored under the schema's name."""
     found: dict[str, Schema] = {}
     for key, value in entries.items():
         found[key] = value if isinstance(value, Schema) else Schema(str(value), key)

@@ -1,10 +1,11 @@
-"""Relations that plugins add to the system catalog: checked when they are met, read when a query reads them.
+"""Relations that plugins add to the system catalog: checked when they are registered, read when a query reads them.
 
-Promise: a relation that cannot be (a bad name, an unknown type, a name that is taken) is left out, reported with its plugin, and takes
-nothing else down. What a plugin's function does wrong when it is called (it raises, its rows do not fit, they are too many, it does not
-end) is a `PluginRelationFailed` for the query that reads the relation, and for nothing else: it is called on a thread that a query waits
-for no longer than it may, and not once more while that has not ended: who else reads the relation waits for it, unless it is late. A
-relation's id follows from its name and columns, so that processes with other plugins installed agree about it.
+Promise: an invalid relation (a bad name, an unknown type, a name that is taken) is left out and reported with its
+plugin; others are not affected. A fault of a plugin's function when it is called (it raises, its rows do not fit, are
+too many, or never come) is a `PluginRelationFailed` of the query that reads the relation, and of nothing else. The
+function runs on a thread of its own, for which a query waits no longer than its time limit. While a call runs no second
+one is started: other queries wait for the first to end. A relation's id follows from its name and columns, so processes
+with different plugins agree on it.
 """
 
 from __future__ import annotations
@@ -36,23 +37,23 @@ from mzsql.repr.interrupt import current
 from mzsql.repr.types import ColumnType, RelationDesc, RelationType, SqlType, arrow_schema
 from mzsql.threads import PROCESS, Supervised
 
-#: A relation of a plugin describes metadata; more rows than this are a fault, told and never cut off.
+#: A plugin's relation holds metadata: more rows are an error, never truncated.
 MAX_ROWS = 100_000
-#: A function has so many seconds to yield them, or as many as are left of the query's time where that is less.
+#: A function may take so many seconds, or the query's remaining time if that is less.
 MOST_SECONDS = 30.0
 
-#: While it is waited for, it is looked so often whether the query was cancelled, in seconds.
+#: Seconds between checks whether the waiting query was canceled.
 _LOOK_SECONDS = 0.1
 
 
 class _Reading(NamedTuple):
-    """A read that was begun, and until when it may take (of `time.monotonic`)."""
+    """A running read, and its deadline (of `time.monotonic`)."""
 
     thread: Supervised
     until: float
 
 
-#: The latest read of each relation; one is begun under the lock, where none goes on.
+#: The latest read of each relation; a new one is started under the lock, where none is running.
 _reading: dict[GlobalId, _Reading] = {}
 _starting = threading.Lock()
 
@@ -77,7 +78,7 @@ _KINDS = frozenset(
 
 
 class Checked(msgspec.Struct, frozen=True):
-    """A relation that fits, of the plugin of this name."""
+    """A valid relation of the plugin with this name."""
 
     id: GlobalId
     plugin: str
@@ -86,13 +87,13 @@ class Checked(msgspec.Struct, frozen=True):
 
     @property
     def sql(self) -> str:
-        """The statement that a file of the system catalog would hold."""
+        """The statement that its file in the system catalog would have."""
         columns = ", ".join(_definition(c) for c in self.relation.columns)
         return f"CREATE SOURCE {self.relation.schema}.{self.relation.name} ({columns})"
 
     @property
     def comment(self) -> str:
-        """The relation's documentation and its columns'."""
+        """The documentation of the relation and its columns."""
         lines = [f"{c.name}: {c.comment}" for c in self.relation.columns if c.comment]
         return "\n".join([self.relation.comment, *([""] if lines else []), *lines])
 
@@ -102,7 +103,13 @@ def checked_relations(
     parse_type: Callable[[str], SqlType | None],
     taken: Collection[tuple[str, str]],
 ) -> list[Checked]:
-    """What the plugins add, by name; what does not fit is left out and the registry told."""
+    """The valid relations of all plugins, by name; the registry is told of invalid ones.
+
+    Args:
+        registry: the plugins.
+        parse_type: the type for a spelling; None where there is none.
+        taken: names of builtin relations.
+    """
     found: dict[tuple[str, str], Checked] = {}
     ids: set[GlobalId] = set()
     for plugin, relation in registry.builtin_relations():
@@ -154,17 +161,18 @@ def _definition(column: PluginColumn) -> str:
 
 
 def plugin_rows(one: Checked, where: Whereabouts) -> pa.Table:
-    """The relation's rows as they are now: columns c0 … of its types.
+    """The relation's present rows: columns c0, c1, … in its types.
 
     Raises:
-        PluginRelationFailed: the plugin's function raised, or gave rows that do not fit, or too many.
+        PluginRelationFailed: the plugin's function raised, took too long, or gave too many rows or rows that do not
+            fit.
     """
     try:
         rows = _in_time(one, where)
     except (PluginRelationFailed, QueryCanceled):
         raise
     except (Exception, SystemExit) as failure:
-        # A stranger's function may fail in any way: it is the query's error.
+        # A plugin's function may raise anything; all of it becomes the query's error.
         text = f"{type(failure).__name__}: {failure}"
         for url in (where.blob, where.consensus, where.oracle):
             text = without_secrets(text, url)
@@ -183,7 +191,7 @@ def plugin_rows(one: Checked, where: Whereabouts) -> pa.Table:
 
 
 def _in_time(one: Checked, where: Whereabouts) -> list[tuple[Any, ...]]:
-    """The rows, or what the function raises; it may hang."""
+    """The rows, or the function's exception; fails where the function takes too long."""
     answer: queue.SimpleQueue[list[tuple[Any, ...]] | BaseException] = queue.SimpleQueue()
 
     def read(_: Supervised) -> None:
@@ -221,7 +229,7 @@ def _in_time(one: Checked, where: Whereabouts) -> list[tuple[Any, ...]]:
 
 
 def _wait_for_earlier(one: Checked) -> None:
-    """Wait for an earlier read that has time left, as long as this query may."""
+    """Wait for a running read that is still in time, as long as this query may."""
     query = current()
     while (before := _reading.get(one.id)) is not None:
         late = time.monotonic() >= before.until

@@ -1,7 +1,9 @@
-"""The variables of sessions and of the system, in one table: what there is, what each may hold, how it is shown, whether it is heeded.
+"""The variables of sessions and of the system, in one table: names, allowed values, formatting, and whether they have
+an effect.
 
-Promise: names and defaults are Materialize's; what a variable cannot hold is refused with PostgreSQL's words, and what it can is kept in
-one spelling (``60000`` is shown as ``1 min``, ``yes`` as ``on``). Pure: nothing here knows of a session.
+Promise: names and defaults are Materialize's. A value that a variable cannot have is refused with PostgreSQL's message;
+others are stored in one canonical form (``60000`` becomes ``1 min``, ``yes`` becomes ``on``). Pure functions: nothing
+here knows a session.
 """
 
 from __future__ import annotations
@@ -38,10 +40,14 @@ def _invalid(name: str, text: str, hint: str | None = None) -> InvalidParameter:
 
 @functools.lru_cache(256)
 def milliseconds(text: str, name: str) -> int:
-    """A duration such as ``500``, ``500 ms``, ``10s`` or ``1 min`` in milliseconds, which a bare number is.
+    """A duration such as ``500``, ``500 ms``, ``10s`` or ``1 min`` in milliseconds; a bare number is in milliseconds.
+
+    Args:
+        text: the duration.
+        name: the variable, for the error.
 
     Raises:
-        InvalidParameter: it is none, or out of range.
+        InvalidParameter: it is no duration, or out of range.
     """
     match = _QUANTITY.fullmatch(text)
     hint = 'Valid units for this parameter are "us", "ms", "s", "min", "h", and "d".'
@@ -62,7 +68,11 @@ def milliseconds(text: str, name: str) -> int:
 
 @functools.lru_cache(256)
 def size_in_bytes(text: str, name: str) -> int:
-    """A size such as ``8B`` or ``1GB`` in bytes; a bare number is bytes. InvalidParameter where it is none."""
+    """A size such as ``8B`` or ``1GB`` in bytes; a bare number is in bytes.
+
+    Raises:
+        InvalidParameter: it is no size.
+    """
     match = _QUANTITY.fullmatch(text)
     if match is None or match[2] not in ("", *_SIZES):
         hint = 'Valid units for this parameter are "B", "kB", "MB", "GB", and "TB".'
@@ -74,7 +84,7 @@ def size_in_bytes(text: str, name: str) -> int:
 
 
 def shown_size(size: int) -> str:
-    """A size for a person, in decimal units: ``8 B``, ``1048.6 KB``."""
+    """A size for messages, in decimal units: ``8 B``, ``1048.6 KB``."""
     if size < 1000:
         return f"{size} B"
     value, unit = size / 1000, "KB"
@@ -90,7 +100,7 @@ _ELEMENT = re.compile(r'\s*(?:"((?:[^"]|"")*)"|([^,"]*))\s*(?:,|$)')
 
 
 def path_element(name: str) -> str:
-    """A schema as it stands in a search path: in quotes where it is no plain word."""
+    """A schema as written in a search path: quoted where it is not a plain lower-case word."""
     if _PLAIN.fullmatch(name):
         return name
     escaped = name.replace('"', '""')
@@ -99,7 +109,7 @@ def path_element(name: str) -> str:
 
 @functools.lru_cache(64)
 def path_of(text: str) -> tuple[str, ...]:
-    """The schemas of a search path as `path_element` writes them."""
+    """The schemas of a search path whose elements `path_element` wrote."""
     found: list[str] = []
     for quoted, plain in _ELEMENT.findall(text):
         name = quoted.replace('""', '"') or plain.strip()
@@ -109,26 +119,30 @@ def path_of(text: str) -> tuple[str, ...]:
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """What a variable may hold: any text.
+    """The values that a variable may have; this one: any text.
 
     Attributes:
-        vartype: PostgreSQL's word for it, in ``pg_settings``.
+        vartype: PostgreSQL's name of the kind, in ``pg_settings``.
     """
 
     vartype: ClassVar[str] = "string"
 
     def kept(self, name: str, text: str) -> str:
-        """The value as it is kept; InvalidParameter where the variable ``name`` cannot hold it."""
+        """The value in canonical form.
+
+        Raises:
+            InvalidParameter: the variable ``name`` cannot have it.
+        """
         del name
         return text
 
     def shown(self) -> tuple[str | None, str | None, tuple[str, ...]]:
-        """The least and the most that it may be, and its values where there are few."""
+        """For ``pg_settings``: minimum, maximum, and the values where they are enumerated."""
         return None, None, ()
 
 
 class Boolean(Kind, frozen=True):
-    """Kept as ``on`` or ``off``."""
+    """Stored as ``on`` or ``off``."""
 
     vartype: ClassVar[str] = "bool"
 
@@ -141,7 +155,7 @@ class Boolean(Kind, frozen=True):
 
 
 class Integer(Kind, frozen=True):
-    """A whole number between two bounds, these included."""
+    """An integer between two inclusive bounds."""
 
     vartype: ClassVar[str] = "integer"
     least: int
@@ -165,7 +179,7 @@ class Integer(Kind, frozen=True):
 
 
 class Duration(Kind, frozen=True):
-    """Kept in the largest unit of which it is a whole number."""
+    """Stored in the largest unit that divides it."""
 
     vartype: ClassVar[str] = "integer"
 
@@ -186,7 +200,7 @@ class Duration(Kind, frozen=True):
 
 
 class Size(Kind, frozen=True):
-    """Kept in the largest unit of bytes of which it is a whole number."""
+    """Stored in the largest unit of bytes that divides it."""
 
     vartype: ClassVar[str] = "integer"
 
@@ -204,7 +218,7 @@ class Size(Kind, frozen=True):
 
 
 class OneOf(Kind, frozen=True):
-    """One of some words, in any case; kept as the list spells it, or as ``keeps``."""
+    """One of some words, case-insensitive; stored as listed, or as ``keeps``."""
 
     vartype: ClassVar[str] = "enum"
     values: tuple[str, ...]
@@ -224,7 +238,7 @@ class OneOf(Kind, frozen=True):
 
 
 class AlwaysOn(OneOf, frozen=True):
-    """A switch that cannot be switched off."""
+    """A boolean that cannot be switched off."""
 
     def kept(self, name: str, text: str) -> str:
         """As `Kind.kept`."""
@@ -236,10 +250,11 @@ class Variable(msgspec.Struct, frozen=True):
 
     Attributes:
         default: its value where it was not set.
-        kind: what it may hold.
-        read_only: whether it can be set at all.
-        of_system: whether it is the system's, set by ALTER SYSTEM alone; of a session's ALTER SYSTEM sets what new sessions begin with.
-        heeded: whether anything here asks for it; who sets one that is not is told.
+        kind: the values that it may have.
+        read_only: whether it cannot be set.
+        of_system: whether it is a system variable, set only by ALTER SYSTEM. For other variables ALTER SYSTEM sets new
+            sessions' defaults.
+        heeded: whether it has an effect here; setting one that has none gives a notice.
     """
 
     default: str
@@ -307,18 +322,20 @@ def _switch(default: bool | int) -> Variable:
 
 
 TABLE_KEYS = ("enable_table_keys", "unsafe_enable_table_keys")
-"""Whether CREATE TABLE may declare keys that the optimizer then relies on, though nothing enforces them; both its names."""
+"""Whether CREATE TABLE may declare keys that the optimizer relies on although nothing enforces them; both names of the
+variable.
+"""
 REFRESH_EVERY = "enable_refresh_every_mvs"
-"""Whether materialized views may say when they are refreshed: REFRESH AT, REFRESH EVERY."""
+"""Whether materialized views may have REFRESH AT and REFRESH EVERY."""
 TIMESTAMP_ORACLE = "timestamp_oracle"
-"""Which implementation serves timestamps."""
+"""The implementation that serves timestamps."""
 WAY_BACK = "timestamp_oracle_way_back"
-"""Whether a way back to serving timestamps from memory is kept open."""
+"""Whether it stays possible to return to serving timestamps from memory."""
 STEP_ENGINE = "step_engine"
-"""What runs the steps of maintained views: Spark, DuckDB in process, or whichever a step's size asks for."""
+"""The engine for steps of dataflows: Spark, DuckDB in process, or chosen by each step's size."""
 
 INTROSPECTION = "enable_introspection_subscribes"
-"""Whether replicas tell of themselves: the frontiers of their dataflows, and where their time goes."""
+"""Whether replicas report introspection rows: frontiers of their dataflows, and elapsed time."""
 
 LIMITS: Mapping[str, str] = {
     "max_tables": "table",
@@ -330,7 +347,7 @@ LIMITS: Mapping[str, str] = {
     "max_replicas_per_cluster": "cluster replica",
     "max_roles": "role",
 }
-"""How many there may be of what, at most; by default as many as anybody makes."""
+"""The variables that limit how many objects of a kind may exist; unlimited by default."""
 _ANY_NUMBER = 2**32 - 1
 
 _OF_SYSTEM: Mapping[str, Variable] = {
@@ -356,9 +373,9 @@ _OF_SYSTEM: Mapping[str, Variable] = {
     ),
 }
 VARIABLES: Mapping[str, Variable] = {**_OF_SESSIONS, **_OF_SYSTEM}
-"""All there is, by name: what SET, SHOW, ALTER SYSTEM and ``pg_settings`` know."""
+"""All variables by name, as known to SET, SHOW, ALTER SYSTEM and ``pg_settings``."""
 SESSION_VARIABLES = tuple(sorted(_OF_SESSIONS))
-"""The names of what each session has for itself."""
+"""The names of session variables."""
 
 _FOREIGN = re.compile(
     r"(unsafe_)?(enable|allow|force|disable)_[a-z0-9_]+|(max|min|default)_[a-z0-9_]+"
@@ -369,8 +386,8 @@ _FOREIGN_NAMES = frozenset(
 
 
 def is_foreign(name: str) -> bool:
-    """Whether ALTER SYSTEM lets a name pass though nothing here is called so: a switch or a bound by its name, as Materialize has hundreds
-    that its scripts set, and whose absence here changes no answer.
+    """Whether ALTER SYSTEM accepts an unknown name with a notice: one like Materialize's many feature flags and limits,
+    which scripts set and whose absence here changes no result.
     """
     return name not in VARIABLES and (
         name in _FOREIGN_NAMES or _FOREIGN.fullmatch(name) is not None
@@ -378,7 +395,11 @@ def is_foreign(name: str) -> bool:
 
 
 def variable(name: str) -> Variable:
-    """A variable by its name; UndefinedObject where there is none of that name."""
+    """The variable with this name.
+
+    Raises:
+        UndefinedObject: there is none.
+    """
     found = VARIABLES.get(name)
     if found is None:
         raise UndefinedObject(f'unrecognized configuration parameter "{name}"')
@@ -386,12 +407,12 @@ def variable(name: str) -> Variable:
 
 
 def system_value(stored: Mapping[str, str], name: str) -> str:
-    """A variable of the system, or what new sessions begin with: as ALTER SYSTEM has set it, else its default."""
+    """A system variable, or the default of a session variable: as ALTER SYSTEM set it, else its built-in default."""
     found = variable(name)
     try:
         return found.kind.kept(name, stored[name]) if name in stored else found.default
     except InvalidParameter:
-        # Older versions stored whatever was said.
+        # Older versions stored values without checking them.
         return found.default
 
 
@@ -405,7 +426,7 @@ def features_of(stored: Mapping[str, str]) -> OptimizerFeatures:
 
 
 def value_for(name: str, values: tuple[str, ...]) -> str:
-    """What a variable holds once it is set to ``values``.
+    """The value that a variable has after being set to ``values``.
 
     Raises:
         UndefinedObject: there is no such variable.

@@ -1,7 +1,7 @@
-"""The catalog at one moment: everything that exists, and what can be asked of it.
+"""The catalog at one step: everything that exists, and lookups in it.
 
-Promise: immutable; `applied` is the only way from one state to the next. Nothing here reads or writes anything. What is looked up again and
-again, as in planning thousands of objects, is put in order once for each state.
+Promise: immutable; `applied` is the only way from one state to the next. Nothing here does IO. Lookups that are
+repeated often, as in planning thousands of objects, are indexed once per state.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _by_id(item: Object) -> tuple[str, int]:
 
 
 class CatalogState(msgspec.Struct, frozen=True, dict=True):
-    """Everything in the catalog, as of one step."""
+    """Everything in the catalog as of one step."""
 
     meta: Meta | None = None
     items: dict[GlobalId, Item] = {}
@@ -69,11 +69,13 @@ class CatalogState(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def generation(self) -> int:
-        """The deploy generation that is in charge; 0 where none was ever promoted."""
+        """The deploy generation in charge; 0 where none was ever promoted."""
         return 0 if self.deployment is None else self.deployment.generation
 
     def by_name(self, schema: str, name: str, database: str = DATABASE) -> Item | None:
-        """The object of that name, or None. Relations and indexes share one name space, as in PostgreSQL."""
+        """The object with this name; None where there is none. Relations, indexes and types share a name space, as in
+        PostgreSQL.
+        """
         return self._named.get((database, schema, name))
 
     @functools.cached_property
@@ -85,7 +87,7 @@ class CatalogState(msgspec.Struct, frozen=True, dict=True):
         return next((one for one in self.databases.values() if one.name == name), None)
 
     def schema(self, database: str, name: str) -> tuple[str, Schema] | None:
-        """The schema of that name in a database, with its entry's key, or None."""
+        """A database's schema with this name, with its entry's key; None where there is none."""
         of = self.database(database)
         for key, one in self.schemas.items():
             if of is not None and one.name == name and one.database == of.id:
@@ -101,13 +103,13 @@ class CatalogState(msgspec.Struct, frozen=True, dict=True):
         return next((one for one in self.roles.values() if one.name == name), None)
 
     def replicas_of(self, cluster_id: str) -> list[Replica]:
-        """A cluster's replicas, the oldest first."""
+        """A cluster's replicas, oldest first."""
         found = [one for one in self.replicas.values() if one.cluster_id == cluster_id]
         return sorted(found, key=lambda one: number(one.id))
 
     def working(self, cluster_id: str) -> list[Replica]:
-        """A cluster's replicas that some process works for, the oldest first: those that have a process of their own, and the oldest of
-        all, which the process that leads runs where it has none.
+        """A cluster's replicas that some process runs, oldest first: those with a process of their own, and the oldest,
+        which the leader runs where it has no process of its own.
         """
         return [
             one
@@ -116,12 +118,12 @@ class CatalogState(msgspec.Struct, frozen=True, dict=True):
         ]
 
     def serving(self, cluster: str | None) -> Replica | None:
-        """The replica whose indexes a cluster's queries read: the oldest; None where it has none."""
+        """The replica whose indexes the cluster's queries read: the oldest; None where there is none."""
         of = None if cluster is None else self.cluster(cluster)
         return next(iter(() if of is None else self.replicas_of(of.id)), None)
 
     def of(self, kind: type[ItemT]) -> list[ItemT]:
-        """The objects of a kind, in the order of their ids."""
+        """The objects of a kind, in order of id."""
         return [item for item in self._in_order if isinstance(item, kind)]
 
     @functools.cached_property
@@ -130,28 +132,32 @@ class CatalogState(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def relations(self) -> list[RelationItem]:
-        """What has rows, in the order of their ids."""
+        """The objects with columns, in order of id."""
         return [item for item in self._in_order if isinstance(item, RelationItem)]
 
     @property
     def stored(self) -> list[Stored]:
-        """What has a shard, in the order of their ids."""
+        """The objects with a shard, in order of id."""
         return [item for item in self._in_order if isinstance(item, Stored)]
 
     @property
     def maintained(self) -> list[Maintained]:
-        """What has a dataflow, in the order of their ids."""
+        """The objects with a dataflow, in order of id."""
         return [item for item in self._in_order if isinstance(item, Maintained)]
 
     def shard(self, gid: GlobalId) -> str:
-        """The shard of what is stored under an id; InternalError where nothing is."""
+        """The shard of a stored object.
+
+        Raises:
+            InternalError: there is no stored object with this id.
+        """
         item = self.items.get(gid)
         if not isinstance(item, Stored):
             raise InternalError(f"nothing is stored under {gid}")
         return item.shard
 
     def dependents(self, gid: GlobalId) -> list[Item]:
-        """The objects whose definitions name ``gid``, in the order of their ids."""
+        """The objects whose definitions use ``gid``, in order of id."""
         return list(self._dependents.get(gid, ()))
 
     @functools.cached_property
@@ -164,7 +170,7 @@ class CatalogState(msgspec.Struct, frozen=True, dict=True):
         return found
 
     def indexes_on(self, gid: GlobalId) -> list[Index]:
-        """The indexes on an object, in the order of their ids."""
+        """The indexes on an object, in order of id."""
         return list(self._indexes.get(gid, ()))
 
     @functools.cached_property
@@ -175,7 +181,7 @@ class CatalogState(msgspec.Struct, frozen=True, dict=True):
         return found
 
     def transitive_dependents(self, gid: GlobalId) -> list[Item]:
-        """All that cannot be without ``gid``, dependents before what they depend on."""
+        """All objects that depend on ``gid`` directly or indirectly, dependents before what they depend on."""
         seen: dict[GlobalId, Item] = {}
 
         def visit(one: GlobalId) -> None:
@@ -203,5 +209,5 @@ def applied(state: CatalogState, change: Change) -> CatalogState:
 
 
 def removed(state: CatalogState, change: Change) -> list[Item]:
-    """The objects that a change removes, as they were."""
+    """The objects that a change removes, as they are in ``state``."""
     return [state.items[gid] for gid, item in change.items.items() if item is None]

@@ -1,7 +1,7 @@
-"""What the frontend asks of a catalog: names to objects, and nothing else.
+"""The catalog as the frontend needs it: from names to objects.
 
-Promise: planning reads a `CatalogView` that does not change under it, and never writes. Names follow PostgreSQL: a database, a schema, an
-item; what a name leaves out comes from the session (its database, its search path).
+Promise: planning reads a `CatalogView` that does not change meanwhile, and never writes. Names are PostgreSQL's:
+database, schema, item; what is omitted comes from the session (its database, its search path).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mzsql.expr.scalar import Scalar
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import RelationDesc, SqlType
 
-#: Schemas that stand before the session's search path, as in Materialize; they belong to no database.
+#: The system schemas. They belong to no database and are resolved before the session's search path, as in Materialize.
 SYSTEM_SCHEMAS = (
     "mz_catalog",
     "pg_catalog",
@@ -24,12 +24,12 @@ SYSTEM_SCHEMAS = (
     "mz_unsafe",
     "information_schema",
 )
-#: Those of them that stand before the search path without being named there.
+#: The system schemas that are searched for unqualified names before the search path.
 IMPLICIT_SCHEMAS = tuple(name for name in SYSTEM_SCHEMAS if name != "information_schema")
 
 
 class PartialName(msgspec.Struct, frozen=True, cache_hash=True):
-    """A name as a statement gives it."""
+    """A name as written in a statement, perhaps without schema and database."""
 
     item: str
     schema: str | None = None
@@ -40,9 +40,9 @@ class PartialName(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 def partial_name(text: str) -> PartialName:
-    """The name that a text without quotes means: ``orders``, ``public.orders``, ``materialize.public.orders``.
+    """The name in a text without quotes, such as ``orders``, ``public.orders`` or ``materialize.public.orders``.
 
-    What has more parts than these is one that nothing has.
+    A text with more than three parts becomes an item name that no object has.
     """
     parts = text.split(".")
     if len(parts) > 3:
@@ -51,7 +51,7 @@ def partial_name(text: str) -> PartialName:
 
 
 class FullName(msgspec.Struct, frozen=True, cache_hash=True):
-    """An object's whole name; objects of the system's schemas have no database."""
+    """An object's full name; objects of system schemas have no database."""
 
     database: str | None
     schema: str
@@ -62,19 +62,19 @@ class FullName(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class CatalogItem(msgspec.Struct, frozen=True, cache_hash=True):
-    """An object.
+    """An object of the catalog.
 
     Attributes:
         id: its global id.
-        name: its whole name.
-        kind: ``table``, ``view``, ``materialized-view``, ``index``, ``source``, ``type`` (as `mz_objects.type` spells them).
-        desc: names and types of its columns; None for an index.
-        create_sql: the statement that makes it, normalized.
-        defaults: for a table, each column's default; empty where none has one.
-        on: for an index, the object it is on.
-        keys: for an index, its key over the columns of `on`.
-        cluster: for an index or a materialized view, its cluster's name.
-        typ: for a type, what it is a name for.
+        name: its full name.
+        kind: ``table``, ``view``, ``materialized-view``, ``index``, ``source`` or ``type``, as in `mz_objects.type`.
+        desc: names and types of its columns; None for an index or a type.
+        create_sql: the normalized statement that creates it.
+        defaults: a table's column defaults; empty where no column has one.
+        on: the relation that an index is on.
+        keys: an index's key expressions over the columns of `on`.
+        cluster: the cluster's name of an index or a materialized view.
+        typ: the type that a type object names.
     """
 
     id: GlobalId
@@ -90,11 +90,11 @@ class CatalogItem(msgspec.Struct, frozen=True, cache_hash=True):
 
     @property
     def described(self) -> str:
-        """Its kind as a sentence says it: ``an index``, ``a materialized view``."""
+        """Its kind with an article, for messages: ``an index``, ``a materialized view``."""
         return f"{'an' if self.kind == 'index' else 'a'} {self.kind.replace('-', ' ')}"
 
 
-#: The system's own cluster, where what reads the catalog alone is answered.
+#: The catalog's own cluster, where queries that only read the catalog run.
 SYSTEM_CLUSTER = "mz_catalog_server"
 
 
@@ -108,7 +108,7 @@ class CatalogView(Protocol):
 
     @property
     def search_path(self) -> tuple[str, ...]:
-        """The session's schemas, first one first; new objects go to the first that exists."""
+        """The session's schemas in order; a new object goes to the first one that exists."""
         ...
 
     @property
@@ -117,19 +117,25 @@ class CatalogView(Protocol):
         ...
 
     def resolve_item(self, name: PartialName) -> CatalogItem | None:
-        """The object of this name, through the search path where the schema is left out; system schemas are searched first."""
+        """The object that a name refers to: in the system schemas first, then along the search path; None where there
+        is none.
+        """
         ...
 
     def item(self, gid: GlobalId) -> CatalogItem:
-        """The object of this id; KeyError where there is none."""
+        """The object with this id.
+
+        Raises:
+            KeyError: there is none.
+        """
         ...
 
     def indexes_on(self, gid: GlobalId) -> tuple[CatalogItem, ...]:
-        """The indexes on an object, in order of creation."""
+        """The indexes on an object, oldest first."""
         ...
 
     def has_schema(self, database: str | None, schema: str) -> bool:
-        """Whether the schema exists; database None: one of the system's."""
+        """Whether the schema exists; with ``database`` None, whether it is a system schema."""
         ...
 
     def has_database(self, database: str) -> bool:
@@ -141,7 +147,9 @@ class CatalogView(Protocol):
         ...
 
     def item_like(self, name: PartialName) -> str | None:
-        """The name, as a statement may say it, of the object that is named most like one that nothing has; None where none is like it."""
+        """The quoted name of the object whose name is most similar to one that was not found, for a hint; None where
+        none is similar.
+        """
         ...
 
     def cluster_names(self) -> Sequence[str]:

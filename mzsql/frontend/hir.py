@@ -1,10 +1,11 @@
-"""HIR: a query after names and types are resolved, before its subqueries are decorrelated.
+"""HIR: a query after names and types are resolved, and before its subqueries are decorrelated.
 
-Promise: the operators follow Materialize's `HirRelationExpr` and `HirScalarExpr`. Relations nest inside scalars (`Exists`, `Select`) and
-columns may belong to an enclosing query: `Column.level` counts the scopes outward, 0 being the relation the expression stands
-over. A scope opens at every `Exists` and `Select`, and at the right side of every `Join` (whose left columns are level 1 there, which is
-what LATERAL means). ``x op ANY (query)`` is a `Select` of a `Reduce` by `any`, ALL by `all`, as in Materialize. Everything is immutable and
-compares by value, so equal subqueries are found by equality.
+Promise: the operators follow Materialize's `HirRelationExpr` and `HirScalarExpr`. Relations nest inside scalars
+(`Exists`, `Select`), and a column may belong to an enclosing query: `Column.level` counts scopes outward, 0 being the
+relation that the expression is over. A scope opens at every `Exists` and `Select`, and at the right side of every
+`Join`, where the left side's columns have level 1; that is what LATERAL means. ``x op ANY (query)`` is a `Select` of a
+`Reduce` by `any`, ALL by `all`, as in Materialize. Nodes are immutable and compare by value, so equal subqueries are
+recognized by equality.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from mzsql.repr.types import ColumnType, RelationDesc, RelationType, SqlType
 
 
 class Column(msgspec.Struct, frozen=True, tag="column", cache_hash=True):
-    """Column `index` of the relation `level` scopes outward (0: the expression's own input)."""
+    """Column number `index` of the relation that is `level` scopes outward (0: the expression's own input)."""
 
     index: int
     level: int = 0
 
 
 class Call(msgspec.Struct, frozen=True, tag="call", cache_hash=True):
-    """The function with key `func` applied to arguments of its overload's types."""
+    """A call of the function with key `func`; the arguments have the types of its overload."""
 
     func: str
     args: tuple[Scalar, ...]
@@ -38,7 +39,7 @@ class Call(msgspec.Struct, frozen=True, tag="call", cache_hash=True):
 
 
 class If(msgspec.Struct, frozen=True, tag="if", cache_hash=True):
-    """``case when condition then … else … end``; only the branch taken is evaluated."""
+    """``CASE WHEN condition THEN then ELSE otherwise END``; only the chosen branch is evaluated."""
 
     condition: Scalar
     then: Scalar
@@ -46,19 +47,19 @@ class If(msgspec.Struct, frozen=True, tag="if", cache_hash=True):
 
 
 class Exists(msgspec.Struct, frozen=True, tag="exists", cache_hash=True):
-    """Whether the subquery yields a row."""
+    """Whether the subquery returns a row."""
 
     relation: Relation
 
 
 class Select(msgspec.Struct, frozen=True, tag="select", cache_hash=True):
-    """The value of a scalar subquery: its single column's single value, NULL of no rows, an error of several."""
+    """The value of a scalar subquery's single column: NULL for no rows, an error for several."""
 
     relation: Relation
 
 
 class Ordering(msgspec.Struct, frozen=True, cache_hash=True):
-    """An expression to order by."""
+    """An expression to order by, with its direction."""
 
     expr: Scalar
     desc: bool = False
@@ -66,9 +67,11 @@ class Ordering(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class FrameBound(msgspec.Struct, frozen=True, cache_hash=True):
-    """``kind``: unbounded preceding, preceding, current row, following, unbounded following; `offset` for the two with one.
+    """A bound of a window frame.
 
-    A count, or a distance as a text in quotes.
+    Attributes:
+        kind: ``unbounded preceding``, ``preceding``, ``current row``, ``following`` or ``unbounded following``.
+        offset: for ``preceding`` and ``following``: a number of rows or groups, or a distance as a quoted text.
     """
 
     kind: str
@@ -76,7 +79,9 @@ class FrameBound(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class WindowFrame(msgspec.Struct, frozen=True, cache_hash=True):
-    """A frame; `units` is rows, range or groups, `exclude` empty or current row, group, ties."""
+    """A window frame; `units` is ``rows``, ``range`` or ``groups``, `exclude` is empty or ``current row``, ``group`` or
+    ``ties``.
+    """
 
     units: str
     start: FrameBound
@@ -85,17 +90,17 @@ class WindowFrame(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class Windowing(msgspec.Struct, frozen=True, tag="windowing", cache_hash=True):
-    """A window function: its result for each row of the input.
+    """A window function, with a result for each row of the input.
 
     Attributes:
         func: ``row_number``, ``rank``, ``lag``, …, or the key of an aggregate.
         kind: ``scalar`` (row_number, rank, …), ``value`` (lag, first_value, …) or ``aggregate``.
         args: the arguments.
-        partition_by, order_by: of the OVER clause.
-        frame: None is the default frame.
-        ignore_nulls: whether IGNORE NULLS was said.
-        distinct: of an aggregate.
+        partition_by, order_by: from the OVER clause.
         typ: the type of the result.
+        frame: the frame; None: the default one.
+        ignore_nulls: whether IGNORE NULLS was given.
+        distinct: whether an aggregate has DISTINCT.
     """
 
     func: str
@@ -115,7 +120,9 @@ Scalar = (
 
 
 class Aggregate(msgspec.Struct, frozen=True, tag="aggregate", cache_hash=True):
-    """An aggregate over a group; ``count(*)`` counts the literal ``true``. `order_by` only where the order matters."""
+    """An aggregate over a group; ``count(*)`` counts the literal ``true``. `order_by` is only set where the result
+    depends on it.
+    """
 
     func: str
     expr: Scalar
@@ -143,7 +150,7 @@ class Get(msgspec.Struct, frozen=True, tag="get", cache_hash=True):
 
 
 class Let(msgspec.Struct, frozen=True, tag="let", cache_hash=True):
-    """A CTE named `name`, as local `id`, in scope of `body`."""
+    """A CTE called `name` with the local id `id`, visible in `body`."""
 
     name: str
     id: int
@@ -161,7 +168,9 @@ class RecursiveBinding(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class LetRec(msgspec.Struct, frozen=True, tag="letrec", cache_hash=True):
-    """WITH MUTUALLY RECURSIVE; `limit` is (iterations, whether to return instead of failing)."""
+    """WITH MUTUALLY RECURSIVE; `limit` is the number of iterations, and whether to return the result then instead of
+    failing.
+    """
 
     bindings: tuple[RecursiveBinding, ...]
     limit: tuple[int, bool] | None
@@ -169,7 +178,7 @@ class LetRec(msgspec.Struct, frozen=True, tag="letrec", cache_hash=True):
 
 
 class Project(msgspec.Struct, frozen=True, tag="project", cache_hash=True):
-    """The columns `outputs` names."""
+    """Only the columns in `outputs`, in that order."""
 
     input: Relation
     outputs: tuple[int, ...]
@@ -183,7 +192,7 @@ class Map(msgspec.Struct, frozen=True, tag="map", cache_hash=True):
 
 
 class CallTable(msgspec.Struct, frozen=True, tag="call_table", cache_hash=True):
-    """The rows of table function `func` (a key of the table of functions) for `exprs`, which may read outer columns only."""
+    """The rows of a table function with key `func`; its arguments `exprs` may only read columns of enclosing scopes."""
 
     func: str
     exprs: tuple[Scalar, ...]
@@ -198,7 +207,9 @@ class Filter(msgspec.Struct, frozen=True, tag="filter", cache_hash=True):
 
 
 class Join(msgspec.Struct, frozen=True, tag="join", cache_hash=True):
-    """A join; `kind` is inner, left, right or full. `on` reads left ++ right; `right` stands one scope deeper than `left`."""
+    """A join; `kind` is ``inner``, ``left``, ``right`` or ``full``. `on` reads left ++ right; `right` is one scope
+    deeper than `left`.
+    """
 
     left: Relation
     right: Relation
@@ -207,7 +218,7 @@ class Join(msgspec.Struct, frozen=True, tag="join", cache_hash=True):
 
 
 class Reduce(msgspec.Struct, frozen=True, tag="reduce", cache_hash=True):
-    """Group by columns and aggregate. Without a key there is exactly one row."""
+    """Group by columns and aggregate. Without a group key there is exactly one output row, even for no input."""
 
     input: Relation
     group_key: tuple[int, ...]
@@ -216,13 +227,13 @@ class Reduce(msgspec.Struct, frozen=True, tag="reduce", cache_hash=True):
 
 
 class Distinct(msgspec.Struct, frozen=True, tag="distinct", cache_hash=True):
-    """Each row once."""
+    """Each distinct row once."""
 
     input: Relation
 
 
 class TopK(msgspec.Struct, frozen=True, tag="topk", cache_hash=True):
-    """Of each group the first rows after `offset`, as many as `limit` says."""
+    """In each group, the rows after the first `offset`, at most `limit` of them."""
 
     input: Relation
     group_key: tuple[int, ...]
@@ -233,19 +244,19 @@ class TopK(msgspec.Struct, frozen=True, tag="topk", cache_hash=True):
 
 
 class Negate(msgspec.Struct, frozen=True, tag="negate", cache_hash=True):
-    """Every multiplicity with the other sign."""
+    """Every row with its multiplicity negated."""
 
     input: Relation
 
 
 class Threshold(msgspec.Struct, frozen=True, tag="threshold", cache_hash=True):
-    """Only rows with a positive multiplicity."""
+    """Only the rows with a positive multiplicity."""
 
     input: Relation
 
 
 class Union(msgspec.Struct, frozen=True, tag="union", cache_hash=True):
-    """The sum of the inputs, all of the same types."""
+    """The multiset sum of inputs with equal column types."""
 
     inputs: tuple[Relation, ...]
 
@@ -273,9 +284,10 @@ class Query(msgspec.Struct, frozen=True, tag="query", cache_hash=True):
     """A whole query.
 
     Attributes:
-        relation: its rows, before `finishing`; no column reaches outside.
-        desc: names and types of the result, after `finishing.project`.
-        finishing: order, limit, offset and projection, done at the very end. Trivial in the query of a view, whose LIMIT is a
+        relation: its rows before `finishing`; no column refers to an outer scope.
+        desc: names and types of the result's columns, after `finishing.project`.
+        finishing: ORDER BY, LIMIT, OFFSET and projection, applied at the very end. Trivial in a view's query, whose
+            LIMIT is a
             `TopK` and whose ORDER BY is dropped.
         input_types: the types of `relation`'s columns.
     """
@@ -290,7 +302,7 @@ class Query(msgspec.Struct, frozen=True, tag="query", cache_hash=True):
 
 
 def relation_inputs(rel: Relation) -> tuple[Relation, ...]:
-    """The direct child relations (not those inside scalars)."""
+    """The direct input relations, without those inside scalars."""
     match rel:
         case Constant() | Get() | CallTable():
             return ()
@@ -307,7 +319,7 @@ def relation_inputs(rel: Relation) -> tuple[Relation, ...]:
 
 
 def relation_scalars(rel: Relation) -> tuple[Scalar, ...]:
-    """The scalars that stand directly in a relation."""
+    """The scalars directly in a relation, without those of its inputs."""
     match rel:
         case Map(scalars=scalars):
             return scalars
@@ -328,7 +340,7 @@ def relation_scalars(rel: Relation) -> tuple[Scalar, ...]:
 
 
 def scalar_children(scalar: Scalar) -> tuple[Scalar, ...]:
-    """The direct subexpressions (a subquery's relation is not among them)."""
+    """The direct subexpressions; a subquery's relation is not among them."""
     match scalar:
         case Call(args=args):
             return args
@@ -341,7 +353,7 @@ def scalar_children(scalar: Scalar) -> tuple[Scalar, ...]:
 
 
 def walk_scalar(scalar: Scalar) -> Iterator[Scalar]:
-    """Every node of a scalar, parents first; subqueries are yielded and not entered."""
+    """Every node of a scalar, parents first; subqueries are yielded but not entered."""
     stack: list[Scalar] = [scalar]
     while stack:
         node = stack.pop()
@@ -350,7 +362,7 @@ def walk_scalar(scalar: Scalar) -> Iterator[Scalar]:
 
 
 def walk(rel: Relation) -> Iterator[Relation]:
-    """Every relation, parents first, those inside scalars included."""
+    """Every relation, parents first, including those inside scalars."""
     stack: list[Relation] = [rel]
     while stack:
         node = stack.pop()
@@ -362,7 +374,7 @@ def walk(rel: Relation) -> Iterator[Relation]:
 
 
 def depends_on(rel: Relation) -> frozenset[GlobalId]:
-    """The catalog objects that are read."""
+    """The catalog objects that a relation reads."""
     return frozenset(
         node.id for node in walk(rel) if isinstance(node, Get) and not isinstance(node.id, int)
     )

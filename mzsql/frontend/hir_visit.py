@@ -1,7 +1,8 @@
-"""Rewriting columns through the scopes of HIR.
+"""Rewriting columns across the scopes of HIR.
 
-Promise: `map_columns` and `map_relation_columns` are the one place that knows where scopes open (at subqueries and on the right of joins).
-`depth` counts the scopes between the base a rewrite is about and where a column stands: a column of the base has ``level == depth``.
+Promise: `map_columns` and `map_relation_columns` are the only places that know where scopes open (at subqueries and at
+the right sides of joins). ``depth`` counts the scopes between the relation that a rewrite is about and the place of a
+column, so a column of that relation has ``level == depth``.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ import msgspec
 
 from mzsql.frontend import hir
 
-#: (depth, column) to what stands in its place, its levels as seen from there.
+#: From a depth and a column to its replacement, whose levels are as seen from that place.
 ColumnRewrite = Callable[[int, hir.Column], hir.Scalar]
 
 
 def map_columns(scalar: hir.Scalar, rewrite: ColumnRewrite, depth: int = 0) -> hir.Scalar:
-    """Rewrite every column of a scalar, those inside its subqueries included."""
+    """Rewrite every column of a scalar, including those in its subqueries."""
     match scalar:
         case hir.Column():
             return rewrite(depth, scalar)
@@ -40,7 +41,7 @@ def map_columns(scalar: hir.Scalar, rewrite: ColumnRewrite, depth: int = 0) -> h
 
 
 def map_window(window: hir.Windowing, rewrite: Callable[[hir.Scalar], hir.Scalar]) -> hir.Windowing:
-    """Rewrite every expression of a window function."""
+    """Rewrite every expression of a window function call."""
     return msgspec.structs.replace(
         window,
         args=tuple(rewrite(a) for a in window.args),
@@ -60,7 +61,7 @@ def _orderings(
 
 
 def map_relation_columns(rel: hir.Relation, rewrite: ColumnRewrite, depth: int) -> hir.Relation:
-    """Rewrite every column in the scalars of a relation whose own input is at `depth`."""
+    """Rewrite every column in a relation's scalars, where the relation's own input is at ``depth``."""
 
     def rec(r: hir.Relation) -> hir.Relation:
         return map_relation_columns(r, rewrite, depth)
@@ -105,7 +106,7 @@ def map_relation_columns(rel: hir.Relation, rewrite: ColumnRewrite, depth: int) 
 
 
 def shifted(scalar: hir.Scalar, by: int) -> hir.Scalar:
-    """The same scalar seen from `by` scopes further in."""
+    """The scalar as seen from ``by`` scopes further in: levels of columns outside of it grow."""
 
     def rewrite(depth: int, column: hir.Column) -> hir.Scalar:
         if column.level < depth:
@@ -118,7 +119,7 @@ def shifted(scalar: hir.Scalar, by: int) -> hir.Scalar:
 def visit_relation_columns(
     rel: hir.Relation, visit: Callable[[int, hir.Column], None], depth: int = 0
 ) -> None:
-    """See every column of a relation, with its depth."""
+    """Call ``visit`` with the depth of every column in a relation, and the column."""
 
     def rewrite(at: int, column: hir.Column) -> hir.Scalar:
         visit(at, column)

@@ -1,1 +1,3 @@
-"""The commands of the catalog, each a pure function from a state to a change of entries, by the kind of object that they are about."""
+"""The commands of the catalog: pure functions from a state to a `Change`, one module for each kind of thing that they
+are about.
+"""

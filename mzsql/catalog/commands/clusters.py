@@ -1,7 +1,7 @@
 """Commands on clusters and their replicas: pure functions from a state to a `Change`.
 
-Promise: a managed cluster has as many replicas of its size as its replication factor says, named r1, r2, …; those of any other are what was
-created. A cluster with objects in it is dropped only with CASCADE.
+Promise: a managed cluster has as many replicas of its size as its replication factor says, named r1, r2, …; an
+unmanaged one has those that were created. A cluster with objects in it is dropped only with CASCADE.
 """
 
 from __future__ import annotations
@@ -26,12 +26,16 @@ from mzsql.repr.errors import (
 
 
 def changes_system_cluster(name: str) -> SqlError:
-    """The error of whatever would change the system's cluster."""
+    """The error of any attempt to change the system's cluster."""
     return SqlError(f"system cluster '{name}' cannot be modified", sqlstate="42501")
 
 
 def cluster_named(state: CatalogState, name: str) -> Cluster:
-    """The cluster of a name; UndefinedObject where there is none."""
+    """The cluster with this name.
+
+    Raises:
+        UndefinedObject: there is none.
+    """
     if name == CATALOG_CLUSTER.name:
         raise changes_system_cluster(name)
     found = state.cluster(name)
@@ -42,7 +46,11 @@ def cluster_named(state: CatalogState, name: str) -> Cluster:
 
 
 def replica_named(state: CatalogState, cluster: str, name: str) -> Replica:
-    """A replica by its cluster and name; UndefinedObject where there is none."""
+    """The replica with this cluster and name.
+
+    Raises:
+        UndefinedObject: there is no such cluster or replica.
+    """
     of = cluster_named(state, cluster)
     for one in state.replicas_of(of.id):
         if one.name == name:
@@ -85,7 +93,11 @@ def _of_size(size: str, factor: int, introspection_ms: int) -> list[ReplicaPlan]
 
 
 def create_cluster(state: CatalogState, name: str, options: ClusterOptions) -> Change:
-    """A cluster with its replicas; DuplicateObject where its name is taken."""
+    """Create a cluster with its replicas.
+
+    Raises:
+        DuplicateObject: its name is taken.
+    """
     if state.cluster(name) is not None:
         raise DuplicateObject(f"cluster '{name}' already exists")
     (gid,), counted = fresh_ids(state, "cluster", state.clusters, 1)
@@ -117,7 +129,7 @@ def factor_of(state: CatalogState, cluster: Cluster) -> int | None:
 
 
 def alter_cluster(state: CatalogState, name: str, options: ClusterOptions) -> Change:
-    """Give a cluster another size, replication factor, set of replicas, or say who manages it."""
+    """Change a cluster's size, replication factor or set of replicas, or whether it is managed."""
     cluster = cluster_named(state, name)
     managed = cluster.managed if options.managed is None else options.managed
     if not managed:
@@ -131,7 +143,7 @@ def alter_cluster(state: CatalogState, name: str, options: ClusterOptions) -> Ch
             raise InvalidParameter(
                 "Cluster replicas do not have the same size, cannot change to managed"
             )
-        # What says SET (MANAGED) alone keeps what is there.
+        # SET (MANAGED) alone keeps the present size and number of replicas.
         cluster = msgspec.structs.replace(
             cluster,
             managed=True,
@@ -172,7 +184,7 @@ def alter_cluster(state: CatalogState, name: str, options: ClusterOptions) -> Ch
 
 
 def _common_interval(replicas: Collection[Replica]) -> int:
-    """How often replicas look, where all do so equally often."""
+    """The introspection interval of all replicas where they agree, else the default."""
     found = {one.introspection_ms for one in replicas}
     return found.pop() if len(found) == 1 else INTROSPECTION_MS
 
@@ -199,7 +211,11 @@ def _no_replicas(state: CatalogState, cluster: Cluster) -> Change:
 
 
 def drop_clusters(state: CatalogState, names: Iterable[str], *, cascade: bool) -> Change:
-    """Remove clusters with their replicas, and with `cascade` what is in them; DependentObjects where something is otherwise."""
+    """Remove clusters with their replicas; with ``cascade`` also the objects in them.
+
+    Raises:
+        DependentObjects: a cluster has objects, and CASCADE was not given.
+    """
     change = NOTHING
     inside = []
     for name in names:
@@ -217,7 +233,11 @@ def drop_clusters(state: CatalogState, names: Iterable[str], *, cascade: bool) -
 
 
 def create_replica(state: CatalogState, cluster: str, replica: ReplicaPlan) -> Change:
-    """A replica of a cluster that is not managed; DuplicateObject where its name is taken."""
+    """Create a replica in an unmanaged cluster.
+
+    Raises:
+        DuplicateObject: its name is taken.
+    """
     of = cluster_named(state, cluster)
     if of.managed:
         raise InvalidParameter(
@@ -232,7 +252,7 @@ def create_replica(state: CatalogState, cluster: str, replica: ReplicaPlan) -> C
 
 
 def drop_replicas(state: CatalogState, names: Iterable[tuple[str, str]]) -> Change:
-    """Remove replicas of clusters that are not managed."""
+    """Remove replicas of unmanaged clusters."""
     gone = []
     for cluster, name in names:
         replica = replica_named(state, cluster, name)
@@ -246,7 +266,7 @@ def drop_replicas(state: CatalogState, names: Iterable[tuple[str, str]]) -> Chan
 
 
 def rename_replica(state: CatalogState, cluster: str, name: str, to: str) -> Change:
-    """Give a replica of a cluster that is not managed another name."""
+    """Rename a replica of an unmanaged cluster."""
     replica = replica_named(state, cluster, name)
     if cluster_named(state, cluster).managed:
         raise InvalidParameter(f"cannot modify managed cluster {cluster}")

@@ -1,4 +1,4 @@
-"""Comments on what there is: pure functions from a state to a `Change`."""
+"""Commands on comments: pure functions from a state to a `Change`."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from mzsql.catalog.state import CatalogState, removed
 
 
 def comment(state: CatalogState, key: str, text: str | None) -> Change:
-    """Remember a comment under a key such as ``table/u1`` or ``table/u1/2``; None takes it away."""
+    """Set the comment under a key such as ``table/u1`` or ``table/u1/2``; None removes it."""
     if text is None and key not in state.comments:
         return NOTHING
     return Change(comments={key: text})
 
 
 def item_comment_key(item: Item, column: int | None = None) -> str:
-    """The key of the comment on an object, or on a column of it, counting from 1."""
+    """The key of the comment on an object, or on its column number ``column``, counting from 1."""
     return f"{item.kind}/{item.id}" + ("" if column is None else f"/{column}")
 
 
 def without_comments(state: CatalogState, change: Change) -> Change:
-    """Remove the comments on whatever a change removes."""
+    """The change that removes the comments on everything that ``change`` removes."""
     gone = set(_keys_of_removed(state, change))
     orphans = [key for key in state.comments if "/".join(key.split("/")[:2]) in gone]
     return Change(comments=dict.fromkeys(orphans))

@@ -1,8 +1,8 @@
-"""What is granted ahead on things that are made later: commands that record it, and what follows from it.
+"""Default privileges: commands that record what is granted on future objects, and apply it when they are created.
 
-Promise: pure functions. What is said of a role's things holds for those that it makes from then on, within a schema or a database where
-that is said; as with other privileges, nothing is refused for the lack of one. An environment begins with USAGE of all types for
-PUBLIC, which can be revoked.
+Promise: pure functions. A default applies to objects that a role creates from then on, in a schema or database where
+one is named. As with all privileges here nothing is refused for lack of one. Initially PUBLIC has USAGE on all types,
+which can be revoked.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ _INITIAL = (DefaultPrivilege(PUBLIC, "type", PUBLIC, "U"),)
 
 
 def of_role(role: Role) -> tuple[DefaultPrivilege, ...]:
-    """What is kept with a role."""
+    """The default privileges recorded with a role."""
     if role.default_privileges is not None:
         return role.default_privileges
     return _INITIAL if role.id == FIRST_ID else ()
 
 
 def default_privileges(state: CatalogState) -> Iterator[DefaultPrivilege]:
-    """All there are, but for those of places that were dropped."""
+    """All default privileges, except those for dropped schemas and databases."""
     schemas = {one.id for one in state.schemas.values()}
     for role in sorted(state.roles.values(), key=lambda one: number(one.id)):
         for one in of_role(role):
@@ -56,7 +56,7 @@ def default_privileges(state: CatalogState) -> Iterator[DefaultPrivilege]:
 def alter_default(
     state: CatalogState, altered: Sequence[DefaultPrivilege], *, revoke: bool
 ) -> Change:
-    """Grant ahead, or take back, each of these."""
+    """Grant or revoke each of these default privileges."""
     change = NOTHING
     for new in altered:
         then = applied(state, change)
@@ -71,7 +71,7 @@ def alter_default(
 
 
 def granted_ahead(state: CatalogState, change: Change) -> Change:
-    """A change with what was granted ahead on what it makes."""
+    """A change, with default privileges applied to the objects that it creates."""
     defaults = tuple(default_privileges(state))
     if defaults == _INITIAL:
         return change
@@ -108,7 +108,7 @@ def _place(state: CatalogState, made: Owned) -> tuple[str | None, str | None]:
 
 
 def without_roles(state: CatalogState, ids: Collection[str]) -> Change:
-    """Take back what is granted ahead to roles, and on what they make."""
+    """The change that removes the default privileges granted to some roles, and those on objects that they create."""
     change = NOTHING
     for role in state.roles.values():
         known = of_role(role)
@@ -119,7 +119,7 @@ def without_roles(state: CatalogState, ids: Collection[str]) -> Change:
 
 
 def granted_ahead_to(state: CatalogState, role: Role) -> list[str]:
-    """What is granted ahead to a role, or on what it makes, for a person."""
+    """Descriptions of the default privileges granted to a role, or on objects that it creates."""
     found = []
     for one in default_privileges(state):
         what = f"default privileges on {one.object_type.upper()}S"
@@ -131,13 +131,13 @@ def granted_ahead_to(state: CatalogState, role: Role) -> list[str]:
 
 
 def default_rows(state: CatalogState) -> Iterator[tuple[str | None, ...]]:
-    """All there are, by ids."""
+    """The rows of mz_default_privileges."""
     for one in default_privileges(state):
         yield one.role, one.database, one.schema, one.object_type, one.grantee, one.modes
 
 
 def named_default_privileges(state: CatalogState) -> Iterator[tuple[str | None, ...]]:
-    """Each by names: of whose things, their database and schema, what they are, who is granted it, the privilege."""
+    """The rows of mz_show_default_privileges: each privilege with names instead of ids."""
     names = {role.id: role.name for role in state.roles.values()} | {PUBLIC: "PUBLIC"}
     schemas = {one.id: one for one in state.schemas.values()}
     databases: dict[str, Database] = dict(state.databases)

@@ -1,4 +1,4 @@
-"""The first entries of an environment, and which deploy generation is in charge of it: pure functions from a state to a `Change`."""
+"""An environment's first entries, and its deploy generation: pure functions from a state to a `Change`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mzsql.repr.errors import Fenced
 
 
 def bootstrap(state: CatalogState, meta: Meta, *, size: str, workers: int) -> Change:
-    """A new environment's first entries; nothing where they are there."""
+    """The first entries of a new environment; empty where they exist."""
     if state.meta is not None:
         return NOTHING
     cluster = Cluster("u1", DEFAULT_CLUSTER)
@@ -33,14 +33,14 @@ def bootstrap(state: CatalogState, meta: Meta, *, size: str, workers: int) -> Ch
 
 
 def promote(state: CatalogState, generation: int, who: str, now: int) -> Change:
-    """Put a deploy generation in charge; nothing where it is already."""
+    """Put a deploy generation in charge; empty where it already is."""
     if state.generation == generation:
         return NOTHING
     return Change(deployment=Deployment(generation, who, now))
 
 
 def check_generation(state: CatalogState, generation: int) -> None:
-    """Fenced where a higher deploy generation than ``generation`` was promoted: for good, as generations never go back."""
+    """Raise Fenced where a generation above ``generation`` was promoted. That is final: generations never go back."""
     newer = state.deployment
     if newer is None or newer.generation <= generation:
         return

@@ -1,7 +1,7 @@
-"""Commands on objects, and fresh ids: pure functions from a state to a `Change`.
+"""Commands on objects, and id allocation: pure functions from a state to a `Change`.
 
-Promise: ids come from counters in the catalog itself and are never used twice. Nothing is dropped that something else needs unless CASCADE
-was said; what is dropped takes its comments along, and its shard is noted, to be ended.
+Promise: ids come from counters in the catalog and are never reused. Nothing that other objects need is dropped without
+CASCADE. A dropped object's comments are removed with it, and its shard is recorded so that it can be retired.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from mzsql.repr.errors import (
 from mzsql.repr.ids import GlobalId, sort_key
 
 RETIRED = "retired"
-"""Among the arrangements by their replicas: what no replica has, shards of dropped objects that are yet to end."""
+"""Takes a replica's place in the keys of arrangements, for shards of dropped objects that are yet to be retired."""
 
 
 def allocate(state: CatalogState, counter: str, n: int = 1) -> tuple[int, Change]:
-    """The first of ``n`` fresh numbers of a counter, counting from 1."""
+    """The first of ``n`` fresh numbers of a counter, which starts at 1, and the change that allocates them."""
     first = state.counters.get(counter, 0) + 1
     return first, Change(counters={counter: first + n - 1})
 
@@ -34,13 +34,13 @@ def allocate(state: CatalogState, counter: str, n: int = 1) -> tuple[int, Change
 def fresh_ids(
     state: CatalogState, counter: str, taken: Collection[str], n: int
 ) -> tuple[list[str], Change]:
-    """``n`` ids that were never used; those that were given out before there was a counter are among `taken`."""
+    """``n`` unused ids; ``taken`` includes those allocated before there was a counter."""
     first = max([state.counters.get(counter, 0), *(number(gid) for gid in taken)]) + 1
     return [f"u{first + i}" for i in range(n)], Change(counters={counter: first + n - 1})
 
 
 def name_taken(item: Item) -> DuplicateObject:
-    """The error of whatever would have the name of an object."""
+    """The error for a name that an object already has."""
     return DuplicateObject(f'{item.noun} "{item.full_name}" already exists', sqlstate="42P07")
 
 
@@ -49,7 +49,7 @@ def create_item(state: CatalogState, item: Item) -> Change:
 
     Raises:
         DuplicateObject: its name is taken.
-        UndefinedTable: something that it depends on was dropped meanwhile.
+        UndefinedTable: an object that it depends on was dropped meanwhile.
         UndefinedObject: its schema or cluster does not exist.
     """
     if state.schema(item.database, item.schema) is None:
@@ -69,7 +69,11 @@ def create_item(state: CatalogState, item: Item) -> Change:
 
 
 def live(state: CatalogState, gid: GlobalId) -> Item:
-    """An object that was named before the catalog was looked at again; UndefinedTable where it is gone."""
+    """The object with an id that was resolved in an older state.
+
+    Raises:
+        UndefinedTable: it was dropped meanwhile.
+    """
     found = state.items.get(gid)
     if found is None:
         raise UndefinedTable(f"unknown catalog item '{gid}': it was dropped meanwhile")
@@ -77,10 +81,10 @@ def live(state: CatalogState, gid: GlobalId) -> Item:
 
 
 def drop_items(state: CatalogState, ids: Iterable[GlobalId], *, cascade: bool) -> Change:
-    """Remove objects, with ``cascade`` also all that depend on them. Indexes always go with what they are on.
+    """Remove objects; with ``cascade`` also all that depend on them. Indexes are always dropped with their relation.
 
     Raises:
-        DependentObjects: something else depends on one of them.
+        DependentObjects: another object depends on one of them.
     """
     doomed = {gid for gid in ids if gid in state.items}
     for gid in tuple(doomed):
@@ -100,7 +104,7 @@ def drop_items(state: CatalogState, ids: Iterable[GlobalId], *, cascade: bool) -
 
 
 def without_orphans(state: CatalogState, change: Change) -> Change:
-    """The change, and with it the comments on whatever it removes; shards of what it removes are noted, to be ended (`RETIRED`)."""
+    """The change, extended to remove comments on what it removes and to record the shards to retire (`RETIRED`)."""
     shards = [item.shard for item in removed(state, change) if isinstance(item, Stored)]
     noted = Change(arrangements={f"{RETIRED}/{shard}": shard for shard in shards})
     return change | noted | without_comments(state, change)

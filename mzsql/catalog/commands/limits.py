@@ -1,7 +1,7 @@
-"""How many objects there may be of a kind, where ALTER SYSTEM has set a limit (``max_tables``, …).
+"""Limits on the number of objects of a kind, set by ALTER SYSTEM (``max_tables``, …).
 
-Promise: a change of the catalog is refused that makes more of something than its limit allows; what there is already stays, also where
-a limit is set below that.
+Promise: a change that would exceed a limit is refused; existing objects stay, also where a limit is set below their
+number.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mzsql.repr.errors import SqlError
 
 
 def check_limits(state: CatalogState, change: Change) -> None:
-    """See that a change makes no more of anything than there may be.
+    """Check that a change exceeds no limit.
 
     Raises:
         SqlError: it does (53000).
@@ -45,7 +45,7 @@ def _too_many(name: str, limit: int, current: int, desired: int) -> SqlError:
 
 
 def _counts(state: CatalogState, name: str) -> Mapping[object, int]:
-    """How many there are, in each place where there may be so many."""
+    """How many there are of the limited kind, by the place that the limit applies to."""
     match name:
         case "max_tables":
             return {"": len(state.of(Table))}
@@ -56,7 +56,7 @@ def _counts(state: CatalogState, name: str) -> Mapping[object, int]:
         case "max_schemas_per_database":
             return Counter(one.database for one in state.schemas.values())
         case "max_objects_per_schema":
-            # By the schemas themselves: one that is renamed, or whose database is, has what it had.
+            # By the schemas' ids, so that a schema keeps its count when it, or its database, is renamed.
             found = Counter((one.database, one.schema) for one in state.items.values())
             return {_schema_id(state, *place): count for place, count in found.items()}
         case "max_clusters":

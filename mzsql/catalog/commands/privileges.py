@@ -1,7 +1,7 @@
-"""Who was granted what: commands that record it, pure functions from a state to a `Change`, and how the catalog's relations tell it.
+"""Privileges: commands that record grants, pure functions from a state to a `Change`, and the rows that show them.
 
-Promise: privileges are recorded, shown and kept with what they are on; nothing is refused for the lack of one, as whoever reaches the
-storage reaches all of it. Until something is granted on an object its owner has all there is, and everybody may use a type.
+Promise: privileges are recorded and shown, but never enforced, since whoever can reach the stores can read everything
+in them. Until something is granted on an object its owner has all privileges, and everybody may use a type.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from mzsql.catalog.state import CatalogState, applied
 from mzsql.frontend.parse.privileges import PRIVILEGES
 from mzsql.frontend.plan.privileges import GRANTABLE
 
-#: The id that stands for everybody.
+#: The id of PUBLIC.
 PUBLIC = "p"
-#: What everybody may with the system's relations, and with its schemas and types.
+#: The privileges on system relations, and on system schemas and types.
 READABLE = [f"{FIRST_ID}=r/{FIRST_ID}", f"=r/{FIRST_ID}"]
 USABLE = [f"{FIRST_ID}=U/{FIRST_ID}", f"=U/{FIRST_ID}"]
 _LETTERS = "".join(PRIVILEGES.values())
@@ -40,17 +40,17 @@ _WORDS = {letter: word for word, letter in PRIVILEGES.items()}
 
 
 def letters(kind: str) -> str:
-    """All that may be granted on a kind of thing, as letters."""
+    """The letters of all privileges that exist on a kind of thing."""
     return "".join(PRIVILEGES[word] for word in GRANTABLE.get(kind, ()))
 
 
 def kind_of(one: Owned) -> str:
-    """What a thing is called in GRANT."""
+    """A thing's kind as GRANT names it."""
     return one.noun if isinstance(one, Object) else type(one).__name__.lower()
 
 
 def privileges_of(one: Owned) -> tuple[Privilege, ...]:
-    """Who may what with a thing, as far as it is recorded."""
+    """The recorded privileges on a thing, or its initial ones."""
     if one.privileges is not None:
         return one.privileges
     kind = kind_of(one)
@@ -60,12 +60,16 @@ def privileges_of(one: Owned) -> tuple[Privilege, ...]:
 
 
 def grantee_id(state: CatalogState, name: str) -> str:
-    """The id of who is granted something; UndefinedObject where there is no such role."""
+    """The id of a role that gets a privilege.
+
+    Raises:
+        UndefinedObject: there is no such role.
+    """
     return PUBLIC if name == "public" else role_named(state, name).id
 
 
 def changed(one: Owned, grantee: str, modes: str | None, *, revoke: bool) -> Owned:
-    """A thing after a grant, or a revocation; `modes` None: ALL."""
+    """A thing after a GRANT, or a REVOKE; ``modes`` None: ALL."""
     modes = letters(kind_of(one)) if modes is None else modes
     merged = merged_with(privileges_of(one), Privilege(grantee, one.owner, modes), revoke=revoke)
     return msgspec.structs.replace(one, privileges=merged)
@@ -74,7 +78,7 @@ def changed(one: Owned, grantee: str, modes: str | None, *, revoke: bool) -> Own
 def merged_with(
     known: tuple[Privilege, ...], new: Privilege, *, revoke: bool
 ) -> tuple[Privilege, ...]:
-    """Privileges after one more was granted, or revoked."""
+    """Privileges after granting, or revoking, some."""
     by_pair = {(p.grantee, p.grantor): p.modes for p in known}
     pair = (new.grantee, new.grantor)
     had = by_pair.get(pair, "")
@@ -84,13 +88,13 @@ def merged_with(
 
 
 def changed_modes(had: str, modes: str, *, revoke: bool) -> str:
-    """Letters of privileges after some more were granted, or revoked."""
+    """The letters after granting, or revoking, some."""
     wanted = set(had) - set(modes) if revoke else set(had) | set(modes)
     return "".join(letter for letter in _LETTERS if letter in wanted)
 
 
 def word_of(letter: str) -> str:
-    """The privilege that a letter stands for."""
+    """The keyword of a privilege's letter."""
     return _WORDS[letter]
 
 
@@ -99,7 +103,7 @@ def _number(gid: str) -> int:
 
 
 def owned_by(one: Owned, owner: str) -> Owned:
-    """A thing with another owner, who has what the one before had and had granted."""
+    """A thing with another owner, who takes over what the old owner held and granted."""
     before = one.owner
     if one.privileges is None:
         return msgspec.structs.replace(one, owner=owner)
@@ -114,7 +118,7 @@ def owned_by(one: Owned, owner: str) -> Owned:
 def grant_on_system(
     state: CatalogState, grantee: str, modes: str | None, *, revoke: bool
 ) -> Change:
-    """What a role may do to the system; what PUBLIC may is no role's and is kept with the first."""
+    """Grant or revoke system privileges; those of PUBLIC are recorded with the first role."""
     modes = letters("system") if modes is None else modes
     holder = state.roles.get(FIRST_ID if grantee == PUBLIC else grantee)
     assert holder is not None
@@ -124,14 +128,14 @@ def grant_on_system(
 
 
 def system_privileges(state: CatalogState) -> Iterator[Privilege]:
-    """What roles may do to the system: the first one everything."""
+    """All system privileges; the first role has every one."""
     yield Privilege(FIRST_ID, FIRST_ID, letters("system"))
     for role in sorted(state.roles.values(), key=lambda one: number(one.id)):
         yield from (p for p in role.system_privileges if p.grantee != FIRST_ID)
 
 
 def holders(state: CatalogState) -> Iterator[tuple[str, Owned]]:
-    """All that has privileges: the key of its entry, and itself."""
+    """Everything with privileges: entry key and value."""
     for gid, item in state.items.items():
         if not isinstance(item, Index):
             yield gid, item
@@ -141,7 +145,7 @@ def holders(state: CatalogState) -> Iterator[tuple[str, Owned]]:
 
 
 def owned(state: CatalogState, roles: Collection[str]) -> Iterator[tuple[str, Owned]]:
-    """What roles own, indexes too: the key of its entry, and itself."""
+    """Everything that roles own, including indexes: entry key and value."""
     for key, one in holders(state):
         if one.owner in roles:
             yield key, one
@@ -151,7 +155,7 @@ def owned(state: CatalogState, roles: Collection[str]) -> Iterator[tuple[str, Ow
 
 
 def reassign(state: CatalogState, roles: Collection[str], to: str) -> Change:
-    """Give what roles own to another one."""
+    """Give what roles own to another role."""
     new = role_named(state, to).id
     ids = {role_named(state, role).id for role in roles}
     change = NOTHING
@@ -161,10 +165,10 @@ def reassign(state: CatalogState, roles: Collection[str], to: str) -> Change:
 
 
 def drop_owned(state: CatalogState, roles: Collection[str], *, cascade: bool) -> Change:
-    """Remove what roles own, and what they were granted on the rest.
+    """Remove what roles own, and revoke what they were granted on the rest.
 
     Raises:
-        DependentObjects: something of others is in it or needs it, and CASCADE was not said.
+        DependentObjects: something of another role is in it or depends on it, and CASCADE was not given.
     """
     ids = {role_named(state, role).id for role in roles}
     found = [one for _, one in owned(state, ids)]
@@ -192,7 +196,7 @@ def drop_owned(state: CatalogState, roles: Collection[str], *, cascade: bool) ->
 
 
 def granted_to(state: CatalogState, role: Role) -> list[str]:
-    """What a role was granted or has granted, for a person, apart from what it owns."""
+    """Descriptions of what a role was granted or has granted, other than on what it owns."""
     found: list[str] = []
     for _, one in holders(state):
         name = one.full_name if isinstance(one, Object) else one.name
@@ -204,18 +208,20 @@ def granted_to(state: CatalogState, role: Role) -> list[str]:
 
 
 def acl_text(privilege: Privilege) -> str:
-    """``u2=ar/u1``: grantee, letters, grantor; nothing before the sign is everybody."""
+    """A privilege as an ACL item: ``u2=ar/u1`` is grantee, letters, grantor; an empty grantee is PUBLIC."""
     grantee = "" if privilege.grantee == PUBLIC else privilege.grantee
     return f"{grantee}={privilege.modes}/{privilege.grantor}"
 
 
 def acl(one: Owned) -> list[str]:
-    """The privileges of a thing as the catalog's relations have them."""
+    """A thing's ACL as the catalog's relations show it."""
     return [acl_text(p) for p in privileges_of(one)]
 
 
 def shown(state: CatalogState) -> Iterator[tuple[str | None, ...]]:
-    """Each privilege with the names of grantor, grantee, database, schema and thing, its kind and its word."""
+    """The rows of mz_show_all_privileges: each privilege with the names of grantor, grantee, database, schema and
+    thing, the kind and the keyword.
+    """
     names = {role.id: role.name for role in state.roles.values()} | {PUBLIC: "PUBLIC"}
     databases = {one.id: one.name for one in state.databases.values()}
     for _, one in holders(state):

@@ -1,7 +1,8 @@
-"""Commands that give things other names: pure functions from a state to a `Change`, the definitions that name them included.
+"""Commands that rename or move things, rewriting the definitions that use their names: pure functions from a state to a
+`Change`.
 
-Promise: an object keeps its id, so its contents, its plans and what depends on it go on; only texts change. A text that would mean
-something else, or nothing, under the new names is refused before anything is written (`check`).
+Promise: an object keeps its id, so its contents, plans and dependents are not affected; only texts change. A definition
+that would change its meaning, or lose it, under the new names is refused before anything is written (`check`).
 """
 
 from __future__ import annotations
@@ -22,20 +23,20 @@ from mzsql.repr.errors import DuplicateObject, InternalError
 from mzsql.repr.ids import GlobalId
 
 Check = Callable[[Item, Item, CatalogState], None]
-"""Raises where a definition (an object before and after, in the catalog after) has changed its meaning."""
+"""Called with an object before and after, and the catalog after; raises where its definition changes its meaning."""
 
 
 def name_of(item: Item) -> FullName:
-    """An object's whole name."""
+    """An object's full name."""
     return FullName(item.database, item.schema, item.name)
 
 
 def rename_items(state: CatalogState, names: Mapping[GlobalId, FullName], check: Check) -> Change:
-    """Give objects other names, and schemas where those differ; the definitions of what depends on them follow.
+    """Rename objects, and move them to other schemas where those differ; definitions that depend on them follow.
 
     Raises:
         DuplicateObject: a name is taken.
-        UndefinedTable: one of the objects, or of the schemas, was dropped meanwhile.
+        UndefinedTable: one of the objects or schemas was dropped meanwhile.
     """
     renamed = {name_of(live(state, gid)): new for gid, new in names.items()}
     after: dict[GlobalId, Item] = {}
@@ -76,11 +77,11 @@ def _refuse_taken(
 def rename_schemas(
     state: CatalogState, database: str, names: Mapping[str, str], check: Check
 ) -> Change:
-    """Give schemas of a database other names, each old one to its new one.
+    """Rename schemas of a database, from old to new names.
 
     Raises:
         DuplicateObject: a name is taken.
-        UndefinedTable: there is no schema of such a name.
+        UndefinedTable: there is no schema with such a name.
     """
     gone: list[str] = []
     made: dict[str, Schema] = {}
@@ -100,7 +101,7 @@ def rename_schemas(
 
 
 def set_schema(state: CatalogState, gid: GlobalId, to: FullName, check: Check) -> Change:
-    """Move an object to another schema, a relation with its indexes."""
+    """Move an object to another schema; a relation with its indexes."""
     item = live(state, gid)
     schema_named(state, str(to.database), to.schema)
     moved = {gid: FullName(to.database, to.schema, item.name)}
@@ -111,11 +112,11 @@ def set_schema(state: CatalogState, gid: GlobalId, to: FullName, check: Check) -
 
 
 def rename_clusters(state: CatalogState, names: Mapping[str, str]) -> Change:
-    """Give clusters other names, each old one to its new one; the definitions of what is in them follow.
+    """Rename clusters, from old to new names; the definitions of objects in them follow.
 
     Raises:
         DuplicateObject: a name is taken.
-        UndefinedObject: there is no cluster of such a name.
+        UndefinedObject: there is no cluster with such a name.
     """
     change = NOTHING
     for old, new in names.items():
@@ -133,7 +134,9 @@ def rename_clusters(state: CatalogState, names: Mapping[str, str]) -> Change:
 
 
 def set_cluster(state: CatalogState, gid: GlobalId, cluster: str) -> Change:
-    """Have another cluster maintain an object; its plan is made anew, as that cluster has other indexes."""
+    """Move an object to another cluster; its version grows, so it is planned again, since that cluster has other
+    indexes.
+    """
     item = live(state, gid)
     cluster_named(state, cluster)
     if not isinstance(item, Maintained):

@@ -1,6 +1,7 @@
-"""Commands on who runs a replica: pure functions from a state to a `Change`.
+"""Commands on which process runs a replica: pure functions from a state to a `Change`.
 
-Promise: a replica is one process's at a time, the one that has taken it last; what was seen of that when it was decided is checked.
+Promise: one process at a time runs a replica: the one that took it last. Taking it fails if it changed since it was
+found free.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from mzsql.repr.errors import DuplicateObject, UndefinedObject
 def take_replica(
     state: CatalogState, seen: Replica, process: ReplicaProcess, full_name: str
 ) -> Change:
-    """Have a process run a replica.
+    """Assign a replica to a process.
 
     Args:
         state: the catalog.
         seen: the replica as it was when it was found free.
         process: the process.
-        full_name: for messages.
+        full_name: the replica's name for messages.
 
     Raises:
         UndefinedObject: it was dropped since.
@@ -37,7 +38,7 @@ def take_replica(
 
 
 def leave_replica(state: CatalogState, replica_id: str, process: ReplicaProcess) -> Change:
-    """Have the process run it no more; nothing where it does not."""
+    """Release a replica from a process; empty where it is not that process's."""
     now = state.replicas.get(replica_id)
     if now is None or now.process != process:
         return NOTHING

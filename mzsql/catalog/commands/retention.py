@@ -1,4 +1,4 @@
-"""How long history is retained: the command that changes it, and what follows from it for what is stored."""
+"""RETAIN HISTORY: the command that changes it, and what it means for stored collections."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mzsql.repr.ids import GlobalId
 def alter_retention(
     state: CatalogState, gid: GlobalId, retain_ms: int | None, create_sql: str
 ) -> Change:
-    """Change how long an object retains history, and the statement that says so.
+    """Change an object's retained history, and its definition accordingly.
 
     Raises:
         UndefinedTable: it was dropped meanwhile.
@@ -28,9 +28,11 @@ def alter_retention(
 
 
 def retention(state: CatalogState, default_ms: int) -> dict[GlobalId, int]:
-    """How long each stored collection is readable in the past, in milliseconds: as long as it says, and as long as an index needs it.
+    """How many milliseconds of history each stored collection retains: its own setting, or more where an index needs
+    it.
 
-    An index that retains history is read with what it is on, so all that is stored below that retains at least as much.
+    An index with retained history is read together with its relation, so every stored collection below that relation
+    retains at least as much.
     """
     found = {
         item.id: default_ms if item.retain_ms is None else item.retain_ms for item in state.stored

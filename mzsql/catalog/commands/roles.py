@@ -1,4 +1,4 @@
-"""Commands on roles and who is a member of whom: pure functions from a state to a `Change`."""
+"""Commands on roles and their memberships: pure functions from a state to a `Change`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ from mzsql.repr.errors import DependentObjects, DuplicateObject, UndefinedObject
 
 
 def create_role(state: CatalogState, name: str) -> Change:
-    """A role; DuplicateObject where its name is taken."""
+    """Create a role.
+
+    Raises:
+        DuplicateObject: its name is taken.
+    """
     if state.role(name) is not None:
         raise DuplicateObject(f"role '{name}' already exists")
     (gid,), counted = fresh_ids(state, "role", state.roles, 1)
@@ -22,7 +26,11 @@ def create_role(state: CatalogState, name: str) -> Change:
 
 
 def role_named(state: CatalogState, name: str) -> Role:
-    """The role of a name; UndefinedObject where there is none."""
+    """The role with this name.
+
+    Raises:
+        UndefinedObject: there is none.
+    """
     found = state.role(name)
     if found is None:
         names = [one.name for one in state.roles.values()]
@@ -33,7 +41,7 @@ def role_named(state: CatalogState, name: str) -> Role:
 def drop_role(
     state: CatalogState, name: str, current: str, granted: Collection[str] = ()
 ) -> Change:
-    """Remove a role that owns nothing, was granted nothing and that nobody speaks as."""
+    """Remove a role that owns nothing, was granted nothing (``granted``) and is not the session's own (``current``)."""
     role = role_named(state, name)
     if name == current:
         raise DependentObjects("current role cannot be dropped", sqlstate="55006")
@@ -70,7 +78,7 @@ def _owned_by(state: CatalogState, role: Role) -> Iterator[str]:
 
 
 def grant(state: CatalogState, role: str, member: str, *, revoke: bool) -> Change:
-    """Make a role a member of another, or no more; a circle is refused."""
+    """Make a role a member of another, or end that; a circle is refused."""
     group, one = role_named(state, role), role_named(state, member)
     rest = tuple(r for r in one.member_of if r != group.id)
     if not revoke:
@@ -85,7 +93,7 @@ def grant(state: CatalogState, role: str, member: str, *, revoke: bool) -> Chang
 
 
 def _memberships(state: CatalogState, role: Role) -> set[str]:
-    """The role itself and all that it is a member of, by itself or through others."""
+    """The role itself and all roles that it is a direct or indirect member of."""
     found: set[str] = set()
     pending = [role.id]
     while pending:

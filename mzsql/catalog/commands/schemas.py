@@ -1,7 +1,7 @@
 """Commands on databases and schemas: pure functions from a state to a `Change`.
 
-Promise: what a name means is decided here, inside the compare-and-append; nothing is dropped with objects in it unless CASCADE was said
-(or, of a database, RESTRICT was not, as in PostgreSQL and Materialize, where a database goes with what is in it).
+Promise: names are resolved here, inside the compare-and-append. Nothing is dropped with objects in it without CASCADE,
+except a database, whose contents go with it unless RESTRICT is given, as in PostgreSQL and Materialize.
 """
 
 from __future__ import annotations
@@ -17,7 +17,11 @@ from mzsql.repr.ids import GlobalId
 
 
 def create_database(state: CatalogState, name: str) -> Change:
-    """A database with a schema ``public``; DuplicateObject where its name is taken."""
+    """Create a database with a schema ``public``.
+
+    Raises:
+        DuplicateObject: its name is taken.
+    """
     if state.database(name) is not None:
         raise DuplicateObject(f"database '{name}' already exists", sqlstate="42P04")
     (gid,), counted = fresh_ids(state, "database", state.databases, 1)
@@ -29,7 +33,12 @@ def create_database(state: CatalogState, name: str) -> Change:
 
 
 def create_schema(state: CatalogState, database: str, name: str) -> Change:
-    """A schema; DuplicateObject where its name is taken, UndefinedTable where there is no such database."""
+    """Create a schema.
+
+    Raises:
+        DuplicateObject: its name is taken.
+        UndefinedTable: there is no such database.
+    """
     of = database_named(state, database)
     if state.schema(database, name) is not None:
         raise DuplicateObject(f"schema '{name}' already exists", sqlstate="42P06")
@@ -42,7 +51,11 @@ def _new_schema(state: CatalogState, database_id: str, name: str) -> Change:
 
 
 def database_named(state: CatalogState, name: str) -> Database:
-    """The database of a name; UndefinedTable where there is none."""
+    """The database with this name.
+
+    Raises:
+        UndefinedTable: there is none.
+    """
     found = state.database(name)
     if found is None:
         names = [one.name for one in state.databases.values()]
@@ -53,7 +66,11 @@ def database_named(state: CatalogState, name: str) -> Database:
 
 
 def schema_named(state: CatalogState, database: str, name: str) -> tuple[str, Schema]:
-    """The schema of a name, with its entry's key; UndefinedTable where there is none."""
+    """The schema with this name, with its entry's key.
+
+    Raises:
+        UndefinedTable: there is none.
+    """
     database_named(state, database)
     found = state.schema(database, name)
     if found is None:
@@ -69,7 +86,11 @@ def _in_schemas(state: CatalogState, schemas: Collection[tuple[str, str]]) -> li
 def drop_schemas(
     state: CatalogState, names: Collection[tuple[str, str]], *, cascade: bool
 ) -> Change:
-    """Remove schemas, with `cascade` what is in them too; DependentObjects where that was not said and something is."""
+    """Remove schemas; with ``cascade`` also what is in them.
+
+    Raises:
+        DependentObjects: a schema is not empty, and CASCADE was not given.
+    """
     keys = []
     for database, name in names:
         key, _ = schema_named(state, database, name)
@@ -84,7 +105,11 @@ def drop_schemas(
 
 
 def drop_database(state: CatalogState, name: str, *, cascade: bool) -> Change:
-    """Remove a database and all that is in it; DependentObjects where it has schemas and RESTRICT was said."""
+    """Remove a database with everything in it.
+
+    Raises:
+        DependentObjects: it has schemas, and RESTRICT was given.
+    """
     one = database_named(state, name)
     names = [(name, s.name) for s in state.schemas.values() if s.database == one.id]
     if names and not cascade:

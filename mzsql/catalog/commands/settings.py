@@ -1,4 +1,6 @@
-"""ALTER SYSTEM and ALTER ROLE … SET: the system's variables and what new sessions begin with; pure functions from a state to a `Change`."""
+"""ALTER SYSTEM and ALTER ROLE … SET: system variables and defaults of sessions; pure functions from a state to a
+`Change`.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ from mzsql.repr.errors import InvalidParameter
 
 
 def alter_system(state: CatalogState, name: str, values: Sequence[str] | None) -> Change:
-    """What ALTER SYSTEM SET, or RESET where ``values`` are None, does; of ``all`` everything goes back to its default.
+    """ALTER SYSTEM SET, or RESET where ``values`` is None; ``all`` resets every variable.
 
     Raises:
         UndefinedObject: there is no such variable.
@@ -34,7 +36,7 @@ def alter_system(state: CatalogState, name: str, values: Sequence[str] | None) -
     elif is_foreign(name) or values is None:
         if not (is_foreign(name) or name in state.settings):
             variable(name)
-        # What an older version stored under a name that means nothing goes away with the first word about it.
+        # An older version may have stored a value under this meaningless name: remove it.
         changed = dict.fromkeys({name} & state.settings.keys())
     else:
         given = map(path_element, values) if name == "search_path" else values
@@ -46,13 +48,14 @@ def alter_system(state: CatalogState, name: str, values: Sequence[str] | None) -
             del after[TIMESTAMP_ORACLE]
         before = system_value(state.settings, TIMESTAMP_ORACLE)
         if before != system_value(after, TIMESTAMP_ORACLE):
-            # A process that looks away may find the value that it knew, and must notice all the same.
+            # Count the changes: a process that misses an intermediate value must still notice that the oracle was
+            # switched.
             change |= allocate(state, TIMESTAMP_ORACLE)[1]
     return change
 
 
 def alter_role(state: CatalogState, role: str, name: str, values: Sequence[str] | None) -> Change:
-    """What ALTER ROLE … SET, or RESET where ``values`` are None, does; of ``all`` every variable of the role is forgotten.
+    """ALTER ROLE … SET, or RESET where ``values`` is None; ``all`` resets every variable of the role.
 
     Raises:
         UndefinedObject: there is no such role or variable.
@@ -76,7 +79,7 @@ def alter_role(state: CatalogState, role: str, name: str, values: Sequence[str] 
 
 
 def session_defaults(state: CatalogState, role: str) -> Mapping[str, str]:
-    """The variables that are set where a session of a role begins: the system's, and before them the role's own."""
+    """The settings with which a role's session starts: the system's, overridden by the role's."""
     found = state.role(role)
     if found is None or not found.parameters:
         return state.settings

@@ -1,1 +1,1 @@
-"""The texts of definitions: normalized as the catalog keeps them, written anew after a rename, shown as SHOW CREATE prints them."""
+"""The texts of definitions: normalized for the catalog, rewritten after a rename, formatted for SHOW CREATE."""

@@ -1,8 +1,8 @@
-"""The text of a definition as the catalog keeps it and SHOW CREATE prints it.
+"""Normalizing a definition's text for the catalog and SHOW CREATE.
 
-Promise: normalized text means the same in any session: every relation of the catalog by its whole name, every identifier quoted,
-keywords in capitals, comments gone, white space single. It is made from the tokens the user wrote, not printed from a tree, so nothing
-is rewritten on the way; parsing and normalizing it again gives the same text.
+Promise: normalized text means the same in any session: relations by their full names, identifiers quoted, keywords in
+capitals, no comments, single spaces. It is made from the user's tokens instead of printed from a tree, so nothing else
+is rewritten; parsing and normalizing it again gives the same text.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _AS_WRITTEN = frozenset(
 
 
 def quoted(name: str) -> str:
-    """An identifier in quotes."""
+    """An identifier in double quotes."""
     escaped = name.replace('"', '""')
     return f'"{escaped}"'
 
 
 def quoted_name(name: FullName) -> str:
-    """A whole name, each part quoted."""
+    """A full name with each part quoted."""
     parts = (name.database, name.schema, name.item)
     return ".".join(quoted(p) for p in parts if p is not None)
 
@@ -51,18 +51,18 @@ def normalize_create_sql(
     nodes: Iterable[exp.Expr],
     references: Iterable[tuple[int, int, FullName]],
 ) -> str:
-    """The part `span` of `text`, normalized.
+    """The characters ``span`` of ``text``, normalized.
 
     Args:
         text: the whole text.
-        span: first and past-the-last character.
+        span: start and end (exclusive) of the part.
         nodes: the part's syntax trees; their identifiers are quoted.
-        references: where relations of the catalog stand (first and past-the-last character), and their whole names.
+        references: the catalog's relations in the text: start, end (exclusive), full name.
     """
     start, end = span
     names: dict[int, tuple[int, str]] = {}
     for node in nodes:
-        # The name of a join's merged columns stands beside the tree.
+        # The alias of a join's merged columns is in its meta, not in the tree.
         aliases = (join.meta.get("alias") for join in node.find_all(exp.Join))
         for part in (*node.find_all(exp.Identifier), *(a for a in aliases if a is not None)):
             at = part.meta.get("start")

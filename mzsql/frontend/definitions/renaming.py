@@ -1,9 +1,9 @@
-"""Definitions after something that they name has another name.
+"""Rewriting definitions after something that they name was renamed.
 
-Promise: a definition, as the catalog keeps it, has every object by its whole name, so it can be rewritten from its tokens: what names
-the object becomes its new name, and nothing else changes. Columns that the definition qualifies by the object's old name stay valid: the
-reference gets the old name as its alias, or where the old name stands with its schema, the qualifier is rewritten. So a definition means
-what it meant; whoever renames checks that by planning it.
+Promise: a stored definition has every object by its full name, so it can be rewritten by tokens: references get the new
+name, and nothing else changes. Columns qualified by the object's old name stay valid: the reference gets the old name
+as an alias or, where the qualifier has a schema, the qualifier is rewritten. So the definition keeps its meaning; the
+caller checks that by planning it.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from mzsql.frontend.parse.parse import parse_statements
 from mzsql.frontend.parse.pieces import fold
 
 Edit = tuple[int, int, str]
-"""First and past-the-last character, and what stands there instead."""
+"""Start and end (exclusive) of a piece of text, and its replacement."""
 
 
 def rewritten(create_sql: str, own: FullName, renamed: Mapping[FullName, FullName]) -> str:
-    """An object's definition once those in `renamed` have their new names.
+    """An object's definition after renames.
 
     Args:
         create_sql: the definition.
-        own: the object's own name until now.
-        renamed: old names to new ones; its own may be among them.
+        own: the object's own old name.
+        renamed: old to new names; its own may be among them.
     """
     edits: list[Edit] = []
     (statement,) = parse_statements(create_sql)
@@ -45,7 +45,7 @@ def rewritten(create_sql: str, own: FullName, renamed: Mapping[FullName, FullNam
 
 
 def _types(text: str, renamed: Mapping[FullName, FullName], known: list[Edit]) -> list[Edit]:
-    """The names of types: three parts in quotes, and nothing that is edited already."""
+    """Edits for type names: three quoted parts that no other edit covers."""
     tokens = tokenize(text)
     edits: list[Edit] = []
     at = 0
@@ -62,7 +62,7 @@ def _types(text: str, renamed: Mapping[FullName, FullName], known: list[Edit]) -
 
 
 def in_other_cluster(create_sql: str, cluster: str) -> str:
-    """The definition of a materialized view or an index, in a cluster of this name."""
+    """The definition of a materialized view or an index, in another cluster."""
     tokens = tokenize(create_sql)
     for before, at, name in zip(tokens, tokens[1:], tokens[2:], strict=False):
         words = before.text.upper(), at.text.upper()
@@ -79,7 +79,7 @@ def _edited(text: str, edits: list[Edit]) -> str:
 
 
 def _head(text: str, statement: st.Statement, new: FullName) -> Edit:
-    """The object's own name: the first identifier, with what is joined to it by dots."""
+    """The edit of the object's own name: the first identifier with its qualifiers."""
     tokens = tokenize(text)
     first = next(i for i, t in enumerate(tokens) if t.token_type == TokenType.IDENTIFIER)
     last = _run(tokens, first)
@@ -97,7 +97,7 @@ def _run(tokens: list[Token], first: int) -> int:
 def _of_index(
     text: str, statement: st.CreateIndex, renamed: Mapping[FullName, FullName]
 ) -> list[Edit]:
-    """What the index is on, and columns that are qualified by its name."""
+    """Edits for the relation that an index is on, and for columns qualified by its name."""
     on = statement.on.partial
     assert on.schema is not None
     old = FullName(on.database, on.schema, on.item)
@@ -125,7 +125,8 @@ def _references(text: str, query: exp.Expr, renamed: Mapping[FullName, FullName]
     for old, tables in named.items():
         new = renamed[old]
         spans = [_span(table) for table in tables]
-        # The old name alone, anywhere else: it may qualify a column of it, or stand for its row.
+        # Where the old name occurs alone elsewhere, it may qualify a column or mean the relation's row: keep it as an
+        # alias.
         alias = new.item != old.item and _named_alone(text, old.item, spans)
         for table, (start, end) in zip(tables, spans, strict=True):
             aliased = alias and table.args.get("alias") is None
@@ -154,7 +155,9 @@ def _named_alone(text: str, name: str, spans: list[tuple[int, int]]) -> bool:
 
 
 def _qualifiers(node: exp.Expr, old: FullName, new: FullName | None, *, bare: bool) -> list[Edit]:
-    """Columns qualified by the old name with its schema (`bare`: also without); `new` None: by the old name alone from now on."""
+    """Edits for columns qualified by the old name with its schema (``bare``: also without); ``new`` None: by the old
+    name alone from now on.
+    """
     edits: list[Edit] = []
     for column in node.find_all(exp.Column):
         parts = [p for k in ("catalog", "db", "table") if (p := column.args.get(k)) is not None]

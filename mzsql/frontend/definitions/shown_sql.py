@@ -1,8 +1,8 @@
-"""A definition as SHOW CREATE prints it, and as the catalog's relations have it.
+"""Formatting a definition as SHOW CREATE and the catalog's relations show it.
 
-Promise: what is printed means what the catalog keeps and can be run again. Types and functions stand with their schema's name
-(``"pg_catalog"."int4"``, ``"pg_catalog"."count"(*)``), every alias behind AS, tokens one space apart where Materialize has one. What is
-kept stays as it is: this text is for people, and for those who copy it.
+Promise: the text means what the stored definition means, and can be run. Types and functions have their schemas
+(``"pg_catalog"."int4"``, ``"pg_catalog"."count"(*)``), every alias has AS, and spaces are where Materialize puts them.
+The stored definition itself is not changed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mzsql.frontend.parse.pieces import fold
 from mzsql.frontend.scalar.qualified import schemas_of
 from mzsql.repr.types import SqlType, type_name
 
-#: What is called like a function and is none.
+#: Constructs that look like function calls and are none.
 _SYNTAX = frozenset(
     {
         *("array", "cast", "coalesce", "exists", "extract", "greatest", "least", "list", "map"),
@@ -50,15 +50,15 @@ _LITERALS = frozenset(
     | {TokenType.BYTE_STRING, TokenType.NATIONAL_STRING, TokenType.HEREDOC_STRING}
 )
 REDACTED = "'<REDACTED>'"
-"""What stands where a literal was."""
+"""Replaces a literal."""
 
 Edits = dict[int, tuple[int, str]]
-"""From the first character of what is written differently to the one behind it, and what stands there."""
+"""From the start of a piece to its end (exclusive) and its replacement."""
 
 
 @functools.lru_cache(1 << 14)
 def shown_sql(create_sql: str) -> str:
-    """A definition that the catalog keeps, as it is shown; what has none is shown as it is."""
+    """A stored definition as it is shown; an empty one stays empty."""
     if not create_sql:
         return create_sql
     (statement,) = parse_statements(create_sql)
@@ -81,12 +81,12 @@ def shown_sql(create_sql: str) -> str:
 
 @functools.lru_cache(1 << 14)
 def redacted_sql(create_sql: str) -> str:
-    """A definition as it is shown, with nothing of what its literals say: for those who may see what is there, and not what is in it."""
+    """A definition as it is shown, with all literals redacted."""
     text = shown_sql(create_sql)
     if not text:
         return text
     (statement,) = parse_statements(text)
-    # How long a type's values are is no value.
+    # A type's modifier is not a literal value.
     kept = {
         node.meta.get("start")
         for root in _trees(statement)
@@ -113,7 +113,7 @@ def shown_query(create_sql: str) -> str:
 
 @functools.lru_cache(1 << 14)
 def shown_defaults(create_sql: str) -> tuple[str | None, ...]:
-    """The default of each column of a table's definition, as it is shown; None where there is none."""
+    """The default of each column in a table's definition, as it is shown; None where a column has none."""
     text = shown_sql(create_sql)
     parsed = parse_statements(text)
     found: list[str | None] = []
@@ -124,7 +124,7 @@ def shown_defaults(create_sql: str) -> tuple[str | None, ...]:
 
 
 def _trees(statement: st.Statement) -> Iterator[exp.Expr]:
-    """The syntax trees within a definition."""
+    """The syntax trees in a definition."""
     match statement:
         case st.CreateTable():
             for column in statement.columns:
@@ -146,7 +146,7 @@ def _trees(statement: st.Statement) -> Iterator[exp.Expr]:
 
 
 def _typed_literal(node: exp.Cast, edits: Edits) -> None:
-    """``DATE '2020-01-01'`` is a cast."""
+    """``DATE '2020-01-01'`` is shown as a cast."""
     start = node.meta.get("start")
     target = node.args["to"]
     if start is None or not isinstance(target, exp.DataType):
@@ -162,9 +162,9 @@ def _type(node: exp.DataType, edits: Edits) -> None:
 
 
 def written_type(node: exp.DataType) -> str:
-    """A type as it was written, with its schema's name and PostgreSQL's own."""
+    """A type as written, with its schema and PostgreSQL's internal name."""
     name = node.this.value if isinstance(node.this, exp.DType) else str(node.this)
-    # One of nothing, as MAP alone, is no type, and said to be none below.
+    # MAP without types is no type; it is refused below.
     if name in ("ARRAY", "LIST") and node.expressions:
         return written_type(node.expressions[0]) + ("[]" if name == "ARRAY" else " list")
     if name == "MAP" and node.expressions:
@@ -201,7 +201,7 @@ def _function(node: exp.Anonymous, edits: Edits) -> None:
     if start is None or name in _SYNTAX:
         return
     written = quoted(name)
-    # The name of its schema stands before it already where one was written.
+    # The user may have written the schema already.
     if not (_is_qualified(node) or _in_qualified_table(node)):
         written = f"{quoted(schemas_of(name)[0])}.{written}"
     edits[int(start)] = (int(place["end"]) + 1, written)
@@ -224,7 +224,7 @@ def _in_qualified_table(node: exp.Anonymous) -> bool:
 
 
 def _alias(node: exp.Alias | exp.TableAlias) -> int | None:
-    """Where an alias begins."""
+    """The start of an alias in the text."""
     name = node.args["alias"] if isinstance(node, exp.Alias) else node.this
     if not isinstance(name, exp.Identifier) or isinstance(node.parent, exp.CTE):
         return None
@@ -260,7 +260,7 @@ def _printed(text: str, edits: Edits, aliases: set[int]) -> str:
 
 
 def _tight(before: Token, token: Token, behind_name: bool, prefix: bool) -> bool:
-    """Whether no space stands between two tokens."""
+    """Whether no space is printed between two tokens."""
     one = before.text if before.token_type not in (TokenType.STRING, TokenType.IDENTIFIER) else ""
     two = token.text if token.token_type not in (TokenType.STRING, TokenType.IDENTIFIER) else ""
     if one in _TIGHT_AFTER or two in (")", "]", ",", ".", "::", ":", ";"):
@@ -275,7 +275,7 @@ def _tight(before: Token, token: Token, behind_name: bool, prefix: bool) -> bool
 def _written(token: Token, text: str, before: Token | None) -> str:
     source = text[token.start : token.end + 1]
     if token.token_type in (TokenType.TRUE, TokenType.FALSE):
-        # A value, unless it is part of a predicate.
+        # TRUE, FALSE and NULL are literals, unless they are part of an IS predicate.
         test = before is not None and before.token_type in (TokenType.IS, TokenType.NOT)
         return source.upper() if test else source.lower()
     if token.token_type == TokenType.VAR or (

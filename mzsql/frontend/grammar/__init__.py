@@ -1,4 +1,4 @@
-"""The grammar: sqlglot's Materialize dialect, widened and narrowed a part of the language at a time, and the tokens of a text.
+"""The grammar: sqlglot's Materialize dialect, extended and restricted part by part; and the tokens of a text.
 
-Knows sqlglot and no statement of ours: everything else in the frontend may ask it.
+It knows sqlglot and no statement of ours, so everything else in the frontend may import it.
 """

@@ -1,7 +1,8 @@
-"""What a clause needs, where sqlglot does without: a word, a parenthesis, a name.
+"""Required parts of clauses where sqlglot's parser is lenient: keywords, parentheses, names.
 
-Promise: what is cut short or misses its words is an error at the place, in Materialize's words, and no query that means something else:
-``FROM t,``, ``FROM t AS``, ``FROM 't'``, ``VALUES 1``, ``DISTINCT ON a``, ``FETCH FIRST 1``, ``FILTER (a > 1)``, ``WINDOW w``.
+Promise: an incomplete clause is an error at its place with Materialize's message, instead of a query with another
+meaning: ``FROM t,``, ``FROM t AS``, ``FROM 't'``, ``VALUES 1``, ``DISTINCT ON a``, ``FETCH FIRST 1``, ``FILTER (a >
+1)``, ``WINDOW w``.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from sqlglot import expressions as exp
 from sqlglot.parsers.materialize import MaterializeParser
 from sqlglot.tokenizer_core import TokenType
 
-#: What a window's frame begins with behind ROWS, RANGE or GROUPS.
+#: The words that begin a frame after ROWS, RANGE or GROUPS.
 _FRAME_BEGINS = ("BETWEEN", "UNBOUNDED", "CURRENT")
 _LITERALS = frozenset((TokenType.STRING, TokenType.NUMBER, TokenType.NULL))
 
 
 class ClauseGrammar(MaterializeParser):
-    """What the parser asks of clauses."""
+    """The parser's methods for clauses."""
 
     def _at(self, kind: TokenType, ahead: int = 0) -> bool:
         index = self._index + ahead
@@ -43,7 +44,8 @@ class ClauseGrammar(MaterializeParser):
         return join
 
     def _parse_expression(self, *args: Any, **kwargs: Any) -> Any:
-        # A literal by itself in a list needs none of the grammar's many levels: long lists of values are made of them.
+        # Fast path for a literal that is a whole list item: long lists of values consist of them, and need none of the
+        # grammar's levels.
         alone = self._at(TokenType.COMMA, 1) or self._at(TokenType.R_PAREN, 1)
         if alone and self._curr.token_type in _LITERALS:
             return self._parse_primary()
@@ -65,7 +67,7 @@ class ClauseGrammar(MaterializeParser):
         if kwargs.get("tokens") is self.WINDOW_ALIAS_TOKENS and self._curr and self._next:
             frame = self._next.text.upper() in _FRAME_BEGINS
             if self._curr.text.upper() == "GROUPS" and (frame or self._next.text.isdigit()):
-                # A frame, no window's name.
+                # This is a frame, not a window's name.
                 return None
         return super()._parse_id_var(*args, **kwargs)
 

@@ -1,7 +1,7 @@
-"""The grammar of arrays, lists, maps, records and jsonb: constructors in brackets, subscripts, arrows.
+"""The grammar of arrays, lists, maps, records and jsonb: constructors, subscripts, arrows.
 
-Promise: what a user wrote is what comes out: subscripts keep their numbers, a key behind ``->`` stays the expression that it is, and a
-bracket in a constructor is a constructor of the same kind.
+Promise: the tree is what the user wrote: subscripts keep their numbers, a key after ``->`` stays the expression that it
+is, and a bracket inside a constructor is a constructor of the same kind.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _WORDS: dict[str, type[exp.Expression]] = {"ARRAY": exp.Array, "LIST": exp.List}
 
 
 def _arrow(kind: type[exp.Expression]) -> Callable[[Any, Any, Any], Any]:
-    """An operator whose right side is an expression like any other; sqlglot makes a path of it."""
+    """An operator whose right side is an ordinary expression; sqlglot would turn it into a JSON path."""
 
     def build(parser: Any, this: Any, key: Any) -> Any:
         return parser.expression(kind(this=this, expression=key))
@@ -26,9 +26,9 @@ def _arrow(kind: type[exp.Expression]) -> Callable[[Any, Any, Any], Any]:
 
 
 class ContainerGrammar(MaterializeParser):
-    """What the parser has for values that hold others."""
+    """The parser's methods for containers."""
 
-    # ``j -> 'a'`` as an argument is an operator, no lambda; there are no arguments by name.
+    # ``j -> 'a'`` as an argument is an operator, not a lambda.
     LAMBDAS: ClassVar[dict[TokenType, Any]] = {}
     TYPED_LAMBDA_ARGS: ClassVar[bool] = False
     JSON_OPERATORS: ClassVar[dict[TokenType, Any]] = {
@@ -44,7 +44,7 @@ class ContainerGrammar(MaterializeParser):
         )
 
     def _constructor(self) -> Any:
-        """``ARRAY[…]``, ``LIST[…]`` or ``MAP[…]``, or one of a query in parentheses, if one begins here."""
+        """``ARRAY[…]``, ``LIST[…]`` or ``MAP[…]``, or one of a query in parentheses; None where none begins here."""
         if not self._next or self._next.token_type not in (TokenType.L_BRACKET, TokenType.L_PAREN):
             return None
         word = self._curr
@@ -69,7 +69,7 @@ class ContainerGrammar(MaterializeParser):
         return self.expression(kind(expressions=items))
 
     def _item(self, kind: type[exp.Expression]) -> Any:
-        """An element; in brackets without a word it is a constructor of the same kind."""
+        """An element; in brackets without a keyword it is a constructor of the same kind."""
         if self._curr and self._curr.token_type == TokenType.L_BRACKET:
             return self._parse_column_ops(self._items(kind))
         return self._parse_disjunction()
@@ -79,7 +79,7 @@ class ContainerGrammar(MaterializeParser):
             self.raise_error("Expected right square bracket")
 
     def _of_query(self, word: Any) -> Any:
-        """The query in parentheses behind a constructor's word."""
+        """The query in parentheses after a constructor's keyword."""
         before = self._index
         query = self._parse_primary()
         while isinstance(query, exp.Paren):
@@ -115,7 +115,7 @@ class ContainerGrammar(MaterializeParser):
 
     def _parse_bracket(self, this: Any = None) -> Any:
         if this is not None and self._curr and self._curr.token_type == TokenType.L_BRACE:
-            # sqlglot asks as long as a bracket of any kind stands there.
+            # sqlglot calls this while any kind of bracket follows.
             self.raise_error("Expected end of statement")
         if not self._curr or self._curr.token_type != TokenType.L_BRACKET:
             return this

@@ -1,9 +1,9 @@
-"""The dialect: sqlglot's Materialize, widened where it lacks and narrowed where it guesses.
+"""The dialect: sqlglot's Materialize dialect, extended where it lacks something and restricted where it guesses.
 
-Promise: expressions and queries come out as the user wrote them. No function name is rewritten (every call is an `exp.Anonymous` but for
-those with a grammar of their own), nothing is folded, and what does not belong to the dialect is a `SqlSyntaxError` with the
-position and what was expected there. What a query carries beyond sqlglot's own arguments stands in `meta`: ``group_size_options`` of a
-`Select`, ``mutually_recursive`` of a `With`.
+Promise: expressions and queries come out as the user wrote them. No function is renamed (every call is an `exp.Anonymous`, but for those
+with a syntax of their own), nothing is folded, and what the dialect does not have is an `SqlSyntaxError` with the position and what was
+expected there. What a query carries beyond sqlglot's arguments is in `meta`: ``group_size_options`` of a `Select`, ``mutually_recursive``
+of a `With`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _PUNCTUATION = {
     TokenType.STAR: "star",
 }
 _CONSTANTS = (TokenType.NULL, TokenType.TRUE, TokenType.FALSE)
-#: Words that are no names unless quoted.
+#: Reserved words: names only if quoted.
 RESERVED = frozenset(
     [
         "ALL",
@@ -140,14 +140,14 @@ def describe(token: Token | None) -> str:
 
 
 def _shortened(text: str) -> str:
-    """A text short enough for a message."""
+    """A text cut for a message."""
     return text if len(text) <= 64 else f"{text[:60]}…"
 
 
 class Parser(QueryGrammar, ClauseGrammar, ContainerGrammar, ScalarGrammar, TypeGrammar):
     """The parser of queries and expressions; statements are in `mzsql.frontend.parse.parse`."""
 
-    # No call is rewritten: the table of functions decides what a name means.
+    # No function is rewritten: the table of functions decides what a name means.
     FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {}
     FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
         **{name: MaterializeParser.FUNCTION_PARSERS[name] for name in _GRAMMAR_FUNCTIONS},
@@ -177,7 +177,7 @@ class Parser(QueryGrammar, ClauseGrammar, ContainerGrammar, ScalarGrammar, TypeG
     # --- errors ----------------------------------------------------------------------------------
 
     def raise_error(self, message: str, token: Token | None = None) -> NoReturn:
-        """Raise what sqlglot found wrong as a `SqlSyntaxError`, in the words of the dialect."""
+        """Raise sqlglot's error as an `SqlSyntaxError` with the dialect's message."""
         at = token or self._curr or None
         text = message
         if message.startswith("Expecting "):
@@ -210,13 +210,13 @@ class Parser(QueryGrammar, ClauseGrammar, ContainerGrammar, ScalarGrammar, TypeG
         return items
 
     def expected(self, what: str) -> NoReturn:
-        """Fail: `what` was expected here."""
+        """Fail, since ``what`` was expected at this token."""
         self.raise_error(f"Expected {what}, found {describe(self._curr or None)}")
 
     # --- queries ---------------------------------------------------------------------------------
 
     def _parse_statement(self) -> exp.Expr | None:
-        # sqlglot calls this for the body of a WITH and of a CTE: in this dialect that is a query.
+        # sqlglot calls this for the body of a WITH and of a CTE, which must be a query in this dialect.
         return self.parse_query()
 
     def parse_query(self) -> exp.Expr:
@@ -316,7 +316,7 @@ class Parser(QueryGrammar, ClauseGrammar, ContainerGrammar, ScalarGrammar, TypeG
         return super()._parse_table_alias(alias_tokens)
 
     def _at_reserved(self) -> bool:
-        # sqlglot takes many a keyword for an alias; FETCH and GROUP, say, begin a clause.
+        # sqlglot accepts many keywords as aliases; FETCH and GROUP, for example, begin a clause.
         return bool(
             self._curr
             and self._curr.token_type not in (TokenType.IDENTIFIER, TokenType.ALIAS)
@@ -325,7 +325,7 @@ class Parser(QueryGrammar, ClauseGrammar, ContainerGrammar, ScalarGrammar, TypeG
 
     def _parse_alias(self, this: exp.Expr | None, explicit: bool = False) -> exp.Expr | None:
         if this is not None and not explicit and self._match_set(_CONSTANTS):
-            # A reserved word may name a column where no expression goes on with it.
+            # A reserved word may be a column alias where no expression can continue with it.
             name = exp.to_identifier(self._prev.text.lower())
             name.meta.update(start=self._prev.start, end=self._prev.end)
             return exp.Alias(this=this, alias=name)
@@ -353,7 +353,7 @@ class Parser(QueryGrammar, ClauseGrammar, ContainerGrammar, ScalarGrammar, TypeG
         return super()._parse_type(*args, **kwargs) if typed is None else typed
 
     def _typed_literal(self) -> exp.Expr | None:
-        """``type 'text'``: a text as a type. What follows (``::``, a subscript) is about its value."""
+        """``type 'text'``: a typed literal. What follows (``::``, a subscript) applies to its value."""
         name = self._curr
         word = self.plain_word() if name else None
         if not name or word is not None or name.text.upper() in RESERVED:
@@ -423,7 +423,7 @@ class Parser(QueryGrammar, ClauseGrammar, ContainerGrammar, ScalarGrammar, TypeG
         return node
 
     def _second_precision(self, unit: str) -> str:
-        """The digits behind the point that ``SECOND(3)`` asks for."""
+        """The number of fractional digits in ``SECOND(3)``."""
         follows = self._curr and self._curr.token_type == TokenType.L_PAREN
         if not follows or not unit.endswith("SECOND"):
             return ""
@@ -439,12 +439,12 @@ class Parser(QueryGrammar, ClauseGrammar, ContainerGrammar, ScalarGrammar, TypeG
         return f"({digits})"
 
 
-#: Tokens that would swallow the rest of a statement; FETCH is a clause as well, and stays.
+#: Tokens after which sqlglot would swallow the rest of a statement; FETCH is also a clause, and is kept.
 _STATEMENT_WORDS = frozenset(Materialize.Tokenizer.COMMANDS - {TokenType.FETCH})
 
 
 class SyntaxProblem(ParseError):
-    """What will be a `SqlSyntaxError`; sqlglot catches `ParseError`s while it tries alternatives, so it is one inside."""
+    """Becomes an `SqlSyntaxError`. A `ParseError`, since sqlglot catches those while it tries alternatives."""
 
     def __init__(self, message: str, position: int) -> None:
         super().__init__(message)
@@ -459,7 +459,7 @@ class Dialect(Materialize):
         """No token swallows the rest of the line: every statement is parsed."""
 
         COMMANDS: ClassVar[set[TokenType]] = set()
-        # There is no type of bits: b'1' is a text as a type b.
+        # There are no bit strings: b'1' is a typed literal of type b.
         BIT_STRINGS: ClassVar[list[Any]] = []
         KEYWORDS: ClassVar[dict[str, TokenType]] = {
             word: (TokenType.VAR if kind in _STATEMENT_WORDS else kind)
@@ -469,7 +469,7 @@ class Dialect(Materialize):
 
         def _init_core(self) -> TokenizerCore:
             core = super()._init_core()
-            # The core with all of the dialect's tables is made above; this one only reads numbers otherwise.
+            # The tokenizer core was built with the dialect's tables; this subclass only reads numbers differently.
             core.__class__ = NumberTokens
             return core
 
@@ -477,10 +477,10 @@ class Dialect(Materialize):
 
 
 def check_sqlglot() -> None:
-    """See to it that sqlglot can be extended.
+    """Check that the installed sqlglot can be extended.
 
     Raises:
-        Unsupported: it is there in its compiled form, which is loaded wherever it is installed.
+        Unsupported: it is the compiled distribution, whose classes cannot be subclassed.
     """
     try:
         Dialect().parser()

@@ -1,7 +1,7 @@
-"""Numbers in a statement's text, as PostgreSQL 16 reads them: ``1_000``, ``.5``, ``1e9``, ``0xFF``, ``0o17``, ``0b101``.
+"""Number tokens as in PostgreSQL 16: ``1_000``, ``.5``, ``1e9``, ``0xFF``, ``0o17``, ``0b101``.
 
-Promise: the text of a number's token is the number in digits; that of what begins as a number and is none is what stands there, and
-`problem` says what is wrong with it, so that it never means a number with a name behind it.
+Promise: the text of a number token is the number in decimal digits. For a malformed number it is the text as written,
+and `problem` says what is wrong, so that it never becomes a number followed by an alias.
 """
 
 from __future__ import annotations
@@ -16,19 +16,21 @@ _BASES = {"x": 16, "o": 8, "b": 2}
 _NUMBER = re.compile(
     rf"0[xX](?:_?[0-9a-fA-F])+|0[oO](?:_?[0-7])+|0[bB](?:_?[01])+|{_DIGITS}(?:\.(?:{_DIGITS})?)?{_EXPONENT}"
 )
-#: Behind a point, which is a token of its own.
+#: The fraction after a point, which is a token of its own.
 _FRACTION = re.compile(f"{_DIGITS}{_EXPONENT}")
 _PARAMETER = re.compile("[0-9]+")
-#: What may not stand right behind a number.
+#: What must not directly follow a number.
 _JUNK = re.compile(r"[eE][-+]|[^\W\d]")
 _KNOWN = re.compile(r"[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?")
 _BASE_NAMES = {"x": "hexadecimal", "o": "octal", "b": "binary"}
-#: What has more digits in another base is left to be refused: Python writes no number of so many.
+#: A number in another base with more digits than this is refused: Python limits conversion to decimal.
 _MOST_DIGITS = 1000
 
 
 class NumberTokens(TokenizerCore):
-    """sqlglot's tokenizer with PostgreSQL's numbers: its own takes ``1e9+1`` for one, and ``1_000`` for 1 with a name."""
+    """sqlglot's tokenizer with PostgreSQL's numbers; sqlglot reads ``1e9+1`` as one number, and ``1_000`` as 1 with an
+    alias.
+    """
 
     __slots__ = ()
 
@@ -60,7 +62,7 @@ def _in_digits(number: str) -> str:
 
 
 def problem(text: str) -> str | None:
-    """What is wrong with the text of a number's token; None where it is a number."""
+    """What is wrong with a number token's text; None where it is a number."""
     if _KNOWN.fullmatch(text):
         return None
     if len(text) > _MOST_DIGITS:

@@ -1,20 +1,20 @@
-"""Numbered parameters (``$1``) in a text, told from the other uses of ``$``: names that have it, and dollar-quoted strings.
+"""Telling numbered parameters (``$1``) apart from other uses of ``$``: in names, and in dollar-quoted strings.
 
-Promise: only a parameter is respelled, and every position stays. What is a string, a name or a comment is read as PostgreSQL's scanner
-reads it.
+Promise: only parameters are respelled, and all positions stay the same. Strings, names and comments are recognized as
+PostgreSQL's scanner does.
 """
 
 from __future__ import annotations
 
 import re
 
-#: A quoted string may not begin, nor a parameter, inside of a name: ``a$1`` and ``a$$`` are names.
+#: Neither a dollar-quoted string nor a parameter begins inside a name: ``a$1`` and ``a$$`` are names.
 _QUOTED_OR_NUMBERED = re.compile(
     r"""(?<!\w)[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|(?P<comment>/\*)"""
     r"""|(?<![\w$])\$(?P<tag>(?:[^\W\d]\w*)?)\$.*?\$(?P=tag)\$|(?<![\w$])(?P<numbered>\$)\d""",
     re.DOTALL,
 )
-#: Whole strings, names and comments of a line; and the beginnings of those that do not end.
+#: Complete strings, names and comments, and the beginnings of unterminated ones.
 _BEGINS = re.compile(
     r"""(?<!\w)[eE]'(?:[^'\\]|\\.|'')*+'|(?<!(?<!\w)[eE])'(?:[^']|'')*+'|"(?:[^"]|"")*+"|--[^\n]*|(?P<comment>/\*)"""
     r"""|(?<![\w$])\$(?P<tag>(?:[^\W\d]\w*)?)\$.*?\$(?P=tag)\$"""
@@ -25,7 +25,7 @@ _COMMENT_ENDS = re.compile(r"/\*|\*/")
 
 
 def _comment_end(text: str, start: int) -> int:
-    """Where the comment that begins at ``start`` ends: comments nest, and one that is not closed takes the rest."""
+    """The end of the comment that begins at ``start``; comments nest, and an unterminated one extends to the end."""
     depth = 0
     for end in _COMMENT_ENDS.finditer(text, start):
         depth += 1 if end[0] == "/*" else -1
@@ -35,7 +35,9 @@ def _comment_end(text: str, start: int) -> int:
 
 
 def unended(text: str) -> tuple[str, int] | None:
-    """What begins in a text and does not end, and where (from 0): a comment, a quoted string or name; None where there is none."""
+    """What begins in a text and is not terminated (comment, quoted string or name), and its 0-based position; None
+    where all is.
+    """
     at = 0
     while (found := _BEGINS.search(text, at)) is not None:
         if found["comment"]:
@@ -56,7 +58,9 @@ def unended(text: str) -> tuple[str, int] | None:
 
 
 def without_tags(text: str) -> str:
-    """The text with ``$1`` spelled ``@1``: sqlglot takes ``$1,$`` for the tag of a quoted string. Positions stay."""
+    """The text with ``$1`` written as ``@1``, since sqlglot reads ``$1,$`` as the tag of a quoted string. Positions
+    stay the same.
+    """
     numbered = set()
     at = 0
     while (found := _QUOTED_OR_NUMBERED.search(text, at)) is not None:

@@ -1,6 +1,7 @@
-"""The numbers of options: ``RECURSION LIMIT = 10``, ``AGGREGATE INPUT GROUP SIZE 1000``, and sizes that contradict each other.
+"""Numeric options: ``RECURSION LIMIT = 10``, ``AGGREGATE INPUT GROUP SIZE 1000``; and group size options that
+contradict each other.
 
-Promise: whatever is no whole number is refused in Materialize's words, which name the option.
+Promise: a value that is no unsigned integer is refused with Materialize's message, which names the option.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _OLD = "expected group size"
 
 
 def unsigned_option(parser: Any, name: str) -> int:
-    """The whole number that an option is set to; the option's name has been taken.
+    """An option's unsigned integer, after the option's name.
 
     Raises:
         SqlSyntaxError: ``invalid RECURSION LIMIT: cannot use value as number``.
@@ -48,10 +49,10 @@ def invalid_option(name: str, why: str, position: int | None = None) -> SqlSynta
 
 
 def group_size_options(parser: Any) -> dict[str, int]:
-    """``(AGGREGATE INPUT GROUP SIZE = 1000, …)``: sizes by their option in lower case.
+    """``(AGGREGATE INPUT GROUP SIZE = 1000, …)``: sizes by option, in lower case.
 
     Raises:
-        SqlError: an option twice, or the old option beside one of those that took its place.
+        SqlError: an option is given twice, or the deprecated one together with a newer one.
     """
     found: dict[str, int] = {}
     for name, size in parser._parse_wrapped_csv(lambda: _group_size(parser)):

@@ -1,7 +1,8 @@
-"""The grammar of queries where sqlglot's differs: commas in FROM, names of USING joins, VALUES wherever a query may stand.
+"""The grammar of queries where sqlglot's differs: commas in FROM, aliases of USING joins, VALUES wherever a query may
+be.
 
-Promise: what the planner must tell apart stands in a node's `meta`: ``comma`` of a `Join` that a comma wrote (it binds weaker than JOIN),
-``alias`` of one whose merged columns have a table name (``USING (…) AS x``).
+Promise: what the planner must tell apart is in a node's `meta`: ``comma`` of a `Join` written as a comma (which binds
+weaker than JOIN), ``alias`` of a join whose merged columns have a table name (``USING (…) AS x``).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from mzsql.repr.errors import SqlSyntaxError
 
-#: What may follow the rows of VALUES inside of parentheses, besides a table alias.
+#: What may follow the rows of VALUES inside parentheses, besides a table alias.
 _GOES_ON = frozenset(
     {
         TokenType.UNION,
@@ -26,7 +27,7 @@ _GOES_ON = frozenset(
         TokenType.FETCH,
     }
 )
-#: What SHOW in a FROM clause may show.
+#: The kinds that SHOW in a FROM clause may list.
 _SHOWN = frozenset(
     {
         *("CLUSTER", "CLUSTERS", "COLUMNS", "CONNECTIONS", "DATABASES", "INDEXES", "MATERIALIZED"),
@@ -37,7 +38,7 @@ _SHOWN = frozenset(
 
 
 class QueryGrammar(MaterializeParser):
-    """What the parser has for queries."""
+    """The parser's methods for queries."""
 
     def _parse_respect_or_ignore_nulls(self, this: Any) -> Any:
         done = super()._parse_respect_or_ignore_nulls(this)
@@ -59,7 +60,7 @@ class QueryGrammar(MaterializeParser):
         return super()._parse_wrapped_select(table)
 
     def _at_show(self) -> bool:
-        """Whether SHOW and what it shows follow, rather than a table of that name."""
+        """Whether SHOW and a kind follow, instead of a table named show."""
         return bool(
             self._curr
             and self._curr.token_type != TokenType.IDENTIFIER
@@ -87,7 +88,7 @@ class QueryGrammar(MaterializeParser):
         return join
 
     def _refuse_condition(self, join: exp.Join, first: int) -> None:
-        """A join that names no condition has none: what sqlglot took for one is too much."""
+        """Refuse a condition on a join that must not have one."""
         if not join.args.get("on") and not join.args.get("using"):
             return
         depth = 0
@@ -100,7 +101,7 @@ class QueryGrammar(MaterializeParser):
                 self.raise_error("Expected end of statement")
 
     def parse_set_operation(self, this: Any, *args: Any, **kwargs: Any) -> Any:
-        """A set operation on `this`, which has no ORDER BY or LIMIT unless it stands in parentheses."""
+        """A set operation on ``this``, which may have ORDER BY or LIMIT only inside parentheses."""
         left = this.expression if isinstance(this, exp.SetOperation) else this
         token = self._curr
         if (
@@ -113,7 +114,7 @@ class QueryGrammar(MaterializeParser):
         return super().parse_set_operation(this, *args, **kwargs)
 
     def _at_join_alias(self) -> bool:
-        """Whether ``AS name`` follows, and not the AS OF of a statement."""
+        """Whether ``AS name`` follows, instead of a statement's AS OF."""
         if not self._curr or self._curr.token_type != TokenType.ALIAS:
             return False
         return not (
@@ -131,7 +132,7 @@ class QueryGrammar(MaterializeParser):
         return super()._parse_table(*args, **kwargs)
 
     def _rows_from(self) -> exp.Table:
-        """The calls of ROWS FROM in their parentheses, and what may follow them."""
+        """The calls in the parentheses of ROWS FROM."""
         if not self._match(TokenType.L_PAREN):
             self.raise_error("Expected left parenthesis")
         calls = self._parse_csv(self._table_call)

@@ -1,6 +1,6 @@
-"""The recursion limit of WITH MUTUALLY RECURSIVE: ``(RETURN AT RECURSION LIMIT = 10)``.
+"""The options of WITH MUTUALLY RECURSIVE: ``(RETURN AT RECURSION LIMIT = 10)``.
 
-Promise: at most one limit, greater than zero; whatever else stands there is refused in Materialize's words.
+Promise: at most one limit, greater than zero; anything else is refused with Materialize's message.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ _KINDS = {
 
 
 def recursion_limit(parser: Any) -> dict[str, Any]:
-    """What stands in parentheses behind WITH MUTUALLY RECURSIVE, if anything: ``limit`` and ``return_at``."""
+    """The options in parentheses after WITH MUTUALLY RECURSIVE: ``limit`` and ``return_at``; empty where there are
+    none.
+    """
     if not parser._match(TokenType.L_PAREN):
         return {}
     found: list[tuple[str, int]] = []

@@ -1,7 +1,7 @@
-"""The grammar of signs and of dates and times, where sqlglot's differs from PostgreSQL's or Materialize's.
+"""The grammar of prefix operators, dates and times, where sqlglot's differs from PostgreSQL's or Materialize's.
 
-Promise: a minus before a number is part of the number, also before ``::`` (``-1::uint2`` casts minus one); any other prefix operator
-binds looser than ``+``, as PostgreSQL's does (``~1 + 1`` is ``~(1 + 1)``).
+Promise: a minus before a number is part of the number, also before ``::`` (``-1::uint2`` casts -1). Any other prefix
+operator binds looser than ``+``, as in PostgreSQL (``~1 + 1`` is ``~(1 + 1)``).
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from sqlglot.tokenizer_core import TokenType
 
 from mzsql.expr.functions.text.normal_forms import FORMS
 
-#: Types whose literals have a grammar of their own, or that are no types here.
+#: Types whose literals have a syntax of their own, and names that are no types here.
 _NOT_BEFORE_TEXT = frozenset(
     {TokenType.INTERVAL, TokenType.IDENTIFIER, TokenType.MAP, TokenType.LIST, TokenType.ARRAY}
 )
-#: What follows where ON can only be a column.
+#: Tokens before which ON can only be a column.
 _BEHIND_A_COLUMN = (
     TokenType.COMMA,
     TokenType.FROM,
@@ -31,7 +31,7 @@ _BEHIND_A_COLUMN = (
     TokenType.IN,
     TokenType.IS,
 )
-#: An escape by the number of a byte, behind any number of escaped backslashes.
+#: An octal or hexadecimal escape, after any number of escaped backslashes.
 _NUMBERED = re.compile(r"(?<!\\)(?:\\\\)*\\([0-7xX])")
 
 
@@ -60,7 +60,7 @@ def _complement(parser: Any) -> Any:
 
 
 def position(parser: Any) -> Any:
-    """``position(substring IN string)``, behind its opening parenthesis."""
+    """``position(substring IN string)``, after its opening parenthesis."""
     part = parser._parse_bitwise()
     if part is None:
         parser.expected("an expression")
@@ -75,7 +75,9 @@ def position(parser: Any) -> Any:
 
 
 def substring(parser: Any) -> Any:
-    """``substring(text FROM … FOR …)`` and ``substring(text SIMILAR pattern ESCAPE letter)``, behind its opening parenthesis."""
+    """``substring(text FROM … FOR …)`` and ``substring(text SIMILAR pattern ESCAPE letter)``, after the opening
+    parenthesis.
+    """
     node = parser._parse_substring()
     if parser._match_text_seq("SIMILAR"):
         parts = [parser._parse_bitwise()]
@@ -91,7 +93,7 @@ def substring(parser: Any) -> Any:
 
 
 def normalized(parser: Any, text: Any) -> Any:
-    """``IS [NOT] [form] NORMALIZED``, behind IS; None where something else stands there."""
+    """``IS [NOT] [form] NORMALIZED``, after IS; None where something else follows."""
     index = parser._index
     negated = bool(parser._match(TokenType.NOT))
     form = next((one for one in FORMS if parser._match_text_seq(one)), FORMS[0])
@@ -104,7 +106,7 @@ def normalized(parser: Any, text: Any) -> Any:
 
 
 def normalize(parser: Any) -> Any:
-    """``normalize(text [, form])``, behind its opening parenthesis: the form is a word."""
+    """``normalize(text [, form])``, after its opening parenthesis; the form is a keyword."""
     text = parser._parse_disjunction()
     if text is None:
         parser.expected("an expression")
@@ -157,7 +159,7 @@ def _is_escape(letter: str) -> bool:
 
 
 def unescaped(text: str, escape: str) -> str | None:
-    """A text with its escapes replaced by the characters of those numbers; None where one is none."""
+    """A text with Unicode escapes replaced by their characters; None where one is malformed."""
     sign = re.escape(escape)
     pieces = re.split(f"({sign}{sign}|{sign}[0-9a-fA-F]{{4}}|{sign}[+][0-9a-fA-F]{{6}})", text)
     out: list[str] = []
@@ -174,17 +176,17 @@ def unescaped(text: str, escape: str) -> str | None:
                 return None
             out.append(chr(number))
     try:
-        # Halves of pairs are written one behind the other.
+        # Surrogate pairs are written as two escapes.
         return "".join(out).encode("utf-16", "surrogatepass").decode("utf-16")
     except UnicodeDecodeError:
         return None
 
 
 class ScalarGrammar(MaterializeParser):
-    """What the parser has for operators and literals of scalars."""
+    """The parser's methods for scalar operators and literals."""
 
     def _parse_lambda(self, alias: bool = False) -> Any:
-        """An argument of a call: ``name => value``, ``VARIADIC array``, or any other."""
+        """A call's argument: ``name => value``, ``VARIADIC array``, or an expression."""
         name, follows = self._curr, self._next
         if name and follows and follows.token_type == TokenType.FARROW:
             key = self._parse_id_var()
@@ -219,17 +221,17 @@ class ScalarGrammar(MaterializeParser):
             and first.token_type == second.token_type == TokenType.STRING
             and "\n" not in self.sql[first.end + 1 : second.start]
         ):
-            # Two strings are one only where a line ends between them.
+            # Adjacent strings are one only if a line break separates them.
             self._advance()
             self.raise_error("Expected end of statement")
         return super()._parse_primary()
 
     def plain_word(self) -> exp.Expr | None:
-        """USER or CURRENT_ROLE, which need no parentheses, where one stands rather than a name that begins so; ON as a column."""
+        """USER or CURRENT_ROLE without parentheses, where it is no longer name; or ON as a column."""
         token, follows = self._curr, self._next.token_type if self._next else None
         name = token.text.lower()
         if token.token_type == TokenType.ON and follows in _BEHIND_A_COLUMN:
-            # SHOW INDEXES has a column of this name.
+            # SHOW INDEXES has a column named on.
             self._advance()
             return self._parse_column_ops(exp.column(exp.to_identifier(name)))
         if token.token_type != TokenType.VAR or name not in ("user", "current_role"):
@@ -240,7 +242,9 @@ class ScalarGrammar(MaterializeParser):
         return self.expression(exp.Anonymous(this=name))
 
     def type_before_text(self) -> exp.DataType | None:
-        """The type that stands before a text here, if one does: ``timestamp with time zone``, ``char(2)``."""
+        """The type of a typed literal, such as ``timestamp with time zone`` or ``char(2)``; None where none begins
+        here.
+        """
         first = self._curr.token_type
         if first not in self.TYPE_TOKENS or first in _NOT_BEFORE_TEXT:
             return None
@@ -252,7 +256,7 @@ class ScalarGrammar(MaterializeParser):
         self._retreat(index)
         return None
 
-    # Behind AS any word is a name.
+    # After AS any word is a name.
     RESERVED_TOKENS: ClassVar[set[TokenType]] = MaterializeParser.RESERVED_TOKENS - {
         TokenType.SELECT
     }

@@ -1,7 +1,7 @@
-"""The tokens of a statement's text.
+"""The tokens of a text.
 
-Promise: what has no tokens is told by what it lacks; characters that no text has, numbers that no type has and brackets that nest too
-deeply are refused before a parser meets them.
+Promise: an unterminated string or comment is reported as such. Characters that SQL text cannot have, numbers too long
+for any type and brackets nested too deeply are refused before a parser sees them.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from mzsql.frontend.grammar.dialect import Dialect
 from mzsql.frontend.grammar.numbered import unended, without_tags
 from mzsql.repr.errors import InvalidParameter, SqlSyntaxError
 
-#: How many brackets may stand open at once.
+#: How many brackets may be open at the same time; bounds the parser's recursion.
 MAX_NESTING = 256
-#: A whole number of more digits is beyond every type and every setting, and beyond what Python reads.
+#: An integer with more digits is out of range for every type, and too long for Python's int().
 MAX_DIGITS = 1000
 
 
@@ -24,8 +24,8 @@ def tokenize(text: str) -> list[Token]:
     """The tokens of a text.
 
     Raises:
-        InvalidParameter: it has characters that no text of SQL has (22021).
-        SqlSyntaxError: there are none, a number is none or has too many digits, or brackets nest too deeply.
+        InvalidParameter: it has characters that SQL text cannot have (22021).
+        SqlSyntaxError: something is not terminated, a number is malformed or too long, or brackets nest too deeply.
     """
     check_text(text, "the statement", positions=True)
     try:
@@ -50,10 +50,15 @@ def tokenize(text: str) -> list[Token]:
 
 
 def check_text(text: str, what: str, *, positions: bool = False) -> None:
-    """Check that a text has only characters that a text of SQL may have.
+    """Check that a text only has characters that SQL text may have.
+
+    Args:
+        text: the text.
+        what: names it in the error.
+        positions: whether the error has the character's position.
 
     Raises:
-        InvalidParameter: it holds U+0000 or half of a surrogate pair (22021).
+        InvalidParameter: it has U+0000 or an unpaired surrogate (22021).
     """
     at = text.find("\0")
     bad = "0x00"
@@ -83,6 +88,6 @@ def _check_number(token: Token) -> None:
 
 
 def _token_problem(text: str) -> SqlSyntaxError:
-    """What a text that has no tokens lacks, and where that begins."""
+    """The error for a text that cannot be tokenized: what is not terminated, and where it begins."""
     what, at = unended(text) or ("quoted string", None)
     return SqlSyntaxError(f"unterminated {what}", position=None if at is None else at + 1)

@@ -1,7 +1,7 @@
-"""The grammar of types: names of up to three parts, and arrays and lists of each other (``int[] list``).
+"""The grammar of types: names of up to three parts, arrays and lists (``int[] list``).
 
-Promise: a type that is no keyword keeps the parts of its name in ``meta["parts"]`` and where they stand in ``meta["named"]``; where the
-whole type stands is ``meta["span"]``.
+Promise: for a type that is no keyword ``meta["parts"]`` has the parts of its name and ``meta["named"]`` their place in
+the text; ``meta["span"]`` is the place of the whole type.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from sqlglot.tokenizer_core import TokenType
 
 
 def _name_leaf(node: exp.DataType, first: Any) -> None:
-    """Note the one word that a type is, or the innermost element of one: sqlglot knows words that users may give to types of their own."""
+    """Record the single word of a type, or of its innermost element: sqlglot's type keywords may be names of
+    user-created types.
+    """
     while node.this in (exp.DType.ARRAY, exp.DType.LIST) and node.expressions:
         (node,) = node.expressions
     if not isinstance(node, exp.DataType) or node.expressions or "parts" in node.meta:
@@ -25,7 +27,7 @@ def _name_leaf(node: exp.DataType, first: Any) -> None:
 
 
 class TypeGrammar(MaterializeParser):
-    """What the parser has for types."""
+    """The parser's methods for types."""
 
     def _parse_types(self, *args: Any, **kwargs: Any) -> Any:
         first = self._curr
@@ -33,7 +35,7 @@ class TypeGrammar(MaterializeParser):
         if first and isinstance(this, exp.DataType):
             _name_leaf(this, first)
         while isinstance(this, exp.DataType) and self._match(TokenType.LIST):
-            # sqlglot takes lists before arrays only.
+            # sqlglot only parses LIST before array brackets.
             this = exp.DataType(this=exp.DType.LIST, expressions=[this], nested=True)
             while self._match_pair(TokenType.L_BRACKET, TokenType.R_BRACKET):
                 this = exp.DataType(this=exp.DType.ARRAY, expressions=[this], nested=True)
@@ -60,7 +62,7 @@ class TypeGrammar(MaterializeParser):
         return node
 
     def data_type(self) -> exp.DataType:
-        """A type, which has to stand here."""
+        """A type, which must follow."""
         typ = self._parse_types(check_func=False)
         if not isinstance(typ, exp.DataType):
             self.raise_error("Expected a data type")

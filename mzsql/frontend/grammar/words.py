@@ -1,7 +1,7 @@
-"""The words that mean something to some statement, wherever they stand.
+"""The keywords of all statements.
 
-Promise: an error message calls such a word by itself (``found RENAME``) and any other one an identifier (``found identifier "foo"``);
-nothing else depends on it, and each of them may be a name where the grammar has room for one.
+Promise: an error message names a keyword by itself (``found RENAME``) and any other word as an identifier (``found
+identifier "foo"``). Nothing else depends on this list: each keyword may be a name where the grammar allows one.
 """
 
 from __future__ import annotations
@@ -30,5 +30,5 @@ TABLE TABLES TAIL TEMP TEMPORARY TEXT THEN TIES TIME TIMEOUT TIMESTAMP TIMESTAMP
 TRUNCATE TYPE TYPES UNBOUNDED UNCOMMITTED UNION UNIQUE UNKNOWN UP UPDATE UPSERT USAGE USE USER USING VACUUM VALIDATE VALUE VALUES
 VARCHAR VARYING VIEW VIEWS WARNING WHEN WHERE WINDOW WITH WITHIN WITHOUT WORK WORKERS WORKLOAD WRITE YEAR YEARS ZONE ZONES
 """
-#: Words of the statements that there are, and those that PostgreSQL's begin with.
+#: Words of our statements, and words that PostgreSQL's statements begin with.
 KEYWORDS = frozenset(_WORDS.split())

@@ -1,1 +1,1 @@
-"""HIR to MIR: subqueries decorrelated, outer joins spelled out, bindings put in order. `lower` is the entry."""
+"""HIR to MIR: decorrelating subqueries, expanding outer joins, normalizing bindings. The entry point is `lower`."""

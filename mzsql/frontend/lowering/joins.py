@@ -1,9 +1,9 @@
-"""Joins: correlated or not, inner or outer.
+"""Lowering joins: correlated or not, inner or outer.
 
-Promise: an outer join is the inner join and, in union with it, the rows of the preserved side that take part in no match, their other
-columns NULL. Where the condition is equalities between the sides, and filters of one of them, the rows without a match are found by their
-keys; otherwise by all their columns. Without `Lowering.new_outer_joins` the equalities have to be of columns, and
-nothing else be in the condition.
+Promise: an outer join becomes the union of the inner join and the rows of the preserved side without a match, padded
+with NULLs. Where the condition is equalities between the sides, and filters of one side, unmatched rows are found by
+their keys; otherwise by all their columns. Without `Lowering.new_outer_joins` the equalities must be between columns,
+and nothing else may be in the condition.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from mzsql.repr.types import BOOLEAN, SqlType
 
 
 def lower_join(lowering: Lowering, join: hir.Join, outer: Rel, cols: ColumnMap, depth: int) -> Rel:
-    """A join applied to `outer`: outer's columns, the left's, the right's."""
+    """A join applied to ``outer``: outer's columns, the left side's, the right side's."""
     if lowering.variadic_left_joins and join.kind == "left":
         together = variadic_left(lowering, join, outer, cols, depth)
         if together is not None:
             return together
     left = lowering.relation(join.left, outer, cols, depth)
-    # The left's columns are level 1 to the right side.
+    # The right side sees the left's columns at level 1.
     if any(level == 1 for level, _ in lowering.reads.of(join.right).columns):
         return lowering.let_in(left, lambda get: _lateral(lowering, join, get, cols, depth))
 
@@ -43,7 +43,7 @@ def lower_join(lowering: Lowering, join: hir.Join, outer: Rel, cols: ColumnMap, 
 
 
 def _lateral(lowering: Lowering, join: hir.Join, left: Rel, cols: ColumnMap, depth: int) -> Rel:
-    """The right side for each row of the left."""
+    """The right side evaluated for each row of the left side."""
 
     def apply(get: Rel, inside: ColumnMap) -> Rel:
         return lowering.relation(join.right, get, inside, depth + 1)
@@ -70,7 +70,7 @@ def _on(lowering: Lowering, rel: Rel, on: hir.Scalar, cols: ColumnMap, depth: in
 def _plain(
     lowering: Lowering, join: hir.Join, left: Rel, right: Rel, cols: ColumnMap, depth: int
 ) -> Rel:
-    """Two sides that do not read each other, both over the same outer columns."""
+    """A join of two sides that do not read each other, both over the same outer columns."""
     shared = cols.arity
     pairs = [(c, left.arity + c) for c in range(shared)]
     both = left.join(right, pairs)
@@ -87,7 +87,7 @@ def _plain(
 
 @dataclass(frozen=True)
 class _Sides:
-    """The sides of a join, both beginning with the same `shared` outer columns."""
+    """The sides of a join; both begin with the same `shared` outer columns."""
 
     left: Rel
     right: Rel
@@ -95,18 +95,18 @@ class _Sides:
 
     @property
     def right_start(self) -> int:
-        """Where the right's own columns begin in the join's row."""
+        """The position of the right side's own columns in the join's row."""
         return self.left.arity
 
     @property
     def right_columns(self) -> list[int]:
-        """The right side's row within the join's: outer columns and its own."""
+        """The positions of the right side's row in the join's: outer columns and its own."""
         own = self.right.arity - self.shared
         return [*range(self.shared), *range(self.right_start, self.right_start + own)]
 
 
 def _by_rows(lowering: Lowering, kind: str, joined: Rel, sides: _Sides) -> Rel:
-    """Rows without a match found by comparing whole rows."""
+    """An outer join whose unmatched rows are found by comparing whole rows."""
     result = joined
     shared = sides.shared
     left_own = sides.left.arity - shared
@@ -135,13 +135,15 @@ def _by_rows(lowering: Lowering, kind: str, joined: Rel, sides: _Sides) -> Rel:
 
 @dataclass
 class _Side:
-    """What a join's condition says of one side, over that side's own row: its keys, and what else has to hold of a row with a match."""
+    """What a join's condition says about one side, over that side's row: its keys, and the filters that a matching row
+    must pass.
+    """
 
     keys: list[ms.Scalar] = field(default_factory=list)
     filters: list[ms.Scalar] = field(default_factory=list)
 
     def filter(self, predicate: ms.Scalar) -> None:
-        """One more thing that has to hold, said once."""
+        """Add a filter, once."""
         if predicate not in self.filters:
             self.filters.append(predicate)
 
@@ -155,7 +157,9 @@ def _conjuncts(expr: ms.Scalar) -> list[ms.Scalar]:
 def _equijoin(
     join: hir.Join, sides: _Sides, cols: ColumnMap, lowering: Lowering, depth: int, both: Rel
 ) -> tuple[_Side, _Side] | None:
-    """Both sides of a join whose condition is equalities between them, and filters of one of them (or of neither: then of each)."""
+    """Both sides of a join whose condition is equalities between them and filters of one side (one of neither side
+    counts for both); else None.
+    """
     if any(isinstance(n, hir.Exists | hir.Select) for n in hir.walk_scalar(join.on)):
         return None
     condition, _ = lowering.scalar(join.on, both, cols, depth, {})
@@ -169,7 +173,7 @@ def _equijoin(
             keys = pair[0], ms.permute(pair[1], to_right)
             for side, key, rel in zip((left, right), keys, (sides.left, sides.right), strict=True):
                 side.keys.append(key)
-                # A NULL key matches nothing.
+                # A row with a NULL key has no match.
                 if lowering.new_outer_joins and nullable(key, rel.typ.columns):
                     side.filter(ms.Call("not", (ms.Call("is_null", (key,), BOOLEAN),), BOOLEAN))
             continue
@@ -188,7 +192,7 @@ def _is_of_columns(pair: tuple[ms.Scalar, ms.Scalar] | None) -> bool:
 
 
 def _side(expr: ms.Scalar, sides: _Sides) -> str:
-    """Which side an expression reads: left, right, both, or neither."""
+    """Which side an expression reads: left, right, both or neither."""
     own = {c for c in ms.support(expr) if c >= sides.shared}
     left = any(c < sides.right_start for c in own)
     right = any(c >= sides.right_start for c in own)
@@ -198,7 +202,7 @@ def _side(expr: ms.Scalar, sides: _Sides) -> str:
 
 
 def _equality(expr: ms.Scalar, sides: _Sides) -> tuple[ms.Scalar, ms.Scalar] | None:
-    """The two sides of an equality between the left's columns and the right's."""
+    """The two sides of an equality between the left's columns and the right's; None where it is no such equality."""
     if not isinstance(expr, ms.Call) or not expr.func.startswith("eq_"):
         return None
     a, b = expr.args
@@ -211,7 +215,7 @@ def _equality(expr: ms.Scalar, sides: _Sides) -> tuple[ms.Scalar, ms.Scalar] | N
 
 
 def _by_keys(kind: str, joined: Rel, sides: _Sides, left: _Side, right: _Side) -> Rel:
-    """Rows without a match found by their keys: those of the matches are known from the left's expressions."""
+    """An outer join whose unmatched rows are found by their keys, computed from the left's expressions."""
     shared = [ms.Column(c) for c in range(sides.shared)]
     matched = _columns(joined, [*shared, *left.keys]).distinct()
     result = joined
@@ -221,7 +225,7 @@ def _by_keys(kind: str, joined: Rel, sides: _Sides, left: _Side, right: _Side) -
         result = Rel.union([missing.map(nulls), result])
     if kind in ("right", "full"):
         if _types(left.keys, sides.left) != _types(right.keys, sides.right):
-            # Equal values of other scales or lengths are not one value: the right's have to be its own.
+            # Equal values of different scale or length are not identical, so the right side's own values must be kept.
             there = dict(enumerate(sides.right_columns))
             own = [ms.permute(key, there) for key in right.keys]
             matched = _columns(joined, [*shared, *own]).distinct()
@@ -242,7 +246,7 @@ def _types(exprs: Sequence[ms.Scalar], side: Rel) -> list[SqlType]:
 
 
 def _columns(rel: Rel, exprs: Sequence[ms.Scalar]) -> Rel:
-    """The values of expressions as the only columns."""
+    """A relation of only these expressions' values."""
     outputs: list[int] = []
     new: list[ms.Scalar] = []
     for expr in exprs:
@@ -257,7 +261,7 @@ def _columns(rel: Rel, exprs: Sequence[ms.Scalar]) -> Rel:
 def _unmatched(
     side: Rel, keys: Sequence[ms.Scalar], matched: Rel, filtered: Sequence[ms.Scalar]
 ) -> Rel:
-    """The rows of a side that are not `filtered`, or whose key is not among the matched ones."""
+    """The rows of a side that fail its filters, or whose key is not among the matched ones."""
     arity = side.arity
     candidates = side.filter(filtered)
     positions: list[int] = []

@@ -1,7 +1,7 @@
-"""The bindings of a lowered plan put in order.
+"""Normalizing the bindings of a lowered plan.
 
-Promise: afterwards a binding is used at least twice, bindings stand in front of the whole relation (or, what depends on a recursive
-binding, of its value or body), and ids count from 0 in the order of definition. Nothing else changes.
+Promise: afterwards every binding is used at least twice, bindings precede the whole relation (those that depend on a
+recursive binding: its value or body), and ids count from 0 in order of definition. Nothing else changes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from mzsql.repr.types import RelationType
 
 
 def normalize_lets(rel: mir.Relation) -> mir.Relation:
-    """The relation with its bindings normalized."""
+    """The relation with normalized bindings."""
     while True:
         uses = Counter(
             n.id for n in mir.walk(rel) if isinstance(n, mir.Get) and isinstance(n.id, int)
@@ -27,7 +27,7 @@ def normalize_lets(rel: mir.Relation) -> mir.Relation:
 class _Pass:
     def __init__(self, uses: Counter[int]) -> None:
         self.uses = uses
-        # What stands for a binding; of a Get only the id counts, each use keeps its own type.
+        # The replacement of each binding. Of a Get only the id counts: each use keeps its own type.
         self.known: dict[int, mir.Relation] = {}
         self.next_id = 0
 
@@ -44,7 +44,7 @@ class _Pass:
         return body
 
     def rewrite(self, rel: mir.Relation, bindings: list[tuple[int, mir.Relation]]) -> mir.Relation:
-        """The relation without its bindings, which are appended to `bindings`."""
+        """The relation without its bindings, which are appended to ``bindings``."""
         match rel:
             case mir.Let(id=local, value=value, body=body):
                 if self.uses[local]:

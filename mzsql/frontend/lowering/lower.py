@@ -1,7 +1,7 @@
-"""HIR to MIR: the entry.
+"""HIR to MIR: the entry points.
 
-Promise: `lower_query` decorrelates a query by the one algorithm of `mzsql.frontend.lowering.lowering`, and puts the bindings of what
-comes out in order. The same query is lowered once as long as it is remembered.
+Promise: `lower_query` decorrelates a query by the single algorithm of `mzsql.frontend.lowering.lowering` and normalizes
+the bindings of the result. Results are cached for equal queries.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mzsql.repr.types import RelationDesc, RelationType
 
 @dataclass(frozen=True)
 class LoweredQuery:
-    """A query as MIR: `relation` before `finishing`; `desc` describes the result after `finishing.project`."""
+    """A query as MIR: `relation` before `finishing` is applied; `desc` describes the result after `finishing.project`."""
 
     relation: mir.Relation
     desc: RelationDesc
@@ -39,11 +39,11 @@ def lower_query(
 
     Args:
         query: the query.
-        new_outer_joins: as of `mzsql.frontend.lowering.lowering.Lowering`.
-        variadic_left_joins: as of it.
+        new_outer_joins: see `mzsql.frontend.lowering.lowering.Lowering`.
+        variadic_left_joins: see there.
 
     Raises:
-        Unsupported: it has something that is not lowered yet.
+        Unsupported: it contains something that cannot be lowered.
     """
     relation = lower_relation(
         query.relation, new_outer_joins=new_outer_joins, variadic_left_joins=variadic_left_joins
@@ -63,7 +63,7 @@ def lower_query(
 def lower_as_written(
     query: hir.Query, *, new_outer_joins: bool = True, variadic_left_joins: bool = False
 ) -> mir.Relation:
-    """Decorrelate a query to show it: VALUES is the call that it is written as."""
+    """Decorrelate a query for EXPLAIN: VALUES stays the call that it was written as."""
     with deep():
         lowering = Lowering(
             lower_join,
@@ -78,7 +78,7 @@ def lower_as_written(
 def lower_as_made(
     query: hir.Query, *, new_outer_joins: bool = True, variadic_left_joins: bool = False
 ) -> mir.Relation:
-    """As `lower_as_written`, its bindings as the algorithm makes them: even the one row that all is applied to has a name."""
+    """As `lower_as_written`, with the algorithm's own bindings: even the unit relation has a name."""
     with deep():
         lowering = Lowering(
             lower_join,

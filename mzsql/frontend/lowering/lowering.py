@@ -1,12 +1,11 @@
-"""HIR to MIR: subqueries decorrelated, outer joins spelled out.
+"""Decorrelation: HIR to MIR.
 
-Promise: one algorithm for every query, Materialize's ("applied to outer"): a relation is lowered over `outer`, a relation whose columns are
-the values of the enclosing scopes it needs, and yields outer's columns followed by its own, for each row of outer. A subquery is evaluated
-once for each distinct combination of the outer columns it reads, then joined back (`branch`); joins in MIR compare NULLs as equal, so
-that works for NULLs too. Outer joins become an inner join and the rows without a match, padded with NULLs. There is no case for
-any particular query.
+Promise: one algorithm for every query, Materialize's ("applied to outer"), without special cases. A relation is lowered over ``outer``, a
+relation whose columns are the values of the enclosing scopes that it needs, and yields for each row of outer that row's columns followed by
+its own. A subquery is evaluated once for each distinct combination of the outer columns that it reads, then joined back (`branch`); joins
+in MIR treat NULLs as equal, so this works for NULLs too. Outer joins become an inner join and the rows without a match, padded with NULLs.
 
-The trade-off: the plan is verbose (every subquery a join, every outer join a union); the optimizer makes it small again.
+The trade-off: the resulting plan is large (every subquery a join, every outer join a union); the optimizer reduces it.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ _TOO_MANY = "more than one record produced in subquery"
 
 
 def _values(rows: Sequence[Row], typ: RelationType) -> list[ms.Scalar]:
-    """The values of rows one after another."""
+    """The values of all rows, one after another."""
     return [
         ms.Literal(value, column.type)
         for row in rows
@@ -56,14 +55,15 @@ def _values(rows: Sequence[Row], typ: RelationType) -> list[ms.Scalar]:
 
 @dataclass
 class Lowering:
-    """The state of one lowering: fresh local ids and the CTEs in scope; `join` lowers joins, which ask for their sides in turn.
+    """The state of one lowering: fresh local ids and the CTEs in scope.
 
     Attributes:
-        binds_constants: whether constants are given names too, as they are in the decorrelated plan before its bindings are put in order.
-        new_outer_joins: whether outer joins are found by the keys of every equality, and by the filters of the side that is not preserved;
-            else by equal columns alone.
-        variadic_left_joins: whether a stack of left joins is lowered as one inner join where it can be.
-        calls_values: whether VALUES is shown as the call that it is written as, and not as the rows that it makes.
+        join: lowers joins; a parameter since joins lower their sides by this class.
+        binds_constants: whether constants get names too, as in the decorrelated plan before its bindings are normalized.
+        new_outer_joins: whether unmatched rows of outer joins are found by the keys of all equalities and by the filters of the side that
+            is not preserved; else only by equal columns.
+        variadic_left_joins: whether a stack of left joins becomes one inner join where possible.
+        calls_values: whether VALUES is shown as the call that it was written as, instead of its rows.
     """
 
     join: Callable[[Lowering, hir.Join, Rel, ColumnMap, int], Rel]
@@ -78,7 +78,7 @@ class Lowering:
     # --- let ---------------------------------------------------------------------------------------
 
     def let_in(self, value: Rel, body: Callable[[Rel], Rel]) -> Rel:
-        """`body` over a name for `value`."""
+        """``body`` over a name for ``value``."""
         named = mir.Get if self.binds_constants else mir.Get | mir.Constant
         if isinstance(value.mir, named):
             return body(value)
@@ -87,14 +87,14 @@ class Lowering:
         return Rel(mir.Let(local, value.mir, done.mir), done.typ)
 
     def fresh(self) -> int:
-        """A local id that was not used."""
+        """An unused local id."""
         self.next_id += 1
         return self.next_id - 1
 
     # --- relations -----------------------------------------------------------------------------------
 
     def relation(self, rel: hir.Relation, outer: Rel, cols: ColumnMap, depth: int) -> Rel:
-        """`rel` applied to `outer`: outer's columns, then rel's."""
+        """``rel`` applied to ``outer``: for each row of outer its columns, then those of rel."""
         check_for_interrupts()
         shift = outer.arity
         match rel:
@@ -155,14 +155,14 @@ class Lowering:
         if isinstance(get.mir, mir.Get) and isinstance(get.mir.id, int):
             self.ctes[local] = CteBinding(get.mir.id, get.typ, outer, cols, depth)
             return self.relation(body, outer, cols, depth)
-        # A CTE that is a catalog object or a constant as it stands: bound all the same, so that it has a name.
+        # Bind a CTE even if it is a catalog object or a constant, so that it has a name.
         new = self.fresh()
         self.ctes[local] = CteBinding(new, get.typ, outer, cols, depth)
         done = self.relation(body, outer, cols, depth)
         return Rel(mir.Let(new, get.mir, done.mir), done.typ)
 
     def _get_cte(self, local: int, outer: Rel, cols: ColumnMap, depth: int) -> Rel:
-        """A CTE, joined to `outer` on the outer columns that it was made over."""
+        """A CTE joined to ``outer`` on the outer columns that it was lowered over."""
         cte = self.ctes[local]
         get = Rel(mir.Get(cte.id, cte.typ), cte.typ)
         if outer.mir == cte.outer.mir:
@@ -216,7 +216,7 @@ class Lowering:
     def _filter(self, rel: Rel, predicate: hir.Scalar, cols: ColumnMap, depth: int) -> Rel:
         arity = rel.arity
         if isinstance(predicate, hir.Exists):
-            # Over the rows as they are: the answer needs no join with their distinct combinations.
+            # Over outer's rows themselves: a filter needs no join with their distinct combinations.
             some = self.existential(rel, cols, predicate.relation, depth, distinct_outer=True)
             return some.filter([ms.Column(arity)]).project(range(arity))
         rel, found = self.subqueries([predicate], rel, cols, depth)
@@ -254,7 +254,7 @@ class Lowering:
         if not has_subquery(rel.limit):
             limit, _ = self.scalar(rel.limit, done, cols, depth, {})
             return done.topk(group, order, limit, rel.offset, rel.expected_group_size)
-        # What the limit's subqueries answer depends on outer's columns alone: as columns of the group they part no group.
+        # The limit's subqueries depend on outer's columns alone, so adding their values to the group key splits no group.
         arity = done.arity
         done, found = self.subqueries([rel.limit], done, cols, depth)
         limit, done = self.scalar(rel.limit, done, cols, depth, found)
@@ -274,9 +274,10 @@ class Lowering:
         *,
         distinct_outer: bool,
     ) -> Rel:
-        """`apply` once for every distinct combination of the columns of `outer` that `inner` reads; its results joined to outer.
+        """``apply`` once for every distinct combination of the columns of ``outer`` that ``inner`` reads; the results joined to outer.
 
-        `apply` is given the keyed outer relation and the map of columns inside it, and yields its columns followed by new ones.
+        ``apply`` gets the relation of distinct keys and the map of columns in it, and returns its columns followed by new ones. With
+        ``distinct_outer`` outer's rows are known to be distinct already.
         """
         if not distinct_outer and is_row_wise(inner):
             inside = cols.enter_scope(outer.arity - cols.arity)
@@ -299,7 +300,7 @@ class Lowering:
         return self.let_in(outer, over)
 
     def _outer_columns(self, inner: hir.Relation, depth: int) -> set[tuple[int, int]]:
-        """The columns outside `inner` that it reads, by level as seen from inside; those that its CTEs were made over too."""
+        """The columns from outside that ``inner`` and its CTEs read, by level as seen from inside."""
         reads = self.reads.of(inner)
         found = set(reads.columns)
         for local in reads.ctes:
@@ -317,7 +318,7 @@ class Lowering:
         *,
         distinct_outer: bool,
     ) -> Rel:
-        """Outer's columns and whether `inner` has a row for them."""
+        """Outer's columns, and whether ``inner`` has a row for them."""
 
         def apply(get_inner: Rel, inside: ColumnMap) -> Rel:
             answer = self.relation(inner, get_inner, inside, depth + 1)
@@ -327,7 +328,7 @@ class Lowering:
         return self.branch(outer, cols, inner, depth, apply, distinct_outer=distinct_outer)
 
     def scalar_subquery(self, outer: Rel, cols: ColumnMap, inner: hir.Relation, depth: int) -> Rel:
-        """Outer's columns and the value of `inner` for them: NULL of no row, an error of several."""
+        """Outer's columns, and the value of ``inner`` for them: NULL for no row, an error for several."""
 
         def apply(get_inner: Rel, inside: ColumnMap) -> Rel:
             answer = self.relation(inner, get_inner, inside, depth + 1)
@@ -348,7 +349,7 @@ class Lowering:
     def subqueries(
         self, scalars: Sequence[hir.Scalar], rel: Rel, cols: ColumnMap, depth: int
     ) -> tuple[Rel, dict[hir.Scalar, int]]:
-        """`rel` joined with the value of every subquery in `scalars` (but those inside a CASE); where each value stands."""
+        """``rel`` joined with the value of every subquery in ``scalars`` (but those inside a CASE), and the position of each value."""
         wanted: list[hir.Exists | hir.Select] = []
         for scalar in scalars:
             collect(scalar, wanted)
@@ -381,7 +382,7 @@ class Lowering:
     # --- lookups -------------------------------------------------------------------------------------
 
     def anti_lookup(self, keys: Rel, found: Rel, default: Sequence[tuple[Datum, SqlType]]) -> Rel:
-        """The rows of `keys` that no row of `found` begins with, followed by the default values."""
+        """The rows of ``keys`` that no row of ``found`` begins with, followed by the default values."""
         arity = keys.arity
         types = tuple(ColumnType(typ, value is None) for value, typ in default)
 
@@ -396,7 +397,7 @@ class Lowering:
         return self.let_in(keys, over)
 
     def lookup(self, keys: Rel, found: Rel, default: Sequence[tuple[Datum, SqlType]]) -> Rel:
-        """`found`, and the rows of `keys` it has nothing for with the default values."""
+        """``found``, and the rows of ``keys`` missing from it with the default values."""
         return self.let_in(
             found, lambda get: Rel.union([get, self.anti_lookup(keys, get, default)])
         )
@@ -411,7 +412,7 @@ class Lowering:
         depth: int,
         found: Mapping[hir.Scalar, int],
     ) -> tuple[ms.Scalar, Rel]:
-        """A scalar over `rel`, and `rel`, grown by the columns that subqueries inside a CASE needed."""
+        """A scalar over ``rel``, and ``rel`` with the columns appended that subqueries inside a CASE need."""
         match scalar:
             case hir.Column(index=index, level=level):
                 return ms.Column(cols.get(level, index)), rel
@@ -428,7 +429,7 @@ class Lowering:
             case hir.Windowing():
                 return self._window(scalar, rel, cols, depth, found)
             case ms.Literal(value=value, typ=typ) if typ.kind == "unknown":
-                # A bare text of a subquery, which its own columns never asked to be anything else.
+                # An untyped literal in a subquery whose use never required another type is text.
                 return ms.Literal(value, TEXT), rel
             case _:
                 return scalar, rel
@@ -464,7 +465,7 @@ class Lowering:
             then, rel = self.scalar(node.then, rel, cols, depth, found)
             otherwise, rel = self.scalar(node.otherwise, rel, cols, depth, found)
             return ms.If(condition, then, otherwise), rel
-        # Each branch's subqueries are evaluated only over the rows that take it: the rows are parted and put together again.
+        # Each branch's subqueries are evaluated only for the rows that take it, since they may fail: split the rows, and union them again.
         arity = rel.arity
         false = ms.Call("not", (condition,), BOOLEAN)
         null = ms.Call("is_null", (condition,), BOOLEAN)

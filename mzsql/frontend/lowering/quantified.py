@@ -1,8 +1,9 @@
-"""Conditions of a filter in forms that decorrelate well.
+"""Rewriting quantified comparisons in filters to forms that decorrelate well.
 
-Promise: `certain` keeps the value of a scalar; of the predicates of `conjuncts` a row passes all exactly if it passed the given one.
-``x = ANY (query)`` (so IN) becomes an EXISTS, ``x <> ALL`` (so NOT IN) and ALL the negation of one; that holds where no comparison is
-unknown, and where NULL and false mean the same: for what AND and OR put together at the top of a filter.
+Promise: `certain` keeps a scalar's value. A row passes all predicates of `conjuncts` exactly if it passes the given
+predicate. ``x = ANY (query)`` (so IN) becomes an EXISTS; ``x <> ALL`` (so NOT IN) and ALL become a negated EXISTS. That
+is valid where no comparison is NULL, or where NULL and false are equivalent, as for the AND and OR at the top of a
+filter.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from mzsql.repr.types import BOOLEAN
 
 
 def conjuncts(predicate: hir.Scalar) -> list[hir.Scalar]:
-    """The predicate with `true` in place of every conjunct that has a subquery, then those, quantified comparisons as EXISTS."""
+    """The predicate with `true` in place of every conjunct that has a subquery, then those conjuncts with quantified
+    comparisons as EXISTS.
+    """
     found: list[hir.Scalar] = []
 
     def take(node: hir.Scalar) -> hir.Scalar:
@@ -29,7 +32,7 @@ def conjuncts(predicate: hir.Scalar) -> list[hir.Scalar]:
 
 
 def certain(scalar: hir.Scalar) -> hir.Scalar:
-    """The scalar with EXISTS in place of quantified comparisons whose answer is never unknown."""
+    """The scalar with EXISTS in place of quantified comparisons whose result is never NULL."""
     if not _has_subquery(scalar):
         return scalar
     match scalar:
@@ -60,7 +63,7 @@ def _unquantified(node: hir.Scalar) -> hir.Scalar:
 
 
 def _parts(reduce: hir.Reduce) -> tuple[str, hir.Relation, hir.Scalar] | None:
-    """Quantifier, query and comparison of ``Reduce by any|all (Map the comparison)``."""
+    """The quantifier, query and comparison of ``Reduce by any|all (Map the comparison)``; None for another Reduce."""
     match reduce:
         case hir.Reduce(
             input=hir.Map(input=query, scalars=(comparison,)),
@@ -73,14 +76,14 @@ def _parts(reduce: hir.Reduce) -> tuple[str, hir.Relation, hir.Scalar] | None:
 
 
 def _positive(node: hir.Scalar, reduce: hir.Reduce, *, certain: bool = False) -> hir.Scalar:
-    """A quantified comparison as EXISTS; `certain`: no row compares unknown."""
+    """A quantified comparison as EXISTS; ``certain``: no row's comparison is NULL."""
     parts = _parts(reduce)
     if parts is None:
         return node
     func, query, comparison = parts
     if func == "any":
         return hir.Exists(hir.Filter(query, (comparison,)))
-    # No row may compare false, or unknown.
+    # ALL: no row's comparison may be false or NULL.
     fails = hir.Call("not", (comparison,), BOOLEAN)
     return _none(query, fails if certain else _or_null(fails, comparison))
 
@@ -91,7 +94,7 @@ def _negative(node: hir.Scalar, reduce: hir.Reduce) -> hir.Scalar:
         return node
     func, query, comparison = parts
     if func == "any":
-        # No row may compare true, or unknown.
+        # Negated ANY: no row's comparison may be true or NULL.
         return _none(query, _or_null(comparison, comparison))
     return hir.Exists(hir.Filter(query, (hir.Call("not", (comparison,), BOOLEAN),)))
 

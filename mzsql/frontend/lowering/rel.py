@@ -1,6 +1,7 @@
 """MIR under construction, each relation with its type.
 
-Promise: the builders keep the type in step, so lowering never derives it twice; neighbouring projections are fused, as Materialize's are.
+Promise: the builders keep the type in step, so lowering never derives it twice; adjacent projections are fused, as in
+Materialize.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Rel:
 
     @property
     def is_unit(self) -> bool:
-        """Whether it is the constant row of no columns."""
+        """Whether it is the constant relation of one row without columns."""
         return isinstance(self.mir, mir.Constant) and self.mir.rows == (((), 1),)
 
     @staticmethod
@@ -43,7 +44,7 @@ class Rel:
         return Rel(node, node_type(node, [self.typ]))
 
     def project(self, outputs: Iterable[int]) -> Rel:
-        """The columns `outputs`; fused with a projection below."""
+        """The columns at these positions; fused with a projection below."""
         chosen = tuple(outputs)
         if isinstance(self.mir, mir.Project):
             inner = tuple(self.mir.outputs[c] for c in chosen)
@@ -53,7 +54,7 @@ class Rel:
         return self._over(mir.Project(self.mir, chosen))
 
     def map(self, scalars: Sequence[ms.Scalar]) -> Rel:
-        """More columns."""
+        """Append columns."""
         return self._over(mir.Map(self.mir, tuple(scalars))) if scalars else self
 
     def filter(self, predicates: Sequence[ms.Scalar]) -> Rel:
@@ -61,7 +62,7 @@ class Rel:
         return self._over(mir.Filter(self.mir, tuple(predicates))) if predicates else self
 
     def flat_map(self, func: str, exprs: Sequence[ms.Scalar], output: RelationType) -> Rel:
-        """Each row with each row of a table function."""
+        """Each row combined with each row of a table function."""
         return self._over(mir.FlatMap(self.mir, func, tuple(exprs), output))
 
     def reduce(
@@ -81,7 +82,7 @@ class Rel:
         return self.reduce(list(columns), (), None)
 
     def distinct(self) -> Rel:
-        """Each row once."""
+        """Each distinct row once."""
         return self.distinct_by(range(self.arity))
 
     def topk(
@@ -105,7 +106,7 @@ class Rel:
         return self._over(mir.Threshold(self.mir))
 
     def product(self, right: Rel, *, keep: bool = False) -> Rel:
-        """Every pair of rows; one row without columns changes nothing, unless `keep` says to multiply all the same."""
+        """The cross product. A product with the unit relation changes nothing, and is omitted unless ``keep``."""
         if not keep and right.is_unit:
             return self
         if not keep and self.is_unit and isinstance(right.mir, mir.Constant):
@@ -113,12 +114,12 @@ class Rel:
         return self.join(right, [])
 
     def join(self, right: Rel, equalities: Sequence[tuple[int, int]]) -> Rel:
-        """Pairs of rows that agree, null-safely, in pairs of columns (of both side by side)."""
+        """An equijoin; ``equalities`` are positions in the concatenated row, and NULLs are equal."""
         return Rel.join_all([self, right], [list(pair) for pair in equalities])
 
     @staticmethod
     def join_all(inputs: Sequence[Rel], classes: Sequence[Sequence[int]]) -> Rel:
-        """Rows side by side that agree in each class of columns."""
+        """A join of several inputs on classes of equal columns."""
         columns = [column for part in inputs for column in part.typ.columns]
         equivalences = tuple(
             tuple(as_key(ms.Column(c), columns) for c in members) for members in classes
@@ -128,7 +129,7 @@ class Rel:
 
     @staticmethod
     def union(inputs: Sequence[Rel]) -> Rel:
-        """The sum of the inputs."""
+        """The multiset sum of the inputs."""
         if len(inputs) == 1:
             return inputs[0]
         node = mir.Union(tuple(i.mir for i in inputs))

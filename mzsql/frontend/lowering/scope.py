@@ -1,4 +1,4 @@
-"""Where the columns of enclosing scopes stand while a query is decorrelated."""
+"""Where the columns of enclosing scopes are in a relation that is being decorrelated."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ from mzsql.repr.types import RelationType
 
 @dataclass(frozen=True)
 class ColumnMap:
-    """Where columns of enclosing scopes stand in `outer`: (level, index) to position; `arity` is outer's."""
+    """The positions in `outer` of the columns of enclosing scopes, by level and index; `arity` is outer's number of
+    columns.
+    """
 
     positions: Mapping[tuple[int, int], int]
     arity: int
 
     def get(self, level: int, index: int) -> int:
-        """The position of a column in a relation lowered over outer."""
+        """A column's position in a relation lowered over outer."""
         return self.arity + index if level == 0 else self.positions[level, index]
 
     def enter_scope(self, arity: int) -> ColumnMap:
-        """The map inside a scope over a relation with `arity` columns of its own, all of which stay in outer."""
+        """The map inside a scope over a relation with ``arity`` columns of its own, all of which are in outer then."""
         moved = {(level + 1, i): p for (level, i), p in self.positions.items()}
         moved.update({(1, i): self.arity + i for i in range(arity)})
         return ColumnMap(moved, self.arity + arity)
@@ -29,7 +31,9 @@ class ColumnMap:
 
 @dataclass(frozen=True)
 class CteBinding:
-    """A lowered CTE: its value stands over `outer`, whose columns `columns` locates as seen from scope depth `depth`."""
+    """A lowered CTE: its value was lowered over `outer`, whose columns are located by `columns`, as seen from scope
+    depth `depth`.
+    """
 
     id: int
     typ: RelationType

@@ -1,4 +1,6 @@
-"""What lowering asks of HIR: which scalars depend on each other, where subqueries are, what is bound inside a relation."""
+"""Properties of HIR that lowering needs: dependencies between scalars, subqueries in them, what a relation reads from
+outside.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from mzsql.repr.datum import Datum
 
 
 def independent(scalars: Sequence[hir.Scalar], arity: int) -> list[hir.Scalar]:
-    """The first scalars that read no column appended among themselves; at least one."""
+    """The longest prefix of the scalars that reads no column appended by them; at least one."""
     batch: list[hir.Scalar] = []
     for scalar in scalars:
         if batch and any(
@@ -39,7 +41,7 @@ def _reads_new(scalar: hir.Scalar, arity: int) -> bool:
 
 
 def collect(scalar: hir.Scalar, found: list[hir.Exists | hir.Select]) -> None:
-    """The subqueries of a scalar, left to right; those inside a CASE's branches are left to it."""
+    """Append the subqueries of a scalar, left to right; those in a CASE's branches are left to the CASE."""
     match scalar:
         case hir.Exists() | hir.Select():
             found.append(scalar)
@@ -58,7 +60,7 @@ def has_subquery(scalar: hir.Scalar) -> bool:
 
 
 def is_row_wise(rel: hir.Relation) -> bool:
-    """Whether a relation yields for each outer row what that row alone determines, without joins or grouping."""
+    """Whether a relation's rows for an outer row depend on that row alone, without joins or grouping."""
     return all(
         isinstance(node, hir.Constant | hir.Project | hir.Map | hir.Filter | hir.CallTable)
         and not any(
@@ -85,10 +87,10 @@ def of_nothing(aggregate: ms.AggregateExpr) -> Datum:
 
 @dataclass(frozen=True)
 class Outside:
-    """What a relation reads from outside of itself.
+    """What a relation reads from outside itself.
 
     Attributes:
-        columns: columns of enclosing scopes: how many scopes out, and which.
+        columns: columns of enclosing scopes, by level and index.
         ctes: CTEs that it does not define itself.
     """
 
@@ -96,16 +98,16 @@ class Outside:
     ctes: frozenset[int] = frozenset()
 
     def outwards(self) -> Outside:
-        """The same, seen from one scope further out."""
+        """The same as seen from one scope further out."""
         columns = frozenset((level - 1, index) for level, index in self.columns if level > 1)
         return Outside(columns, self.ctes)
 
 
 @dataclass
 class Reads:
-    """What relations read from outside of themselves; each is looked at once, however deep it is nested."""
+    """What relations read from outside themselves; each is analyzed once, however deeply it is nested."""
 
-    # By identity, and with the relation itself, so that none goes away and leaves its identity to another.
+    # By identity; the relation is kept alive, so that its id is not reused for another one.
     _known: dict[int, tuple[hir.Relation, Outside]] = field(default_factory=dict)
 
     def of(self, rel: hir.Relation) -> Outside:
@@ -140,7 +142,7 @@ class Reads:
                 elif isinstance(node, hir.Exists | hir.Select):
                     yield self.of(node.relation).outwards()
         if isinstance(rel, hir.Join):
-            # What stands on the right of a join is a scope further in.
+            # A join's right side is one scope further in.
             yield self.of(rel.left)
             yield self.of(rel.right).outwards()
             return

@@ -1,10 +1,11 @@
-"""A stack of left joins as one inner join.
+"""A stack of left joins lowered as one inner join.
 
-Promise: the rows are those of the joins one after another. Each right side is made to have a row for every key that is asked of it: beside
-its own rows, which a column marks, one without values for each key that it lacks, and one for NULL. Then no row of the left is without a
-match, the joins are inner ones with keys that may be NULL, and what a row without values brought is made NULL behind each. It takes a
-right side that reads nothing of the left, joined by columns that are equal to columns of one input before it; a stack of which
-one join is something else is lowered join by join.
+Promise: the rows are those of the joins one after another. Each right side is extended to have a row for every key that
+is looked up in it: besides its own rows, which a column marks, a row without values for each missing key, and one for
+NULL. Then every row on the left has a match, the joins are inner joins whose keys may be NULL, and the columns of a row
+without values become NULL afterwards. This needs right sides that read nothing of the left and are joined on columns
+that equal columns of a single earlier input; a stack with any other join is lowered join by join. As in Materialize's
+variadic outer join lowering.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from mzsql.frontend.lowering.rel import Rel, constant_row
 from mzsql.frontend.lowering.scope import ColumnMap
 from mzsql.repr.types import BOOLEAN, ColumnType, RelationType, SqlType
 
-#: Equalities of types whose equal values are one value.
+#: Equality functions of types whose equal values are identical.
 _EQUAL = frozenset(
     f"eq_{kind}"
     for kind in (
@@ -37,10 +38,10 @@ class _Keys:
     """The equalities of a join.
 
     Attributes:
-        source: the input that the left columns are of.
+        source: the input that the left columns belong to.
         left: positions among the columns to its left.
-        right: positions among the right's own.
-        start: where the source's columns begin.
+        right: positions among the right side's own columns.
+        start: the position of the source's first column.
     """
 
     source: int
@@ -52,7 +53,7 @@ class _Keys:
 def variadic_left(
     lowering: Lowering, join: hir.Join, outer: Rel, cols: ColumnMap, depth: int
 ) -> Rel | None:
-    """The joins that end with this one, lowered together; None where they are to be lowered one by one."""
+    """The stack of left joins that ends with this one, lowered together; None where it must be lowered join by join."""
     if outer.arity:
         return None
     left, stack = _stack(join)
@@ -97,7 +98,7 @@ def _arity(rel: hir.Relation) -> int:
 
 
 def _stack(join: hir.Join) -> tuple[hir.Relation, list[hir.Join]]:
-    """What the left joins begin with, and the joins from the innermost on."""
+    """The relation at the bottom of a stack of left joins, and the joins from the innermost on."""
     stack: list[hir.Join] = []
     rel: hir.Relation = join
     while isinstance(rel, hir.Join) and rel.kind == "left":
@@ -107,7 +108,7 @@ def _stack(join: hir.Join) -> tuple[hir.Relation, list[hir.Join]]:
 
 
 def _equalities(on: hir.Scalar) -> frozenset[tuple[int, int]]:
-    """The equalities of columns that a condition is, each with its lesser column first; none where it is anything else."""
+    """The column equalities that a condition consists of, the lesser column first; empty where it has anything else."""
     pairs: set[tuple[int, int]] = set()
     pending = [on]
     while pending:
@@ -126,7 +127,9 @@ def _equalities(on: hir.Scalar) -> frozenset[tuple[int, int]]:
 
 
 def _keys(pairs: frozenset[tuple[int, int]], start: int, starts: Sequence[int]) -> _Keys | None:
-    """Equalities as keys; None unless all are of columns of one input before the right one, and of columns of that, none of those twice."""
+    """Equalities as keys; None unless all are between columns of one earlier input and distinct columns of the right
+    side.
+    """
     ordered = sorted(pairs)
     if any(a >= start or b < start for a, b in ordered):
         return None
@@ -142,7 +145,7 @@ def _keys(pairs: frozenset[tuple[int, int]], start: int, starts: Sequence[int]) 
 
 
 def _joined(lowering: Lowering, inputs: Sequence[Rel], keys: Sequence[_Keys]) -> Rel:
-    """The inner join of the first input and of the others with the rows that they lack."""
+    """The inner join of the first input with the others, each extended by the missing keys."""
     bindings = [(lowering.fresh(), part) for part in inputs]
     gets = [Rel(mir.Get(local, part.typ), part.typ) for local, part in bindings]
     body = gets[0]
@@ -164,7 +167,7 @@ def _joined(lowering: Lowering, inputs: Sequence[Rel], keys: Sequence[_Keys]) ->
 def _lacking(
     left: Rel, own: Sequence[int], known: Rel, keys: Sequence[int], typ: RelationType
 ) -> Rel:
-    """A row without values for each key of the left, and for NULL, that the right has not."""
+    """A row without values for NULL and for each key of the left that the right side lacks."""
     nulls = tuple(ColumnType(c.type, True) for c in left.typ.columns)
     asked = Rel.union([left, constant_row((None,) * left.arity, nulls)]).project(own).distinct()
     rest = Rel.union([known.project(keys).negate(), asked]).threshold()
@@ -176,7 +179,7 @@ def _lacking(
 
 
 def _with(body: Rel, right: Rel, keys: _Keys) -> Rel:
-    """The join with a right side that has every key: its columns are NULL where the row is none of its own."""
+    """The join with an extended right side; its columns are NULL where the matching row was added."""
     width, more = body.arity, right.arity - 1
     product = body.join(right, [])
     columns = product.typ.columns
@@ -200,7 +203,7 @@ def _is_not_null(column: int) -> ms.Scalar:
 
 
 def _both(a: ms.Scalar, b: ms.Scalar, typ: SqlType) -> ms.Scalar:
-    """Equal, or both NULL."""
+    """IS NOT DISTINCT FROM of two scalars."""
     equal = ms.Call(f"eq_{typ.kind}", (a, b), BOOLEAN)
     nulls = [ms.Call("is_null", (one,), BOOLEAN) for one in (a, b)]
     return ms.Call("or", (equal, ms.Call("and", tuple(nulls), BOOLEAN)), BOOLEAN)

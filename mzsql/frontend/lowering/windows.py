@@ -1,7 +1,8 @@
-"""Window functions to MIR: a `Reduce` that gathers each partition's rows into a list of records, taken apart again.
+"""Window functions to MIR: a `Reduce` that collects each partition's rows into a list of records, which is then
+unnested.
 
-Promise: every row of the input comes out once, followed by its window function's result. The columns of enclosing queries are part of
-each partition's key, so that a window in a correlated subquery sees the rows of one outer row only.
+Promise: every input row comes out once, with its window function's result appended. Columns of enclosing queries are
+part of the partition key, so that a window in a correlated subquery sees the rows of one outer row only.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def window_key(window: hir.Windowing) -> str:
 
 
 def frame_of(frame: hir.WindowFrame) -> windows.Frame:
-    """A frame of the clause as an aggregate's key says it."""
+    """A frame as it is encoded in an aggregate's key."""
     bounds = (frame.start, frame.end)
     start, end = (_offset(bound) for bound in bounds)
     before, after = (b.offset if isinstance(b.offset, str) else "" for b in bounds)
@@ -54,15 +55,15 @@ def lower_window(
     partition: Sequence[ms.Scalar],
     order: Sequence[ms.Scalar],
 ) -> Rel:
-    """`rel` with the function's result as one more column.
+    """``rel`` with the function's result as one more column.
 
     Args:
         window: the function.
         rel: the rows.
-        outer: how many leading columns are of enclosing queries.
-        args: the function's arguments over `rel`.
-        partition: the partition's expressions over `rel`.
-        order: the order's expressions over `rel`.
+        outer: how many leading columns belong to enclosing queries.
+        args: the function's arguments over ``rel``.
+        partition: the PARTITION BY expressions over ``rel``.
+        order: the ORDER BY expressions over ``rel``.
     """
     arity = rel.arity
     columns = list(rel.typ.columns)

@@ -1,1 +1,1 @@
-"""What a name means: objects of the catalog, types, columns in scope. Nothing here plans an expression or a query."""
+"""Resolving names: objects of the catalog, types, columns in scope. Expressions and queries are planned elsewhere."""

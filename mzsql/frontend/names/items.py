@@ -1,4 +1,8 @@
-"""Names of objects: those that exist, and those about to be made."""
+"""Names of objects: of existing ones, and of those that a statement creates.
+
+Promise: an unknown name fails with Materialize's or PostgreSQL's message, the position of the name, and a hint where a
+similar name exists.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from mzsql.repr.errors import SqlError, UndefinedObject, UndefinedTable, alike
 
 
 def check_database(catalog: CatalogView, database: str | None, position: int | None) -> None:
-    """Refuse a database that does not exist; None: there is none to check.
+    """Refuse a database that does not exist; None is accepted.
 
     Raises:
         UndefinedTable: ``unknown database 'd'``.
@@ -32,7 +36,7 @@ def check_qualifiers(catalog: CatalogView, name: PartialName, position: int | No
 
 
 def no_schema(position: int | None = None) -> SqlError:
-    """The error of a session whose search path names no schema that exists."""
+    """The error for a session whose search path names no existing schema."""
     return SqlError(
         "no valid schema selected",
         position=position,
@@ -42,7 +46,7 @@ def no_schema(position: int | None = None) -> SqlError:
 
 
 def item_named(catalog: CatalogView, name: Name) -> CatalogItem:
-    """The object of a name.
+    """The object that a name refers to.
 
     Raises:
         UndefinedTable: ``unknown catalog item 'x'``.
@@ -57,22 +61,22 @@ def item_named(catalog: CatalogView, name: Name) -> CatalogItem:
 def unknown_item(
     catalog: CatalogView, name: PartialName, position: int | None = None
 ) -> UndefinedTable:
-    """The error of a name that no object has, with a hint at the one that is most like it."""
+    """The error for a name that no object has, with a similar name as a hint."""
     like = catalog.item_like(name)
     hint = None if like is None else f"Perhaps you meant {like}."
     return UndefinedTable(f"unknown catalog item '{name}'", position=position, hint=hint)
 
 
 def find_item(catalog: CatalogView, name: Name) -> CatalogItem | None:
-    """The object of a name behind IF EXISTS: None where it, its schema or its database does not exist."""
+    """The object that a name after IF EXISTS refers to; None where it, its schema or its database does not exist."""
     return catalog.resolve_item(name.partial)
 
 
 def new_name(catalog: CatalogView, name: Name) -> FullName:
-    """The whole name of an object about to be made: in the schema named, else the first of the search path that exists.
+    """The full name of an object to be created: in the named schema, else in the first existing one of the search path.
 
     Raises:
-        SqlError: no such schema, or one of the system's.
+        SqlError: the schema does not exist, or is a system schema.
     """
     partial = name.partial
     check_qualifiers(catalog, partial, name.position)
@@ -91,7 +95,7 @@ def new_name(catalog: CatalogView, name: Name) -> FullName:
 
 
 def schema_named(catalog: CatalogView, name: Name) -> tuple[str | None, str]:
-    """Database and schema of a schema's name (``s`` or ``d.s``).
+    """The database and schema that a schema's name (``s`` or ``d.s``) refers to; a system schema has no database.
 
     Raises:
         UndefinedTable: ``unknown schema 's'``, ``unknown database 'd'``.
@@ -106,17 +110,22 @@ def schema_named(catalog: CatalogView, name: Name) -> tuple[str | None, str]:
     return database, schema
 
 
-#: What SHOW lists that is in no schema.
+#: Kinds of objects that SHOW lists and that are in no schema.
 _WITHOUT_SCHEMA = ("databases", "clusters", "cluster replicas", "roles")
 
 
 def shown_schema(statement: Show, catalog: CatalogView) -> tuple[str | None, str] | None:
-    """Whose objects SHOW lists: those of the schema named, else of the first of the search path that exists. For SHOW SCHEMAS it is a
-    database, the session's where none is named. None: those of all schemas.
+    """The database and schema whose objects SHOW lists.
+
+    It is the named schema, else the first existing one of the search path. For SHOW SCHEMAS it is a database and an
+    empty schema name.
+
+    Returns:
+        Database and schema; None: all schemas.
 
     Raises:
-        UndefinedTable: there is no such schema or database.
-        SqlError: none is named, and the session has none that exists.
+        UndefinedTable: the named schema or database does not exist.
+        SqlError: none is named, and none of the session's exists.
     """
     named = statement.schema
     if statement.kind == "schemas":
@@ -143,7 +152,7 @@ def shown_schema(statement: Show, catalog: CatalogView) -> tuple[str | None, str
 
 
 def cluster_name(catalog: CatalogView, name: Name | None) -> str:
-    """The cluster named, else the session's.
+    """The named cluster, or the session's.
 
     Raises:
         UndefinedObject: ``unknown cluster 'c'``.
@@ -158,7 +167,7 @@ def cluster_name(catalog: CatalogView, name: Name | None) -> str:
     return cluster
 
 
-#: The statement that does what a hint says.
+#: The statement to use instead, by verb, for hints.
 _STATEMENTS = {
     "remove": "DROP",
     "show": "SHOW CREATE",
@@ -169,20 +178,24 @@ _STATEMENTS = {
 
 
 def expect_kind(item: CatalogItem, kind: str, name: Name, verb: str) -> None:
-    """Refuse to ``verb`` (remove, alter) an object that is of another kind than the statement says, or the system's."""
+    """Refuse to ``verb`` (remove, alter, …) a system object, or an object of another kind than the statement names.
+
+    Raises:
+        SqlError: the object is of the system, or of another kind.
+    """
     if item.name.database is None:
         raise SqlError(
             f"system item '{item.name}' cannot be modified",
             position=name.position,
             sqlstate="42501",
         )
-    # As in PostgreSQL, statements about tables and about views say which they mean.
+    # As in PostgreSQL, DROP TABLE does not drop a view, and so on.
     if item.kind.replace("-", " ") != kind:
         raise wrong_kind(item, kind, name, verb)
 
 
 def wrong_kind(item: CatalogItem, kind: str, name: Name, verb: str) -> SqlError:
-    """The error of a statement that names an object of another kind than it says."""
+    """The error for a statement that names an object of another kind than it should."""
     found = item.kind.replace("-", " ").upper()
     return SqlError(
         f"{item.name} is not {'an' if kind == 'index' else 'a'} {kind}",

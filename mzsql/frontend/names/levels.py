@@ -1,19 +1,19 @@
-"""How deep a type may be: the dimensions of an array, and how many types may stand inside each other."""
+"""Limits on types: the dimensions of an array, and how deeply types nest."""
 
 from __future__ import annotations
 
 from mzsql.repr.errors import InvalidParameter
 from mzsql.repr.types import SqlType, levels
 
-#: As many dimensions as PostgreSQL's and Materialize's arrays have.
+#: PostgreSQL's and Materialize's limit on array dimensions.
 MAX_DIMENSIONS = 6
-#: How many lists, maps, records and arrays may be inside each other. A constant is a text in which each level quotes what is inside it,
-#: so that it doubles with each.
+#: How many lists, maps, records and arrays may be nested. A constant is a text in which each level quotes what is
+#: inside it, so its length doubles with each level.
 MAX_LEVELS = 16
 
 
 def check_dimensions(count: int) -> None:
-    """Raises InvalidParameter (54000) where an array would have more dimensions than there may be."""
+    """Raise InvalidParameter (54000) where an array has more than `MAX_DIMENSIONS`."""
     if count > MAX_DIMENSIONS:
         raise InvalidParameter(
             f"number of array dimensions ({count}) exceeds the maximum allowed ({MAX_DIMENSIONS})",
@@ -22,10 +22,10 @@ def check_dimensions(count: int) -> None:
 
 
 def check_levels(typ: SqlType) -> SqlType:
-    """The type, if no value of it nests too deeply.
+    """The type itself, if it does not nest too deeply.
 
     Raises:
-        InvalidParameter: an array has more dimensions than there may be, or too many types are inside each other (54000, 54001).
+        InvalidParameter: an array has too many dimensions (54000), or types nest too deeply (54001).
     """
     dimensions, inner = 0, typ
     while inner.kind == "array" and inner.element is not None:

@@ -1,8 +1,8 @@
-"""The types that users have made: found by name while a statement is planned.
+"""Types that users created: resolved by name while a statement is planned.
 
-Promise: a name means what the catalog says when the statement is planned; what a definition uses is remembered, with where it stands, so
-that its text names it wholly and the type cannot be dropped from under it. A type of one's own is a name for its base: values of both are
-the same.
+Promise: a name means what the catalog says when the statement is planned. The types that a definition uses are recorded
+with their places in the text, so that the stored text can qualify them and the types cannot be dropped while in use. A
+created type is a name for its base type: values of both are the same.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from mzsql.frontend.catalog import CatalogView, FullName, PartialName
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import SqlType
 
-#: The type that the name in a node means; None where there is none of that name.
+#: From a node with a name to the type; None where no type has that name.
 TypeLookup = Callable[[exp.Expr], SqlType | None]
 
 
 @dataclass
 class NamedTypes:
-    """Finds types in a catalog.
+    """Resolves types in a catalog, and records which were used.
 
     Attributes:
-        catalog: where names resolve.
-        references: the types found, as they stand in the text: start, end, whole name.
-        ids: the types found.
+        catalog: where names are resolved.
+        references: the types found, by their place in the text: start, end, full name.
+        ids: the ids of the types found.
     """
 
     catalog: CatalogView
@@ -36,7 +36,7 @@ class NamedTypes:
     ids: set[GlobalId] = field(default_factory=set)
 
     def __call__(self, node: exp.Expr) -> SqlType | None:
-        """The type that a name means, remembered; None where there is none of that name."""
+        """The type that a name refers to, recorded as used; None where there is none."""
         parts = node.meta.get("parts")
         if parts is None or not 1 <= len(parts) <= 3:
             return None
@@ -50,5 +50,5 @@ class NamedTypes:
 
     @property
     def used(self) -> tuple[GlobalId, ...]:
-        """The types found, in order."""
+        """The ids of the types found, sorted."""
         return tuple(sorted(self.ids))

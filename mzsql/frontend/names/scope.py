@@ -1,8 +1,8 @@
-"""Scopes: which columns a name can mean, and how far out they are.
+"""Scopes: which columns a name can refer to, and how many scopes out they are.
 
-Promise: names resolve as in PostgreSQL: innermost query first; within one, exactly one visible column must bear the name. A scope that
-stands on the left of a join is a level of its own for what stands on the right, visible there only under LATERAL; those of one FROM
-clause are looked through together, as no one of them is nearer than another.
+Promise: names resolve as in PostgreSQL: the innermost query first; within one query, exactly one visible column must
+have the name. The left side of a join is a scope of its own for the right side, visible there only under LATERAL. The
+left sides within one FROM clause are searched together, since none of them is nearer than another.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from difflib import get_close_matches
 from mzsql.repr.errors import AmbiguousColumn, UndefinedColumn, UndefinedTable
 from mzsql.repr.types import ColumnType
 
-#: A table's name in a scope: its alias, or the parts of its full name, the last one last.
+#: A table's name in a scope: its alias, or the parts of its full name in order.
 TableName = tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class ScopeItem:
-    """A column.
+    """A column in scope.
 
     Attributes:
         name: its name.
-        table: the table it is of; None for a computed one.
+        table: its table; None for a computed column.
         typ: its type.
-        unqualified: whether it can be meant without its table's name (one side's column of a USING join cannot).
-        starred: whether `*` expands to it.
-        aliases: further tables it is of (``x`` of ``USING (…) AS x``).
-        place: where it stands in its table.
-        scalar: whether its table's name means the value itself, as that of a function of one column does, and no record.
+        unqualified: whether it can be referred to without its table (not so for one side's column of a USING join).
+        starred: whether ``*`` includes it.
+        aliases: further tables that it belongs to (``x`` of ``USING (…) AS x``).
+        scalar: whether the table's name means the value itself, as for a function with one column, instead of a record.
+        place: its position in its table.
     """
 
     name: str
@@ -43,11 +43,11 @@ class ScopeItem:
     place: int = 0
 
     def is_of(self, table: TableName) -> bool:
-        """Whether a table's name, as a reference gives it, means a table that the column is of."""
+        """Whether a table name in a reference means a table that the column belongs to."""
         return any(matches(full, table) for full in self.tables())
 
     def tables(self) -> tuple[TableName, ...]:
-        """The tables it is of."""
+        """The tables that it belongs to."""
         return self.aliases if self.table is None else (self.table, *self.aliases)
 
 
@@ -55,8 +55,13 @@ class ScopeItem:
 class Scope:
     """The columns of a relation, and the scopes around it.
 
-    `reachable` is False for the left side of a join that is not LATERAL; `tables` are names in scope that have no column; `left` says
-    that it is the left side of a join, seen from the right; `base` that a query's own FROM clause ends before it.
+    Attributes:
+        items: the columns.
+        outer: the next scope outward.
+        reachable: False for the left side of a join that is not LATERAL.
+        tables: the names of the tables in scope, including those without columns.
+        left: whether this is the left side of a join, seen from the right side.
+        base: whether a query's own FROM clause ends before this scope.
     """
 
     items: tuple[ScopeItem, ...] = ()
@@ -71,7 +76,7 @@ class Scope:
         return tuple(item.typ for item in self.items)
 
     def levels(self) -> Iterator[tuple[int, Scope]]:
-        """This scope and those around it, with their levels."""
+        """This scope and those around it, each with its level."""
         scope: Scope | None = self
         level = 0
         while scope is not None:
@@ -79,7 +84,11 @@ class Scope:
             scope, level = scope.outer, level + 1
 
     def item(self, level: int, index: int) -> ScopeItem:
-        """A column by its position."""
+        """A column by level and position.
+
+        Raises:
+            IndexError: there is no such level.
+        """
         for found, scope in self.levels():
             if found == level:
                 return scope.items[index]
@@ -90,14 +99,16 @@ class Scope:
         return {table for item in self.items for table in item.tables()} | set(self.tables)
 
     def blocked(self) -> Scope:
-        """The same, with the left sides of the joins around out of reach, as for a subquery in FROM that is not LATERAL."""
+        """This scope with the left sides of surrounding joins unreachable, as for a subquery in FROM that is not
+        LATERAL.
+        """
         if not self.left or self.base:
             return self
         outer = self.outer
         return replace(self, reachable=False, outer=None if outer is None else outer.blocked())
 
     def queries(self) -> Iterator[list[tuple[int, Scope]]]:
-        """The levels, those that are left sides in one FROM clause together."""
+        """The scopes with their levels, grouped by query: the left sides in one FROM clause together."""
         together: list[tuple[int, Scope]] = []
         for level, scope in self.levels():
             together.append((level, scope))
@@ -107,10 +118,17 @@ class Scope:
                 together = []
 
     def resolve(self, table: TableName | None, name: str, position: int | None) -> tuple[int, int]:
-        """Level and index of a column.
+        """The level and index of the column that a reference means.
+
+        Args:
+            table: the reference's table; None where it is unqualified.
+            name: the column's name.
+            position: the reference's position, for errors.
 
         Raises:
-            UndefinedColumn, AmbiguousColumn, UndefinedTable.
+            UndefinedColumn: no visible column has the name.
+            AmbiguousColumn: several have.
+            UndefinedTable: the table cannot be referenced from here.
         """
         if table is not None:
             return self._resolve_qualified(table, name, position)
@@ -148,11 +166,12 @@ class Scope:
         raise UndefinedColumn(f'column "{shown}" does not exist', position=position, hint=hint)
 
     def find_table(self, table: TableName, position: int | None) -> tuple[int, Scope] | None:
-        """Level and scope of the innermost table that a reference's qualifier means; None where no table bears the name.
+        """The level and scope of the innermost table that a reference's qualifier means; None where no table has the
+        name.
 
         Raises:
-            AmbiguousColumn: several tables to the left do.
-            UndefinedTable: the one that does cannot be reached from here.
+            AmbiguousColumn: several tables to the left have it.
+            UndefinedTable: the table that has it cannot be referenced from here.
         """
         blocked = False
         for together in self.queries():
@@ -181,7 +200,11 @@ class Scope:
         return None
 
     def star(self, table: TableName | None, position: int | None) -> list[int]:
-        """The columns that ``*`` or ``table.*`` stands for."""
+        """The positions of the columns that ``*`` or ``table.*`` stands for.
+
+        Raises:
+            UndefinedTable: no such table is in scope.
+        """
         if table is None:
             return [i for i, item in enumerate(self.items) if item.starred]
         if not any(matches(t, table) for t in self.table_names()):
@@ -189,11 +212,13 @@ class Scope:
                 f"no table named '{'.'.join(table)}' in scope", position=position, sqlstate="42P01"
             )
         found = [i for i, item in enumerate(self.items) if item.is_of(table)]
-        # USING moves columns to the front or out of sight; a table's own order is not touched by that.
+        # Sorted by place: USING moves merged columns to the front, but ``table.*`` keeps the table's own order.
         return sorted(found, key=lambda i: self.items[i].place)
 
     def renamed(self, table: TableName | None, names: tuple[str, ...]) -> Scope:
-        """The same columns under a table alias and, the first ones, under new names; what `*` passes over has no name then."""
+        """The columns under a table alias, the first ones under new names. Columns that ``*`` skips cannot be referred
+        to any more.
+        """
         items: list[ScopeItem] = []
         given = iter(names)
         for item in self.items:
@@ -215,12 +240,12 @@ class Scope:
 
 
 def matches(full: TableName, given: TableName) -> bool:
-    """Whether a table's name in scope is what a reference means: the same last parts."""
+    """Whether a reference's table name means a table in scope: it equals the last parts of the full name."""
     return len(given) <= len(full) and full[len(full) - len(given) :] == given
 
 
 def _similar(name: str, known: Iterable[str]) -> str | None:
-    """A hint at a column whose name differs in case or by a letter."""
+    """A hint that names a column whose name differs in case or is similar."""
     names = sorted(set(known))
     cased = [n for n in names if n.lower() == name != n]
     if cased:

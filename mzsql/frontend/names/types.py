@@ -1,6 +1,7 @@
-"""The names of types: what a statement writes, and the `SqlType` it means.
+"""Type names: from what a statement writes to the `SqlType`.
 
-Promise: every spelling that PostgreSQL or Materialize knows for a type we have is understood; any other is ``type "x" does not exist``.
+Promise: every spelling that PostgreSQL or Materialize accepts for a type we have is accepted; any other fails with
+``type "x" does not exist``.
 """
 
 from __future__ import annotations
@@ -71,14 +72,18 @@ _MAX_LENGTH = 10_485_760
 
 
 def resolve_type(node: exp.DataType, named: TypeLookup | None = None) -> SqlType:
-    """The type that a sqlglot type means; `named` finds types that users have made.
+    """The type that a sqlglot type node means.
+
+    Args:
+        node: the node.
+        named: resolves types that users created; None: those are unknown.
 
     Raises:
         UndefinedObject: there is no such type.
-        InvalidParameter: a modifier out of range.
+        InvalidParameter: a modifier is out of range.
     """
     if not isinstance(node, exp.DataType):
-        # sqlglot's own words for PostgreSQL's object identifiers.
+        # sqlglot has node classes of its own for PostgreSQL's object identifier types.
         return _named(str(node.this), node, named)
     kind = node.this
     name = kind.value if isinstance(kind, exp.DType) else str(kind)
@@ -100,7 +105,7 @@ def resolve_type(node: exp.DataType, named: TypeLookup | None = None) -> SqlType
         if isinstance(spelled, exp.Dot) and spelled.this.name.lower() in _SCHEMAS:
             spelled = spelled.expression
         if isinstance(spelled, exp.Identifier) and spelled.name == "char":
-            # What is written without quotes is a word of the grammar's.
+            # Quoted, ``"char"`` is PostgreSQL's one-byte type; unquoted it is a keyword for character(n).
             return t.PG_CHAR
         text = spelled.name if isinstance(spelled, exp.Expr) else str(spelled)
         if isinstance(spelled, exp.Dot):
@@ -121,7 +126,7 @@ def _named(text: str, node: exp.Expr, named: TypeLookup | None) -> SqlType:
 
 
 def _array_of(name: str) -> SqlType | None:
-    """``_int4``: PostgreSQL's own name of an array's type."""
+    """An array type by PostgreSQL's internal name, such as ``_int4``."""
     element = _NAMED.get(name[1:]) if name.startswith("_") else None
     element = {"_text": t.TEXT, "_char": t.PG_CHAR}.get(name, element)
     return None if element is None else SqlType("array", element=element)
@@ -164,7 +169,7 @@ def _modified(base: SqlType, node: exp.DataType) -> SqlType:
             raise Unsupported(f"{t.type_name(base)} with a precision is not supported")
         return base if params[0] == 6 else SqlType(base.kind, length=params[0])
     if params and base.kind == "double":
-        # FLOAT of so many bits; no other name of the type takes a modifier.
+        # FLOAT(n) has at least n bits of mantissa; no other name of this type takes a modifier.
         if len(params) > 1 or not 1 <= params[0] <= 53:
             raise InvalidParameter("precision for type float must be within ([1-53])")
         return t.REAL if params[0] <= 24 else base

@@ -1,4 +1,4 @@
-"""Statements about databases, schemas, clusters, roles, names and comments, parsed."""
+"""Parsing statements about databases, schemas, clusters, roles, names and comments."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mzsql.frontend.parse.privileges import PrivilegeParser
 from mzsql.repr.errors import InvalidParameter, SqlSyntaxError, Unsupported
 from mzsql.repr.interval_text import parse_interval
 
-#: Options of clusters, and of their replicas; values of the latter three pieces are checked when they are planned.
+#: Options of clusters and, below, of replicas; their values are checked when the statement is planned.
 CLUSTER_OPTIONS = (
     ("AVAILABILITY", "ZONES"),
     ("DISK",),
@@ -85,17 +85,17 @@ class CatalogParser(PrivilegeParser):
     # --- CREATE -------------------------------------------------------------------------------
 
     def create_schema(self) -> cs.CreateSchema:
-        """CREATE SCHEMA, its first word taken."""
+        """CREATE SCHEMA, after these words."""
         if_not_exists = self.if_not_exists()
         return cs.CreateSchema(self.source, self.schema_name(), if_not_exists=if_not_exists)
 
     def create_database(self) -> cs.CreateDatabase:
-        """CREATE DATABASE, its first word taken."""
+        """CREATE DATABASE, after these words."""
         if_not_exists = self.if_not_exists()
         return cs.CreateDatabase(self.source, self.plain_name(), if_not_exists=if_not_exists)
 
     def create_role(self) -> cs.CreateRole:
-        """CREATE ROLE, its first word taken."""
+        """CREATE ROLE, after these words."""
         name = self.plain_name()
         self.at("WITH")
         return cs.CreateRole(self.source, name, self._attributes())
@@ -114,7 +114,7 @@ class CatalogParser(PrivilegeParser):
         return tuple(found)
 
     def create_cluster(self) -> cs.CreateCluster | cs.CreateReplica:
-        """CREATE CLUSTER [REPLICA], its first word taken."""
+        """CREATE CLUSTER [REPLICA], after the word CLUSTER."""
         if self.at("REPLICA"):
             if_not_exists = self.if_not_exists()
             name = self.replica_name()
@@ -131,7 +131,7 @@ class CatalogParser(PrivilegeParser):
         return bool(self.p._curr and self.p._curr.text.upper() == word)
 
     def _options_of(self, known: tuple[tuple[str, ...], ...]) -> tuple[cs.Option, ...]:
-        """Options separated by commas, in parentheses or without."""
+        """Options separated by commas, with or without parentheses."""
         if not self.p._match(TokenType.L_PAREN):
             return self._option_list(known)
         found = self._option_list(known)
@@ -185,7 +185,7 @@ class CatalogParser(PrivilegeParser):
         return "on refresh"
 
     def _option_value(self) -> str | int | bool | tuple[str, ...] | None:
-        """A value; True where none stands there."""
+        """An option's value; True where none is written."""
         p = self.p
         token = p._curr
         if not token or token.token_type in (TokenType.COMMA, TokenType.R_PAREN):
@@ -238,7 +238,7 @@ class CatalogParser(PrivilegeParser):
     # --- DROP ---------------------------------------------------------------------------------
 
     def drop_named(self, kind: str) -> cs.DropNamed:
-        """DROP SCHEMA and its like, the kind taken."""
+        """DROP SCHEMA and the like, after the kind."""
         if_exists = self.at("IF", "EXISTS")
         names = [self.name_of(kind)]
         while self.p._match(TokenType.COMMA):
@@ -254,7 +254,7 @@ class CatalogParser(PrivilegeParser):
     # --- ALTER --------------------------------------------------------------------------------
 
     def alter_named(self, kind: str, name: st.Name, *, if_exists: bool) -> st.Statement | None:
-        """What stands behind ALTER kind name, where it is one of these; None where it is not."""
+        """The rest of an ALTER statement after kind and name, where it is one of this family; else None."""
         source = self.source
         if self.at("RENAME", "TO"):
             if kind in ("database", "role"):
@@ -298,7 +298,7 @@ class CatalogParser(PrivilegeParser):
     # --- COMMENT ------------------------------------------------------------------------------
 
     def comment(self) -> cs.Comment:
-        """COMMENT ON … IS …, its first word taken."""
+        """COMMENT ON … IS …, after COMMENT."""
         self.need("ON")
         position = self.position()
         kind = self.one_of(_COMMENTED)

@@ -1,4 +1,4 @@
-"""Statements about what holds objects (databases, schemas, clusters, roles) and about what objects are called, as parsed."""
+"""Statements about databases, schemas, clusters, roles, names and comments, as parsed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mzsql.frontend.parse.statements import Name, Statement
 
 @dataclass(frozen=True)
 class Option:
-    """An option: its name in capitals, its value (True where none is said, a list of replicas for REPLICAS) and its position."""
+    """An option: its name in capitals, its value (True where none is written, a list for REPLICAS) and its position."""
 
     name: str
     value: str | int | bool | tuple[ReplicaSpec, ...] | tuple[str, ...] | None
@@ -28,7 +28,7 @@ class ReplicaSpec:
 
 @dataclass(frozen=True)
 class Creates(Statement):
-    """A CREATE of something by its name."""
+    """A CREATE statement with a name."""
 
     name: Name
     if_not_exists: bool = field(default=False, kw_only=True)
@@ -68,7 +68,9 @@ class CreateReplica(Creates):
 
 @dataclass(frozen=True)
 class DropNamed(Statement):
-    """DROP of schemas, databases, clusters, cluster replicas, roles; `cascade` None where neither CASCADE nor RESTRICT is said."""
+    """DROP of schemas, databases, clusters, cluster replicas or roles; `cascade` None where neither CASCADE nor
+    RESTRICT is written.
+    """
 
     kind: str
     names: tuple[Name, ...]
@@ -78,7 +80,7 @@ class DropNamed(Statement):
 
 @dataclass(frozen=True)
 class Alters(Statement):
-    """An ALTER of something by its kind and its name."""
+    """An ALTER statement with a kind and a name."""
 
     kind: str
     name: Name
@@ -122,7 +124,7 @@ class SetOwner(Alters):
 
 @dataclass(frozen=True)
 class AlterCluster(Statement):
-    """ALTER CLUSTER name SET (options) | RESET (names): the latter have no values."""
+    """ALTER CLUSTER name SET (options), or with `reset` RESET (names), whose options have no values."""
 
     name: Name
     options: tuple[Option, ...]
@@ -140,7 +142,7 @@ class AlterRole(Statement):
 
 @dataclass(frozen=True)
 class AlterRoleVariable(Statement):
-    """ALTER ROLE name SET variable {TO | =} values | RESET variable: the latter, and DEFAULT, have no values."""
+    """ALTER ROLE name SET variable {TO | =} values, or RESET variable; `values` None for RESET and DEFAULT."""
 
     name: Name
     variable: str
@@ -161,12 +163,12 @@ class Privileges(Statement):
     """GRANT privileges ON what TO roles, REVOKE … FROM.
 
     Attributes:
-        privileges: their words; None: ALL.
+        privileges: their keywords; None: ALL.
         kind: ``table``, ``type``, ``schema``, ``database``, ``cluster``, ``system``.
-        names: what they are on, or for ALL … IN the names of schemas or databases.
-        every: ``schema`` or ``database`` for ALL … IN, ``everywhere`` for ALL alone; None otherwise.
-        roles: who gets or loses them.
-        position: where the privileges stand.
+        names: the things they are on, or for ALL … IN the names of schemas or databases.
+        every: ``schema`` or ``database`` for ALL … IN, ``everywhere`` for ALL without IN; else None.
+        roles: the grantees.
+        position: the position of the privileges in the text.
     """
 
     privileges: tuple[str, ...] | None
@@ -180,16 +182,16 @@ class Privileges(Statement):
 
 @dataclass(frozen=True)
 class DefaultPrivileges(Statement):
-    """ALTER DEFAULT PRIVILEGES … GRANT, … REVOKE.
+    """ALTER DEFAULT PRIVILEGES … GRANT or REVOKE.
 
     Attributes:
-        makers: whose things it is about; None: everybody's.
-        within: ``schema`` or ``database`` where it is about things in some; else None.
-        places: the names of these.
-        privileges: their words; None: ALL.
-        kind: what things: ``table``, ``type``, ``schema``, ``database``, ``cluster``.
-        roles: who gets or loses them.
-        position: where the privileges stand.
+        makers: the roles whose future objects are meant; None: every role's.
+        within: ``schema`` or ``database`` for IN; else None.
+        places: the names after IN.
+        privileges: their keywords; None: ALL.
+        kind: the kind of objects: ``table``, ``type``, ``schema``, ``database``, ``cluster``.
+        roles: the grantees.
+        position: the position of the privileges in the text.
     """
 
     makers: tuple[Name, ...] | None
@@ -204,7 +206,7 @@ class DefaultPrivileges(Statement):
 
 @dataclass(frozen=True)
 class Owned(Statement):
-    """REASSIGN OWNED BY roles TO role; without `to` DROP OWNED BY roles."""
+    """REASSIGN OWNED BY roles TO role; DROP OWNED BY roles where `to` is None."""
 
     roles: tuple[Name, ...]
     to: Name | None
@@ -213,7 +215,7 @@ class Owned(Statement):
 
 @dataclass(frozen=True)
 class Comment(Statement):
-    """COMMENT ON <kind> name IS text; a column's name is its relation's and its own."""
+    """COMMENT ON <kind> name IS text; for a column, `name` is its relation's."""
 
     kind: str
     name: Name

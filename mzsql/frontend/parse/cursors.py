@@ -1,4 +1,4 @@
-"""SUBSCRIBE, cursors, prepared statements, parsed."""
+"""Parsing SUBSCRIBE, cursors and prepared statements."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from mzsql.frontend.parse.pieces import Statements
 from mzsql.frontend.parse.session import SessionParser
 from mzsql.repr.errors import SqlSyntaxError, Unsupported
 
-#: FETCH's directions of PostgreSQL that a cursor which only goes forward does not have.
+#: PostgreSQL's FETCH directions that a forward-only cursor does not support.
 _BACKWARD = (("PRIOR",), ("FIRST",), ("LAST",), ("ABSOLUTE",), ("RELATIVE",), ("BACKWARD",))
-#: What steers a session or a transaction is not kept under a name.
+#: Statements about the session or the transaction cannot be prepared.
 _NOT_PREPARED = (
     *("PREPARE", "EXECUTE", "DEALLOCATE", "DECLARE", "FETCH", "CLOSE", "SET", "RESET", "DISCARD"),
     *("BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT"),
@@ -20,16 +20,16 @@ _NOT_PREPARED = (
 
 
 class CursorParser(SessionParser):
-    """Parses what hands rows out over time, and what is kept under a name."""
+    """Parses SUBSCRIBE, cursors and prepared statements."""
 
     def nested(self) -> st.Statement:
-        """A statement inside another; the parser of all statements knows them."""
+        """A statement inside another; overridden by the parser of all statements."""
         raise AssertionError
 
     # --- SUBSCRIBE --------------------------------------------------------------------------------
 
     def subscribe(self) -> st.Subscribe:
-        """SUBSCRIBE [TO] relation, its clauses in any order."""
+        """SUBSCRIBE [TO] relation, with its clauses in any order."""
         self.at("TO")
         what = self._subscribed()
         found: dict[str, object] = {}
@@ -109,7 +109,7 @@ class CursorParser(SessionParser):
         return found
 
     def copied(self) -> st.Select | st.Subscribe:
-        """What stands in the parentheses of COPY (…) TO."""
+        """The query or SUBSCRIBE in the parentheses of COPY (…) TO."""
         return self.subscribe() if self.at("SUBSCRIBE") else self.select()
 
     # --- cursors ----------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""CREATE and DROP, parsed."""
+"""Parsing CREATE, ALTER and DROP."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _UNSUPPORTED_CREATES = frozenset(
 
 
 class DefinitionParser(CatalogParser):
-    """Parses definitions."""
+    """Parses CREATE, ALTER and DROP."""
 
     def create(self) -> st.Statement:
         """CREATE …"""
@@ -88,7 +88,7 @@ class DefinitionParser(CatalogParser):
         return st.CreateType(self.source, name, "record", fields=tuple(fields))
 
     def _type_options(self, wanted: tuple[str, ...]) -> dict[str, exp.DataType]:
-        """ELEMENT TYPE = integer and its like, each once, in any order."""
+        """Options such as ELEMENT TYPE = integer, each once, in any order."""
         found: dict[str, exp.DataType] = {}
         while True:
             left = tuple((word, "TYPE") for word in wanted if word not in found)
@@ -132,7 +132,9 @@ class DefinitionParser(CatalogParser):
         )
 
     def _options(self, refresh: list[st.Refresh]) -> tuple[tuple[str, str], ...]:
-        """WITH (ASSERT NOT NULL c, …) of a materialized view: kind and operand; what it says of REFRESH goes to `refresh`."""
+        """WITH (ASSERT NOT NULL c, …) of a materialized view, as kind and operand; its REFRESH options are appended to
+        ``refresh``.
+        """
         if not self.p._match(TokenType.L_PAREN):
             self.p.expected("left parenthesis")
         found: list[tuple[str, str]] = []
@@ -155,7 +157,7 @@ class DefinitionParser(CatalogParser):
         return tuple(found)
 
     def _refresh(self, position: int) -> st.Refresh:
-        """REFRESH's own words, the first one taken."""
+        """A REFRESH option, after REFRESH."""
         self.p._match(TokenType.EQ)
         if self.at("ON"):
             self.need("COMMIT")
@@ -177,7 +179,7 @@ class DefinitionParser(CatalogParser):
         )
 
     def _retained(self) -> str:
-        """[=] FOR 'interval' of RETAIN HISTORY; its text, checked."""
+        """[=] FOR 'interval' of RETAIN HISTORY; the interval's text, checked."""
         self.p._match(TokenType.EQ)
         self.need("FOR")
         position = self.position()
@@ -202,7 +204,7 @@ class DefinitionParser(CatalogParser):
         return text
 
     def alter(self) -> st.Statement:
-        """ALTER … RENAME TO and its like, SET (RETAIN HISTORY FOR …), RESET (RETAIN HISTORY)."""
+        """ALTER … RENAME TO and the like, SET (RETAIN HISTORY FOR …), RESET (RETAIN HISTORY)."""
         position = self.position()
         kind = self.one_of(OBJECT_KINDS)
         if kind is not None and kind != "source":
@@ -278,7 +280,7 @@ class DefinitionParser(CatalogParser):
         columns: tuple[str, ...],
         position: int,
     ) -> None:
-        """A key; NOT ENFORCED makes it a note for the reader."""
+        """A key of CREATE TABLE; with NOT ENFORCED it is documentation only."""
         enforced = not self.at("NOT", "ENFORCED")
         keys.append((kind if enforced else f"{kind} NOT ENFORCED", columns, position))
 

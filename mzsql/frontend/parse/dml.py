@@ -1,4 +1,4 @@
-"""INSERT, UPDATE, DELETE, COPY, parsed."""
+"""Parsing INSERT, UPDATE, DELETE and COPY."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mzsql.repr.errors import SqlSyntaxError
 
 
 def _values_of(node: exp.Expr, names: list[str], position: int) -> list[exp.Expr]:
-    """The values that several columns are set to."""
+    """The values assigned to several columns."""
     if isinstance(node, exp.Subquery):
         return [_column_of(node, names, i) for i in range(len(names))]
     row = isinstance(node, exp.Anonymous) and str(node.this).upper() == "ROW"
@@ -27,13 +27,13 @@ def _values_of(node: exp.Expr, names: list[str], position: int) -> list[exp.Expr
 
 
 def _is_default(node: exp.Expr) -> bool:
-    """The word DEFAULT, which an expression takes for a column's name."""
+    """Whether an expression is the word DEFAULT, which parses as a column name."""
     plain = isinstance(node, exp.Column) and not node.args.get("table")
     return plain and not node.this.args.get("quoted") and node.name.upper() == "DEFAULT"
 
 
 def _column_of(query: exp.Subquery, names: list[str], at: int) -> exp.Expr:
-    """A column of a subquery by its place; `meta["row"]` has the whole of it, and how many columns it is to have."""
+    """One column of a subquery by position; `meta["row"]` has the whole subquery and its expected number of columns."""
     columns = [exp.to_identifier(f"f{i + 1}", quoted=True) for i in range(len(names))]
     alias = exp.TableAlias(this=exp.to_identifier("row", quoted=True), columns=columns)
     source = exp.Subquery(this=query.this.copy(), alias=alias)
@@ -68,7 +68,7 @@ class WritingParser(Pieces):
         return tuple(items)
 
     def _at_column_list(self) -> bool:
-        """Whether a list of columns comes next, rather than a query in parentheses."""
+        """Whether a column list follows, instead of a query in parentheses."""
         p = self.p
         return bool(
             p._curr
@@ -92,7 +92,7 @@ class WritingParser(Pieces):
         return st.Update(self.source, table, alias, values, where, returning, sources)
 
     def _tables(self) -> exp.Select:
-        """What stands in a FROM or USING clause, as a query of all of it."""
+        """The relations of a FROM or USING clause, as a query over all of them."""
         first = self.p._parse_table()
         if first is None:
             self.p.expected("identifier")
@@ -107,7 +107,7 @@ class WritingParser(Pieces):
         return None
 
     def _assignment(self) -> list[tuple[str, int, exp.Expr]]:
-        """``column = value``, or ``(column, …) = (value, …)``, where a subquery may stand for the values."""
+        """``column = value``, or ``(column, …) = (value, …)``, where a subquery may replace the values."""
         at = self.position()
         targets = self.names_in_parentheses()
         single = not targets
@@ -147,7 +147,7 @@ class WritingParser(Pieces):
         return st.CopyFrom(self.source, table, columns, path, self._copy_options())
 
     def copied(self) -> st.Select | st.Subscribe:
-        """What stands in the parentheses of COPY (…) TO."""
+        """The query in the parentheses of COPY (…) TO."""
         return self.select()
 
     def _copy_to(
@@ -170,7 +170,9 @@ class WritingParser(Pieces):
         return tuple(options)
 
     def _bare_copy_option(self) -> tuple[str, str, int] | None:
-        """An option as PostgreSQL took them before they stood in parentheses, and clients still write them: ``CSV HEADER NULL AS ''``."""
+        """An option in COPY's old syntax without parentheses, such as ``CSV HEADER NULL AS ''``, which clients still
+        use.
+        """
         position = self.position()
         for word in ("csv", "binary"):
             if self.at(word.upper()):
@@ -195,7 +197,7 @@ class WritingParser(Pieces):
             return option, "true" if self.boolean() else "false", position
         self.p._match(TokenType.EQ)
         if option == "format":
-            # Materialize writes it as a string too.
+            # As in Materialize, the format may be a string too.
             text = self.p._curr is not None and self.p._curr.token_type == TokenType.STRING
             return option, self.string().lower() if text else self.identifier(), position
         return option, self.string(), position

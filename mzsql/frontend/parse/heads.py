@@ -1,8 +1,8 @@
-"""Whose a statement is in a session that has statements of its own, as one of Spark has: told by the words that it begins with.
+"""Deciding by its first words whether a statement is mzsql's, in a session with statements of its own, such as Spark's.
 
-Promise: the text need not be right. What only mzsql has is mzsql's with every mistake in it, so that the error is the one that a cursor
-raises; what both have is mzsql's where the relation that it names is. Trade-off: CREATE TABLE and CREATE VIEW, which both have and which
-name nothing yet, are the other's.
+Promise: the text need not be correct. A statement that only mzsql has is mzsql's with every mistake in it, so that the
+error is the one that a cursor raises; one that both have is mzsql's if the relation that it names is. The trade-off:
+CREATE TABLE and CREATE VIEW, which both have and which name no existing relation, are the other system's.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mzsql.repr.errors import SqlError
 
 
 class Whose(Enum):
-    """Whose a statement is: mzsql's, mzsql's if the relation it names is, or somebody else's."""
+    """Whether a statement is mzsql's, mzsql's if the relation that it names is, or the other system's."""
 
     OURS = "ours"
     NAMED = "named"
@@ -31,7 +31,7 @@ Words = tuple[str, ...]
 
 
 def _each(firsts: Sequence[str], thens: Sequence[str]) -> tuple[Words, ...]:
-    """Every one of the first beginnings with every one of the continuations."""
+    """Every combination of a beginning and a continuation."""
     return tuple((*a.split(), *b.split()) for a, b in product(firsts, thens))
 
 
@@ -46,7 +46,7 @@ _OURS: tuple[Words, ...] = (
     ("COPY",),
     ("SUBSCRIBE",),
 )
-#: Longer ones first: the name stands behind them.
+#: Longer ones first, since the relation's name follows.
 _NAMED: tuple[Words, ...] = (
     *_each(("DROP TABLE", "DROP VIEW"), ("IF EXISTS", "")),
     *_each(("SHOW CREATE",), ("TABLE", "VIEW")),
@@ -56,7 +56,7 @@ _QUOTED = (TokenType.IDENTIFIER, TokenType.STRING)
 
 
 def whose(text: str) -> tuple[Whose, PartialName | None]:
-    """Whose a statement is, with the relation that it names where that decides it."""
+    """Whose a statement is, with the relation that it names where that decides."""
     try:
         tokens = list(tokenize(text))
     except SqlError:
@@ -76,7 +76,7 @@ def _begins(tokens: Sequence[Token], words: Words) -> bool:
 
 
 def _name(tokens: Sequence[Token]) -> PartialName | None:
-    """The name of up to three parts that the tokens begin with; None where they begin with none."""
+    """The name of up to three parts at the start of the tokens; None where there is none."""
     parts: list[str] = []
     for i, token in enumerate(tokens[:5]):
         if i % 2 == 0:

@@ -1,8 +1,9 @@
-"""Parameters: Python values put into a statement's text as typed literals.
+"""Parameters: Python values inserted into a statement's text as typed literals.
 
-Promise: whatever a value holds, it can only ever be one literal: strings are quoted with their quotes doubled and no escapes, numbers and
-times are spelled by us and carry their type. Placeholders are psycopg's: ``%s``, ``%(name)s``; ``%%`` is a per cent sign. Without
-parameters the text is left as it is. Inside quotes and comments nothing is a placeholder.
+Promise: whatever a value contains, it can only become one literal: strings are quoted with quotes doubled and no
+escapes, numbers and times are formatted here and carry their type, so there is no SQL injection. Placeholders are
+psycopg's: ``%s`` and ``%(name)s``; ``%%`` is a per cent sign. Without parameters the text is left as it is.
+Placeholders inside quotes and comments are not replaced.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from mzsql.repr.errors import DataError, InvalidParameter, SqlError
 from mzsql.repr.ranges import Range
 
 _WHOLE_LIMIT = 10**MAX_DIGITS
-#: A Decimal with more digits before or behind its point is not written out: that it does not fit is clear.
+#: A Decimal with more digits than this is not written out: it cannot fit any type.
 _WRITTEN_DIGITS = 2 * MAX_DIGITS
 
 _PIECES = re.compile(
@@ -47,9 +48,13 @@ def bind_parameters(
 ) -> str:
     """The text with its placeholders replaced by literals.
 
+    Args:
+        text: the statements.
+        params: values for ``%s`` in order, or for ``%(name)s`` by name; None: the text is returned unchanged.
+
     Raises:
-        InvalidParameter: too few or too many parameters, a name that is missing, a value of a type that has no SQL type.
-        DataError: a value that no SQL value stands for, or a text with characters that no text of SQL has.
+        InvalidParameter: too few or too many parameters, a missing name, or a value whose type has no SQL type.
+        DataError: a value that no SQL value represents, or a text with characters that SQL text cannot have.
     """
     check_text(text, "the statement", positions=True)
     if params is None:
@@ -75,7 +80,7 @@ def _listed(params: Sequence[object]) -> list[object]:
 
 
 class _Binding:
-    """One pass over a text, which puts parameters in."""
+    """One pass over a text that replaces placeholders."""
 
     def __init__(
         self, values: Sequence[object] = (), named: Mapping[str, object] | None = None
@@ -85,7 +90,7 @@ class _Binding:
         self.used = 0
 
     def replace(self, match: re.Match[str]) -> str:
-        """What stands for a piece of the text."""
+        """The replacement for a matched piece of the text."""
         match match.lastgroup:
             case "percent":
                 return "%"
@@ -108,7 +113,7 @@ class _Binding:
                 "named placeholders need a mapping of parameters", position=position
             )
         with _callers(f"parameter {name!a}"):
-            # `in` first, as psycopg has it: a mapping may make what it is asked for.
+            # `in` first, as psycopg does: a defaultdict would otherwise create the name.
             value, there = (self.named[name], True) if name in self.named else (None, False)
         if not there:
             raise InvalidParameter(f"query parameter missing: {name}", position=position)
@@ -120,13 +125,15 @@ class _Binding:
                 "positional placeholders need a sequence of parameters", position=position
             )
         self.used += 1
-        # How many there should have been is told at the end.
+        # Keep counting, so that the error at the end can say how many were needed.
         return literal(self.values[self.used - 1]) if self.used <= len(self.values) else ""
 
 
 @contextmanager
 def _callers(what: str) -> Iterator[None]:
-    """The block runs methods of the caller's own objects: what they raise is told as theirs, with which object it was."""
+    """Run methods of the caller's own objects in the block; an exception from them is reported as theirs, with the
+    object it came from.
+    """
     try:
         yield
     except (SqlError, RecursionError, MemoryError):
@@ -136,7 +143,7 @@ def _callers(what: str) -> Iterator[None]:
 
 
 def _told(failure: Exception) -> str:
-    """An exception of the caller's by its kind, and its message where that can be had."""
+    """An exception from the caller's code by its class, with its message if that can be had."""
     kind = type(failure).__name__
     try:
         return f"{kind}: {failure}"
@@ -145,11 +152,11 @@ def _told(failure: Exception) -> str:
 
 
 def literal(value: object) -> str:
-    """A value as a SQL literal of its type.
+    """A value as an SQL literal of its type.
 
     Raises:
-        InvalidParameter: no SQL type for values of this type.
-        DataError: no SQL value for this value of a type that has them.
+        InvalidParameter: values of this type have no SQL type.
+        DataError: this value has no SQL value.
     """
     if value is None or _is_missing(value):
         return "NULL"
@@ -159,7 +166,7 @@ def literal(value: object) -> str:
             if isinstance(value, of):
                 return spell(value)
         if isinstance(value, Range):
-            # Which of the range types it is, the statement says.
+            # The statement decides which range type it is.
             return _quoted(str(value))
         numpy = sys.modules.get("numpy")
         if numpy is not None and isinstance(value, numpy.generic | numpy.ndarray):
@@ -175,13 +182,13 @@ def literal(value: object) -> str:
 
 
 def _is_missing(value: object) -> bool:
-    """Whether it is one of pandas' marks of a value that is not there."""
+    """Whether a value is one of pandas' missing values."""
     kind = type(value)
     return kind.__name__ in ("NaTType", "NAType") and kind.__module__.startswith("pandas.")
 
 
 def _of_numpy(numpy: Any, value: Any) -> str:
-    """A scalar or an array of numpy's."""
+    """A numpy scalar or array."""
     if isinstance(value, numpy.ndarray):
         return literal(list(value)) if value.ndim else literal(value[()])
     if isinstance(value, numpy.datetime64 | numpy.timedelta64) and numpy.isnat(value):
@@ -209,7 +216,7 @@ def _of_numpy(numpy: Any, value: Any) -> str:
 
 
 def _era(text: str) -> str:
-    """A date in numpy's text, whose years go on below 1, in SQL's."""
+    """A numpy date, whose years continue below 1, as an SQL date with BC."""
     sign, year, rest = re.fullmatch(r"(-?)(\d+)(.*)", text).groups()  # type: ignore[union-attr]
     before = bool(sign) or not int(year)
     return f"{1 + int(year):04}{rest} BC" if before else f"{int(year):04}{rest}"
@@ -276,7 +283,7 @@ def _timestamp(value: object) -> str:
     try:
         utc = value.astimezone(dt.UTC)
     except OverflowError:
-        # In UTC it is before the year 1 or after 9999, which SQL has and Python has not.
+        # In UTC it is before year 1 or after 9999, which SQL can represent and Python cannot.
         return f"'{value.isoformat(sep=' ')}'::timestamptz"
     return f"'{utc.isoformat(sep=' ')}'::timestamptz"
 
@@ -310,7 +317,7 @@ def _list(value: object) -> str:
 
 
 def _enum(value: object) -> str:
-    """The member's name, as psycopg writes it; one that is a text or a number as well has come by as such."""
+    """An enum member's name, as psycopg writes it; members that are also strings or numbers were handled as such."""
     assert isinstance(value, enum.Enum)
     return _quoted(value.name)
 

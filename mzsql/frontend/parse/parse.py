@@ -1,8 +1,9 @@
 """Text to statements.
 
-Promise: `parse_statements` yields structs of `mzsql.frontend.parse.statements` or raises a `SqlSyntaxError` (or `Unsupported`) with a
-1-based position; no other exception leaves it, whatever the text. Statements are parsed here by hand over sqlglot's tokens, in the way of
-Materialize's grammar; queries and expressions inside them by `mzsql.frontend.grammar.dialect`.
+Promise: `parse_statements` returns structs of `mzsql.frontend.parse.statements` or raises an `SqlSyntaxError` (or
+`Unsupported`) with a 1-based position; no other exception leaves it, whatever the text. Statements are parsed by hand
+over sqlglot's tokens, following Materialize's grammar; queries and expressions in them by
+`mzsql.frontend.grammar.dialect`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from mzsql.repr.depth import deep
 from mzsql.repr.errors import SqlError, SqlSyntaxError, Unsupported
 from mzsql.repr.garbage import undisturbed
 
-#: Statements of PostgreSQL, Materialize and Spark that there are not, with what to use instead where there is something.
+#: Statements of PostgreSQL, Materialize and Spark that do not exist here, with a hint at what to use instead.
 _UNSUPPORTED: dict[str, str | None] = {
     "ALTER": None,
     "ANALYZE": "Nothing has to be analyzed: sizes are known from what is stored.",
@@ -51,8 +52,8 @@ def parse_statements(text: str) -> list[st.Statement]:
     """Parse a text of statements separated by semicolons; empty statements are skipped.
 
     Raises:
-        SqlSyntaxError: the text is no statement of the dialect, or nests too deeply.
-        Unsupported: it is one of those not supported yet.
+        SqlSyntaxError: the text is not valid, or nests too deeply.
+        Unsupported: the statement is a known one that is not supported.
     """
     with deep():
         return _parse_all(text)
@@ -75,7 +76,7 @@ def _parse_all(text: str) -> list[st.Statement]:
 
 def _parse_chunk(tokens: list[Token], source: st.Source) -> st.Statement:
     parser: Any = Dialect().parser(error_level=ErrorLevel.IMMEDIATE)
-    # sqlglot's own entry knows blocks (BEGIN … ELSE … END); here a chunk of tokens is one statement.
+    # Not sqlglot's own entry point, which parses BEGIN … END blocks; here a chunk of tokens is one statement.
     parser.reset()
     parser.sql = source.text[: source.end]
     parser._chunks = [tokens]
@@ -89,8 +90,8 @@ def _parse_chunk(tokens: list[Token], source: st.Source) -> st.Statement:
     except SqlError:
         raise
     except SqlglotError as error:
-        # What sqlglot finds wrong without our words for it; where it stood is where the text is at fault. Any other exception is a bug
-        # of the parser, and passes through as what it is.
+        # sqlglot's own errors have no message of ours; the parser's position is where the text is wrong. Any other
+        # exception is a bug of the parser and passes through.
         at = parser._curr or None
         raise SqlSyntaxError(
             f"Expected a valid expression, found {describe(at)}",
@@ -102,7 +103,7 @@ class StatementParser(CursorParser, WritingParser):
     """Parses one statement."""
 
     def statement(self) -> st.Statement:
-        """The statement, to the end."""
+        """The statement; nothing may follow it."""
         parsed = self._dispatch()
         if self.p._curr:
             self.p.expected("end of statement")
@@ -129,7 +130,7 @@ class StatementParser(CursorParser, WritingParser):
         raise AssertionError
 
 
-#: Of all families, those first that begin with more words: ALTER SYSTEM is no ALTER.
+#: All families' statements, longer beginnings first: ALTER SYSTEM must not be parsed as ALTER.
 _STATEMENTS: Statements = tuple(
     sorted(
         (

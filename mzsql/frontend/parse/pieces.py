@@ -1,4 +1,4 @@
-"""The pieces statements are made of: words, names, expressions, queries."""
+"""Pieces of statements: keywords, names, expressions, queries."""
 
 from __future__ import annotations
 
@@ -27,45 +27,45 @@ OBJECT_KINDS = (
     ("ROLE",),
     ("TYPE",),
 )
-#: What there may be in Materialize and nothing is of here.
+#: Kinds of objects that exist in Materialize but not here.
 FOREIGN_KINDS = (("SINK",), ("SECRET",), ("CONNECTION",))
 QUERY_STARTS = (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN, TokenType.VALUES)
 
 
 def fold(node: exp.Expr) -> str:
-    """An identifier's name: as it stands if quoted, else in lower case."""
+    """An identifier's name: unchanged if quoted, else in lower case, as in PostgreSQL."""
     return str(node.name) if node.args.get("quoted") else str(node.name).lower()
 
 
-#: What parses statements, by the words that they begin with; the parser is handed over with those words read.
+#: Parsers by the words that a statement begins with; called after those words were consumed.
 Statements = tuple[tuple[tuple[str, ...], Callable[[Any], st.Statement]], ...]
 
 
 class Pieces:
-    """Parses pieces of a statement with a parser that stands at the next token."""
+    """Parses pieces of a statement from the current token on."""
 
     def __init__(self, parser: Parser, source: st.Source) -> None:
         self.p: Any = parser
         self.source = source
 
     def at(self, *words: str) -> bool:
-        """Take these words if they come next."""
+        """Consume these words if they come next; whether they did."""
         return bool(self.p._match_text_seq(*words))
 
     def need(self, *words: str) -> None:
-        """Take these words; they must come next."""
+        """Consume these words, which must come next."""
         if not self.at(*words):
             self.p.expected(" ".join(words))
 
     def one_of(self, choices: tuple[tuple[str, ...], ...]) -> str | None:
-        """Take one of these sequences of words; it in lower case, or None."""
+        """Consume one of these sequences of words; the sequence in lower case, or None."""
         for words in choices:
             if self.at(*words):
                 return " ".join(words).lower()
         return None
 
     def boolean(self) -> bool:
-        """What an option says of itself, a sign of equality before it or none; true where it says nothing."""
+        """A boolean option's value, with or without an equals sign; True where none is written."""
         equals = self.p._match(TokenType.EQ)
         token = self.p._curr
         value = boolean_of(str(token.text)) if token else None
@@ -102,7 +102,7 @@ class Pieces:
         return st.Name(PartialName(*reversed(parts)), position)
 
     def string(self) -> str:
-        r"""A string literal's value; ``E'\t'`` is one, and ``$$a$$``, too."""
+        r"""A string literal's value, also of ``E'\t'`` and ``$$a$$``."""
         if not self.p._match_set(
             (TokenType.STRING, TokenType.BYTE_STRING, TokenType.HEREDOC_STRING)
         ):
@@ -128,14 +128,14 @@ class Pieces:
         return self.at("IF", "NOT", "EXISTS")
 
     def in_cluster(self) -> st.Name | None:
-        """IN CLUSTER c."""
+        """An optional IN CLUSTER c."""
         if not self.at("IN", "CLUSTER"):
             return None
         position = self.position()
         return st.Name(PartialName(self.identifier()), position)
 
     def expression(self) -> exp.Expr:
-        """A scalar expression; `meta["span"]` says where it stands."""
+        """A scalar expression; `meta["span"]` has its start and end in the text."""
         return self._spanned(self.p._parse_disjunction)
 
     def _spanned(self, parse: Callable[[], Any]) -> exp.Expr:
@@ -147,7 +147,7 @@ class Pieces:
         return node  # type: ignore[no-any-return]
 
     def select(self) -> st.Select:
-        """A query and AS OF."""
+        """A query with an optional AS OF."""
         start = self.position() - 1
         query = self.p.parse_query()
         span = (start, self.p._prev.end + 1)

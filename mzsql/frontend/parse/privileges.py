@@ -1,4 +1,6 @@
-"""GRANT and REVOKE: privileges on objects, memberships of roles; SHOW PRIVILEGES and SHOW ROLE MEMBERSHIP, parsed."""
+"""Parsing GRANT and REVOKE, REASSIGN and DROP OWNED, ALTER DEFAULT PRIVILEGES, SHOW PRIVILEGES and SHOW ROLE
+MEMBERSHIP.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from mzsql.frontend.parse.pieces import Statements
 from mzsql.frontend.parse.variables import VariableParser
 from mzsql.repr.errors import SqlSyntaxError, Unsupported
 
-#: Privileges and the letters that they are written with, in the order of an ACL.
+#: Privileges and their ACL letters, in the order of an ACL.
 PRIVILEGES = {
     "INSERT": "a",
     "SELECT": "r",
@@ -25,7 +27,7 @@ PRIVILEGES = {
     "CREATECLUSTER": "N",
     "CREATENETWORKPOLICY": "P",
 }
-#: Kinds that have no schema: their names are of one part.
+#: Kinds without a schema: their names have one part.
 _PLAIN = ("database", "cluster", "role")
 _KINDS = ("TABLE", "TYPE", "SECRET", "CONNECTION", "SCHEMA", "DATABASE", "CLUSTER")
 _ALL_OF = {f"{kind}S": kind for kind in _KINDS}
@@ -36,7 +38,7 @@ _SHOWN = (
 
 
 class PrivilegeParser(VariableParser):
-    """Parses these statements, and the names of what they, and other statements about the catalog, are on."""
+    """Parses these statements, and the names of things of any kind."""
 
     def plain_name(self) -> st.Name:
         """A name of one part."""
@@ -62,7 +64,7 @@ class PrivilegeParser(VariableParser):
         return name
 
     def name_of(self, kind: str) -> st.Name:
-        """A name as things of this kind have."""
+        """A name in the form that things of this kind have."""
         if kind in _PLAIN:
             return self.plain_name()
         if kind == "cluster replica":
@@ -70,22 +72,22 @@ class PrivilegeParser(VariableParser):
         return self.schema_name() if kind == "schema" else self.name()
 
     def grant(self) -> cs.Membership | cs.Privileges:
-        """GRANT role TO role, GRANT privileges ON what TO role; its first word taken."""
+        """GRANT role TO role, or GRANT privileges ON what TO role, after GRANT."""
         return self._granted("TO", revoke=False)
 
     def revoke(self) -> cs.Membership | cs.Privileges:
-        """REVOKE … FROM role, its first word taken."""
+        """REVOKE … FROM role, after REVOKE."""
         return self._granted("FROM", revoke=True)
 
     def reassign(self) -> cs.Owned:
-        """REASSIGN OWNED BY roles TO role, its first two words taken."""
+        """REASSIGN OWNED BY roles TO role, after REASSIGN OWNED."""
         self.need("BY")
         roles = self._plain_names()
         self.need("TO")
         return cs.Owned(self.source, roles, self.plain_name())
 
     def drop_owned(self) -> cs.Owned:
-        """DROP OWNED BY roles, its first two words taken."""
+        """DROP OWNED BY roles, after DROP OWNED."""
         self.need("BY")
         roles = self._plain_names()
         cascade = self.at("CASCADE")
@@ -94,7 +96,7 @@ class PrivilegeParser(VariableParser):
         return cs.Owned(self.source, roles, None, cascade)
 
     def alter_default(self) -> cs.DefaultPrivileges:
-        """ALTER DEFAULT PRIVILEGES FOR … [IN …] GRANT | REVOKE …, its first three words taken."""
+        """ALTER DEFAULT PRIVILEGES FOR … [IN …] GRANT | REVOKE …, after PRIVILEGES."""
         self.need("FOR")
         makers: tuple[st.Name, ...] | None = None
         if not self.at("ALL", "ROLES"):
@@ -162,7 +164,7 @@ class PrivilegeParser(VariableParser):
         return cs.Privileges(self.source, said, kind, names, every, roles, revoke, position)
 
     def _said(self) -> tuple[str, ...] | None:
-        """The privileges that are named; None: ALL."""
+        """The named privileges; None: ALL."""
         if self.at("ALL"):
             self.at("PRIVILEGES")
             return None
@@ -180,7 +182,7 @@ class PrivilegeParser(VariableParser):
                 return tuple(dict.fromkeys(found))
 
     def _what(self) -> tuple[str, tuple[st.Name, ...], str | None]:
-        """The kind of what a privilege is on, names, and for ALL … IN what the names are of."""
+        """The kind of thing that a privilege is on, names, and for ALL … IN the kind of the names."""
         if self.at("SYSTEM"):
             return "system", (), None
         if self.at("ALL"):
@@ -211,7 +213,7 @@ class PrivilegeParser(VariableParser):
         return kind, names, within
 
     def _within(self) -> tuple[str, tuple[st.Name, ...]]:
-        """SCHEMA or DATABASE names, behind IN."""
+        """SCHEMA or DATABASE with names, after IN."""
         within = self.one_of((("SCHEMA",), ("DATABASE",)))
         if within is None:
             self.p.expected("one of DATABASE or SCHEMA")
@@ -224,7 +226,9 @@ class PrivilegeParser(VariableParser):
     # --- SHOW ---------------------------------------------------------------------------------
 
     def shown_privileges(self) -> exp.Select | None:
-        """SHOW [DEFAULT] PRIVILEGES [ON kind] [FOR role] or SHOW ROLE MEMBERSHIP [FOR role], behind SHOW; None where it is neither."""
+        """SHOW [DEFAULT] PRIVILEGES [ON kind] [FOR role] or SHOW ROLE MEMBERSHIP [FOR role], after SHOW; None where it
+        is neither.
+        """
         if self.at("ROLE", "MEMBERSHIP"):
             query = _select("mz_show_role_members", ("role", "member", "grantor"))
             return self._of_role(query, "member")

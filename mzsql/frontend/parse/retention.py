@@ -1,6 +1,6 @@
-"""RETAIN HISTORY FOR as a statement says it: how far back in time an object can be read.
+"""RETAIN HISTORY FOR: how long an object's history is readable.
 
-Promise: a length of time is checked where it is read; an object's statement, as the catalog keeps it, says what was asked for last.
+Promise: the interval is checked when it is parsed; an object's stored definition has the latest setting.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from mzsql.repr.interval_text import parse_interval
 
 OPTION = "retain history"
 _DAY_MS = 86_400_000
-#: Longer than what is kept since the epoch of the timeline.
+#: Longer than the time since the timeline's epoch, so more would have no effect.
 _MOST_MS = 100 * 366 * _DAY_MS
 
 
 def retained_ms(text: str, position: int | None = None) -> int:
-    """A length of time such as ``1 day`` in milliseconds.
+    """An interval such as ``1 day`` in milliseconds.
 
     Raises:
-        InvalidParameter: it is none, too short, too long, or has months, which are of no fixed length.
+        InvalidParameter: it is no interval, too short, too long, or has months, whose length varies.
     """
     interval = parse_interval(text)
     if interval.months:
@@ -45,17 +45,17 @@ def shown(retain: str) -> str:
 
 
 def clause(retain: str | None) -> str:
-    """A WITH clause of nothing else, with a space before it; empty without the option."""
+    """A WITH clause with only this option, after a space; empty where the option is not set."""
     return "" if retain is None else f" WITH ({shown(retain)})"
 
 
 def option(options: tuple[tuple[str, str], ...]) -> str | None:
-    """What was asked for, of a materialized view's options."""
+    """The interval among a materialized view's options."""
     return next((value for kind, value in options if kind == OPTION), None)
 
 
 def with_retention(statement: st.Statement, retain: str | None) -> st.Statement:
-    """A CREATE statement that asks for this."""
+    """A CREATE statement with the option set to ``retain``."""
     if isinstance(statement, st.CreateView):
         options = tuple(one for one in statement.options if one[0] != OPTION)
         if retain is not None:

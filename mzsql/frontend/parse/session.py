@@ -1,4 +1,4 @@
-"""EXPLAIN, SHOW, SET and transactions, parsed."""
+"""Parsing EXPLAIN, SHOW, SET and transactions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EXPLAIN_STAGES = (
     ("PHYSICAL",),
 )
 EXPLAIN_FORMATS = ("TEXT", "JSON", "SQL", "DOT")
-#: Options of EXPLAIN … WITH (…), words joined by spaces; ``node_ids`` is the older spelling of ``node identifiers``.
+#: Options of EXPLAIN … WITH (…); ``node_ids`` is an older spelling of ``node identifiers``.
 EXPLAIN_OPTIONS = frozenset(
     """
     arity|cardinality|column names|equivalences|filter pushdown|humanized expressions|join implementations|keys|linear chains|
@@ -52,7 +52,7 @@ _SHOW_KINDS = (
     ("SINKS",),
     ("SUBSOURCES",),
 )
-#: What Materialize shows of access to things, of which there is none to show here.
+#: Things that Materialize's SHOW lists and that do not exist here.
 _UNKNOWN_KINDS = (("NETWORK", "POLICIES"),)
 _ISOLATION = (
     ("STRICT", "SERIALIZABLE"),
@@ -93,7 +93,7 @@ class SessionParser(DefinitionParser):
         fmt = self._explain_format(EXPLAIN_FORMATS)
         self.at("FOR")
         replan = self.at("REPLAN")
-        # BROKEN says to expect that planning fails half-way; here it fails as a whole or not at all.
+        # BROKEN means that planning may fail halfway; here it fails as a whole or not at all.
         if not replan:
             self.at("BROKEN")
         return st.Explain(
@@ -211,7 +211,7 @@ class SessionParser(DefinitionParser):
         start = self.position() - 1
         shown = self._shown()
         if shown is None and self.at("SCHEMA"):
-            # The first schema of the search path that exists, which is no variable.
+            # SHOW SCHEMA is the first existing schema of the search path, which is not a variable.
             query = exp.select(exp.alias_(exp.Anonymous(this="current_schema"), "schema"))
             return st.Select(self.source, query, (start, self.p._prev.end + 1))
         if shown is None:
@@ -238,7 +238,7 @@ class SessionParser(DefinitionParser):
         return self._where(show_table(shown))
 
     def _shown(self) -> st.Show | None:
-        """What stands behind SHOW, where it is a kind of thing that there may be several of."""
+        """What follows SHOW, where it is a kind of objects; else None."""
         if self.at("COLUMNS"):
             if not self.at("FROM"):
                 self.need("IN")
@@ -273,7 +273,7 @@ class SessionParser(DefinitionParser):
         return bool(self._at(TokenType.WHERE))
 
     def _where(self, query: exp.Select) -> exp.Select:
-        """With the condition that stands behind SHOW, if one does."""
+        """The query with the optional WHERE of a SHOW."""
         if self._at_where():
             query.set("where", self.p._parse_where())
         return query

@@ -1,4 +1,4 @@
-"""SHOW where a relation stands: ``(SHOW TABLES)`` is a relation of a FROM clause, which carries the statement that it is."""
+"""SHOW as a relation: ``(SHOW TABLES)`` in a FROM clause is a table node that carries the parsed statement."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _KEY = "show"
 
 
 def show_table(show: st.Show) -> exp.Select:
-    """``SELECT * FROM`` what SHOW answers."""
+    """``SELECT * FROM`` the rows of a SHOW."""
     table = exp.Table(this=exp.to_identifier("show"))
     table.meta[_KEY] = show
     query = exp.Select(expressions=[exp.Star()])
@@ -19,6 +19,6 @@ def show_table(show: st.Show) -> exp.Select:
 
 
 def shown_by(node: exp.Expr) -> st.Show | None:
-    """The SHOW that a relation of a FROM clause is, if it is one."""
+    """The SHOW that a table node carries; None where it carries none."""
     found = node.meta.get(_KEY)
     return found if isinstance(found, st.Show) else None

@@ -1,7 +1,7 @@
-"""Statements as parsed: the shape of the text, no name resolved yet.
+"""Statements as parsed: the shape of the text, with no name resolved yet.
 
-Promise: structs of our own around sqlglot's expressions of our dialect; each knows the text it came from, so that errors have positions
-and `create_sql` can be made from the very tokens the user wrote.
+Promise: structs of our own around sqlglot's expressions in our dialect. Each knows the text that it came from, so that
+errors have positions, and `create_sql` can be made from the very tokens that the user wrote.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mzsql.frontend.catalog import PartialName
 
 @dataclass(frozen=True)
 class Source:
-    """Where a statement stands: `text` is the whole text given, the statement its characters from `start` to `end`."""
+    """A statement's place in a text: the characters from `start` to `end` of the whole `text`."""
 
     text: str
     start: int
@@ -55,7 +55,8 @@ class Statement:
     """Any statement.
 
     Attributes:
-        lengthy: whether it takes as long as what it loads or makes is large, so that no timeout holds for it but one that was set.
+        lengthy: whether its duration grows with the data that it loads or creates, so that only an explicit timeout
+            bounds it.
     """
 
     lengthy: ClassVar[bool] = False
@@ -65,7 +66,7 @@ class Statement:
 
 @dataclass(frozen=True)
 class Select(Statement):
-    """A query; `span` is its own text without AS OF."""
+    """A query; `span` is the start and end of its text without AS OF."""
 
     query: exp.Expr
     span: tuple[int, int]
@@ -75,7 +76,7 @@ class Select(Statement):
 
 @dataclass(frozen=True)
 class CreateTable(Statement):
-    """CREATE TABLE; `keys` are the column lists of PRIMARY KEY and UNIQUE, each with its keyword and position."""
+    """CREATE TABLE; `keys` has keyword, columns and position of each PRIMARY KEY and UNIQUE."""
 
     lengthy: ClassVar[bool] = True
 
@@ -88,7 +89,7 @@ class CreateTable(Statement):
 
 @dataclass(frozen=True)
 class CreateType(Statement):
-    """CREATE TYPE … AS LIST, MAP or, `kind` ``record``, of fields: each with its name and position."""
+    """CREATE TYPE … AS LIST, MAP or (`kind` ``record``) of fields, each with name, position and type."""
 
     name: Name
     kind: str
@@ -99,14 +100,14 @@ class CreateType(Statement):
 
 @dataclass(frozen=True)
 class Refresh:
-    """An option REFRESH of a materialized view.
+    """A REFRESH option of a materialized view.
 
     Attributes:
         kind: ``on commit``, ``at creation``, ``at`` or ``every``.
-        position: where it stands.
+        position: its position in the text.
         at: the time of AT, or of EVERY … ALIGNED TO.
         every: the interval of EVERY.
-        unit: what that is cut to: ``day``; empty: nothing.
+        unit: the unit that the interval is cut to, such as ``day``; empty: none.
     """
 
     kind: str
@@ -149,7 +150,7 @@ class CreateIndex(Statement):
 
 @dataclass(frozen=True)
 class AlterRetain(Statement):
-    """ALTER … SET (RETAIN HISTORY FOR …), or RESET (RETAIN HISTORY), which has no `retain`; `kind` as `Drop` has it."""
+    """ALTER … SET (RETAIN HISTORY FOR …), or with `retain` None RESET (RETAIN HISTORY); `kind` as in `Drop`."""
 
     kind: str
     name: Name
@@ -171,7 +172,7 @@ class Drop(Statement):
 
 @dataclass(frozen=True)
 class Insert(Statement):
-    """INSERT INTO; `query` None is DEFAULT VALUES."""
+    """INSERT INTO; `query` None: DEFAULT VALUES."""
 
     table: Name
     columns: tuple[tuple[str, int], ...]
@@ -182,7 +183,7 @@ class Insert(Statement):
 
 @dataclass(frozen=True)
 class Update(Statement):
-    """UPDATE; `sources` is a query of what stands in its FROM clause."""
+    """UPDATE; `sources` is a query over the relations of its FROM clause."""
 
     table: Name
     alias: str | None
@@ -194,7 +195,7 @@ class Update(Statement):
 
 @dataclass(frozen=True)
 class Delete(Statement):
-    """DELETE; `using` is a query of what stands in its USING clause."""
+    """DELETE; `using` is a query over the relations of its USING clause."""
 
     table: Name
     alias: str | None
@@ -229,7 +230,7 @@ class CopyTo(Statement):
 
 @dataclass(frozen=True)
 class ObjectRef(Statement):
-    """VIEW v, MATERIALIZED VIEW v, INDEX i as an explainee."""
+    """VIEW v, MATERIALIZED VIEW v or INDEX i, as the subject of EXPLAIN."""
 
     kind: str
     name: Name
@@ -247,12 +248,12 @@ class Explain(Statement):
 
 
 ANALYZED = ("cpu", "memory", "hydration")
-"""What EXPLAIN ANALYZE can be asked for."""
+"""The properties that EXPLAIN ANALYZE can show."""
 
 
 @dataclass(frozen=True)
 class ExplainAnalyze(Statement):
-    """EXPLAIN ANALYZE of an object: what its nodes take."""
+    """EXPLAIN ANALYZE of an object: CPU, memory or hydration of its nodes."""
 
     properties: tuple[str, ...]
     skew: bool
@@ -288,7 +289,7 @@ class ShowVariable(Statement):
 
 @dataclass(frozen=True)
 class SetVariable(Statement):
-    """SET, RESET, ALTER SYSTEM SET, ALTER SYSTEM RESET; no `values`: back to the default."""
+    """SET, RESET, ALTER SYSTEM SET, ALTER SYSTEM RESET; `values` None: to the default."""
 
     name: str
     values: tuple[str, ...] | None
@@ -332,7 +333,7 @@ class Declare(Statement):
 
 @dataclass(frozen=True)
 class Fetch(Statement):
-    """FETCH; `count` None: ALL; `timeout` as its text stands, None where it is not said."""
+    """FETCH; `count` None: ALL; `timeout` as written, None where not given."""
 
     name: str
     count: int | None = 1
@@ -348,7 +349,7 @@ class Close(Statement):
 
 @dataclass(frozen=True)
 class Prepare(Statement):
-    """PREPARE name (types) AS statement; `text` is the statement's own."""
+    """PREPARE name (types) AS statement; `text` is the text of the prepared statement."""
 
     name: str
     types: tuple[exp.DataType, ...]
@@ -358,7 +359,7 @@ class Prepare(Statement):
 
 @dataclass(frozen=True)
 class Argument:
-    """An argument of EXECUTE: its text, where that begins (from 1), and what it says."""
+    """An argument of EXECUTE: its text, the 1-based position of that, and the parsed expression."""
 
     text: str
     position: int

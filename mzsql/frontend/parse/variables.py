@@ -1,4 +1,4 @@
-"""The names and the values of variables, wherever they are set, shown or set back: SET, ALTER SYSTEM, ALTER ROLE."""
+"""Parsing names and values of variables in SET, SHOW, RESET, ALTER SYSTEM and ALTER ROLE."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class VariableParser(Pieces):
     """Parses names and values of variables."""
 
     def variable_name(self) -> str:
-        """A variable behind SHOW or RESET; ``all`` for all of them."""
+        """A variable after SHOW or RESET; ``all`` for ALL."""
         if self.at("TRANSACTION", "ISOLATION", "LEVEL"):
             return "transaction_isolation"
         if self.at("TIME", "ZONE"):
@@ -21,14 +21,14 @@ class VariableParser(Pieces):
         return self.identifier()
 
     def named_variable(self) -> str:
-        """A variable's name, and TO or the equals sign behind it."""
+        """A variable's name, followed by TO or an equals sign."""
         name = self.identifier()
         if not self.at("TO") and not self.p._match(TokenType.EQ):
             self.p.expected("equals sign or TO")
         return name
 
     def set_name(self) -> str:
-        """A variable behind SET of a session's, and what stands between it and its values."""
+        """A session variable after SET, with what separates it from its values."""
         if self.at("TIME", "ZONE"):
             return "timezone"
         if self.at("SCHEMA"):
@@ -40,11 +40,11 @@ class VariableParser(Pieces):
         return self.named_variable()
 
     def reset_name(self) -> str:
-        """A variable behind RESET of a session's."""
+        """A session variable after RESET."""
         return "search_path" if self.at("SCHEMA") else self.variable_name()
 
     def set_values(self) -> tuple[str, ...] | None:
-        """The values that a variable is set to; None: DEFAULT."""
+        """The values of SET; None: DEFAULT."""
         if self.at("DEFAULT"):
             return None
         found = [self._value()]

@@ -1,1 +1,3 @@
-"""Statements to plans: `plan` has the table of what plans which statement, `plans` what comes out; one file a family, as in `parse`."""
+"""Statements to plans: `plan` has the table of planners, `plans` the plan structs; one file for each family of
+statements, as in `parse`.
+"""

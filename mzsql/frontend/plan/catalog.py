@@ -1,4 +1,4 @@
-"""Plans of the statements about databases, schemas, clusters, roles, names and comments."""
+"""Plans of statements about databases, schemas, clusters, roles, names and comments."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ _ADDRESSES = (
     "STORAGE ADDRESSES",
     "STORAGECTL ADDRESSES",
 )
-#: Options that say how Materialize's own machines are to be used.
+#: Cluster options about Materialize's own infrastructure, accepted and ignored.
 _IGNORED = ("DISK", "INTROSPECTION DEBUGGING")
 _INTERVAL = "INTROSPECTION INTERVAL"
 _MOST_INTERVAL_MS = 86_400_000
-#: Attributes that are what every role has here.
+#: Role attributes that every role has here anyway.
 _NEUTRAL = ("INHERIT",)
 
 
@@ -53,11 +53,11 @@ _NEUTRAL = ("INHERIT",)
 def target_of(
     kind: str, name: st.Name, catalog: CatalogView, *, if_exists: bool, verb: str
 ) -> cp.Target:
-    """What a statement is about.
+    """The object or other thing that a statement is about.
 
     Raises:
         UndefinedTable: there is no such object.
-        SqlError: it is of another kind, or the system's.
+        SqlError: it is of another kind, or a system object.
     """
     partial = name.partial
     if kind in _ITEMS:
@@ -76,7 +76,7 @@ def target_of(
 
 
 def _schema(name: st.Name, catalog: CatalogView, verb: str, *, if_exists: bool) -> tuple[str, str]:
-    """Database and schema of a schema's name, where need be of one that does not exist."""
+    """The database and schema of a schema's name, which need not exist with IF EXISTS."""
     partial = name.partial
     if partial.schema is None and catalog.has_schema(None, partial.item) and verb != "comment on":
         raise SqlError(
@@ -126,7 +126,7 @@ def _drop(statement: cs.DropNamed, catalog: CatalogView) -> cp.DropNamedPlan:
         target_of(statement.kind, name, catalog, if_exists=statement.if_exists, verb="remove")
         for name in statement.names
     )
-    # As in Materialize and PostgreSQL a database goes with all that is in it.
+    # As in Materialize and PostgreSQL, DROP DATABASE drops everything in it by default.
     cascade = statement.kind == "database" if statement.cascade is None else statement.cascade
     return cp.DropNamedPlan(statement.kind, targets, cascade)
 
@@ -278,7 +278,7 @@ def _cluster_options(options: tuple[cs.Option, ...], cluster: str) -> cp.Cluster
 
 
 def _scheduled(given: Mapping[str, cs.Option], position: int) -> SqlError:
-    """Why a cluster cannot be switched on by refreshes."""
+    """The error for a cluster scheduled by refreshes, which is not supported."""
     managed = given.get("MANAGED")
     if "REPLICATION FACTOR" in given:
         return InvalidParameter(

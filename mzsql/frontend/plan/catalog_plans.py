@@ -1,7 +1,7 @@
-"""Plans of the statements about databases, schemas, clusters, roles, names and comments.
+"""Plan structs of statements about databases, schemas, clusters, roles, names and comments.
 
-Promise: names are whole. Whether what they name exists is for the catalog to say when the plan is carried out, inside its
-compare-and-append; objects of schemas are resolved here, as they are for every statement.
+Promise: names are fully qualified. Whether they exist is checked by the catalog when the plan is carried out, inside
+its compare-and-append; objects in schemas are resolved here, as for every statement.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class CreateRolePlan(DefiningPlan, frozen=True, tag="create_role"):
     name: str
 
 
-#: How often replicas look at what they are to tell of themselves where nothing is said, in milliseconds.
+#: The default INTROSPECTION INTERVAL, in milliseconds.
 INTROSPECTION_MS = 1000
 
 
 class ReplicaPlan(msgspec.Struct, frozen=True):
-    """A replica by its name and SIZE; it looks every `introspection_ms` at what it is to tell of itself, 0: never."""
+    """A replica: its name, its SIZE, and how often it reports introspection rows (`introspection_ms`, 0: never)."""
 
     name: str
     size: str
@@ -54,7 +54,7 @@ class ReplicaPlan(msgspec.Struct, frozen=True):
 
 
 class ClusterOptions(msgspec.Struct, frozen=True):
-    """What was said of a cluster; None: nothing. `ignored`: options that are understood and mean nothing here."""
+    """A cluster's options; None where one was not given. `ignored`: accepted options without effect here."""
 
     size: str | None = None
     replication_factor: int | None = None
@@ -65,7 +65,7 @@ class ClusterOptions(msgspec.Struct, frozen=True):
 
 
 class CreateClusterPlan(DefiningPlan, frozen=True, tag="create_cluster"):
-    """A cluster, managed where it has a size, else with the replicas named."""
+    """CREATE CLUSTER: a managed cluster where it has a size, else one with the given replicas."""
 
     command: ClassVar[str] = "CREATE CLUSTER"
 
@@ -85,7 +85,7 @@ class AlterClusterPlan(DefiningPlan, frozen=True, tag="alter_cluster"):
 
 
 class CreateReplicaPlan(DefiningPlan, frozen=True, tag="create_replica"):
-    """A replica of a cluster that is not managed."""
+    """CREATE CLUSTER REPLICA, in an unmanaged cluster."""
 
     command: ClassVar[str] = "CREATE CLUSTER REPLICA"
 
@@ -96,11 +96,13 @@ class CreateReplicaPlan(DefiningPlan, frozen=True, tag="create_replica"):
 
 
 class Target(msgspec.Struct, frozen=True):
-    """What a statement is about: an object (None where IF EXISTS lets it be missing), or whatever else `name` names.
+    """What a statement is about: an object (`item`; None where IF EXISTS lets it be missing), or anything else that
+    `name` names.
 
     Attributes:
-        kind: ``table``, ``view``, ``materialized view``, ``index``, ``schema``, ``database``, ``cluster``, ``cluster replica``, ``role``.
-        name: its whole name: of a schema its database and it, of a replica its cluster and it.
+        kind: ``table``, ``view``, ``materialized view``, ``index``, ``schema``, ``database``, ``cluster``, ``cluster
+            replica``, ``role``.
+        name: its full name: a schema's with its database, a replica's with its cluster.
         item: the object, for the first four kinds.
         if_exists: whether it need not exist.
     """
@@ -133,7 +135,7 @@ class DropNamedPlan(DefiningPlan, frozen=True, tag="drop_named"):
 
 
 class AlteringPlan(DefiningPlan, frozen=True):
-    """What is said of one thing that there is already."""
+    """The plan of a statement that changes one existing thing."""
 
     target: Target
 
@@ -152,7 +154,7 @@ class RenamePlan(AlteringPlan, frozen=True, tag="rename"):
 
 
 class SwapPlan(AlteringPlan, frozen=True, tag="swap"):
-    """ALTER … SWAP WITH: each gets the other's name."""
+    """ALTER … SWAP WITH: the two exchange their names."""
 
     stageable: ClassVar[bool] = True
 
@@ -160,7 +162,7 @@ class SwapPlan(AlteringPlan, frozen=True, tag="swap"):
 
 
 class SetSchemaPlan(AlteringPlan, frozen=True, tag="set_schema"):
-    """ALTER … SET SCHEMA: `to` is the object's new whole name; None where IF EXISTS lets it be missing."""
+    """ALTER … SET SCHEMA; `to` is the object's new full name, None where IF EXISTS lets it be missing."""
 
     stageable: ClassVar[bool] = True
 
@@ -182,13 +184,13 @@ class SetOwnerPlan(AlteringPlan, frozen=True, tag="set_owner"):
 
 
 class AlterRolePlan(AlteringPlan, frozen=True, tag="alter_role"):
-    """ALTER ROLE … INHERIT, which is what every role does: the role has to exist, nothing changes."""
+    """ALTER ROLE … INHERIT, which every role does anyway: checks that the role exists, and changes nothing."""
 
     command: ClassVar[str] = "ALTER ROLE"
 
 
 class AlterRoleVariablePlan(AlteringPlan, frozen=True, tag="alter_role_variable"):
-    """ALTER ROLE … SET, and RESET where `values` are None: what the role's sessions begin with."""
+    """ALTER ROLE … SET, or RESET with `values` None: the defaults of variables in the role's sessions."""
 
     command: ClassVar[str] = "ALTER ROLE"
 
@@ -212,8 +214,8 @@ class MembershipPlan(DefiningPlan, frozen=True, tag="membership"):
 class PrivilegesPlan(DefiningPlan, frozen=True, tag="privileges"):
     """GRANT and REVOKE of privileges.
 
-    `privileges` None: ALL. Without `targets` it is the system, or with `places` (schemas or databases by their names; none: everywhere)
-    all there is of `kind` within them.
+    `privileges` None means ALL. Without `targets` they are on the system, or with `places` (schemas or databases;
+    empty: everywhere) on all things of `kind` in them.
     """
 
     privileges: tuple[str, ...] | None
@@ -230,7 +232,9 @@ class PrivilegesPlan(DefiningPlan, frozen=True, tag="privileges"):
 
 
 class DefaultPrivilegesPlan(DefiningPlan, frozen=True, tag="default_privileges"):
-    """ALTER DEFAULT PRIVILEGES: `makers` None: everybody; `places`: schemas or databases by their names, none: anywhere."""
+    """ALTER DEFAULT PRIVILEGES; `makers` None: objects of every role; `places`: names of schemas or databases, empty:
+    everywhere.
+    """
 
     command: ClassVar[str] = "ALTER DEFAULT PRIVILEGES"
 
@@ -243,7 +247,7 @@ class DefaultPrivilegesPlan(DefiningPlan, frozen=True, tag="default_privileges")
 
 
 class OwnedPlan(DefiningPlan, frozen=True, tag="owned"):
-    """REASSIGN OWNED; DROP OWNED where there is no `to`."""
+    """REASSIGN OWNED, or DROP OWNED where `to` is None."""
 
     roles: tuple[str, ...]
     to: str | None
@@ -256,7 +260,7 @@ class OwnedPlan(DefiningPlan, frozen=True, tag="owned"):
 
 
 class CommentPlan(AlteringPlan, frozen=True, tag="comment"):
-    """COMMENT ON; `column` counts from 1; `text` None takes the comment away."""
+    """COMMENT ON; `column` counts from 1; `text` None removes the comment."""
 
     command: ClassVar[str] = "COMMENT"
     stageable: ClassVar[bool] = True

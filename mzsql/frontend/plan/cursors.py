@@ -1,7 +1,7 @@
-"""SUBSCRIBE, cursors and prepared statements, planned.
+"""Plans of SUBSCRIBE, cursors, prepared statements and COPY … TO.
 
-Promise: a subscription's output columns are Materialize's (https://materialize.com/docs/sql/subscribe/): mz_timestamp, [mz_progressed],
-then mz_diff and the relation's columns, or under an envelope mz_state, the key's columns and the others.
+Promise: a subscription's output columns are Materialize's (https://materialize.com/docs/sql/subscribe/): mz_timestamp,
+[mz_progressed], mz_diff and the relation's columns; under an envelope mz_state, the key columns and the others.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _STORED = ("table", "materialized-view")
 
 
 def timestamp_constant(node: exp.Expr, catalog: CatalogView, clause: str) -> Scalar:
-    """AS OF's or UP TO's time: a constant of type mz_timestamp."""
+    """The time of AS OF or UP TO: a constant expression of type mz_timestamp."""
     if isinstance(node, exp.Literal) and not node.is_string and not _is_time(str(node.this)):
         raise InvalidParameter(
             "decimal cannot be expressed in target primitive type", sqlstate="22003"
@@ -60,7 +60,7 @@ def timestamp_constant(node: exp.Expr, catalog: CatalogView, clause: str) -> Sca
 
 
 def _is_time(number: str) -> bool:
-    """Whether a literal is a whole number that a time may be."""
+    """Whether a literal is an integer in the range of timestamps."""
     value = decimal.Decimal(number)
     return 0 <= value <= MAX_TIMESTAMP and value == value.to_integral_value()
 
@@ -140,7 +140,7 @@ def _keys(statement: st.Subscribe, row: RelationDesc) -> tuple[int, ...]:
 
 
 def _order_item(item: exp.Expr, row: RelationDesc) -> ColumnOrder:
-    """A column of the output, mz_diff included, by name or by number (mz_diff is the first, as it stands in the output)."""
+    """A column of the output by name or number, mz_diff included (it is number 1, as in the output)."""
     node = item.this
     column = None
     if isinstance(node, exp.Literal) and not node.is_string and str(node.this).isdigit():
@@ -166,7 +166,7 @@ def _order_item(item: exp.Expr, row: RelationDesc) -> ColumnOrder:
 def output_desc(
     row: RelationDesc, *, progress: bool, envelope: str | None, keys: tuple[int, ...]
 ) -> RelationDesc:
-    """The columns that a subscription to such rows gives."""
+    """The output columns of a subscription to rows with the columns ``row``."""
     names = ["mz_timestamp"]
     columns = [ColumnType(t.SqlType("numeric", scale=0), nullable=False)]
     if progress:
@@ -200,7 +200,7 @@ def output_desc(
 def plan_prepare(
     statement: st.Prepare, catalog: CatalogView, plan: PlanStatement
 ) -> plans.PreparePlan:
-    """PREPARE: the statement is planned for its errors and its parameters' types, no more."""
+    """PREPARE: the statement is planned only for its errors and its parameters' types."""
     named = NamedTypes(catalog)
     declared = [resolve_type(typ, named) for typ in statement.types]
     with placeholders.inferring(declared) as found:
@@ -210,7 +210,7 @@ def plan_prepare(
 
 
 def plan_execute(statement: st.Execute, catalog: CatalogView) -> plans.ExecutePlan:
-    """EXECUTE: each argument is planned by itself, for its errors: no name in it means anything of the prepared statement."""
+    """EXECUTE: each argument is planned by itself, for its errors; its names cannot refer into the prepared statement."""
     for argument in statement.arguments:
         if argument.expression.find(exp.Query):
             raise Unsupported(
@@ -225,7 +225,7 @@ def plan_copy_to(
     catalog: CatalogView,
     plan: PlanStatement,
 ) -> plans.CopyToPlan:
-    """COPY … TO; without a FORMAT a file's suffix says it, else it is text."""
+    """COPY … TO; without FORMAT the file's suffix decides, else the format is text."""
     what = statement.what
     query = (
         copied_columns(what, statement.columns, catalog)

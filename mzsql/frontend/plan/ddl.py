@@ -1,8 +1,9 @@
-"""CREATE and DROP.
+"""Plans of CREATE and DROP.
 
-Promise: a plan carries the object's whole name, its columns and its normalized text. Keys of tables are not enforced here (nor in
-Materialize), so ``PRIMARY KEY`` and ``UNIQUE`` are refused unless they say ``NOT ENFORCED``, which makes them documentation (a primary
-key's columns are NOT NULL all the same), or unless the optimizer is told to trust them (``enable_table_keys``).
+Promise: a plan carries the object's full name, its columns and its normalized text. Keys of tables are not enforced, as
+in Materialize, so ``PRIMARY KEY`` and ``UNIQUE`` are refused unless they say ``NOT ENFORCED``, which makes them
+documentation (a primary key's columns are NOT NULL all the same), or unless the optimizer is told to trust them
+(``enable_table_keys``).
 """
 
 from __future__ import annotations
@@ -157,7 +158,7 @@ def _table_sql(
 
 
 def _span(node: exp.Expr, text: str) -> tuple[int, int]:
-    """Where an expression stands in the text, as far as its parts say."""
+    """The start and end of an expression in the text."""
     found = node.meta.get("span")
     if found is None:
         raise SqlError(f"cannot locate expression in {text[:40]!r}")
@@ -303,7 +304,7 @@ def _asserted(statement: st.CreateView, query: hir.Query) -> tuple[int, ...]:
 
 
 def _asserting(query: hir.Query, not_null: tuple[int, ...]) -> hir.Query:
-    """A view's query in which a row fails that has NULL where an assertion forbids it."""
+    """A view's query that fails for a row with NULL in a column with ASSERT NOT NULL."""
     if not not_null:
         return query
     columns = list(query.desc.typ.columns)
@@ -324,7 +325,7 @@ def _asserting(query: hir.Query, not_null: tuple[int, ...]) -> hir.Query:
 
 
 def plan_create_index(statement: st.CreateIndex, catalog: CatalogView) -> plans.CreateIndexPlan:
-    """CREATE INDEX; without a name it gets Materialize's: ``t_a_idx``, ``t_primary_idx``."""
+    """CREATE INDEX; without a name it gets Materialize's, such as ``t_a_idx`` or ``t_primary_idx``."""
     on = item_named(catalog, statement.on)
     if on.desc is None:
         raise SqlError(
@@ -362,7 +363,7 @@ def plan_create_index(statement: st.CreateIndex, catalog: CatalogView) -> plans.
 def _index_key(ctx: ExprContext, node: exp.Expr, on: CatalogItem) -> Scalar:
     assert on.desc is not None
     if isinstance(node, exp.Literal) and not node.is_string and str(node.this).isdigit():
-        # An ordinal, as in GROUP BY.
+        # A number is an ordinal, as in GROUP BY.
         ordinal = int(str(node.this))
         if not 1 <= ordinal <= on.desc.arity:
             raise SqlSyntaxError(
@@ -374,7 +375,7 @@ def _index_key(ctx: ExprContext, node: exp.Expr, on: CatalogItem) -> Scalar:
 
 
 def default_key(typ: RelationType) -> tuple[int, ...]:
-    """The key of a default index: a unique key, the shortest one, else all columns (also of what has one row at most)."""
+    """The columns of a default index: the shortest unique key, else all columns (also where there is at most one row)."""
     shortest = min(typ.keys, key=lambda key: (len(key), key), default=())
     return shortest or tuple(range(typ.arity))
 
@@ -382,7 +383,7 @@ def default_key(typ: RelationType) -> tuple[int, ...]:
 def _index_name(
     statement: st.CreateIndex, catalog: CatalogView, on: CatalogItem, keys: tuple[Scalar, ...]
 ) -> FullName:
-    """An index lives in the schema of what it is on."""
+    """The index's full name, in the schema of the relation that it is on."""
     schema, database = on.name.schema, on.name.database
     if statement.name is not None:
         if statement.name.partial.schema is not None:

@@ -1,7 +1,8 @@
-"""INSERT, UPDATE, DELETE, COPY FROM.
+"""Plans of INSERT, UPDATE, DELETE and COPY FROM.
 
-Promise: an insert's source yields the table's columns, all of them, in order and of the table's types: defaults filled in, assignment casts
-applied. UPDATE and DELETE are queries too: they yield the rows that go, and for UPDATE beside each the row that comes.
+Promise: an INSERT's source returns all columns of the table, in order and with the table's types: defaults filled in,
+assignment casts applied. UPDATE and DELETE are queries too: they return the rows to remove, for UPDATE with the new row
+beside each.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def table_named(catalog: CatalogView, name: st.Name, verb: str) -> CatalogItem:
     """
     item = item_named(catalog, name)
     if item.kind != "table":
-        # The system's own sources are what Materialize has as tables.
+        # Builtin sources are called system tables, as in Materialize's message.
         kind = "system table" if item.kind == "source" else item.kind.replace("-", " ")
         raise SqlError(
             f"cannot {verb} {kind} '{item.name}'",
@@ -61,7 +62,7 @@ def table_named(catalog: CatalogView, name: st.Name, verb: str) -> CatalogItem:
 def _columns(
     table: CatalogItem, given: tuple[tuple[str, int], ...], *, assigned: bool = False
 ) -> list[int]:
-    """The positions of the columns named, those of SET if `assigned`; all of them where none is."""
+    """The positions of the named columns (``assigned``: of SET's); all where none is named."""
     assert table.desc is not None
     if not given:
         return list(range(table.desc.arity))
@@ -118,7 +119,7 @@ def plan_insert(statement: st.Insert, catalog: CatalogView) -> plans.InsertPlan:
 
 
 def _refuse_bare(table: CatalogItem) -> None:
-    """A table without columns stays empty: its rows would have nothing to be told apart or counted by."""
+    """Refuse to write a table without columns: its rows could not be stored."""
     if table.desc is not None and table.desc.arity == 0:
         raise Unsupported(f"writing rows to {table.name}, which has no columns, is not supported")
 
@@ -238,7 +239,7 @@ def _table_scope(table: CatalogItem, alias: str | None) -> Scope:
 
 
 def plan_delete(statement: st.Delete, catalog: CatalogView) -> plans.DeletePlan:
-    """DELETE; USING makes it a semijoin, so a row goes once however many rows it meets."""
+    """DELETE; USING becomes a semijoin, so a row is deleted once however many rows it matches."""
     table = table_named(catalog, statement.table, "mutate")
     assert table.desc is not None
     planner = QueryPlanner(catalog)
@@ -271,7 +272,7 @@ def _filtered(
 
 
 def _check_width(planner: QueryPlanner, scope: Scope, node: exp.Expr, position: int) -> None:
-    """A subquery that several columns are set to has as many."""
+    """Check that a subquery assigned to several columns returns as many."""
     query, width = node.meta.get("row", (None, 0))
     if query is not None and len(planner.query(query, scope).finish().types) != width:
         raise SqlSyntaxError("number of columns does not match number of values", position=position)
@@ -320,7 +321,7 @@ def plan_update(statement: st.Update, catalog: CatalogView) -> plans.UpdatePlan:
 
 
 def plan_copy_from(statement: st.CopyFrom, catalog: CatalogView) -> plans.CopyFromPlan:
-    """COPY t FROM '<file>' or STDIN; the format is the file's suffix where it is not said, and for STDIN text."""
+    """COPY t FROM '<file>' or STDIN; without FORMAT a file's suffix decides, and STDIN is text."""
     table = table_named(catalog, statement.table, "copy into")
     _refuse_bare(table)
     columns = tuple(_columns(table, statement.columns)) if statement.columns else None
@@ -332,7 +333,7 @@ def plan_copy_from(statement: st.CopyFrom, catalog: CatalogView) -> plans.CopyFr
 def copied_columns(
     name: st.Name, columns: tuple[tuple[str, int], ...], catalog: CatalogView
 ) -> plans.SelectPlan:
-    """What COPY t (a, b) TO hands out, as a query."""
+    """The query for COPY t (a, b) TO."""
     item = item_named(catalog, name)
     if item.desc is None:
         raise SqlError(
@@ -351,12 +352,12 @@ def copied_columns(
 def copy_options(
     given: tuple[tuple[str, str, int], ...], path: str | None, formats: tuple[str, ...]
 ) -> dict[str, str | bool]:
-    """COPY's format and its options, checked, with PostgreSQL's defaults.
+    """COPY's format and options, checked, with PostgreSQL's defaults.
 
     Args:
         given: name, value and position of each option.
-        path: the file; None: STDIN or STDOUT, whose format is text where it is not said.
-        formats: what there is.
+        path: the file; None: STDIN or STDOUT, whose default format is text.
+        formats: the formats allowed.
     """
     options: dict[str, str] = {}
     positions: dict[str, int] = {}
@@ -429,7 +430,7 @@ def _check_copy_options(form: str, options: dict[str, str], positions: dict[str,
 
 
 def _check_copy_marks(form: str, options: dict[str, str], positions: dict[str, int]) -> None:
-    """What tells fields, quotes and NULL apart must not be the same."""
+    """Check that delimiter, quote and NULL can be told apart."""
     delimiter = options.get("delimiter", "\t" if form == "text" else ",")
     quote = options.get("quote", '"')
     if form == "csv" and delimiter == quote:

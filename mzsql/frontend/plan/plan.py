@@ -1,7 +1,7 @@
 """Statements to plans.
 
-Promise: `plan_statement` resolves every name and type of a statement against the catalog it is given, and changes nothing. What cannot be
-resolved is a `SqlError` with PostgreSQL's or Materialize's words.
+Promise: `plan_statement` resolves every name and type of a statement against the given catalog, and changes nothing.
+What cannot be resolved is an `SqlError` with PostgreSQL's or Materialize's message.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ def plan_statement(
     """The plan of a statement.
 
     Args:
-        statement: what `parse_statements` gave.
-        catalog: where names resolve.
-        table_keys: whether CREATE TABLE may declare keys that the optimizer then relies on (the system variable
-            ``enable_table_keys``); nothing enforces them.
+        statement: a result of `parse_statements`.
+        catalog: where names are resolved.
+        table_keys: whether CREATE TABLE may declare keys that the optimizer relies on (the system variable
+            ``enable_table_keys``);
+            nothing enforces them.
 
     Raises:
-        SqlError: a name, type or form that cannot be resolved or is not supported.
+        SqlError: a name or type cannot be resolved, or something is not supported.
     """
     with deep():
         if isinstance(statement, st.CreateTable):

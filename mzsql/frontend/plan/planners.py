@@ -1,4 +1,6 @@
-"""What the tables of planners are made of: each family of statements has one, which `mzsql.frontend.plan.plan` puts together."""
+"""Types of the tables of planners: each family of statements has one table, and `mzsql.frontend.plan.plan` combines
+them.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,9 @@ from mzsql.frontend.plan.sequenced import StatementPlan
 
 #: Plans any statement.
 PlanStatement = Callable[[st.Statement, CatalogView], StatementPlan]
-#: By the statement's class, what plans it.
+#: Planners by class of statement.
 Planners = Mapping[type[st.Statement], Callable[[Any, CatalogView], StatementPlan]]
-#: Of statements that others stand in: their planners are handed what plans those.
+#: Planners of statements that contain statements; they are given the function that plans those.
 NestingPlanners = Mapping[
     type[st.Statement], Callable[[Any, CatalogView, PlanStatement], StatementPlan]
 ]

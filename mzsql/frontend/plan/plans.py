@@ -1,7 +1,7 @@
-"""What a statement means once its names and types are resolved: the plans the adapter carries out.
+"""Plan structs: statements with names and types resolved, as the adapter carries them out.
 
-Promise: a plan is immutable data, complete by itself: it names objects by id, carries the normalized text of what it creates, and has no
-trace of sqlglot. Nothing in it was executed.
+Promise: a plan is immutable and self-contained: it names objects by id, carries the normalized text of what it creates,
+and contains nothing of sqlglot. Making it executed nothing.
 """
 
 from __future__ import annotations
@@ -19,8 +19,13 @@ from mzsql.repr.types import RelationDesc, SqlType
 
 
 class SelectPlan(StatementPlan, frozen=True, tag="select"):
-    """A query to answer. `as_of`: a constant expression of type mz_timestamp; `at_least`: AS OF AT LEAST; `shows`: it is a SHOW, which may
-    stand in any transaction.
+    """A query to answer.
+
+    Attributes:
+        query: the query.
+        as_of: the constant expression of AS OF, of type mz_timestamp.
+        at_least: whether it was AS OF AT LEAST.
+        shows: whether it is a SHOW, which any transaction may contain.
     """
 
     command: ClassVar[str] = "SELECT"
@@ -32,13 +37,13 @@ class SelectPlan(StatementPlan, frozen=True, tag="select"):
 
 
 class CreatingPlan(DefiningPlan, frozen=True, kw_only=True):
-    """The plan of a statement that creates an object, which the catalog keeps as the object's definition.
+    """The plan of a statement that creates an object; the catalog keeps the statement as the object's definition.
 
     Attributes:
-        name: its whole name.
-        create_sql: its definition, names in it resolved.
-        types: the types of users' own that it names.
-        if_not_exists: whether one that exists already will do.
+        name: its full name.
+        create_sql: its definition, with names resolved.
+        types: the user-created types that it uses.
+        if_not_exists: whether an existing object will do.
     """
 
     name: FullName
@@ -48,7 +53,7 @@ class CreatingPlan(DefiningPlan, frozen=True, kw_only=True):
 
     @property
     def meaning(self) -> object:
-        """What the definition says, however it names things: two that are equal say the same."""
+        """The definition's meaning, independent of names: two definitions with equal meanings are the same."""
         raise NotImplementedError
 
 
@@ -63,12 +68,12 @@ class CreateTablePlan(CreatingPlan, frozen=True, kw_only=True, tag="create_table
 
     @property
     def meaning(self) -> object:
-        """What its definition says, however it names things."""
+        """See `CreatingPlan.meaning`."""
         return self.desc, self.defaults
 
 
 class CreateTypePlan(CreatingPlan, frozen=True, kw_only=True, tag="create_type"):
-    """A type, and what it is a name for."""
+    """A type, and the type that it names."""
 
     command: ClassVar[str] = "CREATE TYPE"
 
@@ -76,12 +81,12 @@ class CreateTypePlan(CreatingPlan, frozen=True, kw_only=True, tag="create_type")
 
     @property
     def meaning(self) -> object:
-        """What its definition says, however it names things."""
+        """See `CreatingPlan.meaning`."""
         return self.typ
 
 
 class CreateViewPlan(CreatingPlan, frozen=True, kw_only=True, tag="create_view"):
-    """A view; `replaces` is the view that OR REPLACE replaces."""
+    """A view; `replaces` is the existing view that OR REPLACE replaces."""
 
     command: ClassVar[str] = "CREATE VIEW"
 
@@ -90,18 +95,18 @@ class CreateViewPlan(CreatingPlan, frozen=True, kw_only=True, tag="create_view")
 
     @property
     def meaning(self) -> object:
-        """What its definition says, however it names things."""
+        """See `CreatingPlan.meaning`."""
         return self.query
 
 
 class RefreshOption(msgspec.Struct, frozen=True):
-    """An option REFRESH that is not ON COMMIT.
+    """A REFRESH option other than ON COMMIT.
 
     Attributes:
-        at: the time of AT, or what EVERY is aligned to; a constant but for ``mz_now()``.
-        text: it as it was written, names resolved but for ``mz_now()``.
-        every_ms: the interval of EVERY in milliseconds; None: it is AT.
-        every: that as it was written.
+        at: the time of AT, or what EVERY is aligned to; constant but for ``mz_now()``.
+        text: `at` as written, with names resolved but for ``mz_now()``.
+        every_ms: the interval of EVERY in milliseconds; None for AT.
+        every: the interval as written.
     """
 
     at: Scalar
@@ -111,11 +116,12 @@ class RefreshOption(msgspec.Struct, frozen=True):
 
 
 class RefreshOptions(msgspec.Struct, frozen=True):
-    """When a materialized view is refreshed, and how its definition says so once ``mz_now()`` is known (`plan.refresh.scheduled`).
+    """A materialized view's REFRESH options, and the pieces of its definition to write once ``mz_now()`` is known
+    (`plan.refresh.scheduled`).
 
     Attributes:
-        options: all there are.
-        before, after: the definition around them.
+        options: the options.
+        before, after: the definition's text around them.
     """
 
     options: tuple[RefreshOption, ...]
@@ -126,8 +132,15 @@ class RefreshOptions(msgspec.Struct, frozen=True):
 class CreateMaterializedViewPlan(
     CreatingPlan, frozen=True, kw_only=True, tag="create_materialized_view"
 ):
-    """A materialized view in `cluster`; `not_null`: columns of WITH (ASSERT NOT NULL c), already NOT NULL in the query's desc; `refresh`:
-    when it is refreshed, None: with every commit.
+    """A materialized view.
+
+    Attributes:
+        query: its query.
+        cluster: the cluster that maintains it.
+        replaces: the existing view that OR REPLACE replaces.
+        not_null: the columns of WITH (ASSERT NOT NULL c), already NOT NULL in the query's desc.
+        retain_ms: how many milliseconds of history are retained; None: the default.
+        refresh: its REFRESH options; None: ON COMMIT.
     """
 
     command: ClassVar[str] = "CREATE MATERIALIZED VIEW"
@@ -141,12 +154,14 @@ class CreateMaterializedViewPlan(
 
     @property
     def meaning(self) -> object:
-        """What its definition says, however it names things."""
+        """See `CreatingPlan.meaning`."""
         return self.query
 
 
 class CreateIndexPlan(CreatingPlan, frozen=True, kw_only=True, tag="create_index"):
-    """An index on `on` by `keys` (expressions over its columns), in `cluster`. `name` is chosen as Materialize does where none is given."""
+    """An index on `on` by the expressions `keys` over its columns, in `cluster`; an omitted `name` is chosen as
+    Materialize does.
+    """
 
     command: ClassVar[str] = "CREATE INDEX"
 
@@ -157,14 +172,18 @@ class CreateIndexPlan(CreatingPlan, frozen=True, kw_only=True, tag="create_index
 
     @property
     def meaning(self) -> object:
-        """What its definition says, however it names things."""
+        """See `CreatingPlan.meaning`."""
         return self.on.id, self.keys
 
 
 class AlterRetainPlan(DefiningPlan, frozen=True, tag="alter_retain"):
-    """How long an object retains history from now on, in milliseconds (None: as long as by default), and the statement that says so.
+    """ALTER … SET or RESET (RETAIN HISTORY).
 
-    `item` is None where IF EXISTS lets it be missing; `kind` and `name` say what was named.
+    Attributes:
+        kind, name: the object as the statement names it.
+        item: the object; None where IF EXISTS lets it be missing.
+        retain_ms: how many milliseconds of history are retained from now on; None: the default.
+        create_sql: the definition with the new option.
     """
 
     kind: str
@@ -180,7 +199,7 @@ class AlterRetainPlan(DefiningPlan, frozen=True, tag="alter_retain"):
 
 
 class DropPlan(DefiningPlan, frozen=True, tag="drop"):
-    """Objects to drop, in the order named; `missing`: names that IF EXISTS let pass, each for a notice."""
+    """Objects to drop, in the order named; `missing` has the names that IF EXISTS lets be missing, each for a notice."""
 
     kind: str
     items: tuple[CatalogItem, ...]
@@ -194,10 +213,13 @@ class DropPlan(DefiningPlan, frozen=True, tag="drop"):
 
 
 class InsertPlan(StatementPlan, frozen=True, tag="insert"):
-    """Rows to insert: `source` yields one column for each column of the table, of its type (defaults filled in, casts applied).
+    """Rows to insert.
 
-    NULLs in NOT NULL columns are still to be checked (`table.desc`). `returning`: names and types of further columns, which the
-    statement hands back.
+    Attributes:
+        table: the table.
+        source: returns the table's columns with their types (defaults filled in, casts applied). NOT NULL is yet to be
+            checked.
+        returning: names and types of further columns that `source` returns, for RETURNING.
     """
 
     command: ClassVar[str] = "INSERT 0"
@@ -209,7 +231,7 @@ class InsertPlan(StatementPlan, frozen=True, tag="insert"):
 
 
 class DeletePlan(StatementPlan, frozen=True, tag="delete"):
-    """Rows to delete: `selection` yields the table's rows that go, then what is returned of them."""
+    """Rows to delete: `selection` returns the table's rows to remove, then the columns of RETURNING."""
 
     command: ClassVar[str] = "DELETE"
     writes: ClassVar[bool] = True
@@ -220,7 +242,7 @@ class DeletePlan(StatementPlan, frozen=True, tag="delete"):
 
 
 class UpdatePlan(StatementPlan, frozen=True, tag="update"):
-    """Rows to change: `selection` yields the old row's columns, then the new row's, as many again, then what is returned of them."""
+    """Rows to change: `selection` returns the old row's columns, then as many of the new row, then those of RETURNING."""
 
     command: ClassVar[str] = "UPDATE"
     writes: ClassVar[bool] = True
@@ -231,10 +253,14 @@ class UpdatePlan(StatementPlan, frozen=True, tag="update"):
 
 
 class CopyFromPlan(StatementPlan, frozen=True, tag="copy_from"):
-    """Rows of a file to append. `columns`: positions in the table, in the file's order; None: by name (Parquet) or all (CSV).
+    """Rows of a file to append.
 
-    `path` None: STDIN, what the client sends.
-    Options of CSV: `header`, `delimiter`, `quote`, `escape`, `null`; of text: `delimiter`, `null`.
+    Attributes:
+        table: the table.
+        columns: positions in the table, in the file's order; None: by name (Parquet) or all (CSV, text).
+        path: the file; None: STDIN.
+        format: ``csv``, ``text`` or ``parquet``.
+        header, delimiter, quote, escape, null: options of CSV; text only has `delimiter`, `null` and `header`.
     """
 
     command: ClassVar[str] = "COPY"
@@ -282,7 +308,7 @@ class ShowVariablePlan(StatementPlan, frozen=True, tag="show_variable"):
 
 
 class SetVariablePlan(StatementPlan, frozen=True, tag="set_variable"):
-    """SET <variable>; no `values`: back to the default (SET … TO DEFAULT, RESET)."""
+    """SET a variable; `values` None: to its default (SET … TO DEFAULT, RESET)."""
 
     command: ClassVar[str] = "SET"
 
@@ -297,7 +323,9 @@ class SetVariablePlan(StatementPlan, frozen=True, tag="set_variable"):
 
 
 class SetTransactionPlan(StatementPlan, frozen=True, tag="set_transaction"):
-    """SET TRANSACTION; `of_session`: SET SESSION CHARACTERISTICS AS TRANSACTION. What is None was not said."""
+    """SET TRANSACTION, or with `of_session` SET SESSION CHARACTERISTICS AS TRANSACTION; None where a mode was not
+    given.
+    """
 
     command: ClassVar[str] = "SET"
 
@@ -307,7 +335,7 @@ class SetTransactionPlan(StatementPlan, frozen=True, tag="set_transaction"):
 
 
 class AlterSystemPlan(StatementPlan, frozen=True, tag="alter_system"):
-    """ALTER SYSTEM SET/RESET; no `values`: back to the default; `name` ``all``: RESET ALL."""
+    """ALTER SYSTEM SET; `values` None: RESET to the default; `name` ``all``: RESET ALL."""
 
     command: ClassVar[str] = "ALTER SYSTEM"
 
@@ -316,7 +344,7 @@ class AlterSystemPlan(StatementPlan, frozen=True, tag="alter_system"):
 
 
 class BeginPlan(StatementPlan, frozen=True, tag="begin"):
-    """BEGIN; what is None was not said."""
+    """BEGIN; None where a mode was not given."""
 
     command: ClassVar[str] = "BEGIN"
 
@@ -340,15 +368,15 @@ class SubscribePlan(StatementPlan, frozen=True, tag="subscribe"):
     """SUBSCRIBE.
 
     Attributes:
-        query: what is subscribed to.
-        collection: the table or materialized view that it is, where it is just one.
+        query: the query subscribed to.
+        collection: the table or materialized view, where the query is just one.
         row: names and types of the relation's columns.
-        desc: names and types of the output's columns.
+        desc: names and types of the output columns.
         snapshot, progress: its options.
-        as_of, at_least, up_to: constant expressions of type mz_timestamp.
+        as_of, at_least, up_to: constant expressions of type mz_timestamp, and whether AS OF AT LEAST.
         envelope: ``upsert``, ``debezium`` or None.
-        keys: the envelope's key, positions in `row`.
-        order: WITHIN TIMESTAMP ORDER BY, columns of `row`; one past the last is mz_diff.
+        keys: the envelope's key, as positions in `row`.
+        order: WITHIN TIMESTAMP ORDER BY: columns of `row`; one past the last is mz_diff.
     """
 
     command: ClassVar[str] = "SUBSCRIBE"
@@ -377,7 +405,7 @@ class DeclarePlan(StatementPlan, frozen=True, tag="declare"):
 
 
 class FetchPlan(StatementPlan, frozen=True, tag="fetch"):
-    """FETCH; `count` None: ALL. `timeout`: as written, None where it is not said."""
+    """FETCH; `count` None: ALL; `timeout` as written, None where not given."""
 
     command: ClassVar[str] = "FETCH"
 
@@ -398,7 +426,7 @@ class ClosePlan(StatementPlan, frozen=True, tag="close"):
 
 
 class PreparePlan(StatementPlan, frozen=True, tag="prepare"):
-    """PREPARE: the statement's text with its ``$1``, and its parameters' types, declared or found by planning it."""
+    """PREPARE: the statement's text with ``$1``, …, and its parameters' types, declared or inferred."""
 
     command: ClassVar[str] = "PREPARE"
 
@@ -408,7 +436,7 @@ class PreparePlan(StatementPlan, frozen=True, tag="prepare"):
 
 
 class ExecutePlan(StatementPlan, frozen=True, tag="execute"):
-    """EXECUTE; the arguments as they stand in the text."""
+    """EXECUTE; the arguments as written."""
 
     name: str
     arguments: tuple[str, ...]
@@ -437,7 +465,7 @@ class DiscardPlan(StatementPlan, frozen=True, tag="discard"):
 
 
 class CopyToPlan(StatementPlan, frozen=True, tag="copy_to"):
-    """COPY … TO; `path` None: STDOUT. Options as `CopyFromPlan`'s."""
+    """COPY … TO; `path` None: STDOUT. Options as in `CopyFromPlan`."""
 
     command: ClassVar[str] = "COPY"
 

@@ -1,7 +1,7 @@
 """Plans of GRANT and REVOKE of privileges.
 
-Promise: a privilege that such a thing cannot have is refused with its name; which objects ALL … IN means is for the catalog to say when the
-plan is carried out.
+Promise: a privilege that does not exist on this kind of thing is refused by name. The objects that ALL … IN means are
+determined by the catalog when the plan is carried out.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mzsql.frontend.plan.planners import Planners
 from mzsql.repr.errors import SqlError
 
 _READ = ("SELECT",)
-#: What may be granted on what.
+#: The privileges that each kind of thing has.
 GRANTABLE: dict[str, tuple[str, ...]] = {
     "table": ("INSERT", "SELECT", "UPDATE", "DELETE"),
     "view": _READ,
@@ -73,7 +73,7 @@ def plan_default_privileges(
 def _places(
     within: str | None, names: Sequence[st.Name], catalog: CatalogView
 ) -> tuple[tuple[str, ...], ...]:
-    """The whole names of schemas or databases, which are there."""
+    """The full names of existing schemas or databases."""
     if within == "schema":
         return tuple(
             target_of("schema", name, catalog, if_exists=False, verb="comment on").name
@@ -87,7 +87,7 @@ def _places(
 def _target(statement: cs.Privileges, i: int, catalog: CatalogView) -> cp.Target:
     name, kind = statement.names[i], statement.kind
     if kind == "table":
-        # TABLE means any relation.
+        # TABLE includes views and other relations.
         item = item_named(catalog, name)
         if item.id.startswith("s"):
             raise SqlError(

@@ -1,7 +1,7 @@
-"""REFRESH of materialized views: ON COMMIT, which every view does, and what Materialize has besides.
+"""The REFRESH options of materialized views: ON COMMIT, the default, and Materialize's others.
 
-Promise: what is said of REFRESH is understood and checked as Materialize checks it. A plan has it with ``mz_now()`` in it, as planning
-knows no time; whoever makes the view says which time that is, and has its schedule and its definition (`scheduled`).
+Promise: options are checked as Materialize checks them. A plan keeps ``mz_now()`` in them, since planning knows no
+time; creating the view supplies the time, which gives its schedule and its definition (`scheduled`).
 """
 
 from __future__ import annotations
@@ -30,17 +30,18 @@ from mzsql.repr.types import MZ_TIMESTAMP, type_name
 
 _NOW = Unmaterializable("mz_now", MZ_TIMESTAMP)
 _MZ_NOW = re.compile(r"(?:mz_catalog\s*\.\s*)?\bmz_now\s*\(\s*\)", re.IGNORECASE)
-#: Whether a time is a constant is seen at this one: an expression over it may go back in time.
+#: A sample time to check that an expression over ``mz_now()`` is a constant otherwise; large enough for expressions
+#: that subtract.
 _SOME_TIME = 1_700_000_000_000
 
 
 def refresh_options(
     statement: st.CreateView, catalog: CatalogView
 ) -> tuple[plans.RefreshOption, ...]:
-    """What a materialized view says of REFRESH; nothing where it is refreshed with every commit.
+    """A materialized view's REFRESH options; empty for ON COMMIT.
 
     Raises:
-        SqlError: the options are wrong, by themselves or together.
+        SqlError: an option is wrong, or the options contradict each other.
     """
     options = statement.refresh
     commits = sum(one.kind == "on commit" for one in options)
@@ -71,7 +72,7 @@ def _option(one: st.Refresh, text: str, catalog: CatalogView) -> plans.RefreshOp
 
 
 def shown_unscheduled(options: Sequence[plans.RefreshOption], now: str = "mz_now()") -> str:
-    """The options as a definition has them."""
+    """The options as a definition writes them."""
     return ", ".join(f"REFRESH = {_shown(one, now)}" for one in options) or "REFRESH = ON COMMIT"
 
 
@@ -83,7 +84,7 @@ def _shown(option: plans.RefreshOption, now: str) -> str:
 
 
 def scheduled(options: plans.RefreshOptions, now: Timestamp) -> tuple[RefreshSchedule, str]:
-    """When the view is refreshed that is made at a time, and its definition with that time for ``mz_now()``."""
+    """The schedule of a view created at time ``now``, and its definition with that time for ``mz_now()``."""
     literal = f'{now}::"mz_catalog"."mz_timestamp"'
     evaluator = Evaluator()
     try:
@@ -124,7 +125,7 @@ def _interval_ms(option: st.Refresh) -> int:
 
 
 def _time(node: exp.Expr, clause: str, position: int, catalog: CatalogView) -> Scalar:
-    """A time is a constant, or is one once ``mz_now()`` is."""
+    """A time that is constant, but for ``mz_now()``."""
     if node.find(exp.Query) is not None:
         raise SqlError(f"{clause} does not allow subqueries", position=position, sqlstate="0A000")
     value = ExprContext(QueryPlanner(catalog), Scope(), clause).plan(node)
@@ -146,7 +147,7 @@ def _time(node: exp.Expr, clause: str, position: int, catalog: CatalogView) -> S
 
 
 def _with_now(scalar: Scalar, now: Timestamp) -> Scalar:
-    """The expression where ``mz_now()`` is a time."""
+    """The expression with a time in place of ``mz_now()``."""
 
     def replaced(part: Scalar) -> Scalar:
         if isinstance(part, Unmaterializable) and part.func == "mz_now":

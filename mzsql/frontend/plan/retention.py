@@ -1,4 +1,4 @@
-"""ALTER … SET (RETAIN HISTORY FOR …): whose history is kept, and for how long from now on."""
+"""ALTER … SET (RETAIN HISTORY FOR …)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _KINDS = ("table", "materialized-view", "index")
 def altered(
     statement: st.AlterRetain, catalog: CatalogView
 ) -> tuple[CatalogItem | None, int | None]:
-    """What ALTER … SET or RESET (RETAIN HISTORY) names, None where it need not exist, and for how many milliseconds it asks."""
+    """The object to alter (None where it need not exist), and the retained milliseconds (None for RESET)."""
     if statement.if_exists:
         item = find_item(catalog, statement.name)
         if item is None:
@@ -38,18 +38,18 @@ def altered(
 
 
 def missing(statement: st.AlterRetain) -> plans.AlterRetainPlan:
-    """ALTER … IF EXISTS of what does not exist."""
+    """The plan of ALTER … IF EXISTS for an object that does not exist."""
     return plans.AlterRetainPlan(statement.kind, str(statement.name), None, None, "")
 
 
 def plan_alter_retain(
     statement: st.AlterRetain, catalog: CatalogView, plan_statement: PlanStatement
 ) -> plans.AlterRetainPlan:
-    """ALTER … SET or RESET (RETAIN HISTORY): the object's own statement as if it had been made so."""
+    """ALTER … SET or RESET (RETAIN HISTORY), with the object's definition rewritten to have the option."""
     item, retain_ms = altered(statement, catalog)
     if item is None:
         return missing(statement)
-    # The object's own statement, as if it had been made so.
+    # Plan the object's own statement as if it had been created with the option.
     (made,) = parse_statements(item.create_sql)
     plan = plan_statement(with_retention(made, statement.retain), catalog)
     assert isinstance(

@@ -1,7 +1,7 @@
-"""What every plan says of itself, so that whoever sequences statements asks the plan and looks at no text.
+"""What every plan says about itself, so that sequencing never looks at a statement's text.
 
-Promise: a plan's class says whether it writes rows, whether it defines objects, and whether several like it may stand in one transaction;
-the plan itself says its command tag. A class that says nothing is of a statement that only reads, or that is about the session.
+Promise: a plan's class says whether it writes rows, whether it is DDL, and whether several of its kind fit in one
+transaction; the plan gives its command tag. A class that says nothing only reads, or is about the session.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ class StatementPlan(msgspec.Struct, frozen=True):
     """A statement's plan.
 
     Attributes:
-        command: PostgreSQL's command tag, without the count that some have behind it.
-        writes: whether it writes rows of tables, which nobody sees before its transaction is committed.
-        defines: whether it changes the catalog's objects; inside of BEGIN it is carried out by COMMIT.
-        stageable: of those that define, whether it only changes entries of the catalog, so that it can be tried without being done:
-            a transaction may hold several of them, and what follows in it sees the names that they give.
+        command: PostgreSQL's command tag, without the count that some tags end with.
+        writes: whether it writes rows of tables, invisible to others until its transaction commits.
+        defines: whether it changes the catalog's objects; inside BEGIN it is carried out by COMMIT.
+        stageable: for DDL, whether it only changes catalog entries, so that it can be staged: a transaction may hold
+            several such
+            statements, and later ones see the names that they give.
     """
 
     command: ClassVar[str] = ""
@@ -29,11 +30,11 @@ class StatementPlan(msgspec.Struct, frozen=True):
 
     @property
     def tag_text(self) -> str:
-        """The command tag, for statements that say more than their class does."""
+        """The command tag, for plans whose tag depends on more than their class."""
         return self.command
 
 
 class DefiningPlan(StatementPlan, frozen=True):
-    """The plan of a statement that changes what exists."""
+    """The plan of a DDL statement."""
 
     defines: ClassVar[bool] = True

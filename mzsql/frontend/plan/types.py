@@ -1,6 +1,6 @@
-"""CREATE TYPE, and types as definitions spell them.
+"""CREATE TYPE, and types as definitions write them.
 
-Promise: a type of one's own is a name for a list, a map or a record; what it is made of is settled when it is made.
+Promise: a created type is a name for a list, a map or a record; its parts are resolved when it is created.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mzsql.frontend.plan import plans
 from mzsql.repr.errors import SqlSyntaxError, Unsupported
 from mzsql.repr.types import ColumnType, SqlType, type_name
 
-#: Where names of the catalog stand in a text: start, end, whole name.
+#: The catalog's names in a text: start, end, full name.
 References: TypeAlias = Sequence[tuple[int, int, FullName]]
 
 
@@ -55,7 +55,7 @@ def plan_create_type(statement: st.CreateType, catalog: CatalogView) -> plans.Cr
 
 
 def _refuse_unnamed(statement: st.CreateType) -> None:
-    """Raises where a type is made of a list or a map without a name, or of chars, which Materialize has not either."""
+    """Refuse a type made of an unnamed list or map, or of char, which Materialize does not have either."""
     kind = "" if statement.kind == "record" else f"{statement.kind.upper()} "
     parts = [(name, node) for name, _, node in statement.fields]
     if statement.element is not None:
@@ -72,7 +72,7 @@ def _refuse_unnamed(statement: st.CreateType) -> None:
 
 
 def _unnamed(node: exp.DataType) -> str:
-    """A type by the names of what it is made of, with their schemas."""
+    """A type by the names of its parts, with their schemas."""
     return written_type(node).replace('"', "").replace("MAP[", "map[")
 
 
@@ -91,11 +91,13 @@ def _record(statement: st.CreateType, types: list[tuple[SqlType, str]]) -> tuple
 def shown_type(
     statement: st.Statement, node: exp.DataType, typ: SqlType, references: References
 ) -> str:
-    """A type as a definition spells it: as it was written where that names a type of a user's, with the whole name."""
+    """A type as a definition writes it: as written by the user where that names a user-created type, with its full
+    name.
+    """
     start, end = node.meta["span"]
     said = [str(p.this.name) for p in node.expressions if isinstance(p, exp.DataTypeParam)]
     if typ.kind == "numeric" and said:
-        # The type keeps the digits behind the point alone.
+        # The type only stores the scale, so take the precision from the text.
         return f"numeric({','.join(said)})"
     if not any(start <= first < end for first, _, _ in references):
         return type_name(typ)

@@ -1,7 +1,7 @@
-"""UPDATE … FROM: rows of a table changed by rows of others.
+"""UPDATE … FROM: rows of a table changed by rows of other relations.
 
-Promise: as in PostgreSQL a row changes once, however many rows it meets; by which of them is settled by their values, so the answer is
-always the same. Equal rows of the table change alike.
+Promise: as in PostgreSQL, a row is changed once, however many rows it matches. Which of them changes it is determined
+by their values, so the result is deterministic; equal rows of the table are changed alike.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from mzsql.repr.types import BIGINT, BOOLEAN, ColumnType, RelationDesc, Relation
 def joined(
     planner: QueryPlanner, relation: hir.Relation, scope: Scope, sources: exp.Select
 ) -> tuple[hir.Relation, Scope]:
-    """The table's rows beside those of the FROM clause, whose columns come last.
+    """The table's rows joined with the FROM clause, whose columns come last.
 
     Raises:
-        SqlError: a relation has the name that the table has already.
+        SqlError: a relation in FROM has the table's name.
     """
     right, other = plan_from(planner, sources, None)
     for name in other.table_names() & scope.table_names():
@@ -39,12 +39,12 @@ def joined(
 
 
 def once(rows: Written, table: CatalogItem, sources: int) -> Written:
-    """Of the rows that each row of the table met one, as often as the table has that row.
+    """One match for each row of the table, as often as the table has the row.
 
     Args:
-        rows: old row, new row, columns of the FROM clause, what is returned.
+        rows: old row, new row, columns of the FROM clause, columns of RETURNING.
         table: the table.
-        sources: how many columns of the FROM clause there are; they are left out of the result.
+        sources: how many columns the FROM clause has; the result omits them.
     """
     assert table.desc is not None
     arity, width = table.desc.arity, rows.desc.arity
@@ -61,7 +61,7 @@ def once(rows: Written, table: CatalogItem, sources: int) -> Written:
 
 
 def _same(left: int, right: int, column: ColumnType) -> hir.Scalar:
-    """Whether two columns are equal or both NULL."""
+    """IS NOT DISTINCT FROM of two columns."""
     a, b = (Typed(hir.Column(i), column.type, column.nullable) for i in (left, right))
     equal = operator_call("=", [a, b], None).expr
     nulls = tuple(hir.Call("is_null", (side.expr,), BOOLEAN) for side in (a, b))

@@ -1,1 +1,1 @@
-"""Queries to HIR: FROM, grouping, select lists, set operations, limits. What stands in their clauses is planned in `scalar`."""
+"""Queries to HIR: FROM, grouping, select lists, set operations, limits. Expressions in them are planned by `scalar`."""

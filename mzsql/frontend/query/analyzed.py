@@ -1,8 +1,9 @@
-"""EXPLAIN ANALYZE as a query over the system catalog: each node of the plan that runs, indented as in EXPLAIN, with its figures beside it.
+"""EXPLAIN ANALYZE as a query over the system catalog: the nodes of the running plan, indented as in EXPLAIN, with their
+figures.
 
-Promise: it reads relations that any session can read, so the query that ``AS SQL`` prints gives the same rows. Where the object's cluster
-has several replicas, it is about the one that ``cluster_replica`` names, or the one that serves the cluster's indexes. A node without a
-figure has NULL: it keeps nothing, or had no statement of its own.
+Promise: it reads only relations that any session can read, so the query that ``AS SQL`` prints gives the same rows.
+Where a cluster has several replicas, it shows the one that ``cluster_replica`` names, else the one that serves the
+cluster's indexes. A figure is NULL where a node has none: it keeps no state, or had no statement of its own.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Sequence
 
 from mzsql.repr.ids import GlobalId
 
-#: What can be asked for, each with its columns for a node, and those for a worker of a node.
+#: The columns for each property, per node; and below, per worker of a node.
 _FIGURES: dict[str, tuple[str, ...]] = {
     "cpu": ("e.total_elapsed",),
     "memory": ("pg_size_pretty(s.size) AS total_memory", "s.records AS total_records"),
@@ -92,12 +93,12 @@ _REPLICA = """WHERE l.global_id = '{gid}'
 
 
 def analyzed(gid: GlobalId, properties: Sequence[str], *, skew: bool) -> str:
-    """The query's text.
+    """The text of the query.
 
     Args:
         gid: the index or materialized view.
         properties: some of `mzsql.frontend.parse.statements.ANALYZED`.
-        skew: whether to show the workers of each node.
+        skew: whether to show each node's workers.
     """
     columns = ["repeat(' ', l.nesting::int * 2) || l.operator AS operator"]
     joins: list[str] = []

@@ -1,8 +1,8 @@
-"""FROM: tables, subqueries, table functions, and the joins between them.
+"""FROM: tables, subqueries, table functions, and joins.
 
-Promise: a relation's scope names its columns; the right side of every join is planned one scope further in, its left side reachable only
-under LATERAL (table functions always are). A comma binds weaker than JOIN, so what stands between commas is a join of its own. USING and
-NATURAL put the merged columns first, as SQL says; both sides' own columns stay reachable by their table's name.
+Promise: a relation's scope names its columns. The right side of every join is planned one scope further in, its left side reachable only
+under LATERAL, which table functions always are. A comma binds weaker than JOIN, so what is between commas is joined first. USING and
+NATURAL put the merged columns first, as the SQL standard says; both sides' own columns stay reachable by their table's name.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from mzsql.repr.errors import (
 )
 from mzsql.repr.types import ColumnType
 
-#: A relation and its columns' scope items, without the scopes around.
+#: A relation and the scope of its columns.
 Factor = tuple[hir.Relation, Scope]
 
 _KINDS = {"": "inner", "LEFT": "left", "RIGHT": "right", "FULL": "full"}
@@ -52,7 +52,7 @@ UNIT = hir.Constant(((),), t.RelationType(()))
 
 
 def plan_from(planner: QueryPlans, node: exp.Select, outer: Scope | None) -> Factor:
-    """The FROM clause's rows; one row of no columns where there is none."""
+    """The rows of the FROM clause and their scope; one row without columns where there is no FROM."""
     clause = node.args.get("from_")
     if clause is None:
         return UNIT, Scope((), outer)
@@ -74,7 +74,7 @@ def plan_from(planner: QueryPlans, node: exp.Select, outer: Scope | None) -> Fac
 
 
 def _between_commas(first: exp.Expr, node: exp.Expr) -> list[tuple[exp.Expr, list[exp.Expr]]]:
-    """The relations that commas separate, each with the joins that follow it."""
+    """The relations between commas, each with the joins that follow it."""
     for lateral in node.args.get("laterals") or ():
         raise SqlSyntaxError(
             "Expected end of statement, found LATERAL", position=position_of(lateral)
@@ -91,7 +91,7 @@ def _between_commas(first: exp.Expr, node: exp.Expr) -> list[tuple[exp.Expr, lis
 def _joined(
     planner: QueryPlans, first: exp.Expr, joins: list[exp.Expr], around: Scope | None
 ) -> Factor:
-    """Relations joined one after the other; `around` is what stands to the left of them all, and the scopes outside."""
+    """Relations joined one after the other; ``around`` is what is to the left of all of them, and the outer scopes."""
     relation, scope = _factor(planner, first, around)
     scope = replace(scope, outer=around)
     for join in joins:
@@ -115,7 +115,7 @@ def _refuse_duplicates(scope: Scope, node: exp.Expr) -> None:
 
 
 def _factor(planner: QueryPlans, node: exp.Expr, lateral: Scope | None) -> Factor:
-    """One relation of a FROM clause. `lateral` is what stands to its left, which only LATERAL reaches, and the scopes outside."""
+    """One relation of a FROM clause; ``lateral`` is what is to its left, reachable only under LATERAL, and the outer scopes."""
     blocked = None if lateral is None else lateral.blocked()
     match node:
         case exp.Table():
@@ -138,7 +138,7 @@ def _factor(planner: QueryPlans, node: exp.Expr, lateral: Scope | None) -> Facto
             )
     if not node.args.get("joins"):
         return relation, scope
-    # A join of its own: its names see each other and, under LATERAL, what stands to the left of it.
+    # A parenthesized join: its relations see each other and, under LATERAL, what is to the left of the parentheses.
     scope = replace(scope, outer=lateral)
     for join in node.args["joins"]:
         relation, scope = _join(planner, relation, scope, join)
@@ -194,7 +194,7 @@ def _table(
 
 
 def resolve_relation(planner: QueryPlans, name: PartialName, node: exp.Expr) -> CatalogItem:
-    """The catalog's relation of a name; its place in the text is remembered.
+    """The relation that a name refers to; its place in the text is recorded in the planner's references.
 
     Raises:
         UndefinedTable: ``unknown catalog item 'x'``.
@@ -209,7 +209,12 @@ def resolve_relation(planner: QueryPlans, name: PartialName, node: exp.Expr) -> 
 
 
 def find_relation(planner: QueryPlans, name: PartialName, position: int | None) -> CatalogItem:
-    """The catalog's relation of a name."""
+    """The catalog's relation with a name.
+
+    Raises:
+        UndefinedTable: there is none.
+        SqlError: the object has no columns.
+    """
     catalog = planner.catalog
     check_qualifiers(catalog, name, position)
     item = catalog.resolve_item(name)
@@ -225,7 +230,7 @@ def find_relation(planner: QueryPlans, name: PartialName, position: int | None) 
 
 
 def _aliased(scope: Scope, alias: exp.Expr | None, name: TableName | None = None) -> Scope:
-    """The scope under its alias, or under the relation's own name."""
+    """The scope under its alias, else under the relation's own name."""
     if alias is None or not (alias.this or alias.args.get("columns")):
         return scope.renamed(name, ())
     table = fold(alias.this) if alias.this else None
@@ -254,7 +259,7 @@ def _derived(planner: QueryPlans, node: exp.Subquery, lateral: Scope | None) -> 
             and (inner.args.get("joins") or inner.args.get("laterals"))
         )
     ):
-        # (a JOIN b …): a join in parentheses; its tables keep their names unless the whole has an alias.
+        # (a JOIN b …): the tables of a parenthesized join keep their names, unless the whole has an alias.
         relation, scope = _factor(planner, inner, lateral)
         if alias is not None:
             scope = _aliased(scope, alias)
@@ -285,7 +290,7 @@ def _call_in_from(
 ) -> Factor:
     name = function_name(func)
     if name == "unnest" and len(func.expressions) > 1:
-        # Several arrays side by side, as PostgreSQL has it.
+        # unnest of several arrays returns them side by side, as in PostgreSQL.
         calls: list[exp.Expr] = [
             exp.Anonymous(this=func.this, expressions=[arg.copy()]) for arg in func.expressions
         ]
@@ -295,7 +300,7 @@ def _call_in_from(
 
 
 def _with_schema(node: exp.Expr, func: exp.Expr) -> exp.Expr:
-    """The call with the schema, and the database, that stand before it."""
+    """The call with the schema and database that precede it."""
     before = [node.args[key].copy() for key in ("catalog", "db") if node.args.get(key)]
     if not before:
         return func
@@ -359,7 +364,7 @@ def _join(planner: QueryPlans, relation: hir.Relation, scope: Scope, join: exp.E
             raise SqlSyntaxError("Expected ON, or USING after JOIN", position=position_of(join))
         return _inner(relation, right, both)
     plain = _product(scope, right_scope)
-    # LATERAL alone reaches what stands to the left of a join of its own.
+    # An ON condition does not reach what is to the left of its own join; only LATERAL does.
     plain = replace(plain, outer=None if plain.outer is None else plain.outer.blocked())
     ctx = ExprContext(planner, plain, "JOIN conditions")
     condition = to_boolean(ctx.plan(on), "argument of JOIN/ON", position_of(on))
@@ -392,7 +397,7 @@ def _product(left: Scope, right: Scope) -> Scope:
 
 
 def _outer_side(scope: Scope, nulls: bool) -> Scope:
-    """The scope of a side whose columns an outer join may fill with NULLs."""
+    """The scope of a join's side; nullable where the outer join may fill its columns with NULLs."""
     if not nulls:
         return scope
     items = tuple(replace(i, typ=ColumnType(i.typ.type, True)) for i in scope.items)
@@ -429,7 +434,7 @@ def _using(
     how: str,
     node: exp.Expr,
 ) -> Factor:
-    """Join on equality of same-named columns, which come out merged and first."""
+    """Join on equality of columns with the same names, which are merged and come first."""
     width = len(left_scope.items)
     scope = _product(
         _outer_side(left_scope, how in ("right", "full")),

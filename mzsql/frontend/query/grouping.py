@@ -1,8 +1,8 @@
-"""The middle of a SELECT: grouping, HAVING, and where each expression finally stands.
+"""The middle of a SELECT: grouping, HAVING, and assigning columns to expressions.
 
-Promise: expressions come in planned over the rows before grouping; `SelectState.group` makes the `Reduce`, `regroup` turns an expression
-into one over its output, or fails with PostgreSQL's ``column "t.a" must appear in the GROUP BY clause or be used in an aggregate
-function``; `place` gives it a column.
+Promise: expressions arrive planned over the rows before grouping. `SelectState.group` makes the `Reduce`; `regroup`
+rewrites an expression to read the grouped rows, or fails with PostgreSQL's ``column "t.a" must appear in the GROUP BY
+clause or be used in an aggregate function``; `place` assigns it a column.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from mzsql.frontend.scalar.windows import named_windows
 from mzsql.repr.errors import AmbiguousColumn, GroupingError, SqlError, SqlSyntaxError, Unsupported
 from mzsql.repr.types import ColumnType
 
-#: An item of ORDER BY or DISTINCT ON: an output column (its index), or a value over the rows before grouping.
+#: An item of ORDER BY or DISTINCT ON: the index of an output column, or a value over the rows before grouping.
 OrderSpec = int | Typed
 
 
 @dataclass
 class SelectState:
-    """One SELECT while it is planned."""
+    """A SELECT that is being planned."""
 
     planner: QueryPlans
     node: exp.Select
@@ -46,13 +46,13 @@ class SelectState:
     grouped: bool = False
     having: Typed | None = None
     keys: dict[hir.Scalar, int] = field(default_factory=dict)
-    #: Where values stand that were placed.
+    #: The columns of values that were placed.
     placed: dict[hir.Scalar, int] = field(default_factory=dict)
-    #: What the select list is made of: an expression and its value, without the expression for a column of a wildcard.
+    #: The select list's items: expression and value; the expression is None for a column from a wildcard.
     items: list[tuple[exp.Expr | None, Typed]] = field(default_factory=list)
 
     def context(self, clause: str) -> ExprContext:
-        """The context of an expression of the select list, HAVING or ORDER BY."""
+        """The context for an expression in the select list, HAVING or ORDER BY."""
         ctx = ExprContext(self.planner, self.scope, clause, self.aggregates)
         ctx.positions = self.positions
         ctx.windows = clause != "HAVING"
@@ -67,7 +67,7 @@ class SelectState:
     def plan_order_item(
         self, item: exp.Expr, items: list[tuple[str, Typed]], clause: str = "ORDER BY"
     ) -> OrderSpec:
-        """An ordinal, an output's name, or an expression over the input."""
+        """An ORDER BY item: an ordinal, an output column's name, or an expression over the input."""
         node = item.this if isinstance(item, exp.Ordered) else item
         ordinal = ordinal_of(node, len(items), clause)
         if ordinal is not None:
@@ -94,7 +94,7 @@ class SelectState:
     # --- grouping ----------------------------------------------------------------------------------
 
     def group(self) -> None:
-        """Apply GROUP BY and plan HAVING, if there is anything to group."""
+        """Apply GROUP BY and plan HAVING, where there is something to group."""
         clause, having = self.node.args.get("group"), self.node.args.get("having")
         sets = self._group_keys(clause) if clause is not None else [[]]
         if having is not None:
@@ -113,7 +113,7 @@ class SelectState:
         self.relation = hir.Filter(self.relation, (condition.expr,))
 
     def _group_keys(self, clause: exp.Expr) -> list[list[Typed]]:
-        """The keys of each grouping; only ROLLUP and its like have more than one."""
+        """The keys of each grouping set; without ROLLUP, CUBE or GROUPING SETS there is one set."""
         if clause.args.get("all"):
             raise Unsupported("GROUP BY ALL is not supported", position=position_of(clause))
         planned: dict[int, Typed] = {}
@@ -154,7 +154,7 @@ class SelectState:
         return settle(ctx.plan(inner))
 
     def _only_output(self, node: exp.Expr) -> bool:
-        """Whether a bare name means an output column: no input column bears it, an alias does."""
+        """Whether a bare name in GROUP BY means an output column: an alias has the name, and no input column does."""
         if not isinstance(node, exp.Column) or node.args.get("table"):
             return False
         name = fold(node.this)
@@ -190,7 +190,11 @@ class SelectState:
         self.grouped = True
 
     def regroup(self, value: Typed) -> Typed:
-        """The value over the grouped rows."""
+        """The value, rewritten to read the grouped rows.
+
+        Raises:
+            GroupingError: it reads a column that is neither grouped by nor aggregated.
+        """
         if not self.grouped:
             return value
         expr = self._regroup(value.expr)
@@ -225,7 +229,7 @@ class SelectState:
         return hir.Column(key, depth)
 
     def plan_qualify(self) -> Typed | None:
-        """The condition of QUALIFY, over the rows before grouping."""
+        """The condition of QUALIFY over the rows before grouping; None where there is none."""
         clause = self.node.args.get("qualify")
         if clause is None:
             return None
@@ -233,7 +237,9 @@ class SelectState:
         return to_boolean(planned, "argument of QUALIFY", position_of(clause.this))
 
     def qualify(self, condition: Typed, others: Sequence[OrderSpec], outputs: list[int]) -> None:
-        """Keep the rows that QUALIFY says; windows see all of them, also those of `others`, which are still to be placed."""
+        """Filter by QUALIFY. Window functions see all rows, so those of ``others``, which are not placed yet, are
+        placed before the filter.
+        """
         for spec in others:
             self.place_order(spec, outputs)
         column = self.place(self.regroup(condition))
@@ -243,7 +249,7 @@ class SelectState:
     # --- placing -----------------------------------------------------------------------------------
 
     def place(self, value: Typed) -> int:
-        """The column a value stands in; a new one unless it is a column already."""
+        """The column of a value: its own where it is a column, else a new one."""
         if isinstance(value.expr, hir.Column) and value.expr.level == 0:
             return value.expr.index
         self.pending_scalars.append(value.expr)
@@ -252,7 +258,7 @@ class SelectState:
         return len(self.types) - 1
 
     def place_order(self, spec: OrderSpec, outputs: list[int]) -> int:
-        """The column of an item of ORDER BY."""
+        """The column of an ORDER BY item."""
         if isinstance(spec, int):
             return outputs[spec]
         value = self.regroup(spec)
@@ -260,14 +266,19 @@ class SelectState:
         return self.place(value) if found is None else found
 
     def mapped(self) -> hir.Relation:
-        """The relation with all that was placed."""
+        """The relation with all placed values as columns."""
         if not self.pending_scalars:
             return self.relation
         return hir.Map(self.relation, tuple(self.pending_scalars))
 
 
 def ordinal_of(node: exp.Expr, count: int, clause: str) -> int | None:
-    """The output column that an integer literal names; None for anything else."""
+    """The index of the output column that an integer literal means; None for any other node.
+
+    Raises:
+        SqlSyntaxError: the literal is not an integer.
+        SqlError: there is no such column (42P10).
+    """
     if isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal):
         raise SqlSyntaxError(f"non-integer constant in {clause}", position=position_of(node))
     if not isinstance(node, exp.Literal):
@@ -285,7 +296,7 @@ def ordinal_of(node: exp.Expr, count: int, clause: str) -> int | None:
 
 
 def _output_named(node: exp.Expr, items: list[tuple[str, Typed]]) -> int | None:
-    """The output column that a bare name means; ambiguous where different values bear it."""
+    """The output column with a bare name; None where there is none; ambiguous where different values have the name."""
     if not isinstance(node, exp.Column) or node.args.get("table"):
         return None
     name = fold(node.this)

@@ -1,8 +1,9 @@
-"""GROUP BY ROLLUP, CUBE and GROUPING SETS: several groupings of the same rows, one below the other.
+"""GROUP BY ROLLUP, CUBE and GROUPING SETS: several groupings of the same rows, appended to each other.
 
-Promise: the sets are PostgreSQL's, its bounds on their number too: the items of GROUP BY are multiplied, those of GROUPING SETS added up. A
-grouping's rows have NULL for the keys that it leaves out, and `grouping()` says which. The trade-off: each set is a `Reduce` of its own
-over the same rows, so what is common to several is found by the optimizer, and none is computed from a finer one.
+Promise: the sets, and the limits on their number, are PostgreSQL's: the items of GROUP BY are multiplied, those inside
+GROUPING SETS added. A grouping has NULL for the keys that it omits; `grouping()` tells which those are. The trade-off:
+each set is a `Reduce` of its own over the same rows; the optimizer shares the input, but no set is computed from a
+finer one.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from mzsql.frontend.scalar.nodes import position_of
 from mzsql.repr import types as t
 from mzsql.repr.errors import GroupingError, SqlError
 
-#: The most sets of one GROUP BY, and the most items of one CUBE.
+#: At most so many grouping sets, and so many items in one CUBE, as in PostgreSQL.
 MAX_SETS = 4096
 MAX_CUBE = 12
 
@@ -28,7 +29,7 @@ Nodes = tuple[exp.Expr, ...]
 
 
 def sets_of(clause: exp.Expr) -> list[Nodes]:
-    """The expressions of each grouping.
+    """The expressions of each grouping set.
 
     Raises:
         SqlError: ``too many grouping sets present (maximum 4096)``, ``CUBE is limited to 12 elements`` (54011).
@@ -79,15 +80,15 @@ def reduced(
     aggregates: Sequence[hir.Aggregate],
     group_size: int | None,
 ) -> hir.Relation:
-    """The groupings of a relation: the keys, then the aggregates.
+    """The groupings of a relation, appended: the keys, then the aggregates.
 
     Args:
         relation: the rows, with the keys among their columns.
-        columns: where each key stands.
+        columns: the column of each key.
         keys: the keys.
-        sets: the keys of each grouping, by their place in `keys`.
-        aggregates: what is computed of each group; those called `GROUPING` are told by the set.
-        group_size: the hint of how large groups are.
+        sets: the keys of each grouping set, by their index in ``keys``.
+        aggregates: the aggregates; those called `GROUPING` are computed from the set.
+        group_size: the hint about the size of groups.
     """
     computed = tuple(a for a in aggregates if a.func != GROUPING)
     parts: list[hir.Relation] = []
@@ -119,7 +120,7 @@ def reduced(
 
 
 def _left_out(aggregate: hir.Aggregate, keys: Sequence[Typed], own: Sequence[int]) -> int:
-    """The value of `grouping(…)`: a bit for each of its arguments, set where the set leaves that key out."""
+    """The value of `grouping(…)`: one bit for each argument, set where the grouping set omits that key."""
     bits = 0
     for argument in grouping_arguments(aggregate):
         key = next(k for k, known in enumerate(keys) if known.expr == argument)
@@ -128,13 +129,13 @@ def _left_out(aggregate: hir.Aggregate, keys: Sequence[Typed], own: Sequence[int
 
 
 def grouping_arguments(aggregate: hir.Aggregate) -> tuple[hir.Scalar, ...]:
-    """What a call of `grouping` is of."""
+    """The arguments of a call of `grouping`."""
     assert isinstance(aggregate.expr, hir.Call)
     return aggregate.expr.args
 
 
 def check_arguments(aggregates: Sequence[hir.Aggregate], keys: Sequence[Typed]) -> bool:
-    """Whether there are calls of `grouping`, all of whose arguments then are keys.
+    """Whether there are calls of `grouping`, whose arguments must be keys.
 
     Raises:
         GroupingError: ``arguments to GROUPING must be grouping expressions of the associated query level``.

@@ -1,8 +1,8 @@
 """LIMIT, OFFSET and FETCH.
 
-Promise: an amount without columns, subqueries or parameters is a literal when it leaves here, whatever expression it was written as; one
-that is negative, no number or fails is an error at once. Other limits stay expressions over the enclosing query's columns; an OFFSET must
-be constant.
+Promise: an amount without columns, subqueries or parameters becomes a literal here, whatever expression it was; a
+negative amount, or one that is no number or fails, is an error at once. Other limits stay expressions over the
+enclosing query's columns; an OFFSET must be constant.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from mzsql.repr.types import ColumnType
 def plan_limit(
     planner: QueryPlans, node: exp.Expr, outer: Scope | None
 ) -> tuple[Typed | None, int]:
-    """A query's limit (None: there is none) and its offset."""
+    """A query's limit (None: none) and its offset."""
     limit: Typed | None = None
     clause = node.args.get("limit")
     if clause is not None:
@@ -64,9 +64,9 @@ def _refuse_options(clause: exp.Fetch, *, ordered: bool) -> None:
 
 
 def with_ties(pending: Pending, node: exp.Expr) -> Pending:
-    """A query with FETCH … WITH TIES: besides the rows of its limit those that are ordered as the last of them is.
+    """A query with FETCH … WITH TIES: the rows of its limit, and those that are equal to the last of them in the order.
 
-    That are all whose rank is at most the last one's place. The rows that an offset passes over are before it.
+    These are all rows whose rank is at most the last row's number, which includes the offset.
     """
     if not _has_option(node.args.get("limit"), "with_ties") or pending.limit is None:
         return pending
@@ -109,7 +109,7 @@ def _offset(planner: QueryPlans, node: exp.Expr) -> int:
 
 
 def _amount(value: Typed, clause: str, position: int | None) -> Typed:
-    """The value as bigint: a literal, if it is constant."""
+    """The value as bigint; a literal if it is constant."""
     if isinstance(value.expr, Literal) and value.typ.kind == "unknown" and not is_null(value):
         text = value.expr.value
         if not undecided(text) and literal_count(value) is None:
@@ -141,7 +141,7 @@ def _amount(value: Typed, clause: str, position: int | None) -> Typed:
 
 
 def literal_count(value: Typed) -> int | None:
-    """A literal whole number."""
+    """The integer of a literal; None for anything else."""
     if not isinstance(value.expr, Literal) or value.expr.value is None:
         return None
     try:
@@ -151,5 +151,5 @@ def literal_count(value: Typed) -> int | None:
 
 
 def is_null(value: Typed) -> bool:
-    """Whether it is the literal NULL."""
+    """Whether the value is the literal NULL."""
     return isinstance(value.expr, Literal) and value.expr.value is None

@@ -1,4 +1,4 @@
-"""ORDER BY, and what of a SELECT goes by its order: DISTINCT ON, the sizes of the inputs of a limit."""
+"""ORDER BY, and what depends on it in a SELECT: DISTINCT ON, and the hint about a limit's input size."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ def order_items(node: exp.Expr) -> list[exp.Expr]:
 
 
 def column_order(item: exp.Expr, column: int) -> ColumnOrder:
-    """The order that an item of ORDER BY asks for of the column it stands in."""
+    """The order of a column, as an ORDER BY item asks for it."""
     return ColumnOrder(column, bool(item.args.get("desc")), not item.args.get("nulls_first"))
 
 
 def limit_size(node: exp.Expr) -> int | None:
-    """What OPTIONS says of the rows that a LIMIT chooses from."""
+    """The hint in OPTIONS about how many rows a LIMIT chooses from."""
     sizes = node.meta.get("group_size_options", {})
     size: int | None = sizes.get("limit input group size", sizes.get("expected group size"))
     return size
@@ -29,7 +29,7 @@ def limit_size(node: exp.Expr) -> int | None:
 def check_distinct_on(
     keys: tuple[int, ...], order: tuple[ColumnOrder, ...], position: int | None
 ) -> None:
-    """DISTINCT ON keeps the first row of the order only where the order begins with its expressions."""
+    """Refuse DISTINCT ON whose expressions are not the first ones of ORDER BY: which row is kept would be undefined."""
     leading = [o.column for o in order[: len(keys)]]
     left = set(keys)
     for column in leading:

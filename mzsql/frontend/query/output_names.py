@@ -1,7 +1,7 @@
-"""What an item of a select list is called.
+"""The names of a select list's items.
 
-Promise: a column is named as PostgreSQL names it: by its alias, the column it is, the function it calls; where there is none of these by
-the type it casts to, ``case``, else ``?column?``. A subquery is named as its column is.
+Promise: as in PostgreSQL, a column is named by its alias, by the column it is, or by the function it calls; else by the
+type it is cast to, ``case``, or ``?column?``. A subquery has the name of its column.
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ _TYPE_NAMES = {
 }
 
 
-#: Names that only stand where nothing inside has a better one.
+#: Nodes whose name is used only where nothing inside them has a better one.
 _WEAK = frozenset({exp.Boolean, exp.Interval})
 
 
 def output_name(node: exp.Expr) -> str:
-    """The name of a select list's item that has no alias; its subqueries have been planned."""
+    """The name of a select list's item; its subqueries must have been planned before."""
     return _named(node)[0]
 
 
 def _named(node: exp.Expr) -> tuple[str, bool]:
-    """A name, and whether it is better than that of a type the value is cast to."""
+    """A name, and whether it takes precedence over the name of a type that the value is cast to."""
     match node:
         case exp.Alias():
             return fold(node.args["alias"]), True
@@ -98,11 +98,11 @@ def _named(node: exp.Expr) -> tuple[str, bool]:
 
 
 def _type_name(node: exp.Expr) -> str:
-    """A type as a column is named after it."""
+    """A type's name as a column name."""
     kind = node.this
     name = kind.value if isinstance(kind, exp.DType) else str(kind)
     if kind is exp.DType.ARRAY and isinstance(node, exp.DataType) and node.expressions:
-        # An array's type is called after its elements', however many dimensions it has.
+        # An array type is named after its element type, whatever its number of dimensions.
         return "_" + _type_name(node.expressions[0]).removeprefix("_")
     spelled = node.args.get("kind")
     if kind is exp.DType.USERDEFINED and spelled is not None:

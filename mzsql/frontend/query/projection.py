@@ -1,7 +1,7 @@
 """Select lists: wildcards expanded, each item a name and a value.
 
-Promise: what a wildcard stands for is in the order of FROM, merged columns of USING first; a wildcard with EXCEPT, REPLACE or RENAME is
-refused. Names are those of `mzsql.frontend.query.output_names`.
+Promise: a wildcard expands in the order of FROM, with the merged columns of USING first; a wildcard with EXCEPT,
+REPLACE or RENAME is refused. Names are those of `mzsql.frontend.query.output_names`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mzsql.repr.errors import SqlSyntaxError, Unsupported
 
 
 def plan_select_items(select: SelectState) -> list[tuple[str, Typed]]:
-    """Names and values of the select list, over the rows before grouping."""
+    """The names and values of the select list, over the rows before grouping."""
     ctx = select.context("SELECT")
     items: list[tuple[str, Typed]] = []
     for node in select.node.expressions:

@@ -1,9 +1,9 @@
-"""Queries: SELECT, set operations, VALUES, CTEs to HIR.
+"""Queries to HIR: SELECT, set operations, VALUES, CTEs.
 
-Promise: the plan's shape is Materialize's: FROM, WHERE, table functions of the select list, grouping (its expressions mapped, then a
-`Reduce`), HAVING, the select list (mapped), DISTINCT; order, limit and projection are handed up as a finishing, which a subquery or a view
-turns into `TopK` and `Project`. Expressions of a grouped query are planned over the rows before grouping and then rewritten, so that
-what equals a grouping expression is found by meaning, not by spelling.
+Promise: the shape of the plan is Materialize's: FROM, WHERE, table functions of the select list, grouping (its expressions mapped, then a
+`Reduce`), HAVING, the select list (mapped), DISTINCT. Order, limit and projection are returned as a finishing, which a subquery or a view
+turns into `TopK` and `Project`. Expressions of a grouped query are planned over the rows before grouping and then rewritten, so what equals
+a grouping expression is recognized by its meaning, not by its text.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ class QueryPlanner:
     """Plans the queries of one statement.
 
     Attributes:
-        catalog: where names resolve.
-        references: the catalog's objects as they stand in the text: start, end, whole name.
-        ctes: the common table expressions in scope, inner ones last.
-        types: finds types of users' own; they are among the references.
-        handlers: what plans each kind of node of an expression.
+        catalog: where names are resolved.
+        references: the catalog's objects in the text: start, end, full name.
+        ctes: the CTEs in scope, inner ones last.
+        types: resolves types that users created, and adds them to the references.
+        handlers: plans each kind of expression node.
     """
 
     handlers: ClassVar[Handlers] = HANDLERS
@@ -68,7 +68,7 @@ class QueryPlanner:
     # --- entry points ----------------------------------------------------------------------------
 
     def top_level(self, node: exp.Expr) -> hir.Query:
-        """A SELECT statement's query, with its finishing."""
+        """The query of a SELECT statement, with its finishing."""
         pending = self.query(node, None)
         limit = _constant_limit(pending.limit)
         if pending.limit is not None and limit is None and not is_null(pending.limit):
@@ -81,7 +81,7 @@ class QueryPlanner:
             finishing = RowSetFinishing((), None, 0, tuple(range(len(done.types))))
             return hir.Query(done.relation, desc, finishing, done.types)
         if all(order.column in pending.project for order in pending.order):
-            # What is put out says the order: nothing else need be brought along for it.
+            # Every ORDER BY column is in the output: project first, so that no other column is carried along.
             place = {column: pending.project.index(column) for column in pending.project}
             order = tuple(ColumnOrder(place[o.column], o.desc, o.nulls_last) for o in pending.order)
             relation = project(pending.relation, pending.project, len(pending.types))
@@ -91,7 +91,7 @@ class QueryPlanner:
         return hir.Query(pending.relation, desc, finishing, pending.types)
 
     def view(self, node: exp.Expr) -> hir.Query:
-        """A view's query: nothing is left to finish."""
+        """The query of a view, with a trivial finishing."""
         done = self.query(node, None).finish()
         finishing = RowSetFinishing((), None, 0, tuple(range(len(done.types))))
         desc = RelationDesc(done.names, RelationType(done.types))
@@ -104,7 +104,7 @@ class QueryPlanner:
     # --- queries ---------------------------------------------------------------------------------
 
     def query(self, node: exp.Expr, outer: Scope | None, *, keep_unknown: bool = False) -> Pending:
-        """A query with its WITH clause; `keep_unknown` leaves untyped literals to who asks."""
+        """A query with its WITH clause; with ``keep_unknown`` untyped literals keep the type unknown."""
         while isinstance(node, exp.Subquery | exp.Paren) and _is_wrapper(node):
             refuse_clauses(node)
             node = node.this
@@ -194,11 +194,11 @@ class QueryPlanner:
         )
 
     def _fresh(self) -> int:
-        """An id that no CTE in scope has: the number of those there are."""
+        """A local id that no CTE in scope has: their number."""
         return sum(len(names) for names in self.ctes)
 
     def find_cte(self, name: str) -> Cte | None:
-        """The innermost common table expression of a name."""
+        """The innermost CTE with this name; None where there is none."""
         for names in reversed(self.ctes):
             if name in names:
                 return names[name]
@@ -230,7 +230,7 @@ class QueryPlanner:
                 raise Unsupported("this form of query is not supported", position=position_of(node))
 
     def _with_modifiers(self, done: Planned, node: exp.Expr) -> Pending:
-        """ORDER BY, LIMIT, OFFSET of a set operation or VALUES: by output columns or expressions over them."""
+        """ORDER BY, LIMIT and OFFSET of a set operation or VALUES: by output columns, or expressions over them."""
         items = tuple(ScopeItem(n, None, c) for n, c in zip(done.names, done.types, strict=True))
         scope = Scope(items)
         relation, types = done.relation, list(done.types)
@@ -267,7 +267,7 @@ class QueryPlanner:
     def _set_operation(
         self, node: exp.SetOperation, outer: Scope | None, keep_unknown: bool
     ) -> Planned:
-        # A long chain of UNIONs leans to the left: unrolled, so that its length is no depth.
+        # A long chain of UNIONs nests on the left: unroll it, so that its length does not become recursion depth.
         chain: list[exp.SetOperation] = [node]
         while (
             isinstance(chain[-1].this, exp.SetOperation)
@@ -313,7 +313,17 @@ class QueryPlanner:
     def cast_columns(
         self, planned: Planned, wanted: Sequence[SqlType], context: str, what: str
     ) -> Planned:
-        """The relation with its columns as other types, by casts mapped over it."""
+        """The relation with its columns cast to other types.
+
+        Args:
+            planned: the relation.
+            wanted: the types.
+            context: ``implicit`` or ``assignment``: which casts are allowed.
+            what: names the construct in errors.
+
+        Raises:
+            DatatypeMismatch: a column cannot be cast.
+        """
         scalars: list[hir.Scalar] = []
         outputs: list[int] = []
         types: list[ColumnType] = []
@@ -337,7 +347,7 @@ class QueryPlanner:
         return Planned(project(relation, outputs, arity), tuple(types), planned.names)
 
     def settled(self, planned: Planned) -> Planned:
-        """What is still unknown is text."""
+        """The relation with columns of unknown type cast to text."""
         if not any(c.type.kind == "unknown" for c in planned.types):
             return planned
         wanted = [t.TEXT if c.type.kind == "unknown" else c.type for c in planned.types]
@@ -351,9 +361,14 @@ class QueryPlanner:
         wanted: Sequence[SqlType | None] = (),
         defaults: Sequence[Typed | None] = (),
     ) -> Planned:
-        """VALUES: constant rows where they are literal, else a union of mapped rows.
+        """VALUES: a constant relation where all cells are literals, else a union of mapped rows.
 
-        `wanted` and `defaults` are the types and defaults of the columns inserted into, where that is what the rows are for.
+        Args:
+            node: the VALUES.
+            outer: the enclosing scope.
+            keep_unknown: ignored: cells always get a definite type.
+            wanted: in an INSERT the types of the target columns.
+            defaults: in an INSERT the defaults of the target columns, for cells that are DEFAULT.
         """
         del keep_unknown
         ctx = ExprContext(self, Scope((), outer), "VALUES")
@@ -460,7 +475,7 @@ class QueryPlanner:
         return Pending(relation, types, names, tuple(columns), limit, offset, project_all, size)
 
     def select_list_table_function(self, ctx: ExprContext, node: exp.Expr) -> Typed:
-        """A table function in a select list: joined laterally, once for equal calls."""
+        """The value of a table function in a select list: joined laterally, once for equal calls."""
         return table_functions.in_select(ctx, node)
 
 
@@ -473,7 +488,7 @@ def _is_wrapper(node: exp.Expr) -> bool:
 
 
 def _alias_columns(alias: exp.Expr, names: tuple[str, ...], table: str) -> tuple[str, ...]:
-    """The column names of a common table expression over its query's own."""
+    """The column names of a CTE: those given, then its query's own."""
     given = tuple(_alias_name(c) for c in alias.args.get("columns") or ())
     if len(given) > len(names):
         raise SqlSyntaxError(

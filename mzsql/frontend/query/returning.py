@@ -1,8 +1,8 @@
-"""RETURNING: what a statement hands back of each row that it writes.
+"""RETURNING: what a statement returns of each row that it writes.
 
-Promise: the list is that of a SELECT over the table alone, with wildcards, names and expressions; subqueries see everything as it was
-before the statement. Of what is inserted or changed it is the new row, of what is deleted the old one. It is computed with the rows, so
-nothing is read twice, and where it fails nothing is written.
+Promise: the list is a select list over the table alone, with wildcards, names and expressions; subqueries see
+everything as before the statement. Columns are those of the new row for INSERT and UPDATE, of the old row for DELETE.
+It is computed together with the rows, so nothing is read twice, and where it fails nothing is written.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from mzsql.repr.types import ColumnType, RelationDesc, RelationType
 
 
 class _List(SelectState):
-    """A list behind RETURNING while it is planned."""
+    """A RETURNING list that is being planned."""
 
     def context(self, clause: str) -> ExprContext:
-        """As that of a select list, where nothing may stand that looks at several rows or makes some."""
+        """The context of a select list without aggregates, window functions or table functions."""
         del clause
         return ExprContext(self.planner, self.scope, "RETURNING")
 
 
 class Written(msgspec.Struct, frozen=True):
-    """The rows that a statement writes, and behind their columns those that it returns.
+    """The rows that a statement writes, followed by the columns that it returns.
 
     Attributes:
-        relation: all of the columns.
+        relation: all columns.
         desc: their names and types.
         returning: names and types of the last ones; None where nothing is returned.
     """
@@ -54,15 +54,15 @@ def written(
     items: Sequence[exp.Expr],
     row_at: int = 0,
 ) -> Written:
-    """The rows of a relation with what is returned of them.
+    """The rows of a relation with the columns of RETURNING appended.
 
     Args:
         planner: plans subqueries.
-        relation: the rows that are written.
+        relation: the rows to write.
         desc: names and types of its columns.
         scope: the table's columns, as RETURNING names them.
-        items: what stands behind RETURNING; none: nothing is returned.
-        row_at: where in the relation the row begins that is meant.
+        items: the RETURNING list; empty: nothing is returned.
+        row_at: the position in the relation at which the row begins that RETURNING sees.
     """
     if not items:
         return Written(relation, desc)

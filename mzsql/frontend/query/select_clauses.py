@@ -1,4 +1,4 @@
-"""What clauses a query may have: sqlglot reads more of them, and behind more forms of queries, than there are here."""
+"""Refusing clauses: sqlglot's parser accepts more clauses, and in more places, than this dialect has."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mzsql.repr.errors import SqlSyntaxError, Unsupported
 _SELECT_ARGS = frozenset(
     "with_ expressions distinct from_ joins laterals where group having qualify windows order limit offset kind hint".split()  # noqa: SIM905
 )
-#: What only a SELECT has, and the word it begins with.
+#: Clauses that only a SELECT has, and the keyword that begins them.
 _CLAUSES = {
     "where": "WHERE",
     "group": "GROUP",
@@ -21,7 +21,7 @@ _CLAUSES = {
 
 
 def refuse_clauses(node: exp.Expr) -> None:
-    """Clauses of a SELECT behind what is none: parentheses, VALUES, a set operation.
+    """Refuse clauses of a SELECT after anything else: parentheses, VALUES, a set operation.
 
     Raises:
         SqlSyntaxError: ``Expected end of statement, found WHERE``.
@@ -34,7 +34,11 @@ def refuse_clauses(node: exp.Expr) -> None:
 
 
 def refuse_unknown_clauses(node: exp.Select) -> None:
-    """What sqlglot lets pass and this dialect does not have."""
+    """Refuse clauses that sqlglot parses and this dialect does not have.
+
+    Raises:
+        Unsupported: there is one.
+    """
     for key, value in node.args.items():
         if value and key not in _SELECT_ARGS:
             raise Unsupported(

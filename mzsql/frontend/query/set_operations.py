@@ -1,4 +1,8 @@
-"""Set operations and VALUES as relations."""
+"""Set operations and VALUES as relations.
+
+Promise: EXCEPT and INTERSECT are built of union, negation and threshold, which are incremental without an operator of
+their own.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,7 @@ from mzsql.repr.types import ColumnType, RelationType, SqlType
 
 
 def cell(ctx: ExprContext, node: exp.Expr, column: int, defaults: Sequence[Typed | None]) -> Typed:
-    """A cell of VALUES; DEFAULT is the column's, where rows are for inserting."""
+    """A cell of VALUES; DEFAULT is the column's default in an INSERT."""
     if isinstance(node, exp.Var) and node.name.upper() == "DEFAULT" and defaults:
         if column >= len(defaults):
             raise SqlSyntaxError(
@@ -30,7 +34,7 @@ def cell(ctx: ExprContext, node: exp.Expr, column: int, defaults: Sequence[Typed
 
 
 def column_values(cells: list[Typed], want: SqlType | None, position: int | None) -> list[Typed]:
-    """A column's cells as the type wanted, where all of them fit it, else as their common type."""
+    """A column's cells cast to the wanted type, where all of them can be; else to their common type."""
     if want is None:
         done, _ = unify(cells, "VALUES", position)
         return done
@@ -41,13 +45,13 @@ def column_values(cells: list[Typed], want: SqlType | None, position: int | None
             return unify(cells, "VALUES", position)[0]
         out.append(value)
     if want.kind == "numeric" and len({value.typ.effective_scale for value in out}) > 1:
-        # The rows of one relation have one type: that of the column, all of whose digits each value gets.
+        # All rows of a relation have one type: that of the target column, with a scale that keeps every value's digits.
         return [as_common(value, want) or value for value in out]
     return out
 
 
 def rows_relation(rows: list[tuple[Typed, ...]], types: tuple[ColumnType, ...]) -> hir.Relation:
-    """Literal rows as one constant; each other row mapped over the empty one."""
+    """Literal rows as one constant; other rows each as a Map over the empty row."""
     unit = hir.Constant(((),), RelationType(()))
     if rows and all(isinstance(v.expr, Literal) for row in rows for v in row):
         data = tuple(
@@ -58,14 +62,14 @@ def rows_relation(rows: list[tuple[Typed, ...]], types: tuple[ColumnType, ...]) 
     return parts[0] if len(parts) == 1 else hir.Union(tuple(parts))
 
 
-#: A left side of INTERSECT with more relations is named, as its plan would stand there twice.
+#: A left side of INTERSECT with more relations than this becomes a Let, since its plan would be there twice.
 _REPEATED = 100
 
 
 def set_relation(
     name: str, left: Planned, right: Planned, distinct: bool, fresh: int
 ) -> hir.Relation:
-    """UNION, EXCEPT and INTERSECT in terms of union, negation and threshold; `fresh` is an id that no CTE in scope has."""
+    """UNION, EXCEPT and INTERSECT by union, negation and threshold; ``fresh`` is a local id that no CTE in scope has."""
     a, b = left.relation, right.relation
     if name == "UNION":
         parts = (*(_union_parts(a)), *(_union_parts(b)))
@@ -83,7 +87,7 @@ def set_relation(
 
 
 def _intersect(a: hir.Relation, b: hir.Relation) -> hir.Relation:
-    """What is in both: the left less what only the left has."""
+    """The rows in both: the left side minus those that only the left side has."""
     only_left = hir.Threshold(hir.Union((a, hir.Negate(b))))
     return hir.Union((a, hir.Negate(only_left)))
 

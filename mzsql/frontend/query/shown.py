@@ -1,8 +1,8 @@
-"""SHOW as a query over the system catalog: by itself, in FROM, with WHERE, under EXPLAIN, subscribed to.
+"""SHOW as a query over the system catalog: by itself, in FROM, with WHERE, in EXPLAIN, in SUBSCRIBE.
 
-Promise: SHOW TABLES is a SELECT of ``mz_internal.mz_show_all_objects``, and the others are as simple ones: what there is to tell of objects
-stands in the catalog's relations alone. Names are resolved when the statement is planned, so that one that does not exist is told. What a
-SHOW is of depends on who asks, so views may not have one.
+Promise: SHOW TABLES is a SELECT from ``mz_internal.mz_show_all_objects``, and the others are as simple: everything
+about objects is in the catalog's relations. Names are resolved when the statement is planned, so an unknown one is an
+error. A SHOW depends on the session, so views must not contain one.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from mzsql.repr.errors import SqlError, Unsupported
 
 
 class _Shown(NamedTuple):
-    """What a SHOW reads.
+    """What a kind of SHOW reads.
 
     Attributes:
-        relation: the relation of ``mz_internal``.
-        columns: what is shown of it.
-        of_type: the type of objects that are shown; None: all that the relation has.
-        like: the column that LIKE is about.
+        relation: the relation in ``mz_internal``.
+        columns: the columns shown.
+        of_type: the type of objects shown; None: all in the relation.
+        like: the column that LIKE applies to.
     """
 
     relation: str
@@ -41,7 +41,7 @@ _SHOWN = {
     "views": _Shown(_OBJECTS, ("name", "comment"), "view"),
     "materialized views": _Shown(_OBJECTS, ("name", "cluster", "comment"), "materialized-view"),
     "types": _Shown(_OBJECTS, ("name", "comment"), "type"),
-    # Nothing of these four kinds can be made here.
+    # Objects of the next four kinds cannot be created here, so these are always empty.
     "connections": _Shown(_OBJECTS, ("name", "type", "comment"), "connection"),
     "secrets": _Shown(_OBJECTS, ("name", "comment"), "secret"),
     "sinks": _Shown(_OBJECTS, ("name", "type", "cluster", "comment"), "sink"),
@@ -62,12 +62,12 @@ _SHOWN = {
 
 
 def has_show(query: exp.Expr) -> bool:
-    """Whether a query has a SHOW in it."""
+    """Whether a query contains a SHOW."""
     return any(shown_by(table) is not None for table in query.find_all(exp.Table))
 
 
 def refuse_shows(query: exp.Expr) -> None:
-    """Raise where a view's query has a SHOW in it."""
+    """Raise Unsupported where a view's query contains a SHOW."""
     if has_show(query):
         raise Unsupported(
             "SHOW commands are not allowed in views",
@@ -76,10 +76,10 @@ def refuse_shows(query: exp.Expr) -> None:
 
 
 def shown_query(show: st.Show, catalog: CatalogView) -> exp.Select:
-    """The query that a SHOW is, its names resolved; in no order.
+    """The query for a SHOW, with names resolved and no ORDER BY.
 
     Raises:
-        SqlError: something that it names does not exist, or has none of what is to be shown.
+        SqlError: something named does not exist, or has nothing of this kind to show.
     """
     shown = _SHOWN[show.kind]
     query = _select(shown.relation, shown.columns)
@@ -89,12 +89,12 @@ def shown_query(show: st.Show, catalog: CatalogView) -> exp.Select:
 
 
 def created_cluster(name: str) -> exp.Select:
-    """The query that SHOW CREATE CLUSTER is."""
+    """The query for SHOW CREATE CLUSTER."""
     return _select("mz_show_create_clusters", ("name", "create_sql")).where(_is("name", name))
 
 
 def ordered(show: st.Show, query: exp.Select) -> exp.Select:
-    """What a SHOW by itself answers: by name, columns as they stand in their relation."""
+    """The query with the order of a SHOW as a statement: by name; columns by position."""
     if show.kind == "columns":
         return query.order_by(_column("position"), copy=False)
     keys = _SHOWN[show.kind].columns

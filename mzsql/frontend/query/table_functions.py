@@ -1,8 +1,8 @@
 """Table functions: in FROM, several side by side in ROWS FROM, numbered by WITH ORDINALITY, and in select lists.
 
-Promise: a function's arguments may read what stands to its left. Where one column comes out, it is named as the relation is, unless the
-function itself names it; a scalar function in FROM is a relation of one row. In a select list a function of several columns is a record,
-which is NULL where another function goes on longer.
+Promise: arguments may read what is to the function's left. A single output column has the relation's name, unless the
+function names it itself; a scalar function in FROM is a relation of one row. In a select list a function with several
+columns is a record, which is NULL where another function in the list returns more rows.
 """
 
 from __future__ import annotations
@@ -42,26 +42,26 @@ from mzsql.repr.types import ColumnType, RelationType, SqlType
 
 _UNIT = hir.Constant(((),), RelationType(()))
 Items = tuple[ScopeItem, ...]
-#: Functions whose columns a constant argument tells.
+#: Functions whose columns depend on a constant argument.
 _BY_CONSTANT = frozenset({"regexp_extract", "csv_extract"})
-#: How an error names what stands in the parentheses of a call in FROM, and of one in a select list.
+#: The name of the argument list in errors.
 _ARGUMENTS = "table function arguments"
 _OTHERS = "other table functions"
-#: Functions whose rows are the elements of what another one makes of the same arguments.
+#: Functions whose rows are the elements of another function's array.
 _OF_ARRAY = {"string_to_table": "string_to_array"}
-#: The most columns that `csv_extract` yields.
+#: The most columns that `csv_extract` returns.
 _MAX_COLUMNS = 1000
 
 
 @dataclass(frozen=True)
 class _Resolved:
-    """A call, its overload found and its arguments cast.
+    """A resolved call with its arguments cast.
 
     Attributes:
         func: the table function.
         args: its arguments.
-        whole: whether its rows come as one column of records.
-        scalar: the name of a scalar function, whose value is the one row.
+        whole: whether its rows are one column of records.
+        scalar: the name of a scalar function whose value is the only row.
     """
 
     func: Any
@@ -77,7 +77,7 @@ class _Resolved:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the columns of its rows are named."""
+        """The names of its columns."""
         if self.scalar is not None:
             return (self.scalar,)
         names: tuple[str, ...] = self.func.names or (self.func.name,) * self.rows.arity
@@ -85,12 +85,12 @@ class _Resolved:
 
     @property
     def record(self) -> SqlType:
-        """Its row as a value."""
+        """The type of its row as a record."""
         return SqlType("record", fields=tuple(zip(self.names, self.rows.columns, strict=True)))
 
     @property
     def outputs(self) -> tuple[tuple[str, ColumnType], ...]:
-        """Names and types of the columns that stand for it."""
+        """Names and types of its columns in the relation."""
         if self.whole:
             return ((self.func.name, ColumnType(self.record)),)
         return tuple(zip(self.names, self.rows.columns, strict=True))
@@ -114,7 +114,7 @@ def in_from(
     *,
     numbered: bool,
 ) -> tuple[hir.Relation, Items]:
-    """One or several calls as a relation; `alias` names the only column of an only function."""
+    """One or several calls as a relation; ``alias`` names the only column of a single function."""
     if len(calls) == 1 and not numbered:
         relation, items = planned(planner, calls[0], left)
     else:
@@ -150,7 +150,9 @@ def _side_by_side(
     numbered: bool,
     whole: bool = False,
 ) -> tuple[hir.Relation, Items]:
-    """Several calls, row by row; with `whole`, in a select list, those of several columns yield records."""
+    """Several calls combined row by row; with ``whole``, in a select list, functions with several columns return
+    records.
+    """
     found = [_resolve(planner, node, left, _OTHERS if whole else _ARGUMENTS) for node in calls]
     if whole:
         found = _as_records(found)
@@ -185,7 +187,7 @@ def _context(planner: QueryPlans, left: Scope | None, clause: str) -> ExprContex
 
 
 def _scalar(planner: QueryPlans, node: exp.Expr, left: Scope | None) -> Typed:
-    """The value of a scalar function where a table function may stand."""
+    """The value of a scalar function in the place of a table function."""
     name = function_name(call_of(node))
     for kind, known in (("aggregate", is_aggregate(name)), ("window", name in WINDOW_FUNCTIONS)):
         if known:
@@ -198,7 +200,7 @@ def _scalar(planner: QueryPlans, node: exp.Expr, left: Scope | None) -> Typed:
 
 
 def _of_scalar(planner: QueryPlans, node: exp.Expr, left: Scope | None) -> _Resolved:
-    """A scalar function beside table functions: its value is a list's only element."""
+    """A scalar function beside table functions: unnest of a list with its value."""
     value = _scalar(planner, node, left)
     listed = call("list", [value], SqlType("list", element=value.typ))
     func = resolve(functions.table_funcs_named("unnest"), [listed.typ])
@@ -208,7 +210,7 @@ def _of_scalar(planner: QueryPlans, node: exp.Expr, left: Scope | None) -> _Reso
 def _resolve(
     planner: QueryPlans, node: exp.Expr, left: Scope | None, clause: str = _ARGUMENTS
 ) -> _Resolved:
-    """The overload that a call means; `clause` is how an error names where its arguments stand.
+    """The overload that a call means; ``clause`` names its argument list in errors.
 
     Raises:
         UndefinedFunction: ``function f(integer) does not exist``.
@@ -237,7 +239,7 @@ def _resolve(
         args.append(_one(args))
         types.append(args[-1].typ)
     elif name == "generate_series" and len(args) == 3 and all(t_.kind == "unknown" for t_ in types):
-        # A step says that it is about numbers.
+        # Three untyped arguments: with a step they are numbers.
         types = [t.BIGINT] * 3
     try:
         func = resolve(candidates, types)
@@ -260,7 +262,7 @@ def _ambiguous(shown: str, position: int | None) -> UndefinedFunction:
 
 
 def _by_constant(name: str, arg: Typed, position: int | None) -> Any:
-    """The overload with the columns that a constant asks for."""
+    """The overload with the columns that a constant argument asks for."""
     value = arg.expr.value if isinstance(arg.expr, Literal) else None
     if name == "csv_extract":
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
@@ -289,14 +291,14 @@ def _by_constant(name: str, arg: Typed, position: int | None) -> Any:
 
 
 def _qualified(node: exp.Expr, name: str) -> str:
-    """The name with the schema that was written."""
+    """The name with the schema as written."""
     if not isinstance(node, exp.Dot):
         return name
     return ".".join((*qualified.names(node.this), name))
 
 
 def _one(args: list[Typed]) -> Typed:
-    """The step that generate_series has by itself: 1 of the wider type."""
+    """generate_series' default step: 1 in the wider type."""
     kinds = {a.typ.kind for a in args}
     typ = t.BIGINT if "bigint" in kinds else t.INTEGER
     return Typed(Literal(1, typ), typ, False)
@@ -306,9 +308,10 @@ def _one(args: list[Typed]) -> Typed:
 
 
 def in_select(ctx: ExprContext, node: exp.Expr) -> Typed:
-    """A call in a select list or its ORDER BY: joined laterally to the rows; several are side by side, equal ones once.
+    """A call in a select list or its ORDER BY: joined laterally to the rows. Several calls run side by side, equal ones
+    once.
 
-    The first that is planned brings the others along, so that a column that stands for one never moves.
+    The first one planned brings all others along, so that their columns never move.
     """
     select = ctx.select
     assert select is not None
@@ -327,7 +330,7 @@ def in_select(ctx: ExprContext, node: exp.Expr) -> Typed:
 
 
 def _calls_in(items: list[exp.Expr]) -> list[exp.Expr]:
-    """The calls of table functions in these items, each once; those of subqueries are their own."""
+    """The table function calls in these items, each once, without those in subqueries."""
     found: list[exp.Expr] = []
     for item in items:
         for node in item.walk(bfs=False, prune=_ends):
@@ -366,7 +369,7 @@ def _join(ctx: ExprContext, calls: list[exp.Expr]) -> None:
 
 
 def _reads_columns(relation: hir.Relation) -> bool:
-    """Whether a call's arguments read columns, of this query or one around it."""
+    """Whether a call's arguments read columns, of this query or an enclosing one."""
     return any(
         isinstance(part, hir.Column | hir.Exists | hir.Select)
         for scalar in hir.relation_scalars(relation)
@@ -380,7 +383,7 @@ def _outputs(ctx: ExprContext, calls: list[exp.Expr], left: Scope) -> list[_Reso
 
 
 def _column(ctx: ExprContext, calls: list[exp.Expr], index: int) -> Typed:
-    """The column of a call; of several columns a record."""
+    """The column of a call; a record for several columns."""
     select = ctx.select
     assert select is not None
     scope: Scope = select.scope

@@ -1,8 +1,8 @@
-"""Aggregates and window functions: collected while the expressions around them are planned.
+"""Aggregates, collected while the expressions around them are planned.
 
-Promise: an aggregate is planned over the rows before grouping and leaves a marker, a column of level -1, which the query planner turns
-into a column of the `Reduce`. FILTER becomes a CASE inside the aggregate, `avg` and the variances become sums and counts, as in
-Materialize; so a `Reduce` has only aggregates of the table of functions.
+Promise: an aggregate is planned over the rows before grouping and leaves a marker, a column of level -1, which the
+query planner replaces by a column of the `Reduce`. FILTER becomes a CASE inside the aggregate; `avg` and the variances
+become sums and counts, as in Materialize. So a `Reduce` only has aggregates of the table of functions.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from mzsql.repr import types as t
 from mzsql.repr.errors import SqlSyntaxError, UndefinedFunction, Unsupported
 from mzsql.repr.types import SqlType
 
-#: Aggregates that are planned as others of which they are computed.
+#: Aggregates that are planned as expressions over other aggregates.
 DESUGARED = frozenset(
     {
         "avg",
@@ -55,13 +55,13 @@ DESUGARED = frozenset(
         "var_pop",
     }
 )
-#: Other names of aggregates: any value may be the least one, where there is one.
+#: Aggregates planned under another name: any_value may return any value, so it returns the least.
 _SYNONYMS = {"any_value": "min", "every": "bool_and"}
-#: Aggregates that a PostgreSQL or CockroachDB user may know and that there are not.
+#: Aggregates known from PostgreSQL or CockroachDB that do not exist here.
 _UNSUPPORTED = frozenset({"concat_agg"})
-#: What wraps a value that is collected.
+#: The function that wraps each collected value.
 _ITEMS = {"array_agg": "array_item", "list_agg": "list_item"}
-#: What collects documents: its last argument is one.
+#: Aggregates that collect jsonb values: the last argument is cast to jsonb.
 _DOCUMENTS = frozenset({"jsonb_agg", "jsonb_object_agg"})
 #: Aggregates whose result depends on the order of their input.
 _ORDERED = {"string_agg": 2, **collecting.ARGUMENTS}
@@ -78,7 +78,7 @@ def is_aggregate(name: str) -> bool:
 
 @dataclass(frozen=True)
 class _Call:
-    """An aggregate's call, taken apart; `said` is the name as it is written, `name` what it means."""
+    """An aggregate's call, taken apart; `said` is the name as written, `name` the aggregate that it means."""
 
     said: str
     name: str
@@ -115,7 +115,14 @@ def _take_apart(node: exp.Expr) -> _Call:
 def plan_aggregate(
     ctx: ExprContext, collector: Collector, node: exp.Expr, where: exp.Expr | None
 ) -> Typed:
-    """An aggregate's marker, or the expression over markers that it stands for."""
+    """The marker of an aggregate, or the expression over markers that it is planned as.
+
+    Args:
+        ctx: the context of its arguments.
+        collector: collects the aggregates of this grouping.
+        node: the call.
+        where: the condition of FILTER.
+    """
     if function_name(node) in composed_aggregates.NAMES:
         return composed_aggregates.regression(ctx, collector, node, where)
     parts = _take_apart(node)
@@ -148,14 +155,14 @@ def plan_aggregate(
 
 
 def _has_no_least(args: Sequence[Typed]) -> bool:
-    """Whether there is one value, of a type whose values have no least one."""
+    """Whether the only argument has a type without an order, so that min cannot stand for any_value."""
     if len(args) != 1 or args[0].typ.kind == "unknown":
         return False
     return resolve(functions.aggregates_named("min"), [args[0].typ]) is None
 
 
 def _refuse_unknown(parts: _Call) -> None:
-    """What a call may look like and no aggregate is."""
+    """Refuse calls in forms that no aggregate has."""
     if parts.name in _UNSUPPORTED:
         raise Unsupported(f"{parts.name} not yet supported", position=parts.position)
     if parts.name == "count" and not parts.args:
@@ -173,7 +180,7 @@ def _refuse_unknown(parts: _Call) -> None:
 
 
 def _refuse_outer(values: Sequence[Typed], position: int | None) -> None:
-    """An aggregate whose columns are all of an enclosing query would be that query's."""
+    """Refuse an aggregate over columns of an enclosing query only: by the SQL standard it would belong to that query."""
     inner = outer = False
 
     def visit(depth: int, column: hir.Column) -> hir.Scalar:
@@ -198,10 +205,10 @@ def _ordered(
     args: list[Typed],
     condition: Typed | None,
 ) -> Typed:
-    """An aggregate over a sequence: its argument is a row: a row of its arguments, then the keys to sort by."""
+    """An aggregate over a sequence: its argument is a row of a row of its arguments, followed by the sort keys."""
     keys: list[Typed] = []
     order: list[tuple[bool, bool]] = []
-    # Without an order of its own it follows that of the rows it is over.
+    # Without an ORDER BY of its own it takes the order of the rows that it is over.
     for item in parts.order or collector.order:
         keys.append(settle(ctx.plan(item.this)))
         order.append((bool(item.args.get("desc")), not item.args.get("nulls_first")))
@@ -225,13 +232,20 @@ def _ordered(
 def in_order(
     name: str, args: Sequence[Typed], keys: Sequence[Typed], order: tuple[tuple[bool, bool], ...]
 ) -> tuple[Any, Typed]:
-    """The aggregate of a sequence by these keys, each descending and NULLs last or not, and the row it reads."""
+    """The aggregate over a sequence in the order of these keys, and the row that it reads.
+
+    Args:
+        name: the aggregate.
+        args: its arguments.
+        keys: the sort keys.
+        order: for each key, whether it is descending, and whether NULLs come last.
+    """
     row = call("row", [_collected(name, args), *keys])
     return functions.aggregate(functions.ordered_key(name, order)), row
 
 
 def _collected(name: str, args: Sequence[Typed]) -> Typed:
-    """What an ordered aggregate collects of a row: its arguments, of jsonb_agg the document itself."""
+    """What an ordered aggregate collects from a row: a row of its arguments; for jsonb_agg the jsonb value itself."""
     if name == "jsonb_agg":
         return args[0]
     return call(_ITEMS.get(name, "row"), [settle(arg) for arg in args])
@@ -283,7 +297,7 @@ def _add(
 def _overload(name: str, args: list[Typed], position: int | None, said: str) -> Any:
     shown = f"function {said}({', '.join(plain_name(a.typ) for a in args)})"
     if name == "sum" and [a.typ.kind for a in args] == ["unknown"]:
-        # It could be a number or an interval.
+        # The literal could be a number or an interval.
         raise _not_unique(shown, position)
     try:
         func = resolve(functions.aggregates_named(name), [a.typ for a in args])
@@ -306,7 +320,7 @@ def _overload(name: str, args: list[Typed], position: int | None, said: str) -> 
 def _desugar(
     collector: Collector, parts: _Call, args: list[Typed], condition: Typed | None
 ) -> Typed:
-    # As in Materialize an average is a sum's: what cannot be added up has none.
+    # As in Materialize, avg is computed from sum: a type without a sum has no average.
     name = "sum" if parts.name == "avg" else parts.name
     shown = f"function {name}({', '.join(plain_name(a.typ) for a in args)})"
     if len(args) != 1:
@@ -328,7 +342,7 @@ def _desugar(
 
 
 def _counted(collector: Collector, parts: _Call, value: Typed, condition: Typed | None) -> Typed:
-    """bool_or and bool_and as sums of what decides them: these need no more than a number for each group."""
+    """bool_or and bool_and as counts of deciding rows, so that only one number per group is kept."""
     every = parts.name == "bool_and"
     decisive = call("not", [value]) if every else value
     total = _add(
@@ -347,7 +361,7 @@ def _bigint(value: int) -> Typed:
 
 
 def _or_null(count: Typed, zero: Typed, position: int | None) -> Typed:
-    """The count, or NULL where it is zero: dividing by it then is NULL, no error."""
+    """The count, or NULL where it is zero: division by it is then NULL instead of an error."""
     empty = operator_call("=", [count, zero], position)
     return Typed(hir.If(empty.expr, Literal(None, count.typ), count.expr), count.typ, True)
 
@@ -372,7 +386,7 @@ def _as(value: Typed, typ: SqlType) -> Typed:
 
 
 def _variance(collector: Collector, parts: _Call, value: Typed, condition: Typed | None) -> Typed:
-    """The variance, or its root for stddev, made of sums and a count."""
+    """The variance (stddev: its root), from sums and a count."""
     position = parts.position
     number = t.DOUBLE if value.typ.kind in ("real", "double") else t.NUMERIC
     value = _as(value, number)
@@ -390,7 +404,9 @@ def _variance(collector: Collector, parts: _Call, value: Typed, condition: Typed
 def _spread_of_doubles(
     parts: _Call, squares: Typed, total: Typed, count: Typed, less: Typed
 ) -> Typed:
-    """(sum(x²) - sum(x)²/n) / (n or n-1), as Materialize computes it; its root is one of what rounding has not made negative."""
+    """(sum(x²) - sum(x)²/n) / (n or n-1), as Materialize computes it; negative rounding errors are cut off before the
+    root.
+    """
     position = parts.position
 
     def over(value: Typed, divisor: Typed) -> Typed:
@@ -414,12 +430,12 @@ def _is_root(parts: _Call) -> bool:
 def _spread_of_numerics(
     parts: _Call, squares: Typed, total: Typed, count: Typed, less: Typed
 ) -> Typed:
-    """(n·sum(x²) - sum(x)²) / (n·n or n·(n-1)), as PostgreSQL computes it: no quotient is rounded before the last one."""
+    """(n·sum(x²) - sum(x)²) / (n·n or n·(n-1)), as PostgreSQL computes it: only the last quotient is rounded."""
     position, number = parts.position, t.NUMERIC
     n = _as(count, number)
     of_total = operator_call("*", [total, total], position)
     spread = operator_call("-", [operator_call("*", [n, squares], position), of_total], position)
-    # Exact where the scale allows it, so never negative; rounding must not make it so either.
+    # Exact where the scale allows it, and then never negative; rounding must not make it negative either.
     spread = function_call("abs", [spread], position)
     pairs = operator_call("*", [count, less], position)
     divisor = _as(_or_null(pairs, _bigint(0), position), number)
@@ -430,7 +446,9 @@ def _spread_of_numerics(
 def _squares(
     collector: Collector, parts: _Call, value: Typed, square: Typed, condition: Typed | None
 ) -> Typed:
-    """The sum of squares; of distinct values apart by their sign, as those of two opposite values are one square."""
+    """The sum of squares. With DISTINCT, positive and negative values are summed apart, since opposite values have the
+    same square.
+    """
     position = parts.position
     if not parts.distinct:
         return _add(collector, "sum", [square], condition, parts.distinct, position)

@@ -1,7 +1,8 @@
-"""Arguments by name and behind VARIADIC: ``make_interval(days => 3)``, ``concat_ws(',', VARIADIC ARRAY['a', 'b'])``.
+"""Named and VARIADIC arguments: ``make_interval(days => 3)``, ``concat_ws(',', VARIADIC ARRAY['a', 'b'])``.
 
-Promise: a call comes out with its arguments in their places, or as another expression of the same value, before anything of it is planned;
-what is left out has the default that PostgreSQL's manual gives. The trade-off: names are known of the functions listed here.
+Promise: before a call is planned, its arguments are put in position, or it becomes another expression with the same
+value; omitted arguments get the defaults of PostgreSQL's documentation. The trade-off: only the functions listed here
+have argument names.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from mzsql.frontend.scalar.defined import filled
 from mzsql.frontend.scalar.nodes import function_name, position_of, unparen
 from mzsql.repr.errors import SqlSyntaxError, UndefinedFunction, Unsupported
 
-#: The mark of the array that stands behind VARIADIC, among a node's meta.
+#: The key in a node's meta that marks an array as VARIADIC.
 VARIADIC = "variadic"
 _CLOCK = ("hour", "min", "sec")
-#: The names of arguments, and defaults of those that may be left out while a later one is given.
+#: Argument names, and defaults of arguments that may be omitted while a later one is given.
 _NAMES: Mapping[str, tuple[tuple[str, ...], Mapping[str, str]]] = {
     "make_date": (("year", "month", "day"), {}),
     "make_interval": (
@@ -33,7 +34,7 @@ _NAMES: Mapping[str, tuple[tuple[str, ...], Mapping[str, str]]] = {
     "jsonb_strip_nulls": (("target",), {}),
     "parse_ident": (("str", "strict"), {}),
 }
-#: What a call with an array behind VARIADIC is, by the number of its arguments.
+#: The expression for a call with a VARIADIC array, by function and number of arguments.
 _OF_ARRAY: Mapping[tuple[str, int], str] = {
     ("concat", 1): "array_to_string($1, '')",
     ("concat_ws", 2): "array_to_string($2, $1)",
@@ -46,12 +47,12 @@ _OF_ARRAY: Mapping[tuple[str, int], str] = {
 
 
 def placed(node: exp.Expr) -> exp.Expr | None:
-    """The call with its arguments in their places; None where they are there already.
+    """The call with its arguments in position; None where they already are.
 
     Raises:
-        SqlSyntaxError: a name is given twice, or an argument without one follows one with one.
-        UndefinedFunction: the function has no argument of the name.
-        Unsupported: the function takes no array in the place of its last arguments.
+        SqlSyntaxError: a name is given twice, or a positional argument follows a named one.
+        UndefinedFunction: the function has no argument of this name.
+        Unsupported: the function accepts no VARIADIC array.
     """
     arguments = node.expressions
     if any(isinstance(argument, exp.PropertyEQ) for argument in arguments):
@@ -106,7 +107,7 @@ def _by_name(node: exp.Expr) -> exp.Expr:
 
 
 def _spread(node: exp.Expr) -> exp.Expr:
-    """An array's elements as arguments; what the call is of the whole array where they are not written out."""
+    """The elements of a written-out array as arguments; otherwise the expression for the call over the whole array."""
     name = function_name(node)
     *before, array = node.expressions
     inner = unparen(array)

@@ -1,4 +1,8 @@
-"""Calls: CASE and its like, casts, functions with and without a grammar of their own, aggregates."""
+"""Calls: CASE and similar forms, casts, functions with and without a syntax of their own, aggregates.
+
+Promise: a call whose arguments no overload takes fails with PostgreSQL's or Materialize's message; functions with a special meaning are one
+table (`_SPECIAL`).
+"""
 
 from __future__ import annotations
 
@@ -76,7 +80,7 @@ from mzsql.repr.types import SqlType, type_name
 
 
 def _one_row(ctx: ExprContext, what: str) -> ExprContext:
-    """Where one of several values is chosen no table function may stand."""
+    """The context inside CASE and COALESCE, where table functions are not allowed, since only one of several values is evaluated."""
     if ctx.table_functions is None:
         return ctx
     return replace(ctx, clause=what, table_functions=None)
@@ -119,7 +123,7 @@ def _coalesce(ctx: ExprContext, node: exp.Expr) -> Typed:
 def _nullif(ctx: ExprContext, node: exp.Expr) -> Typed:
     given = len(node.expressions)
     if given != 2:
-        # A grammar of its own, in Materialize as in PostgreSQL.
+        # NULLIF has a syntax of its own, in Materialize as in PostgreSQL, so a wrong number of arguments is a syntax error.
         closed = "right parenthesis"
         wanted = {0: f"an expression, found {closed}", 1: f"comma, found {closed}"}
         raise SqlSyntaxError(
@@ -149,7 +153,7 @@ def _cast(ctx: ExprContext, node: exp.Expr) -> Typed:
     if target.kind in ("real", "double") and isinstance(number, exp.Literal):
         text = str(number.this)
         if not number.is_string and not _exact(text):
-            # More digits than a numeric has are no matter for a float.
+            # A literal with more digits than numeric holds is still fine for a float: cast its text.
             literal = Typed(Literal(f"{sign}{text}", t.UNKNOWN), t.UNKNOWN, False)
             return explicit(literal, target, position_of(node))
     value = ctx.plan(node.this)
@@ -158,7 +162,7 @@ def _cast(ctx: ExprContext, node: exp.Expr) -> Typed:
 
 
 def _exact(text: str) -> bool:
-    """Whether a number as written fits a numeric."""
+    """Whether a number as written fits numeric."""
     try:
         numeric_literal(text)
     except (SqlError, ValueError):
@@ -175,7 +179,7 @@ def _extract(ctx: ExprContext, node: exp.Expr) -> Typed:
 def _with_unit(
     ctx: ExprContext, name: str, unit: str, args: list[Typed], position: int | None
 ) -> Typed:
-    """A function of a unit of time: the unit is part of its name in the table of functions."""
+    """A function of a time unit, such as extract: the unit is part of the function's name in the table of functions."""
     del ctx
     found = functions.UNITS.get(unit.lower(), unit.lower() if unit.lower() in _REFUSED else None)
     if found is None:
@@ -183,11 +187,11 @@ def _with_unit(
     overloads = {func.args[0].kind for func in functions.scalars_named(f"{name}_{found}")}
     given = args[-1].typ
     if found in _OF_ZONE and given.kind == "timestamptz" and name != "date_trunc":
-        # Every session's time zone is UTC.
+        # Every session's time zone is UTC, so these are 0.
         result = t.DOUBLE if name == "date_part" else t.NUMERIC
         zero = Typed(Literal(0, t.INTEGER), t.INTEGER, False)
         return _where_known(args[-1], explicit(zero, result, position))
-    # A field of a date or a time of day is its own; date_part looks at a date as at its midnight.
+    # extract has date and time fields of their own; date_part treats a date as its midnight.
     own = given.kind == "time" or (given.kind == "date" and name == "extract")
     if given.kind in _MOMENTS and not any(
         given.kind == kind or (not own and can_cast(given, SqlType(kind), "implicit"))
@@ -198,22 +202,22 @@ def _with_unit(
 
 
 def _where_known(value: Typed, result: Typed) -> Typed:
-    """A value where another one is not NULL."""
+    """``result`` where ``value`` is not NULL, else NULL."""
     null = Typed(Literal(None, result.typ), result.typ, True)
     missing = call("is_null", [value])
     return Typed(hir.If(missing.expr, null.expr, result.expr), result.typ, value.nullable)
 
 
 _MOMENTS = frozenset({"date", "time", "timestamp", "timestamptz", "interval"})
-#: Units of PostgreSQL's that no type has here.
+#: PostgreSQL's units that no type supports here.
 _REFUSED = frozenset({"timezone", "timezone_hour", "timezone_minute", "isodoy"})
-#: How far the session's time zone is from UTC.
+#: Units that are the session time zone's offset from UTC.
 _OF_ZONE = frozenset({"timezone", "timezone_hour", "timezone_minute"})
 _CLOCK = frozenset({"hour", "minute", "second", "milliseconds", "microseconds"})
 
 
 def _no_such_field(name: str, unit: str, found: str, kind: str, position: int | None) -> SqlError:
-    """A unit that there is, but not in a value of this type."""
+    """The error for a unit that exists, but not for values of this type."""
     if name == "date_trunc" and kind == "interval":
         return InvalidParameter(f"unit '{unit}' not recognized", position=position)
     if found not in _REFUSED and (kind == "time" or (kind == "date" and found in _CLOCK)):
@@ -222,7 +226,7 @@ def _no_such_field(name: str, unit: str, found: str, kind: str, position: int | 
 
 
 def _unit_function(ctx: ExprContext, node: exp.Expr) -> Typed:
-    """date_part('year', x), date_trunc('month', x): the unit has to be a literal."""
+    """date_part('year', x) and date_trunc('month', x) with a literal unit; other calls are resolved as ordinary functions."""
     name = function_name(node)
     if system_functions.defines(name, len(node.expressions)):
         return system_functions.plan_call(ctx, node)
@@ -253,7 +257,7 @@ def _overlay(ctx: ExprContext, node: exp.Expr) -> Typed:
 
 
 def _local(target: SqlType) -> Callable[[ExprContext, exp.Expr], Typed]:
-    """LOCALTIMESTAMP and LOCALTIME: the moment of the statement without its zone, which is UTC."""
+    """LOCALTIMESTAMP and LOCALTIME: the time of the statement, without time zone (it is UTC)."""
 
     def plan(_ctx: ExprContext, node: exp.Expr) -> Typed:
         now = Typed(Unmaterializable("current_timestamp", t.TIMESTAMPTZ), t.TIMESTAMPTZ, False)
@@ -263,7 +267,7 @@ def _local(target: SqlType) -> Callable[[ExprContext, exp.Expr], Typed]:
 
 
 def _to_digits(target: SqlType) -> Callable[[ExprContext, exp.Expr], Typed]:
-    """``current_timestamp(2)`` and its likes: the moment of the statement to so many digits of a second."""
+    """``current_timestamp(2)`` and similar: the time of the statement, rounded to a number of fractional digits."""
 
     def plan(_ctx: ExprContext, node: exp.Expr) -> Typed:
         digits = node.expressions[0] if len(node.expressions) == 1 else None
@@ -299,7 +303,7 @@ def _at_time_zone(ctx: ExprContext, node: exp.Expr) -> Typed:
 
 
 def _concat(ctx: ExprContext, node: exp.Expr) -> Typed:
-    """Adjacent string literals: one literal."""
+    """Adjacent string literals are one literal."""
     if all(e.is_string for e in node.expressions):
         text = "".join(e.name for e in node.expressions)
         return Typed(Literal(text, t.UNKNOWN), t.UNKNOWN, False)
@@ -310,7 +314,7 @@ def _concat(ctx: ExprContext, node: exp.Expr) -> Typed:
 
 
 def _pg_typeof(ctx: ExprContext, node: exp.Expr) -> Typed:
-    """The name of a type is known here; its argument is planned for its errors, not evaluated."""
+    """pg_typeof: a literal, since the type is known here. The argument is planned for its errors, but not evaluated."""
     if len(node.expressions) != 1:
         raise UndefinedFunction("pg_typeof takes one argument", position=position_of(node))
     name = shown(ctx.planner.catalog, ctx.plan(node.expressions[0]).typ)
@@ -318,7 +322,7 @@ def _pg_typeof(ctx: ExprContext, node: exp.Expr) -> Typed:
 
 
 def _dot(ctx: ExprContext, node: exp.Dot) -> Typed:
-    """``(record).field``, or a function with its schema's name."""
+    """``(record).field``, or a call with a schema's name."""
     inner = node.expression
     if isinstance(inner, exp.Identifier | exp.Star):
         return field(ctx, node)
@@ -445,7 +449,7 @@ def _anonymous(ctx: ExprContext, node: exp.Expr) -> Typed:
             hint="The arguments of jsonb_build_object() are keys and values by turns.",
         )
     if name == "jsonb_object" and len(args) == 1 and args[0].typ.kind == "unknown":
-        # What is quoted has as many dimensions as its braces say.
+        # An untyped literal is an array of text; its braces tell its dimensions.
         args = [explicit(args[0], SqlType("array", element=t.TEXT), position_of(node))]
     if name in _BY_PATH and len(args) > 1:
         path = unify([_text(arg, node) for arg in args[1:]], "ARRAY", position_of(node))[0]
@@ -459,7 +463,7 @@ def _anonymous(ctx: ExprContext, node: exp.Expr) -> Typed:
     return function_call(name, args, position_of(node))
 
 
-#: Types whose names may be called like functions; other names of types have a grammar of their own.
+#: Types that can be used like functions; other type names are keywords with a syntax of their own.
 _CASTS: dict[str, SqlType] = {
     "bool": t.BOOLEAN,
     "bpchar": SqlType("char"),
@@ -479,7 +483,7 @@ _CASTS: dict[str, SqlType] = {
     "timestamptz": t.TIMESTAMPTZ,
     "uuid": t.UUID,
 }
-#: Functions that take a path step by step.
+#: Functions that take a path's steps as separate arguments, with the operator that takes them as an array.
 _BY_PATH = {"jsonb_extract_path": "#>", "jsonb_extract_path_text": "#>>"}
 
 
@@ -487,7 +491,7 @@ def _text(value: Typed, node: exp.Expr) -> Typed:
     return require(value, t.TEXT, "implicit", "a step of a path", position_of(node))
 
 
-#: PostgreSQL's functions of json, which is jsonb here.
+#: PostgreSQL's json functions and the jsonb functions that they are here.
 _AS_JSONB = {
     **{
         f"json_{name}": f"jsonb_{name}"
@@ -501,7 +505,7 @@ _AS_JSONB = {
 
 
 def _refuse_clauses(node: exp.Expr, name: str) -> None:
-    """DISTINCT and ORDER BY inside of a call are for aggregates."""
+    """Refuse DISTINCT and ORDER BY in a call that is not of an aggregate."""
     args = node.expressions
     for kind, words in ((exp.Distinct, "DISTINCT"), (exp.Order, "ORDER BY")):
         if any(isinstance(arg, kind) for arg in args):
@@ -567,7 +571,7 @@ def _called(node: exp.Expr) -> str:
 
 
 def _window_name(node: exp.Expr) -> str:
-    """The name of the function that an OVER clause is of."""
+    """The name of the function before an OVER clause."""
     func = node.this
     while isinstance(func, exp.Filter | exp.IgnoreNulls | exp.RespectNulls | exp.Dot):
         func = func.expression if isinstance(func, exp.Dot) else func.this
@@ -607,7 +611,7 @@ def _default(_ctx: ExprContext, node: exp.Expr) -> Typed:
 
 
 def _collate(ctx: ExprContext, node: exp.Expr) -> Typed:
-    """A text by the collation that all texts have: they are compared by their bytes."""
+    """A text with COLLATE: only the collation that all texts have is accepted, which compares bytes."""
     parts = [part.name for part in node.expression.find_all(exp.Identifier)]
     name = node.expression.name if node.expression.is_string or not parts else parts[0]
     schema = next((part for part in parts[1:]), "pg_catalog")
@@ -622,7 +626,7 @@ def _collate(ctx: ExprContext, node: exp.Expr) -> Typed:
     return planned
 
 
-#: The handlers of this module's nodes.
+#: This module's handlers.
 HANDLERS: dict[type[exp.Expr], Callable[[ExprContext, Any], Typed]] = {
     exp.Case: _case,
     exp.Cast: _cast,

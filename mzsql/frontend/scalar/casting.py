@@ -1,8 +1,8 @@
-"""Casts: which there are in a context, and what they make of a value.
+"""Casts: which exist in a context, and what they make of a value.
 
-Promise: PostgreSQL's rules. A literal in quotes and NULL have type ``unknown`` until something decides; then the text is read as the type
-that is wanted, a constant array, list, map or range while the statement is planned. The table of functions (`mzsql.expr.functions`) says
-what casts there are.
+Promise: PostgreSQL's rules. A quoted literal or NULL has type ``unknown`` until its use decides; its text is then read
+as the wanted type, for constant arrays, lists, maps and ranges already while the statement is planned. Which casts
+exist is said by `mzsql.expr.functions`.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ from mzsql.repr.types import (
     unnamed,
 )
 
-#: Kinds of values that hold others.
+#: Kinds of types with element types.
 CONTAINERS = frozenset({"array", "list", "map", "record"})
 
 
 def can_cast(source: SqlType, target: SqlType, context: str) -> bool:
-    """Whether there is a cast in this context."""
+    """Whether a cast exists in this context (``implicit``, ``assignment`` or ``explicit``)."""
     return source.kind == "unknown" or functions.find_cast(source, target, context) is not None
 
 
 def cast(value: Typed, target: SqlType, context: str) -> Typed | None:
-    """`value` as `target`; None where there is no such cast in `context`."""
+    """The value as ``target``; None where no such cast exists in ``context``."""
     if value.typ.kind == "unknown":
         return _from_unknown(value, target, context)
     if value.typ.kind == target.kind == "array":
@@ -66,7 +66,7 @@ def cast(value: Typed, target: SqlType, context: str) -> Typed | None:
     plain = _wider_literal(value, target)
     if plain is not None:
         return plain
-    # An explicit modifier says what the type is; without one, a numeric keeps the scale that it has.
+    # Only an explicit modifier sets the scale; without one a numeric keeps its own.
     typ = value.typ
     out = value
     for i, key in enumerate(keys):
@@ -81,7 +81,7 @@ def cast(value: Typed, target: SqlType, context: str) -> Typed | None:
 
 
 def _named(value: Typed, target: SqlType) -> Typed:
-    """The same value under the name that its type has."""
+    """The same value, with the name of a type that a user created."""
     expr = value.expr
     if isinstance(expr, Literal | hir.Call):
         expr = msgspec.structs.replace(expr, typ=target)
@@ -89,10 +89,10 @@ def _named(value: Typed, target: SqlType) -> Typed:
 
 
 def _as_numeric(value: Typed, target: SqlType, context: str) -> Typed:
-    """A numeric as a numeric of another declaration where the table of casts asks for nothing.
+    """A numeric cast to numeric with another declaration, where the table of casts has nothing to do.
 
-    What is stored without a scale keeps the digits that a column has; what was computed is brought to the scale that a cast declares,
-    since a constant may have more digits than its type says.
+    A stored value without declared scale keeps the digits of its column; a computed one is brought to the declared
+    scale, since a constant may have more digits than its type says.
     """
     finer = value.typ.effective_scale > DEFAULT_NUMERIC_SCALE
     if context == "assignment" and target.scale is None and finer:
@@ -111,7 +111,7 @@ def _dimensions(typ: SqlType) -> int:
 
 
 def _of_dimensions(array: SqlType, count: int) -> SqlType:
-    """An array's type with so many dimensions, which are no part of the type that a statement writes."""
+    """An array type with so many dimensions, which a statement does not write as part of the type."""
     typ = array
     while typ.kind == "array" and typ.element is not None:
         typ = typ.element
@@ -122,7 +122,9 @@ def _of_dimensions(array: SqlType, count: int) -> SqlType:
 
 
 def check_same_dimensions(given: SqlType, wanted: SqlType) -> None:
-    """Raises Unsupported where an array would stand for one that has other dimensions, which are part of a column's type here."""
+    """Raise Unsupported where an array is used as one with another number of dimensions: here that is part of a
+    column's type.
+    """
     name = type_name(wanted)
     has, wants = _dimensions(given), _dimensions(wanted)
     if has == wants:
@@ -138,7 +140,7 @@ def _counted(dimensions: int) -> str:
 
 
 def _read_text(value: Typed, target: SqlType) -> Typed | None:
-    """A constant text as an array, list, map or range, read while the statement is planned; None where the cast is to decide."""
+    """A constant text as an array, list, map or range; None where the cast must read it at run time."""
     if not isinstance(value.expr, Literal):
         return None
     if target.kind == "range" and value.expr.value is not None:
@@ -150,11 +152,11 @@ def _read_text(value: Typed, target: SqlType) -> Typed | None:
 
 
 def read_container(text: str, target: SqlType) -> Typed:
-    """The array, list or map that a text spells; its elements are read as texts of their type.
+    """The array, list or map that a text denotes; its elements are read as texts of their type.
 
     Raises:
         DataError: ``invalid input syntax for type array: …``.
-        Unsupported: it is to be a record, which has no names in a text.
+        Unsupported: the element is a record.
     """
     if target.kind == "record":
         raise Unsupported(
@@ -168,7 +170,7 @@ def read_container(text: str, target: SqlType) -> Typed:
     if datum is not None:
         return Typed(Literal(datum, target), target, False)
     if parsed and functions.find_cast(TEXT, target, "explicit") and _leaf(target).kind != "text":
-        # What an element's reader says is told of the whole text.
+        # Report an element's error with the whole text.
         return call(f"text_to_{target.kind}", [Typed(Literal(text, TEXT), TEXT, False)], target)
 
     def element(item: Any, typ: SqlType) -> Typed:
@@ -196,7 +198,7 @@ def read_container(text: str, target: SqlType) -> Typed:
 
 
 def _leaf(typ: SqlType) -> SqlType:
-    """What lies inside of all arrays, lists and maps."""
+    """The innermost element type of nested arrays, lists and maps."""
     while typ.kind in ("array", "list", "map") and typ.element is not None:
         typ = typ.element
     return typ
@@ -208,7 +210,7 @@ def empty(typ: SqlType) -> Typed:
 
 
 def _wider_literal(value: Typed, target: SqlType) -> Typed | None:
-    """An integer literal as a literal of another number's type, where it is exactly that."""
+    """An integer literal as a literal of another numeric type, where that is exact."""
     if not isinstance(value.expr, Literal) or value.typ.kind not in INTEGER_BOUNDS:
         return None
     number = value.expr.value
@@ -226,7 +228,7 @@ def _wider_literal(value: Typed, target: SqlType) -> Typed | None:
 
 
 def _from_unknown(value: Typed, target: SqlType, context: str) -> Typed | None:
-    """An untyped NULL or string becomes what is wanted, by the target's reader of text."""
+    """An untyped NULL or literal as ``target``, read by the type's text input."""
     if target.kind == "unknown":
         return value
     if isinstance(value.expr, Literal):
@@ -235,7 +237,7 @@ def _from_unknown(value: Typed, target: SqlType, context: str) -> Typed | None:
         text = str(value.expr.value)
         decided(text, target)
         if undecided(text):
-            # As if it had been declared so: there is no text yet that could be read.
+            # As if the parameter had been declared with this type: there is no text to read yet.
             return Typed(Literal(None, target), target, True)
         simple = text_literal(text, target)
         if simple is not None:
@@ -252,7 +254,7 @@ def _from_unknown(value: Typed, target: SqlType, context: str) -> Typed | None:
 
 
 def _as_wanted(value: Typed, target: SqlType, context: str) -> Typed:
-    """A text that was read as an array, with the dimensions that are wanted; only a cast that is written takes what the text has."""
+    """A text that was read as an array, with the wanted dimensions; only an explicit cast takes the text's own."""
     if context == "explicit" or target.kind != "array" or value.typ == target:
         return value
     if isinstance(value.expr, Literal) and value.expr.value == "[]":
@@ -262,7 +264,7 @@ def _as_wanted(value: Typed, target: SqlType, context: str) -> Typed:
 
 
 def text_literal(text: str, target: SqlType) -> Typed | None:
-    """The typed literal that a quoted text is without any doubt; None where the cast is to decide."""
+    """The typed literal for a quoted text, where it is certain; None where the cast must decide."""
     if target.kind == "jsonb":
         return Typed(Literal(canonical(text), target), target, False)
     if target.kind == "numeric":
@@ -276,7 +278,11 @@ def text_literal(text: str, target: SqlType) -> Typed | None:
 
 
 def require(value: Typed, target: SqlType, context: str, what: str, position: int | None) -> Typed:
-    """`value` as `target`, or ``<what> must be of type …, not type …``."""
+    """The value as ``target``.
+
+    Raises:
+        DatatypeMismatch: ``<what> must be of type …, not type …``.
+    """
     done = cast(value, target, context)
     if done is None:
         raise DatatypeMismatch(
@@ -287,7 +293,11 @@ def require(value: Typed, target: SqlType, context: str, what: str, position: in
 
 
 def to_boolean(value: Typed, clause: str, position: int | None) -> Typed:
-    """A condition: ``argument of WHERE must be type boolean, not type integer``, ``NOT argument must have type …``."""
+    """The value as a condition.
+
+    Raises:
+        DatatypeMismatch: ``argument of WHERE must be type boolean, not type integer``.
+    """
     done = cast(value, BOOLEAN, "implicit")
     if done is None:
         must = "must have" if clause.endswith(" argument") else "must be"
@@ -298,7 +308,7 @@ def to_boolean(value: Typed, clause: str, position: int | None) -> Typed:
 
 
 def settle(value: Typed) -> Typed:
-    """What is still unknown at the end is text."""
+    """The value; as text where its type is still unknown."""
     if value.typ.kind != "unknown":
         return value
     done = _from_unknown(value, TEXT, "implicit")
@@ -307,7 +317,7 @@ def settle(value: Typed) -> Typed:
 
 
 def _shown(typ: SqlType) -> str:
-    """A type by its name; the digits that a numeric is carried with are not what was written."""
+    """A type's name in messages, without the internal scale of numerics."""
     return typ.kind if typ.kind == "numeric" else type_name(typ)
 
 

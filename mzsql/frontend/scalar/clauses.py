@@ -1,12 +1,12 @@
-"""How errors name the clauses that an expression stands in, and the functions that may not stand there."""
+"""The names of clauses and functions in errors about functions that a clause does not allow."""
 
 from __future__ import annotations
 
-#: Clauses that are called so: ``WHERE clause``; the others (LIMIT, VALUES, FILTER, …) go by their word alone.
+#: Clauses named as ``WHERE clause``; the others (LIMIT, VALUES, FILTER, …) by their keyword alone.
 _CLAUSES = frozenset(
     {"SELECT", "WHERE", "GROUP BY", "HAVING", "QUALIFY", "ORDER BY", "DISTINCT ON", "RETURNING"}
 )
-#: Functions of Materialize's own that bear no ``mz_``.
+#: Materialize's own functions whose names do not begin with ``mz_``.
 _OWN = frozenset({"csv_extract", "list_agg", "map_agg", "regexp_extract", "unnest"})
 
 

@@ -1,7 +1,8 @@
-"""Types of expressions: a common type for several, and overloads.
+"""Type coercion: a common type for several expressions, and choosing among overloads.
 
-Promise: PostgreSQL's rules: among a function's overloads the one with most exact matches wins, then the one with most preferred types, then
-what the categories of the unknowns say (PostgreSQL, "Type Conversion"). The table of functions (`mzsql.expr.functions`) says what there is.
+Promise: PostgreSQL's rules (PostgreSQL documentation, chapter "Type Conversion"): of a function's overloads the one
+with most exact matches wins, then the one with most preferred types, then the categories of unknown literals decide.
+The overloads are those in `mzsql.expr.functions`.
 """
 
 from __future__ import annotations
@@ -38,19 +39,19 @@ from mzsql.frontend.scalar.typed import (
 from mzsql.repr.errors import DatatypeMismatch, UndefinedFunction, Unsupported
 from mzsql.repr.types import NUMERIC, TEXT, SqlType, type_name
 
-#: The hint of a call for whose arguments there is no function.
+#: The hint where no overload fits the arguments.
 NO_OVERLOAD = (
     "No overload matches the given argument types. You might need to add explicit type casts."
 )
 
-#: The hint of a call for whose arguments there are several.
+#: The hint where several overloads fit the arguments equally well.
 NOT_UNIQUE = "Could not choose a best candidate. You might need to add explicit type casts."
 
 # --- a type for several -----------------------------------------------------------------------------
 
 
 def common_type(values: Sequence[Typed], what: str, position: int | None) -> SqlType:
-    """The type that the branches of CASE, COALESCE, UNION or VALUES have in common.
+    """The common type of the branches of CASE, COALESCE, UNION or VALUES.
 
     Raises:
         DatatypeMismatch: ``<what> types integer and text cannot be matched``.
@@ -62,7 +63,7 @@ def common_type(values: Sequence[Typed], what: str, position: int | None) -> Sql
     for typ in known[1:]:
         best = _wider(best, typ, what, position)
     if best.kind in ("varchar", "char") and len(known) < len(values):
-        # An untyped string may be longer than the declared length of the others.
+        # An untyped literal may be longer than the others' declared length.
         return SqlType(best.kind)
     return best
 
@@ -98,7 +99,11 @@ def _wider(a: SqlType, b: SqlType, what: str, position: int | None) -> SqlType:
 
 
 def as_common(value: Typed, typ: SqlType) -> Typed | None:
-    """`value` as the type that it has in common with others; a numeric gets the scale in which all of them are carried."""
+    """The value as the common type; a numeric gets the scale in which all of them are carried.
+
+    Returns:
+        None where it cannot be cast implicitly.
+    """
     if typ.kind != "numeric":
         return cast(value, typ, "implicit")
     if isinstance(value.expr, Literal) and value.typ.kind == "numeric":
@@ -112,7 +117,7 @@ def as_common(value: Typed, typ: SqlType) -> Typed | None:
 
 
 def _own_scales(values: Sequence[Typed]) -> Sequence[Typed]:
-    """Beside numerics a quoted number has the digits that it is written with, not only those that the others have."""
+    """Quoted numbers beside numerics, typed with the digits that they are written with instead of the others' scale."""
     if not any(value.typ.kind == "numeric" for value in values):
         return values
     return [
@@ -130,7 +135,11 @@ def _is_text(value: Typed) -> bool:
 
 
 def unify(values: Sequence[Typed], what: str, position: int | None) -> tuple[list[Typed], SqlType]:
-    """All values as their common type."""
+    """All values cast to their common type, and the type.
+
+    Raises:
+        DatatypeMismatch: they have none.
+    """
     values = _own_scales(values)
     typ = common_type(values, what, position)
     done: list[Typed] = []
@@ -149,7 +158,7 @@ def unify(values: Sequence[Typed], what: str, position: int | None) -> tuple[lis
 
 
 def combine_types(values: Sequence[Typed], name: str, position: int | None) -> list[Typed]:
-    """The sides of a merged join column, as one type."""
+    """Both sides of a merged join column, cast to their common type."""
     return unify(values, f'NATURAL/USING join column "{name}"', position)[0]
 
 
@@ -161,7 +170,7 @@ def _is_any(typ: SqlType) -> bool:
 
 
 def _params(func: Any, given: Sequence[SqlType]) -> tuple[SqlType, ...] | None:
-    """The parameters' types for these arguments, or None where the function does not take as many, or no such element."""
+    """The parameter types for these arguments; None where the number of arguments or the element types do not fit."""
     args: tuple[SqlType, ...] = func.args
     variadic: SqlType | None = getattr(func, "variadic", None)
     count = len(given)
@@ -173,17 +182,17 @@ def _params(func: Any, given: Sequence[SqlType]) -> tuple[SqlType, ...] | None:
 
 
 def _fits(arg: SqlType, param: SqlType) -> bool:
-    """Whether an argument may stand for a parameter."""
+    """Whether an argument can be passed for a parameter."""
     if _is_any(param) or (arg.kind == param.kind and arg.kind not in (*CONTAINERS, "range")):
         return True
     return can_cast(arg, param, "implicit")
 
 
 def resolve(candidates: Sequence[Any], args: Sequence[SqlType]) -> Any | None:
-    """The overload that these argument types mean; None where there is none.
+    """The overload that arguments of these types select; None where none fits.
 
     Raises:
-        UndefinedFunction: several are as good (SQLSTATE 42725).
+        UndefinedFunction: several fit equally well (SQLSTATE 42725).
     """
     fitting = [
         (func, params)
@@ -211,7 +220,7 @@ def _same(arg: SqlType, param: SqlType) -> bool:
 def _assume_same(
     fitting: list[tuple[Any, tuple[SqlType, ...]]], args: Sequence[SqlType]
 ) -> list[tuple[Any, tuple[SqlType, ...]]]:
-    """Of two arguments one unknown: first as if it had the other one's type."""
+    """With two arguments of which one is unknown: the overloads that fit if both had the same type."""
     if len(args) != 2 or sum(a.kind == "unknown" for a in args) != 1:
         return []
     known = next(a for a in args if a.kind != "unknown")
@@ -225,7 +234,9 @@ def _assume_same(
 def _no_container(
     fitting: list[tuple[Any, tuple[SqlType, ...]]], args: Sequence[SqlType]
 ) -> list[tuple[Any, tuple[SqlType, ...]]]:
-    """A literal without a type is a container only where another argument is one, or nothing else fits."""
+    """The overloads without container parameters: an untyped literal becomes a container only beside one, or if nothing
+    else fits.
+    """
     if any(a.kind in CONTAINERS for a in args):
         return []
     return [(f, p) for f, p in fitting if not any(t.kind in CONTAINERS for t in p)]
@@ -273,13 +284,15 @@ def _by_unknowns(fitting: Any, args: Sequence[SqlType]) -> Any | None:
 
 
 def _takes(func: Any, count: int) -> bool:
-    """Whether a function takes so many arguments."""
+    """Whether a function accepts this number of arguments."""
     variadic = getattr(func, "variadic", None) is not None
     return count >= len(func.args) if variadic else count == len(func.args)
 
 
 def polymorphic_problem(candidates: Sequence[Any], args: Sequence[SqlType]) -> str | None:
-    """Why no overload of a function over any elements fits, where that is since nothing is known of them."""
+    """The message for a polymorphic function whose element type cannot be determined; None where that is not the
+    problem.
+    """
     polymorphic = any(is_polymorphic(func.args) for func in candidates if _takes(func, len(args)))
     if not polymorphic or any(a.element is not None for a in args):
         return None
@@ -289,7 +302,7 @@ def polymorphic_problem(candidates: Sequence[Any], args: Sequence[SqlType]) -> s
 
 
 def apply(func: Any, args: Sequence[Typed]) -> list[Typed]:
-    """The arguments as the overload wants them; arguments it takes of any type are brought to a common one."""
+    """The arguments cast to an overload's parameters; those of type ``any`` are only given a definite type."""
     params = _params(func, [a.typ for a in args])
     assert params is not None
     out: list[Typed] = []
@@ -306,7 +319,13 @@ def apply(func: Any, args: Sequence[Typed]) -> list[Typed]:
 def function_call(
     name: str, args: Sequence[Typed], position: int | None, shown: str | None = None
 ) -> Typed:
-    """A scalar function by its SQL name.
+    """A call of a scalar function by its SQL name.
+
+    Args:
+        name: the function's name.
+        args: the arguments.
+        position: the call's position, for errors.
+        shown: the name to show in errors, if another.
 
     Raises:
         UndefinedFunction: ``function f(integer) does not exist``.
@@ -316,12 +335,12 @@ def function_call(
     return call(func.key, apply(func, args))
 
 
-#: Numbers that are written in JSON as the numeric that they are.
+#: Integer types, which become JSON numbers by way of numeric.
 _WHOLE = frozenset({"smallint", "integer", "bigint", "uint2", "uint4", "uint8"})
 
 
 def as_jsonb(value: Typed) -> Typed:
-    """A value as jsonb, whole numbers by way of numeric."""
+    """The value as jsonb."""
     value = settle(value)
     if value.typ.kind in _WHOLE:
         value = cast(value, NUMERIC, "explicit") or value
@@ -342,19 +361,21 @@ def operator_call(symbol: str, args: Sequence[Typed], position: int | None) -> T
     return call(func.key, apply(func, args))
 
 
-#: PostgreSQL's operators that are functions to Materialize, and shown as such.
+#: Operators that Materialize plans, and shows, as functions.
 _AS_FUNCTION = {"^": "power"}
 _COMPARISONS = frozenset({"=", "<>", "!=", "<", "<=", ">", ">="})
 
 
 def _beside_char(args: Sequence[Typed]) -> Sequence[Typed]:
-    """``char`` and ``varchar`` compare as chars do, blanks at the end aside; beside ``text`` a char is one, and a varchar always."""
+    """Comparison arguments: char with varchar compares as char, ignoring trailing blanks; varchar with anything else
+    compares as text.
+    """
     kinds = {a.typ.kind for a in args}
     if kinds == {"char", "varchar"}:
         return [cast(a, SqlType("char"), "explicit") or a for a in args]
     if "varchar" not in kinds:
         return args
-    # There are no operators of varchar, as in PostgreSQL.
+    # As in PostgreSQL, varchar has no operators of its own.
     return [(cast(a, TEXT, "implicit") or a) if a.typ.kind == "varchar" else a for a in args]
 
 
@@ -364,7 +385,7 @@ _SHOWN_BESIDE_TEXT = frozenset(
 
 
 def _beside_text(args: Sequence[Typed]) -> Sequence[Typed]:
-    """``text || value``: the value as its text."""
+    """Arguments of ``text || value``, with the value cast to text."""
     kinds = [category(a.typ) for a in args]
     if not {"string", "unknown"} & set(kinds) or not _SHOWN_BESIDE_TEXT & set(kinds):
         return args
@@ -373,7 +394,7 @@ def _beside_text(args: Sequence[Typed]) -> Sequence[Typed]:
 
 @lru_cache(maxsize=4096)
 def _scalar(name: str, args: tuple[SqlType, ...]) -> Any | None:
-    """The scalar overload that these types mean; remembered, as long lists ask the same again and again."""
+    """The scalar overload for these types; cached, since long IN lists ask for the same one again and again."""
     return resolve(functions.scalars_named(name), args)
 
 
@@ -390,7 +411,7 @@ def _resolved(name: str, args: Sequence[Typed], shown: str, position: int | None
     if func is None and name in _OF_ONE_DIMENSION and _is_deep(args[0].typ):
         raise Unsupported(f"{_OF_ONE_DIMENSION[name]} is not supported", position=position)
     if func is None:
-        # A record's type has colons of its own.
+        # Cut the prefix instead of splitting at a colon: a record's type name contains colons.
         rest = shown.removeprefix("operator: ") if shown.startswith("operator: ") else ""
         problem = polymorphic_problem(functions.scalars_named(name), [a.typ for a in args])
         if problem is not None and not rest:
@@ -406,7 +427,7 @@ def _resolved(name: str, args: Sequence[Typed], shown: str, position: int | None
     return func
 
 
-#: What these functions would do to an array of arrays.
+#: What these functions cannot do to arrays with several dimensions.
 _OF_ONE_DIMENSION = {
     "array_position": "searching for elements in multidimensional arrays",
     "array_positions": "searching for elements in multidimensional arrays",
@@ -416,7 +437,7 @@ _OF_ONE_DIMENSION = {
 
 
 def _is_deep(typ: SqlType) -> bool:
-    """Whether a type is of arrays with several dimensions."""
+    """Whether a type is an array with several dimensions."""
     return typ.kind == "array" and typ.element is not None and typ.element.kind == "array"
 
 

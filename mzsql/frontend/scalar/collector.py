@@ -1,8 +1,8 @@
-"""The aggregates of one grouping, collected while the expressions around them are planned.
+"""Collecting the aggregates of one grouping while the expressions around them are planned.
 
-Promise: an aggregate leaves a marker where it stood, a column of level `MARKER` by its place in the collector, which the query planner
-turns into a column of the `Reduce`; equal aggregates are one, those that others are made of (an average's sum) apart from those that are
-written.
+Promise: an aggregate leaves a marker in its place: a column of level `MARKER` with its index in the collector, which
+the query planner replaces by a column of the `Reduce`. Equal aggregates are collected once, but those that others are
+computed from (an average's sum) apart from those written in the query.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from sqlglot import expressions as exp
 from mzsql.frontend import hir
 from mzsql.frontend.scalar.coerce import Typed
 
-#: Marker level of a column that stands for an aggregate, by its index in the collector.
+#: The level of a marker column; its index is the aggregate's in the collector.
 MARKER = -1
 
 
@@ -24,8 +24,8 @@ class Collector:
 
     Attributes:
         found: the aggregates.
-        parts: which of them others are made of.
-        order: the order of the rows that they are over, as it is written, where there is one.
+        parts: for each, whether others are computed from it.
+        order: the ORDER BY of the rows aggregated, where there is one.
     """
 
     found: list[hir.Aggregate] = field(default_factory=list)
@@ -33,7 +33,7 @@ class Collector:
     order: tuple[exp.Expr, ...] = ()
 
     def add(self, aggregate: hir.Aggregate, *, part: bool = False) -> Typed:
-        """The marker of an aggregate; `part` says that another one is made of it."""
+        """Collect an aggregate; its marker. ``part`` says that another aggregate is computed from it."""
         known = list(zip(self.found, self.parts, strict=True))
         if (aggregate, part) not in known:
             known.append((aggregate, part))

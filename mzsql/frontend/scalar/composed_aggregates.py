@@ -1,8 +1,10 @@
-"""Aggregates that are expressions of others: ``corr(y, x)``, ``percentile_cont(0.5) WITHIN GROUP (ORDER BY v)``, ``rank(3) …``.
+"""Aggregates that are expressions over others: ``corr(y, x)``, ``percentile_cont(0.5) WITHIN GROUP (ORDER BY v)``,
+``rank(3) …``.
 
-Promise: each means what PostgreSQL's manual says, in groups and, without WITHIN GROUP, over windows, and is maintained as those are that
-it is made of: regressions are sums and counts, ordered sets an array of the group's values in order. The trade-off: the last digits of
-regressions are those of sums of squares, not of PostgreSQL's running means.
+Promise: each has the meaning in PostgreSQL's documentation, in groups and, without WITHIN GROUP, over windows. It is
+maintained incrementally as its parts are: regressions are sums and counts, ordered-set aggregates an array of the
+group's sorted values. The trade-off: the last digits of regressions are those of sums of squares, not of PostgreSQL's
+running means.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from mzsql.frontend.scalar.nodes import function_name, position_of, unparen
 from mzsql.frontend.scalar.typed import Typed
 from mzsql.repr.errors import SqlError, UndefinedFunction, Unsupported
 
-#: $1 is y and $2 is x, as doubles; $3 which rows count: those where both are known.
+#: $1 is y, $2 is x, as doubles; $3 is which rows count: those where both are not NULL.
 _N, _Y, _X = "count(*) FILTER (WHERE $3)", "sum($1) FILTER (WHERE $3)", "sum($2) FILTER (WHERE $3)"
 _COUNT = f"nullif({_N}, 0)"
 _SXX = f"(sum($2 * $2) FILTER (WHERE $3) - {_X} * {_X} / {_COUNT})"
@@ -41,7 +43,7 @@ _REGRESSIONS: Mapping[str, str] = {
 }
 NAMES = frozenset(_REGRESSIONS)
 
-#: $1 is the fraction, $2 the group's values in order.
+#: $1 is the fraction, $2 the array of the group's sorted values.
 _FRACTION = """CASE WHEN mz_internal.mz_raise_if($1 < 0 OR $1 > 1, 'percentile value ' || $1::text || ' is not between 0 and 1')
     OR $1 IS NULL THEN NULL ELSE {value} END"""
 _PLACE = "($1::double precision * (cardinality($2) - 1))"
@@ -51,7 +53,7 @@ _OF_ARRAY = {
     "percentile_cont": f"{_FLOOR} + ({_CEILING} - {_FLOOR}) * ({_PLACE} - floor{_PLACE})",
     "percentile_disc": "($2)[greatest(ceil($1::double precision * cardinality($2)), 1)::bigint]",
 }
-#: $1 is which rows come before, $2 the value, $3 which rows count, $4 which have its value.
+#: $1 is which rows sort before the value $2, $3 which rows count, $4 which rows have the value.
 _RANKS = {
     "rank": "1 + count(*) FILTER (WHERE $3 AND $1)",
     "dense_rank": "1 + count(DISTINCT $2) FILTER (WHERE $3 AND $1)"
@@ -66,7 +68,7 @@ _RANKS = {
 def regression(
     ctx: ExprContext, collector: Collector, node: exp.Expr, where: exp.Expr | None
 ) -> Typed:
-    """An aggregate of two doubles, over the rows where both are known.
+    """An aggregate of two doubles, over the rows where both are not NULL.
 
     Raises:
         UndefinedFunction: it has other arguments.
@@ -87,18 +89,18 @@ def regression(
 def any_value(
     ctx: ExprContext, collector: Collector, value: exp.Expr, where: exp.Expr | None
 ) -> Typed:
-    """A value of the group that is not NULL, of those whose type has no least one: the first of them all."""
+    """Some non-NULL value of the group, for types without an order: the first of all."""
     outer = replace(ctx, aggregates=collector, inside_aggregate=False, clause="SELECT")
     rows = _all([_known(value)], where)
     return outer.plan(filled("(list_agg($1) FILTER (WHERE $2))[1]", [value, rows]))
 
 
 def within_group(ctx: ExprContext, node: exp.WithinGroup, where: exp.Expr | None) -> Typed:
-    """An aggregate over a group in an order.
+    """An ordered-set or hypothetical-set aggregate.
 
     Raises:
-        SqlError: it is none of those that have WITHIN GROUP.
-        Unsupported: it is in an order of several keys.
+        SqlError: the function does not take WITHIN GROUP.
+        Unsupported: several sort keys.
     """
     call, position = node.this, position_of(node.this)
     name = function_name(call) if isinstance(call, exp.Anonymous) else ""
@@ -130,7 +132,7 @@ def within_group(ctx: ExprContext, node: exp.WithinGroup, where: exp.Expr | None
 
 
 def _values(key: exp.Ordered, where: exp.Expr | None, *, doubles: bool) -> exp.Expr:
-    """The group's values in order, an array."""
+    """The array of the group's sorted values."""
     value = _double(key.this) if doubles else key.this
     order = exp.Order(this=value.copy(), expressions=[key.copy()])
     collected = exp.Anonymous(this="array_agg", expressions=[order])
@@ -139,12 +141,12 @@ def _values(key: exp.Ordered, where: exp.Expr | None, *, doubles: bool) -> exp.E
 
 
 def _rank(name: str, key: exp.Ordered, value: exp.Expr, where: exp.Expr | None) -> exp.Expr:
-    """A rank of the value among the group's, NULL standing where the order has it."""
+    """The rank that a value would have in the group; NULLs sort as the ORDER BY says."""
     compared = (exp.GT if key.args.get("desc") else exp.LT)(
         this=key.this.copy(), expression=value.copy()
     )
     missing, known = _is_null(key.this), _known(key.this)
-    # Where NULLs come first those come before every value, else every value comes before them.
+    # With NULLS FIRST all NULLs precede every value, else every value precedes them.
     first = bool(key.args.get("nulls_first"))
     apart = [missing, _known(value)] if first else [known, _is_null(value)]
     before = exp.Paren(this=exp.Or(this=compared, expression=exp.paren(exp.and_(*apart))))

@@ -1,7 +1,8 @@
-"""Constant texts read while a statement is planned, where they spell a value without any doubt.
+"""Reading constant texts as values while a statement is planned, where they are certain.
 
-Promise: what is read here is what the cast of a text makes of it; all else, above all what is no value, is left to that cast and its
-messages. Evaluating a cast costs far more than a pattern, and a statement may hold thousands of constants.
+Promise: a text read here gives what the cast from text would give; any other, above all an invalid one, is left to the
+cast and its error messages. Evaluating a cast costs far more than matching a pattern, and a statement may hold
+thousands of constants.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from mzsql.repr.moment_text import read_moment
 from mzsql.repr.ranges import canonical
 from mzsql.repr.types import SqlType
 
-#: No integer has more.
+#: No integer type has more digits.
 _MOST_DIGITS = 20
 _INTEGER = re.compile(r"[ \t\n\r\f\v]*([+-]?[0-9]+)[ \t\n\r\f\v]*", re.ASCII)
 _DATE = re.compile(r" *\d{4,6}-\d{1,2}-\d{1,2}( +[bB][cC])? *", re.ASCII)
@@ -33,7 +34,7 @@ _ESCAPED = re.compile(r'\\(.)|"(")', re.DOTALL)
 
 
 def datum_of_text(text: str, typ: SqlType) -> Datum:
-    """The datum that a text spells; None where the cast is to decide."""
+    """The value of a text; None where the cast must decide."""
     if typ.length is not None:
         return None
     match typ.kind:
@@ -52,18 +53,18 @@ def datum_of_text(text: str, typ: SqlType) -> Datum:
 
 
 def nested_datum(value: Any, typ: SqlType) -> Datum:
-    """The datum of what `container_literals.parse` makes of a text; None where the cast is to decide."""
+    """The value for the result of `container_literals.parse`; None where the cast must decide."""
     found = _nested(value, typ)
     return None if found is None else json.dumps(found)
 
 
 def _nested(value: Any, typ: SqlType) -> Any:
-    """Lists and dicts of datums; None where one of them is not known."""
+    """Nested lists and dicts of values; None where one of them is uncertain."""
     inner = typ.element
     assert inner is not None
     read: Callable[[Any, SqlType], Any] = datum_of_text
     if inner.kind in ("array", "list", "map"):
-        # Inside of another value a nested one is its datum, a text.
+        # Nested in a list, an inner container is a value itself: a text.
         read = nested_datum
     values = value.values() if isinstance(value, dict) else value
     made = [None if item is None else read(item, inner) for item in values]
@@ -75,7 +76,7 @@ def _nested(value: Any, typ: SqlType) -> Any:
 def _integer(text: str, typ: SqlType) -> int | None:
     match = _INTEGER.fullmatch(text)
     low, high = BOUNDS[typ.kind]
-    # Of more digits Python reads no number, and what leads them makes no difference.
+    # Python's int() limits the number of digits; leading zeros do not matter.
     digits = "" if match is None else match[1].lstrip("+-").lstrip("0")
     if match is None or len(digits) > _MOST_DIGITS:
         return None
@@ -148,7 +149,7 @@ def _range_datum(parts: tuple[Any, bool, Any, bool] | None, element: SqlType) ->
 
 
 def _unquoted(raw: str) -> str:
-    """A bound without its quotes and escapes."""
+    """A range's bound without quotes and escapes."""
 
     def piece(match: re.Match[str]) -> str:
         if match[1] is not None:

@@ -1,8 +1,8 @@
-"""The texts of arrays, lists and maps, taken apart.
+"""Parsing the text of arrays, lists and maps.
 
-Promise: what PostgreSQL and Materialize print for a value is read back as that value. Elements stay texts here: the element's own reader
-says what they mean. A text that is none says so with what was expected and where; a value inside another one says it of its own text, which
-the outer one quotes. An array's dimensions are as many as braces open it, and all arrays of one dimension are of one length.
+Promise: what PostgreSQL and Materialize print for a value parses back to that value. Elements stay texts here, to be
+read by their type. A malformed text fails with what was expected; the error in a nested value quotes that value's own
+text. An array has as many dimensions as braces open it, and all subarrays of one dimension have the same length.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _UNEVEN = "Multidimensional arrays must have sub-arrays with matching dimensions
 
 
 class _Malformed(Exception):
-    """What is wrong with a text."""
+    """The message about a malformed text."""
 
 
 def parse(text: str, typ: SqlType) -> Any:
-    """Lists of texts, dicts of texts, None for NULL; nested as `typ` is.
+    """Parse a text: lists of texts, dicts of texts, None for NULL, nested as the type is.
 
     Raises:
         DataError: ``invalid input syntax for type list: …: "…"`` (22P02).
@@ -41,7 +41,7 @@ def _parsed(text: str, typ: SqlType) -> Any:
 
 
 class _Reader:
-    """A text, and how far it is read."""
+    """A text with a reading position."""
 
     def __init__(self, text: str) -> None:
         self.text, self.at = text, 0
@@ -51,24 +51,24 @@ class _Reader:
         return self.text[self.at : self.at + 1]
 
     def next(self) -> str:
-        """The next character, passed over; empty at the end."""
+        """The next character, consumed; empty at the end."""
         char = self.peek()
         self.at += len(char)
         return char
 
     def skip_space(self) -> None:
-        """Pass over white space."""
+        """Skip white space."""
         while self.peek() and self.peek() in _SPACE:
             self.at += 1
 
     def open(self) -> None:
-        """Pass over the brace that a list or map begins with."""
+        """Consume the brace that begins a list or map."""
         found = self.next()
         if found != "{":
             raise _Malformed(f"expected '{{', found {found or 'empty string'}")
 
     def end(self) -> None:
-        """Nothing may follow but white space."""
+        """Check that only white space follows."""
         self.skip_space()
         if self.peek():
             raise _Malformed(
@@ -76,7 +76,7 @@ class _Reader:
             )
 
     def quoted(self) -> str:
-        """A text in quotes."""
+        """A quoted text, unescaped."""
         self.at += 1
         out: list[str] = []
         while (char := self.next()) != '"':
@@ -87,7 +87,7 @@ class _Reader:
         return "".join(out)
 
     def embedded(self) -> str:
-        """A value in braces, as it is written."""
+        """A value in braces, as written."""
         start, depth, quoted = self.at, 0, False
         while True:
             char = self.next()
@@ -105,7 +105,7 @@ class _Reader:
                 return self.text[start : self.at]
 
     def word(self, special: str, ends: str) -> str | None:
-        """A text without quotes up to one of the characters that end it; None for a bare NULL."""
+        """An unquoted text up to a character that ends it; None for an unquoted NULL."""
         out: list[str] = []
         length, escaped = 0, False
         while (char := self.peek()) not in ends or not char:
@@ -147,7 +147,7 @@ def _list(reader: _Reader, typ: SqlType) -> list[Any]:
 
 
 def _goes_on(reader: _Reader, begun: bool, otherwise: str) -> bool:
-    """Whether another element follows; the comma in front of it is passed over."""
+    """Whether another element follows; consumes the comma."""
     reader.skip_space()
     char = reader.peek()
     if char == "}":
@@ -176,7 +176,9 @@ def _element(reader: _Reader, typ: SqlType) -> Any:
 
 
 def _inside(reader: _Reader, inner: SqlType, special: str, ends: str, unnested: str) -> Any:
-    """What a list or map holds: in quotes, in braces or a word; `unnested` is said of braces where `inner` has none."""
+    """An element of a list or map: quoted, in braces or a word; ``unnested`` is the message for braces where the type
+    has none.
+    """
     reader.skip_space()
     nested = inner.kind in ("list", "map")
     match reader.peek():
@@ -234,7 +236,7 @@ def _entry(reader: _Reader, typ: SqlType) -> Any:
 
 
 def dimensions(text: str) -> int:
-    """How many dimensions the text of an array has: the braces that open it."""
+    """How many dimensions an array's text has: the number of its opening braces."""
     count = 0
     for char in text:
         if char == "{":
@@ -260,7 +262,7 @@ def _array(reader: _Reader, _typ: SqlType) -> list[Any]:
 
 
 def _dimension(reader: _Reader, level: int, lengths: list[int | None]) -> list[Any]:
-    """The elements of an array whose brace is read."""
+    """The elements of an array whose opening brace was consumed."""
     items: list[Any] = []
     pending = False  # an element that neither a comma nor the brace has closed yet
     while True:

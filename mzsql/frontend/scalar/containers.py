@@ -1,7 +1,8 @@
-"""Values that hold others: constructors, subscripts, fields, and the operators on them and on jsonb.
+"""Containers: constructors, subscripts, record fields, and operators on them and on jsonb.
 
-Promise: the elements of a constructor are brought to one type as the branches of a CASE are. Subscripts go by the type of what they stand
-behind: an array, a list (through all its layers), a map, jsonb (by a path of all that follow); a slice keeps the type.
+Promise: the elements of a constructor get a common type, as the branches of CASE do. A subscript depends on the type
+before it: an array, a list (through all its layers), a map, or jsonb (all following subscripts form a path). A slice
+keeps the type.
 """
 
 from __future__ import annotations
@@ -36,12 +37,14 @@ from mzsql.repr.errors import SqlError, SqlSyntaxError, UndefinedColumn
 from mzsql.repr.types import SqlType, type_name
 
 _NAMES: dict[type[exp.Expr], str] = {exp.Array: "array", exp.List: "list", exp.ToMap: "map"}
-#: The largest bound of a slice that is left out.
+#: Stands for an omitted upper bound of a slice.
 _END = 2**31 - 1
 
 
 def is_empty_constructor(node: exp.Expr) -> bool:
-    """Whether a node is ``ARRAY[]``, ``LIST[]`` or ``MAP[]``, which only a cast gives a type; an array of empty arrays is empty."""
+    """Whether a node is ``ARRAY[]``, ``LIST[]`` or ``MAP[]``, whose type only a cast can give, or an array of such
+    arrays.
+    """
     node = unparen(node)
     if isinstance(node, exp.Array) and node.expressions:
         return all(
@@ -53,7 +56,7 @@ def is_empty_constructor(node: exp.Expr) -> bool:
 
 
 def typed_list(ctx: ExprContext, node: exp.Expr, target: SqlType) -> Typed | None:
-    """``LIST[…]`` cast to a type that lists without elements inside of it take theirs from; None of anything else."""
+    """``LIST[…]`` under a cast, whose empty inner lists take their type from the cast; None for anything else."""
     node, inner = unparen(node), target.element
     if not isinstance(node, exp.List) or target.kind != "list" or inner is None:
         return None
@@ -115,7 +118,7 @@ def row(ctx: ExprContext, node: exp.Expr) -> Typed:
 
 
 def of_query(ctx: ExprContext, node: exp.Expr, kind: str) -> Typed:
-    """``ARRAY(query)``, ``LIST(query)``: the rows of the query's one column, in its order."""
+    """``ARRAY(query)``, ``LIST(query)``: the rows of the query's only column, in its order."""
     return gathered(ctx, node.expressions[0], kind, position_of(node))
 
 
@@ -123,7 +126,7 @@ def of_query(ctx: ExprContext, node: exp.Expr, kind: str) -> Typed:
 
 
 def _subscript(ctx: ExprContext, node: exp.Expr) -> Typed:
-    """All brackets behind a value: slices that follow each other cut one layer each."""
+    """All brackets after a value; consecutive slices cut one layer each."""
     position = position_of(node)
     parts: list[exp.Expr] = []
     while isinstance(node, exp.Bracket):
@@ -131,7 +134,7 @@ def _subscript(ctx: ExprContext, node: exp.Expr) -> Typed:
         node = node.this
     value = ctx.plan(node)
     if value.typ.kind == "array" and any(isinstance(part, exp.Slice) for part in parts):
-        # Of an array a number among slices is one, too: from the first element on.
+        # In an array, a plain subscript among slices means a slice from 1.
         parts = [p if isinstance(p, exp.Slice) else exp.Slice(expression=p) for p in parts]
     for sliced, group in groupby(parts, key=lambda part: isinstance(part, exp.Slice)):
         if sliced:
@@ -145,13 +148,13 @@ def _subscript(ctx: ExprContext, node: exp.Expr) -> Typed:
                 break
             value = _at(value, ctx.plan(part), position)
         if holder == value.typ.kind == "array":
-            # What lies within an array is an element only where each dimension has its subscript.
+            # Fewer subscripts than dimensions give NULL, as in PostgreSQL.
             value = Typed(Literal(None, _innermost(value.typ)), _innermost(value.typ), True)
     return value
 
 
 def _innermost(typ: SqlType) -> SqlType:
-    """The type of an array's elements, its dimensions taken away."""
+    """An array's element type, below all dimensions."""
     while typ.kind == "array" and typ.element is not None:
         typ = typ.element
     return typ
@@ -169,7 +172,7 @@ def _at(value: Typed, index: Typed, position: int | None) -> Typed:
 
 
 def _within(value: Typed, steps: Sequence[Typed], position: int | None) -> Typed:
-    """A document's subscripts are a path, as PostgreSQL's and Materialize's: the texts of keys and of numbers."""
+    """Subscripts of a jsonb value are a path of texts, as in PostgreSQL and Materialize."""
     path: list[Typed] = []
     for step in steps:
         number = category(step.typ) == "number"
@@ -253,7 +256,7 @@ def field_of(value: Typed, name: str, position: int | None) -> Typed:
 
 
 def record_fields(value: Typed, position: int | None) -> list[tuple[str, Typed]]:
-    """``(record).*``: every field with its name.
+    """``(record).*``: each field with its name.
 
     Raises:
         SqlError: ``type integer is not composite``.
@@ -269,7 +272,7 @@ def record_fields(value: Typed, position: int | None) -> list[tuple[str, Typed]]
 
 
 def whole_row(ctx: ExprContext, table: tuple[str, ...], position: int | None) -> Typed | None:
-    """A table's row as a record, by the table's name; None where no table bears it."""
+    """A table's row as a record, by the table's name; None where no table in scope has the name."""
     found = ctx.scope.find_table(table, position)
     if found is None:
         return None
@@ -312,7 +315,7 @@ def _operator(ctx: ExprContext, node: exp.Expr) -> Typed:
 
 
 def elements_query(array: exp.Expr) -> exp.Expr:
-    """``(SELECT mz_element FROM unnest(array))``: what ANY and ALL of an array range over."""
+    """``(SELECT mz_element FROM unnest(array))``: the query that ANY and ALL of an array compare with."""
     alias = exp.TableAlias(
         this=exp.to_identifier("mz_elements"), columns=[exp.to_identifier("mz_element")]
     )
@@ -321,7 +324,7 @@ def elements_query(array: exp.Expr) -> exp.Expr:
     return exp.Select(expressions=[element], from_=exp.From(this=source))
 
 
-#: The handlers of this module's nodes.
+#: This module's handlers.
 HANDLERS: dict[type[exp.Expr], Callable[[ExprContext, Any], Typed]] = {
     exp.Array: _sequence,
     exp.List: _sequence,

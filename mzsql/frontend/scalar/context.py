@@ -1,8 +1,8 @@
-"""Where an expression stands, and what it may ask of the query around it.
+"""The context of an expression: its scope, and what its planning may ask of the query around it.
 
-Promise: whoever plans a kind of node knows this module and no other one that plans: parts of an expression are planned by
-`ExprContext.plan`, which finds the handler in one table, and queries inside of it by `QueryPlans`. So expressions and queries, which nest
-in each other without end, are modules that do not import each other in a circle.
+Promise: a module that plans one kind of node needs to know only this module: it plans subexpressions by
+`ExprContext.plan`, which looks the handler up in one table, and subqueries by `QueryPlans`. So expressions and queries
+can nest in each other while their modules do not import each other.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from mzsql.repr.interrupt import check_for_interrupts
 
 
 class QueryPlans(Protocol):
-    """Who plans the queries of a statement, as its clauses and expressions see it.
+    """Plans the queries of a statement, as seen by clauses and expressions.
 
     Attributes:
-        catalog: where names resolve.
-        references: the catalog's objects as they stand in the text: start, end, whole name.
-        types: finds types of users' own.
-        handlers: what plans each kind of node of an expression.
+        catalog: where names are resolved.
+        references: the catalog's objects in the text: start, end, full name.
+        types: resolves types that users created.
+        handlers: plans each kind of expression node.
     """
 
     @property
@@ -48,28 +48,30 @@ class QueryPlans(Protocol):
     def handlers(self) -> Handlers: ...  # noqa: D102
 
     def query(self, node: exp.Expr, outer: Scope | None, *, keep_unknown: bool = False) -> Pending:
-        """A query with its WITH clause, its end still open; `keep_unknown` leaves untyped literals to who asks."""
+        """Plan a query with its WITH clause, not finished yet; with ``keep_unknown`` untyped literals keep the type
+        unknown.
+        """
         ...
 
     def subquery(self, node: exp.Expr, outer: Scope) -> Planned:
-        """A query inside an expression, one scope further in than `outer`."""
+        """Plan a query inside an expression, one scope further in than ``outer``."""
         ...
 
     def values(self, node: exp.Values, outer: Scope | None) -> Planned:
-        """The rows of VALUES."""
+        """Plan the rows of VALUES."""
         ...
 
     def find_cte(self, name: str) -> Cte | None:
-        """The innermost common table expression of a name."""
+        """The innermost CTE with this name; None where there is none."""
         ...
 
     def select_list_table_function(self, ctx: ExprContext, node: exp.Expr) -> Typed:
-        """The value of a table function's call in a select list, whose rows are joined to the others."""
+        """The value of a table function call in a select list; its rows are joined to the SELECT's."""
         ...
 
 
 class SelectRows(Protocol):
-    """A SELECT while its list is planned: table functions in the list add to its rows."""
+    """A SELECT whose list is being planned: table functions in the list add to its rows."""
 
     node: exp.Select
     relation: hir.Relation
@@ -78,19 +80,19 @@ class SelectRows(Protocol):
 
 @dataclass
 class ExprContext:
-    """Where an expression stands.
+    """The context of an expression.
 
     Attributes:
         planner: plans its subqueries.
-        scope: the columns it may read.
-        clause: how an error names the clause: ``WHERE``, ``SELECT``.
-        aggregates: collects aggregates, where the clause allows them.
-        table_functions: collects set-returning functions of a select list; None where none may stand.
-        windows: whether window functions may stand.
-        positions: where each column of the innermost scope was first mentioned.
+        scope: the columns that it may read.
+        clause: the clause's name in errors: ``WHERE``, ``SELECT``.
+        aggregates: collects aggregates; None where the clause allows none.
+        table_functions: collects table functions of a select list; None where none are allowed.
+        windows: whether window functions are allowed.
+        positions: where each column of the innermost scope was first mentioned in the text.
         named_windows: the WINDOW clause.
-        inside_aggregate: whether it is part of an aggregate's arguments, where no other aggregate may stand.
-        select: the SELECT whose list or ORDER BY it is part of, where table functions may stand.
+        inside_aggregate: whether it is in an aggregate's arguments, where no other aggregate is allowed.
+        select: the SELECT whose list or ORDER BY it is part of, where table functions are allowed.
     """
 
     planner: QueryPlans
@@ -105,11 +107,11 @@ class ExprContext:
     select: SelectRows | None = None
 
     def plan(self, node: exp.Expr) -> Typed:
-        """The typed scalar that a node means.
+        """The typed scalar for a node.
 
         Raises:
-            SqlError: what the node's handler finds wrong with it.
-            Unsupported: no kind of node has been given a meaning here that it is of.
+            SqlError: the node's handler refuses it.
+            Unsupported: no handler exists for its kind of node.
         """
         check_for_interrupts()
         handler = self.planner.handlers.get(type(node))
@@ -118,13 +120,13 @@ class ExprContext:
         return handler(self, node)
 
 
-#: What plans a node; its second argument is the node, of the type that it is found by.
+#: Plans a node; the second argument has the node type that the handler is registered for.
 Handler = Callable[[ExprContext, Any], Typed]
-#: Handlers by the type of node.
+#: Handlers by node type.
 Handlers = Mapping[type[exp.Expr], Handler]
 
 
 def _spelled(node: exp.Expr) -> str:
-    """A node as a person may recognize it."""
+    """A description of a node's kind for an error message."""
     words = "".join(f" {c}" if c.isupper() else c for c in type(node).__name__).strip().lower()
     return f"expression of kind {words!r}"

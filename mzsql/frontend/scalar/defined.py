@@ -1,4 +1,4 @@
-"""Functions that are defined by an expression of SQL: what one is, and the expression with arguments in the place of ``$1`` and on."""
+"""Functions defined by an SQL expression with ``$1``, ``$2``, … for the arguments."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mzsql.repr.types import SqlType
 
 @dataclass(frozen=True)
 class Defined:
-    """One overload: the types of its arguments, ``$1`` and on, its value as SQL, and the type of that."""
+    """One overload: argument types, the expression's text, and the type of its value."""
 
     args: tuple[SqlType, ...]
     sql: str
@@ -26,12 +26,12 @@ class Defined:
 def overloads(
     sql: str, *several: Sequence[SqlType], result: SqlType = t.TEXT
 ) -> tuple[Defined, ...]:
-    """One definition for several lists of arguments."""
+    """The same definition for several lists of argument types."""
     return tuple(Defined(tuple(args), sql, result) for args in several)
 
 
 def asking(sql: str, *several: Sequence[SqlType]) -> tuple[Defined, ...]:
-    """The same of a question."""
+    """As `overloads`, for a boolean result."""
     return overloads(sql, *several, result=t.BOOLEAN)
 
 
@@ -44,7 +44,7 @@ def _parsed(sql: str) -> exp.Expr:
 
 
 def filled(sql: str, arguments: Sequence[exp.Expr]) -> exp.Expr:
-    """The definition with its parameters replaced."""
+    """The definition with its parameters replaced by arguments."""
 
     def one(node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Parameter | exp.Placeholder):

@@ -1,8 +1,8 @@
 """Scalar expressions: sqlglot's nodes to typed HIR scalars.
 
-Promise: one function for each kind of node, found through one table; a node that has none is refused, never guessed. Operators and
-functions resolve through `mzsql.frontend.scalar.coerce`; aggregates, window functions and table functions are handed to the collector of
-the clause they stand in, or refused with PostgreSQL's words where the clause allows none.
+Promise: each kind of node has one function, found in one table; a node without one is refused, never guessed. Operators
+and functions are resolved by `mzsql.frontend.scalar.coerce`. Aggregates, window functions and table functions go to the
+collector of their clause, or are refused with PostgreSQL's message where the clause allows none.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _column(ctx: ExprContext, node: exp.Expr) -> Typed:
             raise SqlSyntaxError("wildcard in invalid position", position=position)
         return row
     if isinstance(node.this, exp.Filter):
-        # A call with its schema's name and FILTER comes as a column of that name.
+        # sqlglot parses a schema-qualified call with FILTER as a column of that schema.
         schemas = [node.args[part] for part in ("catalog", "db", "table") if node.args.get(part)]
         return ctx.plan(exp.Dot.build([*schemas, node.this]))
     name = fold(node.this)
@@ -88,7 +88,7 @@ def _interval(_ctx: ExprContext, node: exp.Expr) -> Typed:
 
 
 def _cut_of(unit: str) -> Cut:
-    """``MINUTE TO SECOND(2)``: the fields that the literal is cut to."""
+    """The fields that an interval literal is limited to, such as ``MINUTE TO SECOND(2)``."""
     fields, _, digits = unit.lower().rstrip(")").partition("(")
     first, _, last = fields.partition(" to ")
     if not last:
@@ -101,7 +101,7 @@ def _cut_of(unit: str) -> Cut:
 
 
 def _bytes(_ctx: ExprContext, node: exp.Expr) -> Typed:
-    # E'…': sqlglot hands on the string with its escapes replaced.
+    # E'…': sqlglot has already resolved the escapes.
     return Typed(Literal(str(node.this), t.UNKNOWN), t.UNKNOWN, False)
 
 
@@ -112,7 +112,7 @@ def _current_date(_ctx: ExprContext, _node: exp.Expr) -> Typed:
     return done
 
 
-#: What each kind of node means: the table that `ExprContext.plan` looks in.
+#: The handlers by node type; `ExprContext.plan` looks here.
 HANDLERS: Handlers = {
     exp.Column: _column,
     exp.Literal: _literal,

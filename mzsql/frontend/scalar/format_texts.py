@@ -1,7 +1,8 @@
-"""``format(text, …)``: a text with values in it.
+"""``format(text, …)``.
 
-Promise: PostgreSQL's specifiers: ``%s``, ``%I`` (an identifier), ``%L`` (a literal), ``%%``, with places (``%2$s``) and widths (``%-10s``,
-``%*s``). The format has to be a constant: the call becomes the concatenation of its pieces, which every engine computes.
+Promise: PostgreSQL's specifiers: ``%s``, ``%I`` (an identifier), ``%L`` (a literal), ``%%``, with positions (``%2$s``)
+and widths (``%-10s``, ``%*s``). The format must be a constant: the call becomes a concatenation of its pieces, which
+every engine can compute.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _SHOWN = {
     " THEN NULL ELSE quote_ident(concat($1)) END",
     "L": "CASE WHEN ($1) IS NULL THEN 'NULL' ELSE quote_literal(concat($1)) END",
 }
-#: $1 is the text, $2 the width, negative where blanks are put behind.
+#: $1 is the text, $2 the width; a negative one pads on the right.
 _WIDE = """CASE WHEN $2 < 0 THEN rpad($1, greatest(length($1), -($2)), ' ')
     ELSE lpad($1, greatest(length($1), coalesce($2, 0)), ' ') END"""
 
@@ -37,8 +38,8 @@ def plan_format(ctx: ExprContext, node: exp.Expr) -> Typed:
 
     Raises:
         UndefinedFunction: it has no arguments.
-        Unsupported: its format is no constant.
-        InvalidParameter: the format is none, or there are too few arguments for it (22023).
+        Unsupported: the format is not a constant.
+        InvalidParameter: the format is malformed, or an argument is missing (22023).
     """
     args, position = list(node.expressions), position_of(node)
     if not args:

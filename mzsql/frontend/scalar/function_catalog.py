@@ -1,8 +1,8 @@
-"""What can be called: every overload of every function, aggregate, window function and operator, each with its number.
+"""Every overload of every function, aggregate, window function and operator, with its OID.
 
-Promise: what can be called by a name is listed once for each list of arguments; what plans alone speak of (casts, subscripts, markers) is
-not. A function's number is PostgreSQL's where that has the same one, else it follows from its name and its arguments, so it stays what it
-is when others come.
+Promise: each callable name is listed once for each list of argument types; functions that only plans use (casts,
+subscripts, markers) are not. An OID is PostgreSQL's where PostgreSQL has the function, else derived from name and
+arguments, so it does not change when functions are added.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from mzsql.repr.function_oids import function_oid
 from mzsql.repr.type_oids import type_oid
 from mzsql.repr.types import SqlType
 
-#: Beyond the numbers of builtin relations and of types.
+#: OIDs of functions start here, above those of builtin relations and types; and the size of their range.
 _FIRST_FUNCTION, _NUMBERS = 1_000_000_000, 1_000_000_000
-#: Names that only plans speak of, and those that the grammar gives a meaning of its own.
+#: Names that only plans use, and those with a syntax of their own.
 _INTERNAL = frozenset(
     {
         *("all", "and", "any", "array", "array_fill", "array_get", "array_item", "array_slice", "cast", "coalesce", "greatest"),
@@ -33,7 +33,7 @@ _INTERNAL = frozenset(
         *("not", "or", "record_get", "row"),
     }
 )  # fmt: skip
-#: ``date_part_year`` and its like, whose unit is an argument where they are called.
+#: ``date_part_year`` and the like: in a call, the unit is an argument.
 _OF_UNIT = re.compile("(?:extract|date_part|date_trunc)_(?:" + "|".join(functions.UNITS) + ")")
 _NAME = re.compile("[a-z_][a-z0-9_]*")
 
@@ -45,7 +45,8 @@ _RANKS = {
     **dict.fromkeys(("percent_rank", "cume_dist"), t.DOUBLE),
 }
 _MOMENTS = ("current_timestamp", "session_user", "current_user")
-#: Aggregates over rows of their arguments in an order, whose row alone the table of functions knows.
+#: Aggregates over sequences: the table of functions only knows the row that they read, so their arguments are listed
+#: here.
 _ORDERED: dict[str, tuple[tuple[SqlType, ...], SqlType]] = {
     "array_agg": ((_ANY,), SqlType("array", element=_ANY)),
     "jsonb_agg": ((_ANY,), t.JSONB),
@@ -58,7 +59,7 @@ _ORDERED: dict[str, tuple[tuple[SqlType, ...], SqlType]] = {
 
 @dataclass(frozen=True)
 class Overload:
-    """One way to call a function: ``kind`` is f for a function, a for an aggregate, w for a window function."""
+    """One overload; `kind` is ``f`` for a function, ``a`` for an aggregate, ``w`` for a window function."""
 
     name: str
     args: tuple[SqlType, ...]
@@ -69,7 +70,7 @@ class Overload:
 
 
 def _plain(typ: SqlType) -> SqlType:
-    """Without digits and lengths, which are no part of a function's type."""
+    """A type without scale and length, which are not part of a function's signature."""
     return SqlType("numeric") if typ.kind == "numeric" else typ
 
 
@@ -127,7 +128,7 @@ def _tables() -> Iterator[Overload]:
 
 @functools.cache
 def overloads() -> tuple[Overload, ...]:
-    """Every overload, each list of arguments of a name once."""
+    """Every overload that is no operator, one for each name and list of argument types."""
     found: dict[tuple[str, tuple[int, ...]], Overload] = {}
     for one in (*_scalars(), *_aggregates(), *_tables()):
         found.setdefault((one.name, tuple(map(type_oid, one.args))), one)
@@ -136,13 +137,13 @@ def overloads() -> tuple[Overload, ...]:
 
 @functools.cache
 def operators() -> tuple[Overload, ...]:
-    """Every operator with its operands' types; a prefix has one."""
+    """Every operator with its operand types; a prefix operator has one."""
     found = (f for f in functions.all_scalars() if _NAME.fullmatch(f.name) is None)
     return tuple(Overload(f.name, f.args, None, _result(f)) for f in found)
 
 
 def numbered(several: Sequence[Overload]) -> Iterator[tuple[int, Overload]]:
-    """Each with its number."""
+    """Each overload with its OID."""
     taken: set[int] = set()
     for one in several:
         spelled = f"{one.name}({','.join(str(type_oid(arg)) for arg in one.args)})"
@@ -155,7 +156,7 @@ def numbered(several: Sequence[Overload]) -> Iterator[tuple[int, Overload]]:
 
 @functools.cache
 def function_numbers() -> tuple[tuple[int, Overload], ...]:
-    """Every overload that is no operator, with the number it is known by."""
+    """Every overload that is no operator, with the OID by which clients know it."""
     return tuple(
         (function_oid(one.name, list(map(type_oid, one.args)), number), one)
         for number, one in numbered(overloads())

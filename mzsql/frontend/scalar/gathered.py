@@ -1,8 +1,8 @@
 """``ARRAY(query)``, ``LIST(query)`` and ``MAP(query)``: a query's rows as one value.
 
-Promise: the elements stand in the query's own order, whatever it is written by: output names, ordinals, expressions; also below a LIMIT,
-of a set operation, of VALUES. Of no rows the value is empty, not NULL. A map takes its keys from the first column, which is text, and of
-equal keys the last one's value.
+Promise: the elements are in the query's own order, whatever form it has: output names, ordinals, expressions; also
+below a LIMIT, of a set operation, of VALUES. For no rows the value is empty, not NULL. A map takes its keys from the
+first column, which must be text; of equal keys the last row wins.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from mzsql.repr.errors import DatatypeMismatch, SqlSyntaxError
 
 
 def gathered(ctx: ExprContext, query: exp.Expr, kind: str, position: int | None) -> Typed:
-    """The value of a query's rows; `kind` is array, list or map.
+    """The value of a query's rows; ``kind`` is array, list or map.
 
     Raises:
-        SqlSyntaxError: the query has another number of columns.
-        DatatypeMismatch: a map's keys are no texts.
+        SqlSyntaxError: the query has the wrong number of columns.
+        DatatypeMismatch: a map's keys are not text.
     """
     pending = ctx.planner.query(query, ctx.scope)
     _check(pending, kind, position)

@@ -1,6 +1,7 @@
-"""`grouping(…)`: which keys of GROUP BY a row's grouping leaves out.
+"""`grouping(…)`: which GROUP BY keys a row's grouping set omits.
 
-Promise: a call stands among the aggregates of its query, though it is none: the groupings tell its value and check its arguments.
+Promise: a call is collected among its query's aggregates, although it is none; the code for grouping sets computes its
+value and checks its arguments.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from mzsql.repr import types as t
 from mzsql.repr.errors import GroupingError, SqlError, SqlSyntaxError
 from mzsql.repr.types import ColumnType, SqlType
 
-#: What such a call is called among the aggregates; no aggregate of the table of functions is.
+#: The name of such a call among the aggregates; no real aggregate has it.
 GROUPING = "grouping"
 _MAX_ARGUMENTS = 31
 
@@ -26,7 +27,7 @@ def plan_grouping(ctx: ExprContext, node: exp.Expr) -> Typed:
     """The marker of a call.
 
     Raises:
-        GroupingError: it stands where no query groups.
+        GroupingError: the query does not group.
         SqlError: ``GROUPING must have fewer than 32 arguments`` (54023).
     """
     position = position_of(node)

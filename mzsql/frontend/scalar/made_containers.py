@@ -1,6 +1,8 @@
-"""Functions that make arrays and maps whose type is not known of their arguments' types alone: ``array_fill``, ``map_build``.
+"""Functions that make arrays and maps whose type does not follow from the argument types alone: ``array_fill``,
+``map_build``.
 
-Promise: as many dimensions as the array of sizes has elements, which has to be written out for that; a map's keys are texts.
+Promise: array_fill makes as many dimensions as its array of sizes has elements, so that array must be written out; a
+map's keys are texts.
 """
 
 from __future__ import annotations
@@ -35,9 +37,9 @@ def array_fill(ctx: ExprContext, node: exp.Expr) -> Typed:
     """``array_fill(value, sizes [, lower bounds])``.
 
     Raises:
-        UndefinedFunction: there is none of such arguments.
-        DataError: the sizes are NULL, or as many lower bounds as sizes are not given.
-        Unsupported: of an array, with sizes that are not written out, or with lower bounds that are not 1.
+        UndefinedFunction: no overload takes these arguments.
+        DataError: the sizes are NULL, or there are not as many lower bounds as sizes.
+        Unsupported: the value is an array, the sizes are not written out, or a lower bound is not 1.
     """
     args = [ctx.plan(argument) for argument in node.expressions]
     position = position_of(node)
@@ -90,10 +92,10 @@ def _items(array: Typed, position: int | None) -> list[Typed]:
 
 
 def map_build(ctx: ExprContext, node: exp.Expr) -> Typed:
-    """``map_build(list of records)``: the first field of each is a key, the second what is under it.
+    """``map_build(list of records)``: each record's first field is a key, the second its value.
 
     Raises:
-        UndefinedFunction: the argument is no list of such records.
+        UndefinedFunction: the argument is not a list of such records.
     """
     args = [ctx.plan(argument) for argument in node.expressions]
     pair = args[0].typ.element if len(args) == 1 and args[0].typ.kind == "list" else None

@@ -1,4 +1,4 @@
-"""What the modules that plan expressions share: positions and names of nodes, conditions put together."""
+"""Shared by the modules that plan expressions: nodes' positions and names, conjunctions, common values."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from mzsql.frontend.scalar.coerce import Typed, call, cast
 from mzsql.repr import types as t
 from mzsql.repr.types import SqlType
 
-#: How far down a position is looked for.
+#: How many levels below a node its position is searched.
 _NEAR = 32
-#: How many conjuncts stand as nested binary calls, as a person wrote them; longer chains are one flat call.
+#: Up to so many conjuncts become nested binary calls, as written; more become one flat call, which bounds the depth.
 _NESTED_LOGIC = 32
 
 
 def position_of(node: exp.Expr | None) -> int | None:
-    """The 1-based position of a node: its own, or that of its leftmost part; None where nothing near says."""
+    """The 1-based position of a node in the text: its own, or that of its leftmost part; None where neither is known."""
     for _ in range(_NEAR):
         if node is None:
             return None
@@ -40,20 +40,20 @@ def _qualifier(node: exp.Expr) -> exp.Expr | None:
 
 
 def function_name(node: exp.Expr) -> str:
-    """A call's name, folded."""
+    """The name of a call, folded to lower case unless quoted."""
     name = node.this
     return fold(name) if isinstance(name, exp.Identifier) else str(name).lower()
 
 
 def unparen(node: exp.Expr) -> exp.Expr:
-    """The node inside its parentheses."""
+    """The node without enclosing parentheses."""
     while isinstance(node, exp.Paren):
         node = node.this
     return node
 
 
 def combine(key: str, operands: list[Typed]) -> Typed:
-    """``and`` or ``or`` of one or more conditions."""
+    """``and`` or ``or`` (``key``) of conditions; of none it is the neutral element."""
     if not operands:
         return Typed(Literal(key == "and", t.BOOLEAN), t.BOOLEAN, False)
     if len(operands) > _NESTED_LOGIC:
@@ -70,7 +70,7 @@ def negate(value: Typed) -> Typed:
 
 
 def known(value: Typed) -> Typed:
-    """What is unknown, as text."""
+    """The value, cast to text if its type is unknown."""
     if value.typ.kind != "unknown":
         return value
     done = cast(value, t.TEXT, "implicit")
@@ -84,7 +84,7 @@ def null_value() -> Typed:
 
 
 def moment(key: str, typ: SqlType) -> Callable[[object, exp.Expr], Typed]:
-    """The handler of a function known only when the statement runs."""
+    """A handler for a function whose value is known only when the statement runs, such as ``current_user``."""
 
     def plan(_ctx: object, _node: exp.Expr) -> Typed:
         return Typed(Unmaterializable(key, typ), typ, False)

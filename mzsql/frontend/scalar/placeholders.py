@@ -1,8 +1,8 @@
-"""``$1`` in prepared statements: which types they have, and their values put in.
+"""``$1`` in prepared statements: inferring the types, and substituting the values.
 
-Promise: a parameter without a declared type gets the type that its place gives it, as PostgreSQL infers it: like an untyped literal, it
-is what the first use needs. A value goes into the text as one cast expression in parentheses, so that it can be nothing else. The
-statement is planned anew each time it runs: what it means is what the catalog says then.
+Promise: a parameter without a declared type gets it from its first use, as an untyped literal does, and as PostgreSQL
+infers it. A value is substituted as one cast expression in parentheses, so it cannot be read as anything else. The
+statement is planned again for each EXECUTE, so its names mean what the catalog then says.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from mzsql.frontend.grammar.tokens import tokenize
 from mzsql.repr.errors import DataError, SqlError, SqlSyntaxError
 from mzsql.repr.types import SqlType, type_name
 
-#: Begins the text that stands for a parameter of yet unknown type; no literal can hold U+0000.
+#: The prefix of the literal that stands for a parameter of unknown type; no literal of a user can hold U+0000.
 _MARK = "\0$"
 
 
 class _Parameters:
-    """The parameters of the statement that is planned."""
+    """The parameters of the statement that is being planned."""
 
     def __init__(self, declared: Sequence[SqlType]) -> None:
         self.types: dict[int, SqlType | None] = dict(enumerate(declared, start=1))
@@ -53,12 +53,12 @@ def placeholder(number: str, position: int | None) -> SqlType | str:
 
 
 def undecided(text: object) -> bool:
-    """Whether an untyped literal's text stands for a parameter, so that it has no value yet."""
+    """Whether an untyped literal's text stands for a parameter, and so has no value yet."""
     return isinstance(text, str) and text.startswith(_MARK)
 
 
 def decided(text: object, typ: SqlType) -> None:
-    """An untyped literal has become ``typ``: if it stands for a parameter, that is its type."""
+    """An untyped literal became ``typ``: record that as the type of the parameter, if it stands for one."""
     active = _planning.get()
     if active is not None and isinstance(text, str) and undecided(text):
         number = int(text.removeprefix(_MARK))
@@ -68,7 +68,7 @@ def decided(text: object, typ: SqlType) -> None:
 
 @contextmanager
 def inferring(declared: Sequence[SqlType]) -> Iterator[dict[int, SqlType | None]]:
-    """While a statement is planned in the block, its parameters' types come together in the result, by number."""
+    """While the block plans a statement, collect its parameters' types by number in the result."""
     parameters = _Parameters(declared)
     token = _planning.set(parameters)
     try:
@@ -78,7 +78,11 @@ def inferring(declared: Sequence[SqlType]) -> Iterator[dict[int, SqlType | None]
 
 
 def all_types(found: Mapping[int, SqlType | None]) -> tuple[SqlType, ...]:
-    """The types of ``$1`` to the highest; raises PostgreSQL's error where one is not known (42P18)."""
+    """The types of ``$1`` up to the highest number.
+
+    Raises:
+        SqlError: a type could not be determined (42P18).
+    """
     result: list[SqlType] = []
     for number in range(1, max(found, default=0) + 1):
         typ = found.get(number)
@@ -96,7 +100,7 @@ def substitute(text: str, types: Sequence[SqlType], arguments: Sequence[str]) ->
     """The statement with each ``$n`` replaced by its argument, cast to its type.
 
     Raises:
-        SqlSyntaxError: letters follow a parameter's number at once.
+        SqlSyntaxError: letters follow a parameter's number.
     """
     pieces: list[str] = []
     at = 0

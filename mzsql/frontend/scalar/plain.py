@@ -1,6 +1,7 @@
-"""HIR scalars that stand alone: defaults, index keys, AS OF.
+"""HIR scalars that stand alone as MIR: column defaults, index keys, AS OF.
 
-Promise: a scalar without subqueries and outer columns is the same tree in MIR; anything else is refused with a person's message.
+Promise: a scalar without subqueries and outer columns becomes the same tree in MIR; any other is refused with an error
+message.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ def plain_scalar(value: hir.Scalar, what: str) -> ms.Scalar:
     """The MIR scalar over the same columns.
 
     Raises:
-        Unsupported: it has a subquery or a window function; `what` names the place.
+        Unsupported: it has a subquery or a window function; ``what`` names the place.
     """
     match value:
         case hir.Column(index=index, level=0):
@@ -49,10 +50,10 @@ def constant_scalar(value: Typed, what: str) -> ms.Scalar:
 
 
 def constant_value(value: Typed, what: str) -> Datum:
-    """What an expression that `is_constant` comes to.
+    """The value of an expression that `is_constant`.
 
     Raises:
-        DataError: it fails.
+        DataError: the evaluation fails.
     """
     evaluator = Evaluator()
     try:
@@ -65,7 +66,7 @@ def constant_value(value: Typed, what: str) -> Datum:
 
 
 def is_constant(scalar: hir.Scalar) -> bool:
-    """Whether a scalar has one value, known while the statement is planned."""
+    """Whether a scalar has a single value that is known while the statement is planned."""
     variable = hir.Column | hir.Exists | hir.Select | hir.Windowing | ms.Unmaterializable
     return not of_parameters(scalar) and not any(
         isinstance(part, variable) for part in hir.walk_scalar(scalar)
@@ -73,7 +74,7 @@ def is_constant(scalar: hir.Scalar) -> bool:
 
 
 def of_parameters(scalar: hir.Scalar) -> bool:
-    """Whether a scalar reads a parameter of a statement that is only prepared."""
+    """Whether a scalar reads a parameter of a statement that is only being prepared."""
     return any(
         isinstance(part, ms.Literal) and undecided(part.value) for part in hir.walk_scalar(scalar)
     )

@@ -1,4 +1,4 @@
-"""Planned queries: with their end still open, and finished."""
+"""Planned queries, before and after their ORDER BY and LIMIT are applied."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mzsql.repr.types import ColumnType
 
 @dataclass(frozen=True)
 class Planned:
-    """A relation with its columns: no order, nothing left to do."""
+    """A relation with its columns, and no order or limit left to apply."""
 
     relation: hir.Relation
     types: tuple[ColumnType, ...]
@@ -22,7 +22,7 @@ class Planned:
 
 @dataclass(frozen=True)
 class Pending:
-    """A query whose end is still open: `order`, `limit`, `offset` and then `project` over `relation`."""
+    """A query whose `order`, `limit`, `offset` and then `project` are still to be applied to `relation`."""
 
     relation: hir.Relation
     types: tuple[ColumnType, ...]
@@ -34,7 +34,7 @@ class Pending:
     group_size: int | None = None
 
     def finish(self) -> Planned:
-        """As a relation: a limit is a TopK, an order alone is dropped."""
+        """The query as a relation: a limit becomes a TopK; an order without limit is dropped."""
         relation = self.relation
         if self.limit is not None or self.offset:
             limit = None if self.limit is None else self.limit.expr
@@ -45,7 +45,7 @@ class Pending:
 
 @dataclass(frozen=True)
 class Cte:
-    """A common table expression in scope."""
+    """A CTE in scope."""
 
     id: int
     names: tuple[str, ...]
@@ -53,7 +53,7 @@ class Cte:
 
 
 def project(relation: hir.Relation, outputs: Sequence[int], arity: int) -> hir.Relation:
-    """A projection, left out where it changes nothing; one of another one is one."""
+    """A projection, omitted where it changes nothing and merged with one below."""
     if tuple(outputs) == tuple(range(arity)):
         return relation
     if isinstance(relation, hir.Project):
@@ -62,7 +62,7 @@ def project(relation: hir.Relation, outputs: Sequence[int], arity: int) -> hir.R
 
 
 def limit_inside(pending: Pending) -> Pending:
-    """A limit that is no literal is applied by a TopK; the order stays for the end."""
+    """A limit that is not a literal is applied by a TopK; the order is kept for the finishing."""
     assert pending.limit is not None
     relation = hir.TopK(
         pending.relation, (), pending.order, pending.limit.expr, pending.offset, pending.group_size

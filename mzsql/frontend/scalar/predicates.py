@@ -1,4 +1,4 @@
-"""Conditions: logic, comparisons, IN, ANY and ALL, EXISTS."""
+"""Conditions: logic, comparisons, LIKE, IN, ANY and ALL, EXISTS."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def _unary(symbol: str) -> Callable[[ExprContext, exp.Expr], Typed]:
 
 
 def _negative(ctx: ExprContext, node: exp.Expr) -> Typed:
-    """-<number>: a literal, so that the least integer can be written."""
+    """-<number>: a literal, so that the smallest integer can be written."""
     text = str(node.this)
     if text.isdigit():
         for kind, bits in (("integer", 31), ("bigint", 63)):
@@ -212,7 +212,7 @@ def _escape(ctx: ExprContext, node: exp.Expr) -> Typed:
 
 
 def _one_letter(node: exp.Expr) -> str:
-    """What ESCAPE says: a character, or none."""
+    """The escape character of LIKE … ESCAPE; it may be empty."""
     escape = node.expression.name
     if len(escape) > 1:
         raise DataError(
@@ -225,7 +225,7 @@ def _one_letter(node: exp.Expr) -> str:
 
 
 def _reescaped(text: str, escape: str) -> str:
-    """The pattern with a backslash as its escape."""
+    """The pattern with a backslash as its escape character."""
     out: list[str] = []
     escaped = False
     for letter in text:
@@ -295,7 +295,7 @@ def _quantified(ctx: ExprContext, node: exp.Expr, symbol: str, *, negated: bool 
 
 
 def _array_of(text: exp.Expr, element: SqlType) -> exp.Expr:
-    """A quoted text in ANY or ALL, as an array of what it is compared with."""
+    """A quoted text in ANY or ALL as an array of what it is compared with."""
     if element.kind in ("unknown", "record") or element.element is not None:
         return text
     inner = exp.DataType(this=exp.DType.USERDEFINED, kind=element.kind)
@@ -312,7 +312,9 @@ def _any_all(
     every: bool,
     negated: bool = False,
 ) -> Typed:
-    """``left symbol ANY|ALL (query)``: the comparison mapped over the query's rows, then reduced; `negated` as in NOT LIKE ANY."""
+    """``left symbol ANY|ALL (query)``: the comparison mapped over the query's rows, then reduced; ``negated`` for NOT
+    LIKE ANY and the like.
+    """
     target = operand(ctx, left)
     planned = ctx.planner.subquery(query, ctx.scope)
     outer, inner = query_sides(target, planned, position)
@@ -325,7 +327,7 @@ def _any_all(
     comparison = negate(comparison) if negated else comparison
     mapped = hir.Map(planned.relation, (comparison.expr,))
     column = hir.Column(len(planned.types))
-    # Where no comparison is unknown, neither is the answer.
+    # If no comparison can be NULL, neither can the result.
     nullable = comparison.nullable
     aggregate = hir.Aggregate("all" if every else "any", column, False, t.BOOLEAN, nullable)
     return Typed(hir.Select(hir.Reduce(mapped, (), (aggregate,))), t.BOOLEAN, True)
@@ -346,7 +348,7 @@ def _scalar_subquery(ctx: ExprContext, node: exp.Expr) -> Typed:
     return value
 
 
-#: The handlers of this module's nodes.
+#: This module's handlers.
 HANDLERS: dict[type[exp.Expr], Callable[[ExprContext, Any], Typed]] = {
     exp.And: _connector,
     exp.Or: _connector,

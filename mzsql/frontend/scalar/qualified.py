@@ -1,7 +1,7 @@
-"""Functions called with their schema's name: ``pg_catalog.abs(x)``, ``materialize.mz_catalog.list_length(l)``.
+"""Functions called with a schema: ``pg_catalog.abs(x)``, ``materialize.mz_catalog.list_length(l)``.
 
-Promise: a function is in the schema that Materialize has it in, PostgreSQL's own in ``pg_catalog``; an unknown database, an unknown schema
-and a function that is not in the schema are told apart.
+Promise: a function is in the schema that Materialize has it in, PostgreSQL's own in ``pg_catalog``. An unknown
+database, an unknown schema and a function that is not in the schema have errors of their own.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from mzsql.frontend.parse.pieces import fold
 from mzsql.frontend.scalar.nodes import function_name, position_of
 from mzsql.repr.errors import SqlSyntaxError, UndefinedFunction, UndefinedObject, Unsupported
 
-#: Functions of Materialize's own whose names do not say so.
+#: Materialize's own functions whose names do not begin with ``mz_``.
 _MZ_CATALOG = frozenset(
     {
         "concat_agg",
@@ -37,7 +37,7 @@ _MZ_INTERNAL = frozenset(
     }
 )
 _INFORMATION_SCHEMA = frozenset({"_pg_expandarray"})
-#: Functions that are found in both catalogs.
+#: Functions in both schemas.
 _BOTH = frozenset(
     {"crc32", "date_bin_hopping", "datediff", "starts_with", "unnest", "uuid_generate_v5"}
 )
@@ -57,7 +57,7 @@ def schemas_of(name: str) -> tuple[str, ...]:
 
 
 def names(node: exp.Expr) -> list[str]:
-    """The parts of a dotted name, left to right."""
+    """The parts of a dotted name, from left to right."""
     if isinstance(node, exp.Dot):
         return [*names(node.this), *names(node.expression)]
     if isinstance(node, exp.Column):
@@ -66,14 +66,14 @@ def names(node: exp.Expr) -> list[str]:
 
 
 def bare(node: exp.Expr) -> exp.Expr:
-    """The call itself, without what modifies it: FILTER, OVER and their like."""
+    """The call itself, without FILTER, OVER and the like."""
     while isinstance(node, exp.Filter | exp.Window | exp.IgnoreNulls | exp.RespectNulls):
         node = node.this
     return node
 
 
 def unqualified(catalog: CatalogView, node: exp.Dot) -> exp.Expr:
-    """The call without the name of its schema; what modifies it stays.
+    """The call without its schema; FILTER, OVER and the like stay.
 
     Raises:
         UndefinedObject: ``unknown database 'x'``, ``unknown schema 'x'``.
@@ -105,7 +105,7 @@ def unqualified(catalog: CatalogView, node: exp.Dot) -> exp.Expr:
 
 
 def missing(node: exp.Dot) -> UndefinedFunction:
-    """What says that there is no such function in its schema."""
+    """The error for a function that its schema does not have."""
     schema, name = names(node.this)[-1], function_name(bare(node.expression))
     return UndefinedFunction(
         f'function "{schema}.{name}" does not exist', position=position_of(node)

@@ -1,9 +1,9 @@
-"""``to_date(text, format)`` and ``to_timestamp(text, format)``: moments read by a format.
+"""``to_date(text, format)`` and ``to_timestamp(text, format)``: dates and times read by a format.
 
-Promise: as PostgreSQL reads them without FX: blanks around fields and separators that are missing are passed over, a field that another
-number follows has as many digits as it is written with, what follows the last field is not looked at. The format is a constant, as it is
-rewritten to a regular expression and to functions of its groups, which every engine computes. The trade-off: weeks, Roman numerals and
-time zones by name are not read.
+Promise: as PostgreSQL reads them without FX: blanks around fields and missing separators are skipped; a field that is
+not directly followed by a digit may have any number of digits; text after the last field is ignored. The format must be
+a constant: the call becomes a regular expression and functions of its groups, which every engine can compute. The
+trade-off: weeks, Roman numerals and time zone names are not supported.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MONTHS = (
     "december",
 )
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-#: Fields that are numbers, longest first where one begins another one: how many digits each has.
+#: Numeric fields with their number of digits; longer names before their prefixes.
 _NUMBERS = {
     "YYYY": 4, "YYY": 3, "YY": 2, "Y": 1, "MM": 2, "DDD": 3, "DD": 2, "HH24": 2, "HH12": 2, "HH": 2, "MI": 2,
     "SSSSS": 5, "SSSS": 5, "SS": 2, "MS": 3, "US": 6, "FF1": 1, "FF2": 2, "FF3": 3, "FF4": 4, "FF5": 5, "FF6": 6,
@@ -78,13 +78,15 @@ _ELEMENT = re.compile(
     + r')(?P<ordinal>TH)?|"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<other>.)',
     re.IGNORECASE | re.DOTALL,
 )
-#: What a field is read into, and what has no part in the moment.
+#: Fields that are read but do not influence the result.
 _UNREAD = frozenset({"Q", "D", "DAY", "DY", "CC"})
 
 
 @dataclass(frozen=True)
 class _Element:
-    """A field by its word in capitals, a separator (`text` one character), or letters that stand for as many of the input."""
+    """An element of a format: a field (`word`, in capitals), a separator (`text` of one character), or text that
+    matches as many characters of input.
+    """
 
     word: str = ""
     text: str = ""
@@ -105,7 +107,7 @@ def _elements(form: str) -> Iterator[_Element]:
 
 
 def _pattern(form: str, position: int | None) -> tuple[str, list[str]]:
-    """The format as a regular expression, and the words of its groups in their order."""
+    """The format as a regular expression, with the fields of its groups in order."""
     elements = list(_elements(form))
     out, words, separators = ["^"], [], 0
     for element, following in zip(elements, [*elements[1:], _Element(text=" ")], strict=True):
@@ -120,7 +122,7 @@ def _pattern(form: str, position: int | None) -> tuple[str, list[str]]:
         if not element.word and not separators:
             out.append(".")
             continue
-        # A sign before the hours of a zone is theirs.
+        # A sign before a zone's hours belongs to them.
         signs = "+-" if element.word == "TZH" else ""
         out.append(rf"\s*(?:[^a-zA-Z0-9\s{signs}]\s*){{0,{separators}}}")
         separators = 0
@@ -149,7 +151,7 @@ def _whole(place: int) -> str:
     return f"({_MATCH}[{place}])::integer"
 
 
-#: What the groups are taken out of.
+#: The match that the groups are taken from.
 _MATCH = "(regexp_match($1, $2, 'i'))"
 
 
@@ -159,7 +161,7 @@ def _month(place: int) -> str:
 
 
 def _year(read: dict[str, int]) -> str:
-    """The year; of fewer than four digits it is the one next to 2020."""
+    """The year; one with fewer than four digits is the one closest to 2020."""
     word = next((word for word in ("YYYY", "YYY", "YY", "Y") if word in read), None)
     if word is None:
         return "0"
@@ -177,7 +179,7 @@ def _date(read: dict[str, int]) -> str:
     if "J" in read:
         return f"(DATE '1970-01-01' + ({_whole(read['J'])} - 2440588))"
     year = _year(read)
-    # Years as astronomers count them: the one before 1 is 0.
+    # Astronomical years, in which the year before 1 is 0.
     named = f"(CASE WHEN {year} <= 0 THEN {year} - 1 ELSE {year} END)"
     if "DDD" in read and not {"DD", "MM", "MON", "MONTH"} & set(read):
         return f"(make_date({named}, 1, 1) + ({_whole(read['DDD'])} - 1))"
@@ -230,7 +232,7 @@ def _bounded(word: str, read: dict[str, int], bound: int, unit: str) -> str:
 
 
 def _zone(read: dict[str, int]) -> str:
-    """How far from UTC the moment was told."""
+    """The offset from UTC."""
     if "TZH" not in read:
         return "INTERVAL '0'"
     hours = _MATCH + f"[{read['TZH']}]"
@@ -240,10 +242,10 @@ def _zone(read: dict[str, int]) -> str:
 
 
 def read_moment(ctx: ExprContext, node: exp.Expr) -> Typed:
-    """A call of one of both with a text and a format.
+    """A call of either function with a text and a format.
 
     Raises:
-        Unsupported: the format is no constant, or has a field that is not read.
+        Unsupported: the format is not a constant, or has an unsupported field.
         InvalidParameter: it has a field twice (22007).
     """
     text, form = node.expressions

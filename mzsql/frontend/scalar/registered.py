@@ -1,9 +1,9 @@
-"""``regclass``, ``regtype`` and ``regproc``: numbers of catalog objects that are written, and shown, as names.
+"""``regclass``, ``regtype`` and ``regproc``: OIDs of catalog objects, written and shown as names.
 
-Promise: a constant name is looked up while the statement is planned, as the session would find it in a FROM clause, one of a relation that
-only rows have while it runs; what there is not is
-``relation "x" does not exist``, and a function of several overloads has no number by its name. ``-`` is no object at all. Shown as text, a
-number is the shortest name that the session finds the object by.
+Promise: a constant name is looked up while the statement is planned, as a name in FROM would be; a relation's name that
+comes from rows is looked up at run time. An unknown one fails with ``relation "x" does not exist``; a function with
+several overloads has no OID by its name. ``-`` is no object. As a text, an OID becomes the shortest name by which the
+session finds the object.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _TO_TEXT = {
 }
 
 
-#: The relation or index that a name is of which only the rows have, as the session finds it.
+#: The relation or index for a name that comes from rows, as the session finds it.
 _CLASS_NAMED = f"""
     CASE WHEN $1 IS NULL THEN NULL WHEN $1 = '-' THEN 0::oid WHEN $1 ~ '^[0-9]+$' THEN $1::oid ELSE coalesce(
         (SELECT o.oid
@@ -73,11 +73,11 @@ _CLASS_NAMED = f"""
 def registered_cast(
     ctx: ExprContext, node: exp.Expr, value: Typed, target: SqlType
 ) -> Typed | None:
-    """A written cast from a name to such a number, or from it to its name; None where the cast is another one.
+    """An explicit cast between a name and such an OID; None where the cast is another one.
 
     Raises:
-        UndefinedTable, UndefinedObject: there is nothing of the name.
-        Unsupported: the name is no constant.
+        UndefinedTable, UndefinedObject: nothing has the name.
+        Unsupported: the name is not a constant.
     """
     position = position_of(node)
     if value.typ.kind in REGISTERED and target.kind == "text":
@@ -133,7 +133,7 @@ def _function_number(parts: list[str] | None, text: str, position: int | None) -
 
 
 def _name_parts(text: str) -> list[str] | None:
-    """The parts of a dotted name as it is written in a statement; None where it is none."""
+    """The parts of a dotted name in a text; None where the text is no name."""
     found = _selected(text)
     if not isinstance(found, exp.Column) or len(found.parts) > 3:
         return None
@@ -151,7 +151,7 @@ def _type_number(text: str, position: int | None) -> int:
 
 
 def _selected(text: str) -> exp.Expr | None:
-    """The one expression that a text is; None where it is none."""
+    """The only expression in a text; None where it is not one expression."""
     try:
         statements = parse_statements(f"SELECT {text}")
     except SqlError:

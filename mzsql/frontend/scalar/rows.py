@@ -1,7 +1,8 @@
-"""Rows compared: values side by side, subqueries of several columns, records.
+"""Comparing rows: value lists, subqueries with several columns, records.
 
-Promise: a row compares column by column, and a NULL in it makes the answer unknown as SQL says; a subquery of several columns is a row, of
-NULLs where it yields none. Two records that are values of their own compare as PostgreSQL's composite values do: NULL equals NULL in them.
+Promise: rows compare column by column, and a NULL makes the result unknown as the SQL standard says; a subquery with
+several columns is a row, of NULLs where it returns none. Two values of record type compare as PostgreSQL's composite
+values do: NULL fields are equal.
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ from mzsql.repr.errors import SqlSyntaxError, UndefinedFunction
 
 @dataclass(frozen=True)
 class Operand:
-    """One side of a comparison: a value, or (`row`) the columns of what is written as a row."""
+    """One side of a comparison: a value, or, with `row`, the columns of a written row."""
 
     values: tuple[Typed, ...]
     row: bool = False
 
     def columns(self) -> tuple[Typed, ...]:
-        """The columns to compare with a row's: a record's fields, too."""
+        """The columns to compare with a row's; a record's fields count as columns too."""
         return self.values if self.row else fields(self.values[0]) or self.values
 
 
 def operand(ctx: ExprContext, node: exp.Expr) -> Operand:
-    """A side of a comparison, planned."""
+    """Plan one side of a comparison."""
     inner = unparen(node)
     if isinstance(inner, exp.Tuple) or _is_row_call(inner):
         return Operand(tuple(ctx.plan(e) for e in inner.expressions), True)
@@ -49,7 +50,7 @@ def _is_row_call(node: exp.Expr) -> bool:
 
 
 def subquery_value(ctx: ExprContext, node: exp.Expr) -> tuple[Typed, bool]:
-    """A subquery's one row: the value of its only column, or a record of several (the second part says which)."""
+    """The value of a subquery's only row: of its only column, or a record of several; the second result says which."""
     planned = ctx.planner.subquery(node, ctx.scope)
     if len(planned.names) == 1:
         node.meta["column"] = planned.names[0]  # what names the value in a select list
@@ -69,7 +70,7 @@ def _columns(planned: Planned) -> list[Typed]:
 
 
 def fields(value: Typed) -> tuple[Typed, ...]:
-    """A record's fields; none of any other value."""
+    """A record's fields; empty for any other value."""
     return tuple(
         call(f"record_get_{i}", [value], column.type)
         for i, (_, column) in enumerate(value.typ.fields, start=1)
@@ -77,7 +78,7 @@ def fields(value: Typed) -> tuple[Typed, ...]:
 
 
 def query_sides(left: Operand, planned: Planned, position: int | None) -> tuple[Operand, Operand]:
-    """What is compared with a query's rows, and their columns as they compare with it.
+    """The left side, and the columns of a query's rows, typed so that they can be compared.
 
     Raises:
         SqlSyntaxError: ``subquery has 2 columns available but 1 columns specified``.
@@ -96,7 +97,7 @@ def query_sides(left: Operand, planned: Planned, position: int | None) -> tuple[
 
 
 def compare(symbol: str, left: Operand, right: Operand, position: int | None) -> Typed:
-    """Two values or two rows compared."""
+    """A comparison of two values or two rows."""
     if left.row or right.row:
         return _compare_rows(symbol, _paired(left, right, position), position)
     (a,), (b,) = left.values, right.values
@@ -106,7 +107,7 @@ def compare(symbol: str, left: Operand, right: Operand, position: int | None) ->
 
 
 def _paired(left: Operand, right: Operand, position: int | None) -> list[tuple[Typed, Typed]]:
-    """The values to compare with each other."""
+    """The pairs of values to compare."""
     if not (left.row or right.row):
         return list(zip(left.values, right.values, strict=True))
     lefts, rights = left.columns(), right.columns()
@@ -137,7 +138,7 @@ def _compare_rows(symbol: str, pairs: Sequence[tuple[Typed, Typed]], position: i
 
 
 def _records(symbol: str, left: Typed, right: Typed, position: int | None) -> Typed:
-    """Whether two records are equal; NULL where one of them is NULL itself."""
+    """Whether two records are equal; NULL where one of them is NULL as a whole."""
     lefts, rights = fields(left), fields(right)
     if len(lefts) != len(rights):
         raise SqlSyntaxError(
@@ -153,13 +154,13 @@ def _records(symbol: str, left: Typed, right: Typed, position: int | None) -> Ty
 
 
 def same(left: Operand, right: Operand, position: int | None) -> Typed:
-    """Whether two values or two rows are equal, NULL being equal to NULL."""
+    """IS NOT DISTINCT FROM of two values or two rows."""
     pairs = _paired(left, right, position)
     return combine("and", [same_value(a, b, position) for a, b in pairs])
 
 
 def same_value(left: Typed, right: Typed, position: int | None) -> Typed:
-    """Whether two values are equal, NULL being equal to NULL."""
+    """IS NOT DISTINCT FROM of two values."""
     if left.typ.kind == "unknown" and right.typ.kind == "unknown":
         left, right = known(left), known(right)
     elif left.typ.kind == "unknown":

@@ -1,8 +1,9 @@
-"""``pg_column_size(value)`` and ``mz_row_size(record)``: how many bytes values take in Materialize's encoding of rows.
+"""``pg_column_size(value)`` and ``mz_row_size(record)``: the bytes of values in Materialize's row encoding.
 
-Promise: the sizes that Materialize tells, of the types whose size follows from the value's magnitude or length: a byte for the type and
-what the value needs. They are the same wherever a query runs, and say nothing of how mzsql stores a row. The trade-off: numerics,
-documents, arrays, lists, maps and ranges, whose encodings depend on more, are refused.
+Promise: the sizes are those that Materialize reports, for types whose size follows from the value's magnitude or
+length: one byte for the type, and the value. They do not depend on where a query runs, and say nothing about how mzsql
+stores rows. The trade-off: numerics, jsonb, arrays, lists, maps and ranges, whose encodings depend on more, are
+refused.
 """
 
 from __future__ import annotations
@@ -21,16 +22,16 @@ from mzsql.repr import types as t
 from mzsql.repr.errors import UndefinedFunction, Unsupported
 from mzsql.repr.types import type_name
 
-#: Of types whose values have one size: a byte for the type, then the value; a boolean is its type.
+#: Sizes of fixed-size types: one byte for the type, then the value; a boolean is encoded in the type's byte.
 _FIXED = {
     "boolean": 1, "real": 5, "double": 9, "date": 5, "time": 9, "timestamp": 9, "timestamptz": 9,
     "interval": 17, "uuid": 17, "mz_timestamp": 9,
 }  # fmt: skip
 _WHOLE = frozenset({"smallint", "integer", "bigint", "uint2", "uint4", "uint8", "oid", "regclass", "regproc", "regtype"})  # fmt: skip
 _LETTERS = frozenset({"text", "varchar", "char", "bytea"})
-#: A row, and what of it is in the row itself.
+#: The bytes of a row, and how many of them can hold values inline.
 _ROW, _INLINE = 24, 23
-#: The byte for the type of a record, and the length of what is in it.
+#: The bytes for a record's type and length.
 _RECORD = 9
 
 
@@ -47,7 +48,7 @@ def _sum(parts: list[Typed]) -> Typed:
 
 
 def _of_whole(value: Typed) -> Typed:
-    """A byte for the type and the sign, and as many as the magnitude needs: none of 0 and -1."""
+    """An integer's size: one byte for type and sign, and the bytes of its magnitude, none for 0 and -1."""
     wide = explicit(value, t.NUMERIC, None)
     below = operator_call("<", [wide, explicit(_number(0), t.NUMERIC, None)], None)
     flipped = operator_call("-", [explicit(_number(-1), t.NUMERIC, None), wide], None)
@@ -91,11 +92,11 @@ def _fields(value: Typed, position: int | None) -> list[Typed]:
 
 
 def column_size(ctx: ExprContext, node: exp.Expr) -> Typed:
-    """``pg_column_size(value)``; NULL of NULL.
+    """``pg_column_size(value)``; NULL for NULL.
 
     Raises:
-        UndefinedFunction: it takes one argument.
-        Unsupported: nothing is known of the size of such values.
+        UndefinedFunction: the call has not one argument.
+        Unsupported: the size of such values is unknown.
     """
     value = _argument(ctx, node)
     if isinstance(value.expr, Literal) and value.expr.value is None:
@@ -106,11 +107,11 @@ def column_size(ctx: ExprContext, node: exp.Expr) -> Typed:
 
 
 def row_size(ctx: ExprContext, node: exp.Expr) -> Typed:
-    """``mz_row_size(record)``: a row, and what of its values does not fit into it.
+    """``mz_row_size(record)``: a row, and the values that do not fit inline.
 
     Raises:
-        UndefinedFunction: it takes one argument, a record.
-        Unsupported: nothing is known of the size of a value in it.
+        UndefinedFunction: the call has not one argument that is a record.
+        Unsupported: the size of a value in it is unknown.
     """
     value, position = _argument(ctx, node), position_of(node)
     if value.typ.kind != "record":

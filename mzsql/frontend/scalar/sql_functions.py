@@ -1,7 +1,8 @@
-"""Functions that are another expression of SQL, whose text is all there is to them: ``make_time(…)``, ``array_dims(…)``.
+"""Functions defined by an SQL expression over other functions: ``make_time(…)``, ``array_dims(…)``.
 
-Promise: each means what PostgreSQL's manual says, by functions that there are, so every engine computes it, in views too, and a plan shows
-what is computed. The trade-off: an argument may stand in the expression several times. What fails says so by ``mz_raise_if``.
+Promise: each has the meaning in PostgreSQL's documentation, and every engine can compute it, in views too; a plan shows
+the expression. The trade-off: an argument may occur in the expression several times. Errors are raised by
+``mz_raise_if``.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ _SPANS = tuple(
     f"${i} * INTERVAL '1 {unit}'"
     for i, unit in enumerate(("year", "month", "week", "day", "hour", "minute", "second"), start=1)
 )
-#: The digits behind the point that a number is written with; none of what is no number.
+#: The number of fractional digits that a number is written with; NULL for NaN.
 _SCALE = """CASE WHEN $1 = 'NaN'::numeric THEN NULL ELSE length(split_part($1::text, '.', 2)) END"""
-#: Minus one, as nothing is known of the size of what is somewhere else.
+#: -1, PostgreSQL's value for an unknown size.
 _SIZE = "CASE WHEN {known} THEN -1::bigint END"
 _UNITS = """CASE lower(btrim(substring($1, '[a-zA-Z]*[[:space:]]*$')))
         WHEN '' THEN 1 WHEN 'bytes' THEN 1 WHEN 'b' THEN 1 WHEN 'kb' THEN 1024 WHEN 'mb' THEN 1048576 WHEN 'gb' THEN 1073741824
@@ -39,13 +40,14 @@ _IN_BYTES = f"""CASE WHEN mz_internal.mz_raise_if(
         $1 !~ '^[[:space:]]*[-+]?([0-9]+[.]?[0-9]*|[.][0-9]+)[[:space:]]*([a-zA-Z]+)?[[:space:]]*$' OR {_UNITS} IS NULL,
         'invalid size: "' || $1 || '"')
     THEN NULL ELSE round(substring($1, '[-+]?[0-9]*[.]?[0-9]*[0-9.]')::numeric * {_UNITS})::bigint END"""
-#: Of a part of a quarter of a circle, from its sine at 30 or its cosine at 60 degrees, so that those are what they are.
+#: Within a quarter circle, scaled by the sine of 30 or the cosine of 60 degrees, so that those are exactly 0.5, as in
+#: PostgreSQL.
 _SIN_30 = "(sin(radians({0})) / sin(radians(30.0)) / 2)"
 _COS_60 = "(1 - (1 - cos(radians({0}))) / (1 - cos(radians(60.0))) / 2)"
 
 
 def _first_quarter(sine: bool, angle: str) -> str:
-    """The sine, or the cosine, of an angle between 0 and 90 degrees."""
+    """The sine (else the cosine) of an angle between 0 and 90 degrees."""
     near, far = (_SIN_30, _COS_60) if sine else (_COS_60, _SIN_30)
     edge = 30 if sine else 60
     rest = f"(90 - {angle})"
@@ -79,27 +81,27 @@ def _of_degrees(value: str) -> tuple[Defined, ...]:
     )
 
 
-#: The arc of a sine in degrees, so that the arc of a half is 30.
+#: The arcsine in degrees, exactly 30 for 0.5.
 _ARC_SINE = """CASE WHEN abs($1) <= 0.5 THEN asin($1) / asin(0.5) * 30
     ELSE sign($1) * (90 - acos(abs($1)) / acos(0.5) * 60) END"""
 _ARC_COSINE = """CASE WHEN $1 < -0.5 THEN 180 - acos(-$1) / acos(0.5) * 60
     WHEN $1 <= 0.5 THEN 90 - asin($1) / asin(0.5) * 30 ELSE acos($1) / acos(0.5) * 60 END"""
 _OUTSIDE = "mz_internal.mz_raise_if(abs($1) > 1, 'input is out of range')"
 
-#: Bytes around the one at a place, which counts from zero.
+#: A bytea with the byte at a 0-based position replaced.
 _BYTES = "substring($1, 1, {at}) || {byte} || substring($1, {at} + 2)"
 _BYTE = "decode(lpad(to_hex({value}), 2, '0'), 'hex')"
 
 
 def _with_byte(places: int, value: str) -> str:
-    """A byte of bytes set anew, at a place of so many to the byte."""
+    """A bytea with one byte replaced, where a position counts bytes (``places`` 1) or bits (8)."""
     at = "$2" if places == 1 else f"($2 / {places})::integer"
     whole = _BYTES.format(at=at, byte=_BYTE.format(value=value))
     return f"""CASE WHEN mz_internal.mz_raise_if($2 < 0 OR $2 >= octet_length($1) * {places},
         'index ' || $2::text || ' out of valid range, 0..' || (octet_length($1) * {places} - 1)::text) THEN NULL ELSE {whole} END"""
 
 
-#: A bit of a byte is counted from the lowest.
+#: Bits are counted from the lowest of a byte.
 _BIT = "(1 << ($2 % 8)::integer)"
 _SET_BIT = _with_byte(8, f"(get_byte($1, ($2 / 8)::integer) & (255 - {_BIT})) | ({_BIT} * $3)")
 

@@ -1,8 +1,9 @@
-"""What the SQL standard and PostgreSQL have that is another expression: OVERLAPS, SIMILAR TO, `substring(… FROM pattern)`, `num_nulls`, ….
+"""Syntax of the SQL standard and PostgreSQL that is planned as another expression: OVERLAPS, SIMILAR TO, `substring(…
+FROM pattern)`, `num_nulls`, ….
 
-Promise: each means what PostgreSQL's manual says, by operators and functions of the table of functions, so every engine computes it and a
-plan shows what is computed. The trade-off: an operand may stand in the expression several times. Patterns of SIMILAR TO are constants, as
-they are rewritten to regular expressions here.
+Promise: each has the meaning in PostgreSQL's documentation, by operators and functions of the table of functions, so
+every engine can compute it and a plan shows the expression. The trade-off: an operand may occur in it several times.
+Patterns of SIMILAR TO must be constants, since they are rewritten to regular expressions here.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def _null_test(value: Typed) -> Typed:
 
 
 def _choose(condition: Typed, then: Typed, otherwise: Typed) -> Typed:
-    """CASE of two values of one type."""
+    """A CASE of two values of the same type."""
     expr = hir.If(condition.expr, then.expr, otherwise.expr)
     return Typed(expr, otherwise.typ, then.nullable or otherwise.nullable)
 
@@ -58,7 +59,7 @@ def _unlike(name: str, args: list[Typed], position: int | None) -> UndefinedFunc
 
 
 def _overlaps(ctx: ExprContext, node: exp.Expr) -> Typed:
-    """Whether two spans of time have a moment in common; a span is two points, in any order, or a point and an interval."""
+    """Whether two time spans overlap; a span is two points in any order, or a point and an interval."""
     position = position_of(node)
     ends: list[list[Typed]] = []
     for side in (node.this, node.expression):
@@ -70,7 +71,8 @@ def _overlaps(ctx: ExprContext, node: exp.Expr) -> Typed:
     (a, b), (c, d) = ((call("least", points), call("greatest", points)) for points in ends)
     later = _of_starts(">", (a, b), (c, d), position)
     earlier = _of_starts(">", (c, d), (a, b), position)
-    # Where one begins within the other they overlap, whatever ends are unknown; where both begin together if none is.
+    # If one begins within the other they overlap, even with an unknown end; if both begin at the same time, only if no
+    # end is NULL.
     unknown = combine("or", [_null_test(end) for side in ends for end in side])
     null = Typed(Literal(None, t.BOOLEAN), t.BOOLEAN, True)
     true = Typed(Literal(True, t.BOOLEAN), t.BOOLEAN, False)
@@ -79,7 +81,7 @@ def _overlaps(ctx: ExprContext, node: exp.Expr) -> Typed:
 
 
 def _points(ends: list[Typed], position: int | None) -> list[Typed]:
-    """Both ends of a span, as points of one type."""
+    """Both ends of a span as values of one type."""
     first, second = ends
     if second.typ.kind == "interval":
         second = operator_call("+", [first, second], position)
@@ -100,10 +102,10 @@ def _of_starts(
 
 
 def similar_to(ctx: ExprContext, node: exp.Expr, escape: str = "\\") -> Typed:
-    """`text SIMILAR TO pattern`, the pattern a constant.
+    """`text SIMILAR TO pattern`.
 
     Raises:
-        Unsupported: the pattern is no constant.
+        Unsupported: the pattern is not a constant.
     """
     if not node.expression.is_string:
         raise Unsupported(
@@ -116,7 +118,7 @@ def similar_to(ctx: ExprContext, node: exp.Expr, escape: str = "\\") -> Typed:
 
 
 def similar_pattern(pattern: str, escape: str = "\\") -> str:
-    """A pattern of SIMILAR TO as a regular expression over the whole text.
+    """A pattern of SIMILAR TO as a regular expression that matches the whole text.
 
     Raises:
         DataError: it ends with the escape character (22025).
@@ -126,7 +128,7 @@ def similar_pattern(pattern: str, escape: str = "\\") -> str:
 
 
 def _pieces(pattern: str, escape: str, *, cut: bool) -> list[str]:
-    """A pattern of SIMILAR TO as regular expressions; `cut` where an escaped double quote stands."""
+    """A pattern of SIMILAR TO as regular expressions, with ``cut`` split at escaped double quotes."""
     pieces: list[str] = []
     out: list[str] = []
     letters = iter(pattern)
@@ -143,7 +145,7 @@ def _pieces(pattern: str, escape: str, *, cut: bool) -> list[str]:
                 out = []
                 continue
             plain = following.isalnum() or following == "_"
-            # A letter behind PostgreSQL's own escape is one of its regular expressions' (`\m`).
+            # After a backslash, a letter is an escape of PostgreSQL's regular expressions (`\m`).
             out.append(f"\\{following}" if escape == "\\" or not plain else following)
         elif bracket:
             bracket = letter != "]"
@@ -157,7 +159,7 @@ def _pieces(pattern: str, escape: str, *, cut: bool) -> list[str]:
 
 
 def is_similar(node: exp.Expr) -> bool:
-    """Whether `substring` of three operands asks for a pattern of SIMILAR TO and its escape character rather than for places."""
+    """Whether `substring` with three operands takes a SIMILAR TO pattern and an escape character instead of positions."""
     start, length = node.args["start"], node.args["length"]
     if node.meta.get("similar"):
         return True
@@ -167,11 +169,11 @@ def is_similar(node: exp.Expr) -> bool:
 def substring_similar(
     text: Typed, pattern: exp.Expr, escape: exp.Expr, position: int | None
 ) -> Typed:
-    """`substring(text SIMILAR pattern ESCAPE escape)`: what stands between two escaped double quotes of the pattern.
+    """`substring(text SIMILAR pattern ESCAPE escape)`: the part between the two escaped double quotes of the pattern.
 
     Raises:
-        Unsupported: pattern or escape character are no constants.
-        DataError: there is one such quote or more than two (2200C), or the escape is no character (22019).
+        Unsupported: pattern or escape character are not constants.
+        DataError: one quote, or more than two (2200C); the escape is not one character (22019).
     """
     if not (pattern.is_string and escape.is_string):
         raise Unsupported(
@@ -195,7 +197,8 @@ def substring_similar(
     if len(pieces) == 1:
         whole = f"^({pieces[0]})$"
     else:
-        # What stands before is as short as it can be, so that what is asked for begins early, and is as long as it can be.
+        # The part before matches as little as possible, so that the wanted part begins early and is as long as
+        # possible.
         before = _QUANTIFIER.sub(
             lambda found: found[0] if found[1] is None else f"{found[1]}?", pieces[0]
         )
@@ -203,7 +206,7 @@ def substring_similar(
     return substring_of_pattern(text, Typed(Literal(whole, t.TEXT), t.TEXT, False), position)
 
 
-#: A quantifier, in the group; or an escape or a bracket, in which no letter is one.
+#: Group 1 is a quantifier; escapes and brackets are matched to skip them.
 _QUANTIFIER = re.compile(r"\\.|\[\^?\]?[^]]*\]|\(\?:|([*+?]|\{[0-9,]+\})")
 
 
@@ -214,7 +217,7 @@ _INTEGER = re.compile(r"\s*[-+]?\d+\s*")
 
 
 def is_pattern(start: Typed) -> bool:
-    """Whether what stands behind FROM in `substring` is a pattern; what is quoted may be a number."""
+    """Whether the operand after FROM in `substring` is a pattern; a quoted literal may be a number."""
     if start.typ.kind == "unknown" and isinstance(start.expr, Literal):
         text = start.expr.value
         return isinstance(text, str) and _INTEGER.fullmatch(text) is None
@@ -222,7 +225,7 @@ def is_pattern(start: Typed) -> bool:
 
 
 def substring_of_pattern(text: Typed, pattern: Typed, position: int | None) -> Typed:
-    """What a regular expression matches first, or its first group."""
+    """The first match of a regular expression, or its first group."""
     found = function_call("regexp_match", [text, pattern], position)
     first = Typed(Literal(1, t.BIGINT), t.BIGINT, False)
     return call("array_get", [found, first])
@@ -263,7 +266,7 @@ def _root(name: str) -> Callable[[ExprContext, exp.Expr], Typed]:
 
 
 def _div(ctx: ExprContext, node: exp.Expr) -> Typed:
-    """The whole part of a quotient: what the remainder leaves is divided without one."""
+    """The integer part of a quotient: the value minus its remainder is divided, which leaves no fraction to round."""
     position = position_of(node)
     args = [ctx.plan(e) for e in node.expressions]
     numbers = [cast(a, t.NUMERIC, "implicit") for a in args]
@@ -280,11 +283,11 @@ _THRESHOLDS = """CASE WHEN $1 IS NOT NULL AND $2 IS NOT NULL THEN (
 
 
 def _width_bucket(ctx: ExprContext, node: exp.Expr) -> Typed:
-    """The bucket of equal width that a number falls into: 0 below all of them, one more than there are above."""
+    """The bucket of equal width that a number falls into: 0 below the range, one more than the count above it."""
     position = position_of(node)
     args = [ctx.plan(e) for e in node.expressions]
     if len(args) == 2 and args[1].typ.kind in ("array", "list"):
-        # Thresholds are in ascending order, so those at or below the value are all before those above.
+        # Thresholds are ascending, so those at or below the value come first.
         return ctx.plan(filled(_THRESHOLDS, node.expressions))
     if len(args) != 4:
         raise _unlike("width_bucket", args, position)
@@ -316,7 +319,7 @@ def _width_bucket(ctx: ExprContext, node: exp.Expr) -> Typed:
 
 
 def _null_count(ctx: ExprContext, node: exp.Expr) -> Typed:
-    """How many of the arguments are NULL, or are not."""
+    """num_nulls and num_nonnulls."""
     args = [ctx.plan(e) for e in node.expressions]
     if not args:
         raise _unlike(function_name(node), args, position_of(node))
@@ -331,7 +334,7 @@ def _null_count(ctx: ExprContext, node: exp.Expr) -> Typed:
 
 
 def _is_finite(ctx: ExprContext, node: exp.Expr) -> Typed:
-    """There are no infinite dates, times and intervals here, so each that is known is finite."""
+    """isfinite: dates, times and intervals have no infinite values here, so it is true for all but NULL."""
     args = [ctx.plan(e) for e in node.expressions]
     if len(args) != 1 or args[0].typ.kind not in ("date", "timestamp", "timestamptz", "interval"):
         raise _unlike("isfinite", args, position_of(node))
@@ -340,7 +343,7 @@ def _is_finite(ctx: ExprContext, node: exp.Expr) -> Typed:
 
 
 def _make_date(ctx: ExprContext, node: exp.Expr) -> Typed:
-    """A date of year, month and day; years before Christ are negative, and there is no year 0."""
+    """make_date; years BC are negative, and there is no year 0."""
     position = position_of(node)
     args = [ctx.plan(e) for e in node.expressions]
     parts = [cast(a, t.INTEGER, "implicit") for a in args]
@@ -349,7 +352,7 @@ def _make_date(ctx: ExprContext, node: exp.Expr) -> Typed:
     year, month, day = (part for part in parts if part is not None)
     zero = _integer(0)
     later = operator_call("+", [year, _integer(1)], position)
-    # Counted as astronomers do, the year before 1 is 0.
+    # In astronomical years the year before 1 is 0.
     counted = _choose(operator_call("<", [year, zero], position), later, year)
     second = Typed(Literal(0.0, t.DOUBLE), t.DOUBLE, False)
     made = function_call("make_timestamp", [counted, month, day, zero, zero, second], position)
@@ -358,7 +361,7 @@ def _make_date(ctx: ExprContext, node: exp.Expr) -> Typed:
     return _choose(operator_call("=", [year, zero], position), fails, made)
 
 
-#: Functions that are other expressions.
+#: Functions planned as other expressions.
 CALLS: dict[str, Callable[[ExprContext, exp.Expr], Typed]] = {
     "div": _div,
     "isfinite": _is_finite,
@@ -368,7 +371,7 @@ CALLS: dict[str, Callable[[ExprContext, exp.Expr], Typed]] = {
     "regexp_like": _regexp_like,
     "width_bucket": _width_bucket,
 }
-#: The handlers of this module's nodes.
+#: This module's handlers.
 HANDLERS: dict[type[exp.Expr], Callable[[ExprContext, Any], Typed]] = {
     exp.Overlaps: _overlaps,
     exp.SimilarTo: similar_to,

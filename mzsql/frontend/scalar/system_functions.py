@@ -1,8 +1,8 @@
-"""Functions that look things up in the catalog: ``pg_get_viewdef(oid)``, ``format_type(oid, integer)``, ``has_table_privilege(…)``.
+"""Functions that read the catalog: ``pg_get_viewdef(oid)``, ``format_type(oid, integer)``, ``has_table_privilege(…)``.
 
-Promise: each is an expression of SQL over the system's relations, put in the place of its call and planned there, so that it is right at
-the statement's time and joins, folds and explains as any subquery does. An argument is computed where the call stands, whatever the names
-inside the definition are. The trade-off: a call over many rows is a join with the catalog.
+Promise: each is an SQL expression over system relations that replaces its call, so it reads at the statement's
+timestamp, and joins, folds and explains as any subquery does. Arguments are computed in the scope of the call, whatever
+names the definition uses. The trade-off: a call over many rows is a join with the catalog.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ARGUMENTS = "mz_arguments"
 
 _TEXT, _OID, _INT, _BOOL = t.TEXT, t.OID, t.INTEGER, t.BOOLEAN
 
-#: What a type's modifier says: digits of numerics, lengths of texts, digits of seconds.
+#: The text of a type's modifier: scale, length, or fractional seconds.
 _MODIFIER = """
     CASE
         WHEN $2 IS NULL OR $2 < 0 THEN ''
@@ -50,7 +50,7 @@ _FORMAT_TYPE = f"""
         WHEN {_NAME} LIKE '%[]' THEN left({_NAME}, -2) || {_MODIFIER} || '[]'
         ELSE {_NAME} || {_MODIFIER}
     END"""
-#: Whether something is found without its schema's name, given that and its database's.
+#: Whether an object is found without its schema's name, given its schema and database.
 FOUND = "{schema} = ANY (pg_catalog.current_schemas(true)) AND coalesce({database} = current_database(), true)"
 _VISIBLE = f"""(
     SELECT {FOUND.format(schema="o.schema_name", database="o.database_name")}
@@ -75,7 +75,9 @@ _FUNCTION_ARGUMENTS = """(
 
 
 def _privileges(named: str, numbered: str) -> tuple[Defined, ...]:
-    """Overloads with and without a role in front, of a thing's name or number; who reaches it may do everything."""
+    """Overloads with and without a role, by name or OID of the object. Privileges are not enforced, so the answer is
+    true for an existing one.
+    """
     found: list[Defined] = []
     for role in ((), (_TEXT,), (_OID,)):
         at = f"${len(role) + 1}"
@@ -91,7 +93,7 @@ def _held(relation: str) -> tuple[Defined, ...]:
     )
 
 
-#: The relation that a name means: the first in the path of the session where no schema is named.
+#: The relation for a name: without a schema, the first one in the session's path.
 _NAMED_RELATION = """(
     SELECT o.oid::regclass
     FROM mz_internal.mz_pg_class AS o
@@ -138,7 +140,7 @@ DEFINITIONS: Mapping[str, tuple[Defined, ...]] = {
         ),
     ),
     "pg_get_constraintdef": _overloads("NULL::text", (_OID,), (_OID, _BOOL)),
-    # What a default is stored as is what a person reads.
+    # Defaults are stored in readable form already.
     "pg_get_expr": _overloads("$1", (_TEXT, _OID), (_TEXT, _OID, _BOOL)),
     "pg_get_indexdef": (
         *_overloads(_INDEX, (_OID,)),
@@ -159,7 +161,7 @@ DEFINITIONS: Mapping[str, tuple[Defined, ...]] = {
     ),
     "pg_get_function_arguments": _overloads(_FUNCTION_ARGUMENTS, (_OID,)),
     "pg_get_function_identity_arguments": _overloads(_FUNCTION_ARGUMENTS, (_OID,)),
-    # No schema is another session's, nothing is published, and no column is numbered by a sequence.
+    # There are no temporary schemas, no publications and no sequences.
     "pg_is_other_temp_schema": _asking("CASE WHEN $1 IS NOT NULL THEN false END", (_OID,)),
     "pg_relation_is_publishable": _asking("CASE WHEN $1 IS NOT NULL THEN false END", (_OID,)),
     "pg_get_statisticsobjdef_columns": _overloads("NULL::text", (_OID,)),
@@ -240,7 +242,9 @@ def is_system_function(name: str) -> bool:
 
 
 def defines(name: str, arguments: int) -> bool:
-    """Whether a call is of a definition: its name is no other function's, or one of so many arguments is defined only here."""
+    """Whether a call is resolved here: no other function has the name, or only a definition here takes so many
+    arguments.
+    """
     several = DEFINITIONS.get(name)
     if several is None:
         return False
@@ -249,15 +253,15 @@ def defines(name: str, arguments: int) -> bool:
     )
 
 
-#: Functions with a grammar of their own that are defined here of other arguments, too.
+#: Functions with a syntax of their own that are also defined here, for other arguments.
 _ALSO_SPECIAL = frozenset({"date_trunc"})
 
 
 def plan_call(ctx: ExprContext, node: exp.Expr) -> Typed:
-    """A call of one of them.
+    """A call of one of these functions.
 
     Raises:
-        UndefinedFunction: it takes no arguments of these types.
+        UndefinedFunction: no overload takes these arguments.
     """
     name, given = function_name(node), list(node.expressions)
     types = [ctx.plan(argument).typ for argument in given]
@@ -281,7 +285,7 @@ def plan_call(ctx: ExprContext, node: exp.Expr) -> Typed:
 def planned(
     ctx: ExprContext, sql: str, given: Sequence[exp.Expr], types: Sequence[SqlType]
 ) -> Typed:
-    """An expression of SQL over arguments, each as its type, where a call stands."""
+    """An SQL expression over arguments with given types, planned in the place of a call."""
     arguments = [
         exp.Cast(this=argument.copy(), to=exp.DataType(this=exp.DType.USERDEFINED, kind=typ.kind))
         for argument, typ in zip(given, types, strict=True)
@@ -299,7 +303,8 @@ def planned(
             for argument, column in zip(arguments, columns, strict=True)
         ],
     )
-    # Computed before the definition begins, so that no name of its relations can mean a column of theirs.
+    # The arguments are columns of a subquery around the definition, so that no name in them can mean a column of its
+    # relations.
     row = exp.Select(expressions=[exp.alias_(a, n) for a, n in zip(arguments, names, strict=True)])
     source = exp.Subquery(this=row, alias=exp.TableAlias(this=table))
     return ctx.plan(exp.Subquery(this=exp.Select(expressions=[body], from_=exp.From(this=source))))

@@ -1,6 +1,6 @@
-"""How types are called where the catalog is at hand: `pg_typeof`.
+"""The names of types where the catalog is at hand: `pg_typeof`.
 
-Promise: what users have made is shown by the name that it has now, shortened where the session finds it so.
+Promise: a type that a user created is shown by its present name, without the schema where the session finds it without.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from mzsql.repr.types import SqlType
 
 
 def shown(catalog: CatalogView, typ: SqlType) -> str:
-    """A type's name as a statement would write it: what users have made by the name that it has now."""
+    """A type's name as a statement would write it."""
     if typ.custom_id is not None:
         name = catalog.item(GlobalId(typ.custom_id)).name
         seen = catalog.resolve_item(PartialName(name.item))

@@ -1,6 +1,6 @@
-"""A scalar with its type: numbers as they are written, functions applied.
+"""Typed scalars: literals with their types, calls of functions.
 
-Promise: a number has the narrowest type that holds it; whether a value can be NULL is known of everything.
+Promise: a number has the narrowest type that holds it; every scalar knows whether it can be NULL.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ _CATEGORIES = {
     **dict.fromkeys(("date", "time", "timestamp", "timestamptz"), "datetime"),
     "interval": "timespan",
 }
-#: The type of each category that PostgreSQL prefers.
+#: PostgreSQL's preferred type of each category.
 PREFERRED = frozenset({"boolean", "double", "text", "timestamptz", "interval"})
 _MODIFIED = frozenset({"numeric", "varchar", "char", "timestamp", "timestamptz"})
-#: How many bits besides the sign the integers have.
+#: Bits of the integer types, without the sign.
 INTEGER_BOUNDS = {"smallint": 15, "integer": 31, "bigint": 63}
 
 
@@ -62,7 +62,7 @@ class Typed:
 
 
 def plain_name(typ: SqlType) -> str:
-    """A type without its modifiers: what an overload is called by."""
+    """A type's name without modifiers, as in an overload's signature."""
     return type_name(_plain(typ))
 
 
@@ -78,7 +78,7 @@ def category(typ: SqlType) -> str:
 
 
 def numeric_literal(text: str) -> Typed:
-    """A number as written: integer, bigint or numeric, whichever holds it."""
+    """A number as written, as the first of integer, bigint and numeric that holds it."""
     if text.isdigit():
         value = int(text)
         for kind in ("integer", "bigint"):
@@ -88,11 +88,11 @@ def numeric_literal(text: str) -> Typed:
 
 
 def exact_numeric(text: str, sign: str = "") -> Typed:
-    """A numeric literal with as many digits behind the point as written.
+    """A numeric literal with as many fractional digits as written.
 
     Raises:
         ValueError: the text is no number.
-        DataError: it has more digits than a numeric.
+        DataError: it has more digits than numeric holds.
     """
     try:
         number = parsed(f"{sign}{text}")
@@ -108,7 +108,7 @@ def exact_numeric(text: str, sign: str = "") -> Typed:
 
 
 def call(key: str, args: Sequence[Typed], typ: SqlType | None = None) -> Typed:
-    """The function `key` applied; its arguments are of its types already."""
+    """A call of the function with key ``key``; the arguments must already have its types."""
     func = functions.scalar(key)
     result = func.result_type([a.typ for a in args]) if typ is None else typ
     nullable = func.introduces_nulls or any(a.nullable for a in args)

@@ -1,8 +1,8 @@
-"""Frames of window functions: ROWS, RANGE and GROUPS between two bounds, less what EXCLUDE leaves out.
+"""Frames of window functions: ROWS, RANGE or GROUPS between two bounds, minus what EXCLUDE removes.
 
-Promise: PostgreSQL's rules and wording. An offset is a constant: a count of rows or groups, or with RANGE a distance in the one column of
-the order, which has to be a number, a date or a timestamp. EXCLUDE GROUP and TIES stand with GROUPS and RANGE: with ROWS the answer
-would depend on how equal rows happen to be ordered.
+Promise: PostgreSQL's rules and messages. An offset must be a constant: a number of rows or groups, or with RANGE a
+distance in the only ORDER BY column, which must be a number, a date or a timestamp. EXCLUDE GROUP and TIES are allowed
+with GROUPS and RANGE only: with ROWS the result would depend on the order of equal rows.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from mzsql.repr.interval import Interval
 from mzsql.repr.types import SqlType, type_name
 from mzsql.repr.values import python_value
 
-#: The largest offset of a frame in rows or groups.
+#: The largest offset in rows or groups.
 MAX_OFFSET = 1_000_000
 _BOUNDS = {"preceding": 1, "current row": 2, "following": 3}
-#: What a distance in a column of each kind is.
+#: The type of a distance in a column of each type.
 _DISTANCES: dict[str, SqlType] = {
     **dict.fromkeys(("smallint", "integer", "bigint", "uint2", "uint4", "uint8"), t.BIGINT),
     "numeric": t.NUMERIC,

@@ -1,7 +1,8 @@
-"""Window functions: a call with an OVER clause to `hir.Windowing`.
+"""Window functions: from a call with an OVER clause to `hir.Windowing`.
 
-Promise: OVER clauses, named windows and frames follow PostgreSQL's rules and wording; the other options are Materialize's: IGNORE NULLS for
-`lag` and `lead`. `avg` and the variances become window aggregates of sums and counts, as their grouped counterparts do.
+Promise: OVER clauses, named windows and frames follow PostgreSQL's rules and messages; other options are Materialize's:
+IGNORE NULLS for `lag` and `lead`. `avg` and the variances become window aggregates of sums and counts, as their grouped
+forms do.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from mzsql.repr.errors import (
 
 @dataclass(frozen=True)
 class _Over:
-    """An OVER clause with the named windows that it builds on."""
+    """An OVER clause, merged with the named windows that it refers to."""
 
     partition: tuple[exp.Expr, ...]
     order: tuple[exp.Expr, ...]
@@ -41,12 +42,12 @@ class _Over:
 
 @dataclass
 class _WindowCollector(Collector):
-    """Makes a window aggregate of each aggregate."""
+    """Turns each collected aggregate into a window aggregate."""
 
     template: hir.Windowing | None = None
 
     def add(self, aggregate: hir.Aggregate, *, part: bool = False) -> Typed:
-        """The aggregate over the window."""
+        """The aggregate over the window, instead of a marker."""
         del part  # each is a window of its own
         assert self.template is not None
         made = replace_window(
@@ -76,7 +77,7 @@ def replace_window(
 
 
 def named_windows(select: exp.Expr) -> dict[str, exp.Expr]:
-    """The WINDOW clause.
+    """The windows of the WINDOW clause, by name.
 
     Raises:
         SqlError: ``window "w" is already defined``.
@@ -163,7 +164,7 @@ def _refuse_nulls(position: int | None) -> None:
 def replace_options(
     window: hir.Windowing, name: str, nulls: str | None, position: int | None
 ) -> hir.Windowing:
-    """The window with the options that only some functions heed."""
+    """The window with options that only some functions accept."""
     if nulls is not None and name not in ("lag", "lead"):
         _refuse_nulls(position)
     return hir.Windowing(
@@ -180,7 +181,7 @@ def replace_options(
 
 # --- functions ---------------------------------------------------------------------------------------
 
-#: The fewest and the most arguments of functions that do not take just one.
+#: Minimum and maximum number of arguments of functions that do not take exactly one.
 _ARGUMENTS = {"lag": (1, 3), "lead": (1, 3), "nth_value": (2, 2)}
 
 
@@ -207,7 +208,7 @@ def _plain(ctx: ExprContext, window: hir.Windowing, name: str, func: exp.Expr) -
 
 
 def _count(name: str, args: list[Typed], at: int, position: int | None) -> Typed:
-    """An argument that counts rows or parts from one on: less than one fails."""
+    """An argument that counts rows or parts from 1; less than 1 is an error."""
     given = cast(args[at], t.INTEGER, "implicit")
     if given is None:
         raise _no_such(name, args, position)
@@ -218,7 +219,7 @@ def _count(name: str, args: list[Typed], at: int, position: int | None) -> Typed
 
 
 def _lagged(name: str, args: list[Typed], position: int | None) -> Typed:
-    """The record of value, offset and default."""
+    """The record of value, offset and default for lag and lead."""
     one = Typed(Literal(1, t.INTEGER), t.INTEGER, False)
     offset = cast(args[1] if len(args) > 1 else one, t.INTEGER, "implicit")
     if offset is None:
