@@ -1,6 +1,6 @@
 """PEP 249 for mzsql: `connect`, connections, cursors, values and exceptions.
 
-Paramstyle is pyformat as psycopg has it: ``%s`` or ``%(name)s``; without parameters a ``%`` is literal.
+The paramstyle is pyformat, as in psycopg: ``%s`` or ``%(name)s``; without parameters a ``%`` is literal.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from mzsql.dbapi.values import (
 )
 
 apilevel = "2.0"
-#: Threads may share the module and connections.
+#: PEP 249: threads may share the module and connections.
 threadsafety = 2
 paramstyle = "pyformat"
 

@@ -1,7 +1,8 @@
-"""Checks of what a program gives to the public calls, by kind, before anything is done.
+"""Checking the arguments of the public calls, before anything is done.
 
-Promise: what does not fit is refused with a PEP 249 error that says what was expected and what was given, and leaves the connection and
-the cursor as they were. A value is shown by its type, or by its text where that is short and ours to make: nothing of the caller's runs.
+Promise: a wrong argument is refused with a PEP 249 error that says what was expected and what was given, and leaves
+connection and cursor unchanged. The error shows the value's type, or its text where that is short and of a builtin
+type: no code of the caller's object runs.
 """
 
 from __future__ import annotations
@@ -16,26 +17,30 @@ from mzsql.adapter.session.copy_paths import ANYWHERE, CopyPaths
 from mzsql.dbapi.errors import DataError, ProgrammingError
 from mzsql.repr.shown import shown
 
-#: The SQLSTATE of a value that a parameter cannot have.
+#: invalid_parameter_value.
 _SQLSTATE = "22023"
 
 
 def refuse(name: str, wanted: str, value: object, *, hint: str | None = None) -> NoReturn:
-    """Refuse an argument."""
+    """Refuse an argument.
+
+    Raises:
+        ProgrammingError: always.
+    """
     raise ProgrammingError(
         f"{name} must be {wanted}, not {shown(value)}", hint=hint, sqlstate=_SQLSTATE
     )
 
 
 def text(value: object, name: str) -> str:
-    """A text, as a plain ``str`` that can be written as UTF-8."""
+    """A plain ``str`` that can be encoded as UTF-8."""
     if not isinstance(value, str):
         refuse(name, "a str", value)
     plain = str.__str__(value)
     try:
         plain.encode()
     except UnicodeEncodeError as failure:
-        # Not from within the except: the error would carry all of the text along.
+        # Raised outside the except block: the original error would carry the whole text along.
         at = failure.start
     else:
         return plain
@@ -46,7 +51,7 @@ def text(value: object, name: str) -> str:
 
 
 def statement(value: object) -> str:
-    """The text of one or several statements; whether it has characters that no statement has, the parser says."""
+    """The text of one or several statements. The parser checks its characters."""
     if isinstance(value, str):
         return str.__str__(value)
     hint = "Decode it: statement.decode()." if isinstance(value, bytes | bytearray) else None
@@ -74,7 +79,7 @@ def sets_of_parameters(value: object) -> list[Sequence[object] | Mapping[str, ob
 
 
 def whole(value: object, name: str, least: int, greatest: int | None = None) -> int:
-    """A whole number of at least ``least``."""
+    """An integer from ``least`` to ``greatest``."""
     upto = "" if greatest is None else f" and at most {greatest}"
     wanted = f"a whole number of at least {least}{upto}"
     if isinstance(value, bool) or not isinstance(value, int):
@@ -85,7 +90,7 @@ def whole(value: object, name: str, least: int, greatest: int | None = None) -> 
 
 
 def seconds(value: object, name: str) -> float | None:
-    """A duration in seconds, or None for no limit."""
+    """A duration in seconds; None for no limit."""
     if value is None:
         return None
     wanted = "a number of seconds from 0 on, or None"
@@ -97,14 +102,14 @@ def seconds(value: object, name: str) -> float | None:
 
 
 def flag(value: object, name: str) -> bool:
-    """True or False."""
+    """A bool."""
     if not isinstance(value, bool):
         refuse(name, "True or False", value)
     return value
 
 
 def directory(value: object) -> str | None:
-    """The place of an environment: a path, or None where there is none."""
+    """An environment's directory as a str; None where none is given."""
     if value is None:
         return None
     if not isinstance(value, str | os.PathLike):
@@ -122,7 +127,7 @@ def directory(value: object) -> str | None:
 
 
 def place(value: object, name: str) -> str | None:
-    """A URL or a name, or None where there is none."""
+    """A URL or a name; None where none is given."""
     return None if value is None else _place(value, name)
 
 
@@ -134,7 +139,7 @@ def _place(value: object, name: str) -> str:
 
 
 def copy_paths(value: object) -> CopyPaths:
-    """The folders that COPY is confined to; None: none are named, it may read and write everywhere."""
+    """The folders that COPY is restricted to; None: no restriction."""
     if value is None:
         return ANYWHERE
     if isinstance(value, str | bytes | bytearray | os.PathLike) or not isinstance(value, Iterable):

@@ -1,9 +1,9 @@
-"""Connections and cursors: PEP 249 over the coordinator.
+"""Connections: PEP 249 over the coordinator.
 
-Promise: `autocommit` is on by default, as statements outside BEGIN are in PostgreSQL and Materialize: each is a transaction. With
-``autocommit=False`` the first statement after a commit begins one, as in psycopg; but a transaction of Materialize either reads or
-writes, which is why that is not the default. Connections of one process to one environment share its coordinator. Threads may share a
-connection: its statements run one after another. What is still open when the interpreter ends is closed then, before Spark goes.
+Promise: `autocommit` is on by default: outside BEGIN each statement is a transaction, as in PostgreSQL and Materialize. With
+``autocommit=False`` the first statement after a commit begins one, as in psycopg; but in Materialize a transaction either reads or writes,
+which is why that is not the default. Connections of one process to one environment share its coordinator. Threads may share a connection,
+whose statements run one after another. What is still open when the interpreter exits is closed then, before Spark stops.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: How long the end of the interpreter waits for a statement that still runs in a thread which nobody has waited for.
+#: Seconds that the interpreter's exit waits for a statement that still runs in a thread nobody joined.
 _EXIT_SECONDS = 5.0
 
 Parameters = Sequence[object] | Mapping[str, object] | None
 
 
 _MAINTENANCE = ("in process", "elsewhere")
-#: What the catalog can keep.
+#: The largest deploy generation that the catalog can store.
 _GREATEST_GENERATION = 2**63 - 1
 
 
 class _Shared:
-    """One environment of this process, with the connections that use it."""
+    """An environment open in this process, with the connections that use it."""
 
     def __init__(
         self,
@@ -90,8 +90,10 @@ _connections: weakref.WeakSet[Connection] = weakref.WeakSet()
 
 
 def _close_at_exit() -> None:
-    """Close what this process has left open. Threads that ran on would be stopped inside of native code, and connections to DuckDB
-    that they hold would outlive it; an open transaction would leave its objects behind, and leases would have to run out.
+    """Close what this process has left open.
+
+    A thread that went on would be stopped inside native code, and its DuckDB connections would outlive it. An open transaction would leave
+    objects behind, and leases would have to expire.
     """
     here = os.getpid()  # what a parent process has open is not ours to close
     for connection in [one for one in _connections if one._key[-1] == here]:
@@ -111,18 +113,20 @@ def _try_to_close(what: Connection | _Shared) -> None:
     try:
         what.close()
     except Exception as failure:
-        # Nobody is left to raise to, and the others still get their turn.
+        # There is no caller to raise to, and the other environments must still be closed.
         _log.warning("closing an environment at exit: %s", failure)
 
 
 def _close_first_at_exit() -> None:
-    """See to it that `_close_at_exit` runs before what was registered until now: Spark's files go away at exit too."""
+    """Make `_close_at_exit` run before everything registered until now: Spark's exit handler deletes files that are still in use."""
     atexit.unregister(_close_at_exit)
     atexit.register(_close_at_exit)
 
 
 def _spark_of(given: SparkSession | None) -> Callable[[], SparkSession]:
-    """What makes the Spark session. It refers to no connection: a thread that starts Spark may be the last one of its process."""
+    """The function that creates the Spark session. It must not refer to a connection, since the thread that starts Spark may outlive all of
+    them.
+    """
     if given is None:
         return _start_spark
     from mzsql.compute.engines.spark_session import kept_session  # noqa: PLC0415  PySpark is loaded where it is needed
@@ -150,7 +154,7 @@ def _start_spark() -> SparkSession:
 
 
 class Connection:
-    """A connection; make it with `mzsql.connect`."""
+    """A connection; made by `mzsql.connect`."""
 
     def __init__(
         self,
@@ -202,7 +206,7 @@ class Connection:
 
     @property
     def autocommit(self) -> bool:
-        """Whether each statement is a transaction; see the module's text."""
+        """Whether each statement is a transaction; see the module."""
         return self._autocommit
 
     @autocommit.setter
@@ -211,7 +215,7 @@ class Connection:
 
     @property
     def locations(self) -> Locations:
-        """Where the environment is."""
+        """The environment's stores."""
         return self._locations
 
     def cursor(self) -> Cursor:
@@ -220,17 +224,17 @@ class Connection:
         return Cursor(self)
 
     def commit(self) -> None:
-        """Commit the open transaction; without one, nothing."""
+        """Commit the open transaction, if any."""
         self._end("COMMIT")
 
     def rollback(self) -> None:
-        """Give the open transaction up; without one, nothing."""
+        """Roll back the open transaction, if any."""
         self._end("ROLLBACK")
 
     def cancel(self) -> None:
-        """End the statement that another thread runs on this connection, with PostgreSQL's error (57014); without one, nothing.
+        """Cancel the statement that another thread runs on this connection (it fails with 57014), if any.
 
-        A SUBSCRIBE that a thread fetches from is such a statement.
+        A fetch from a SUBSCRIBE is such a statement.
         """
         self._check_open()
         self._session.cancel()
@@ -245,7 +249,7 @@ class Connection:
                 self._shared.coordinator.execute(self._session, statement)
 
     def close(self) -> None:
-        """Close; an open transaction is given up, and what runs in another thread is cancelled. The last connection closes the
+        """Close the connection: roll back an open transaction, and cancel what runs in other threads. The last connection closes the
         environment. Idempotent.
         """
         with _open_lock:
@@ -256,14 +260,14 @@ class Connection:
         try:
             with self._lock:
                 if self._session.transaction is not None:
-                    # What a newer deployment has fenced is given up all the same.
+                    # A fenced process has nothing to give back.
                     with user_errors(), contextlib.suppress(Fenced):
                         self._shared.coordinator.abandon(self._session)
         finally:
             self._let_go()
 
     def _let_go(self) -> None:
-        """Give everything back, whatever of it fails; the environment with it where this was its last connection."""
+        """Release everything, whichever part fails; the environment too where this was its last connection."""
         _connections.discard(self)
         self._shared.coordinator.disconnected(self._session)
         steps = [stream.close for stream in list(self._streams)]
@@ -304,9 +308,9 @@ class Connection:
         return cursor
 
     def subscribe(self, sql: str, params: Parameters = None) -> Cursor:
-        """Run a SUBSCRIBE on a new cursor: iterate it, ``fetchmany``, or ``arrow_batches()``; closing the cursor ends it.
+        """Run a SUBSCRIBE on a new cursor, to iterate, ``fetchmany`` or ``arrow_batches()``; closing the cursor ends it.
 
-        ``for row in con.subscribe("SUBSCRIBE orders"): …``. The connection takes other statements meanwhile.
+        ``for row in con.subscribe("SUBSCRIBE orders"): …``. The connection can run other statements meanwhile.
 
         Raises:
             ProgrammingError: it is another statement, which has run by then.
@@ -319,7 +323,7 @@ class Connection:
         return cursor
 
     def follow(self, stream: Subscription) -> None:
-        """A subscription that ends with this connection. Cursors use this."""
+        """End a subscription with this connection at the latest. For cursors."""
         if not isinstance(stream, Subscription):
             arguments.refuse("stream", "a Subscription", stream)
         self._streams.add(stream)
@@ -336,14 +340,14 @@ class Connection:
 
     @property
     def coordinator(self) -> Coordinator:
-        """The coordinator of this process for the environment: plans from the cache, refreshes, who leads."""
+        """This process's coordinator for the environment; it knows refreshes, the leader, and where plans came from."""
         self._check_open()
         return self._shared.coordinator
 
     @property
     def plans_from_cache(self) -> tuple[int, int]:
-        """Of the dataflows that were installed since the environment was opened here: how many plans came from the expression
-        cache, and how many there were.
+        """Of the dataflows installed since the environment was opened here: how many plans came from the expression cache, and how many
+        there were.
         """
         return self.coordinator.cached_plans()
 
@@ -352,12 +356,12 @@ class Connection:
         this one may write and lead.
 
         Args:
-            wait: how many seconds at most to wait before that until the generation is caught up with every view and index, so that none of
-                them is missed; None: not to look whether it is. What the generation in charge has left in such a way that only one in
-                charge can hydrate it is not waited for, and logged.
+            wait: seconds to wait at most until the generation has caught up with every view and index, so that none of them is missed;
+                None: do
+                not check. An object that only the generation in charge can hydrate is not waited for, and is logged.
 
         Raises:
-            OperationalError: a higher generation is in charge; or this one is not caught up so soon, or cannot run something, and nothing
+            OperationalError: a higher generation is in charge; or this one has not caught up in time, or cannot run an object, and nothing
                 was changed.
         """
         self._check_open()
@@ -366,12 +370,12 @@ class Connection:
 
     @property
     def notices(self) -> list[Notice]:
-        """What the statements since the last look had to say besides results."""
+        """The notices of statements since the last call."""
         return self._session.take_notices()
 
     @property
     def spark(self) -> MzSpark:
-        """The Spark session with the environment's relations in it; started when there is none."""
+        """The Spark session with the environment's relations in it; started where there is none."""
         self._check_open()
         with self._lock, user_errors():
             if self._mz_spark is None:
@@ -412,11 +416,11 @@ class Connection:
             return as_columns(last.rows, last.desc)
 
     def run(self, sql: str, params: Parameters, stdin: Path | None = None) -> list[Result]:
-        """Run SQL; what each statement answers. Cursors use this.
+        """Run SQL; the result of each statement. For cursors.
 
         Args:
             sql: the statements.
-            params: for their placeholders.
+            params: values for their placeholders.
             stdin: the file that COPY … FROM STDIN loads.
         """
         self._check_open()
@@ -456,27 +460,27 @@ def connect(
     maintenance: Maintenance = "in process",
     copy_paths: Iterable[str | os.PathLike[str]] | None = None,
 ) -> Connection:
-    """Open an environment, made where nothing is there yet.
+    """Open an environment; it is created where there is none yet.
 
     Args:
-        path: the environment's directory (missing or empty: a new one is made): files and SQLite inside it; or ``"profile:NAME"``.
-        blob: or the URLs of its three stores: its objects,
-        consensus: its shards' states,
-        oracle: its timestamps (beside the consensus by default).
-        profile: or the name of a profile, in ``mzsql.toml`` or the environment's variables, that has them (`mzsql.location.profiles`).
-        spark: the Spark session to run dataflows on; the active one, or a local one started when needed, by default. Where it is stopped
-            while dataflows need it, one like it is started.
-        autocommit: whether each statement is a transaction (see the module's text).
+        path: the environment's directory (missing or empty: created there, with files and SQLite), or ``"profile:NAME"``.
+        blob: the URL of its Blob store, instead of a directory.
+        consensus: the URL of its Consensus store.
+        oracle: the URL of its timestamp oracle; by default that of Consensus.
+        profile: the name of a profile with these URLs, in ``mzsql.toml`` or environment variables (`mzsql.location.profiles`).
+        spark: the Spark session to run dataflows on; by default the active one, or a local one started when needed. Where it is stopped
+            while dataflows need it, a similar one is started.
+        autocommit: whether each statement is a transaction (see the module).
         read_only: whether to refuse writes and DDL, and never to lead.
-        deploy_generation: the generation of the deployment that this process belongs to; by default the one in charge. A higher one
-            only reads until `Connection.promote` or ``mzsql deploy promote`` puts it in charge, which fences all lower ones for good.
+        deploy_generation: the deploy generation of this process; by default the one in charge. A higher one only reads until
+            `Connection.promote` or ``mzsql deploy promote`` puts it in charge, which fences all lower ones for good.
         maintenance: whether this process compacts and cleans up what it writes, or leaves that ``"elsewhere"``, to ``mzsql maintain``.
-        copy_paths: the folders in which COPY may read and write files of this machine (``[]``: none), whatever a statement says; by
-            default all that the process may. What runs the statements of strangers names them.
+        copy_paths: the folders in which COPY may read and write local files (``[]``: none); by default wherever the process may. A
+            program that runs other people's statements should set it.
 
     Raises:
-        ProgrammingError: an argument is not of its kind.
-        OperationalError: what is there is not an environment, or one of a newer format.
+        ProgrammingError: an argument has the wrong type or value.
+        OperationalError: the place holds no environment, or one of a newer format.
     """
     urls = {"blob": blob, "consensus": consensus, "oracle": oracle, "profile": profile}
     places = {name: arguments.place(value, name) for name, value in urls.items()}

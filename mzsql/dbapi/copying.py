@@ -1,7 +1,8 @@
-"""COPY through a cursor, with psycopg's `Copy` as the model.
+"""COPY through a cursor, modelled on psycopg's `Copy`.
 
-Promise: COPY … TO STDOUT is read as bytes, a batch of rows at a time; COPY … FROM STDIN takes bytes or rows, keeps them in a temporary
-file, and loads all of them as one write when its block ends well, nothing when it ends with an exception.
+Promise: COPY … TO STDOUT is read as bytes, a batch of rows at a time. COPY … FROM STDIN takes bytes or rows, keeps them
+in a temporary file, and loads all of them as one write when its block ends normally, nothing when it ends with an
+exception.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ class Copies(Protocol):
     """The cursor that a COPY runs on."""
 
     def takes_data(self, operation: str) -> bool:
-        """Whether a text is one COPY … FROM STDIN."""
+        """Whether a text is a COPY … FROM STDIN."""
 
     def run_copy(
         self, operation: str, parameters: Parameters, stdin: Path | None
     ) -> CopyOut | None:
-        """Run a COPY; what it hands out, if it does."""
+        """Run a COPY; its output, if it has any."""
 
 
 class Copy:
@@ -74,11 +75,11 @@ class Copy:
             yield data
 
     def read(self) -> bytes:
-        """The next bytes: some whole rows; none at the end. Waits for those of a SUBSCRIBE.
+        """The next bytes, which are whole rows; empty at the end. Waits for rows of a SUBSCRIBE.
 
         Raises:
             ProgrammingError: it is a COPY … FROM STDIN.
-            Error: the query fails, or is cancelled.
+            Error: the query fails, or was canceled.
         """
         if self._out is None:
             raise ProgrammingError("this COPY takes data: write() it", sqlstate="0A000")
@@ -88,7 +89,7 @@ class Copy:
     # --- in -------------------------------------------------------------------------------------------
 
     def write(self, data: bytes | str) -> None:
-        """Add bytes (or text, as UTF-8) in the format that COPY names.
+        """Add data in the COPY's format; a str is encoded as UTF-8.
 
         Raises:
             ProgrammingError: it is a COPY … TO STDOUT, or ``data`` is neither bytes nor a str.
@@ -104,10 +105,11 @@ class Copy:
             self._data.write(data)
 
     def write_row(self, row: Sequence[Any]) -> None:
-        """Add one row of values, in COPY's text format with its defaults: for COPY … FROM STDIN without options.
+        """Add one row of Python values, in COPY's text format with its defaults; only for a COPY … FROM STDIN without
+        options.
 
         Raises:
-            ProgrammingError: as `write`; or ``row`` is no sequence.
+            ProgrammingError: as `write`; or ``row`` is not a sequence.
         """
         if not isinstance(row, Sequence) or isinstance(row, str | bytes | bytearray | memoryview):
             arguments.refuse("a row", "a sequence of values", row)
@@ -135,7 +137,7 @@ def _text(value: Any) -> str:
 
 
 def _number(value: Any) -> Any:
-    """What a JSON document holds besides JSON's own values."""
+    """The JSON value for a Decimal, which JSON does not know."""
     if isinstance(value, Decimal):
         return int(value) if value == value.to_integral_value() else float(value)
     raise TypeError(f"{type(value).__name__} cannot stand in a JSON document")

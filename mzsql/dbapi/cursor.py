@@ -1,6 +1,6 @@
-"""Cursors: PEP 249 over a connection's statements, and over results that come piece by piece.
+"""Cursors: PEP 249 over a connection's statements, and over streaming results.
 
-Promise: fetching from a SUBSCRIBE waits for rows, and the connection takes other statements meanwhile; closing the cursor, running
+Promise: fetching from a SUBSCRIBE waits for rows, and the connection can run other statements meanwhile. Closing the cursor, running
 another statement on it, or closing the connection ends the subscription.
 """
 
@@ -42,14 +42,14 @@ if TYPE_CHECKING:
 Parameters = Sequence[object] | Mapping[str, object] | None
 Row = tuple[Any, ...]
 
-#: So many rows of a result become Python's at once, or as many as are asked for.
+#: At least so many rows of a result are converted to Python objects at a time.
 PIECE_ROWS = 4096
 
 Description = tuple[str, str, None, None, int | None, int | None, bool]
 
 
 class Connected(Protocol):
-    """A connection, as its cursors know it and as whoever has one of them finds it (`Cursor.connection`)."""
+    """A connection as its cursors use it, and as `Cursor.connection` returns it."""
 
     _lock: threading.RLock
     _session: Session
@@ -66,46 +66,46 @@ class Connected(Protocol):
 
     @property
     def spark(self) -> MzSpark:
-        """Mzsql inside the connection's Spark session."""
+        """The connection's Spark session with mzsql's relations in it."""
 
     def cursor(self) -> Cursor:
         """A new cursor."""
 
     def commit(self) -> None:
-        """Commit the open transaction; without one, nothing."""
+        """Commit the open transaction, if any."""
 
     def rollback(self) -> None:
-        """Give the open transaction up; without one, nothing."""
+        """Roll back the open transaction, if any."""
 
     def cancel(self) -> None:
-        """End the statement that another thread runs on this connection."""
+        """Cancel the statement that another thread runs on this connection."""
 
     def close(self) -> None:
         """Close the connection. Idempotent."""
 
     def run(self, sql: str, params: Parameters, stdin: Path | None = None) -> list[Result]:
-        """Run statements; what each answers."""
+        """Run statements; the result of each."""
 
     def follow(self, stream: Subscription) -> None:
         """End a subscription with the connection at the latest."""
 
 
 class Cursor:
-    """A cursor: runs statements and holds the last result."""
+    """Runs statements, and holds the last result."""
 
     def __init__(self, connection: Connected) -> None:
-        # Not checked by its class, whose module uses this one.
+        # No isinstance: importing the connection's module here would be circular.
         if not hasattr(connection, "_session"):
             arguments.refuse("connection", "a connection; call its cursor()", connection)
         self._connection = connection
         self._arraysize = 1
         self._result: Result | None = None
-        # Rows for Python are made piece by piece: they take many times the room.
+        # Rows are converted to Python objects in pieces, since those take many times the memory.
         self._rows: list[Row] = []
-        # What `_rows` was made of.
+        # The Arrow table that `_rows` was converted from.
         self._batch: pa.Table | None = None
         self._at = 0
-        # How many of a result's rows are in `_rows`, or were.
+        # How many rows of the result have been converted so far.
         self._made = 0
         self._closed = False
         self._stream: Subscription | None = None
@@ -117,7 +117,7 @@ class Cursor:
 
     @property
     def arraysize(self) -> int:
-        """How many rows `fetchmany` gives where it is not told."""
+        """How many rows `fetchmany` returns by default."""
         return self._arraysize
 
     @arraysize.setter
@@ -130,18 +130,21 @@ class Cursor:
         """Run one or several statements; the last one's result is kept.
 
         Args:
-            operation: SQL, with ``%s`` or ``%(name)s`` where parameters are given (and ``%%`` for a percent sign).
+            operation: SQL; with parameters, ``%s`` or ``%(name)s`` are placeholders, and ``%%`` is a percent sign.
             parameters: a sequence or a mapping.
 
+        Returns:
+            This cursor.
+
         Raises:
-            ProgrammingError: it cannot be read or planned, names what there is not, is a COPY from or to the client (see `copy`), or an
-                argument is of the wrong kind.
-            DataError: a value fails it, such as a division by zero.
-            IntegrityError: a constraint refuses what it writes.
-            NotSupportedError: mzsql does not have what it asks for.
-            OperationalError: a backend fails, its time is over, it was cancelled, or its result is larger than the session takes.
+            ProgrammingError: the statement cannot be parsed or planned, names something unknown, or is a COPY from or to the client (see
+                `copy`); or an argument has the wrong type.
+            DataError: the statement fails on a value, as for a division by zero.
+            IntegrityError: it violates a constraint.
+            NotSupportedError: mzsql does not support it.
+            OperationalError: a store fails, the statement times out or is canceled, or its result is too large.
             InterfaceError: the cursor or its connection is closed.
-            InternalError: a bug of mzsql's.
+            InternalError: a bug of mzsql.
         """
         self._check_open()
         operation = arguments.statement(operation)
@@ -164,10 +167,10 @@ class Cursor:
         return self
 
     def copy(self, operation: str, parameters: Parameters = None) -> Copy:
-        """Run COPY … TO STDOUT or COPY … FROM STDIN; a context manager that reads or takes the data, as psycopg's.
+        """Run COPY … TO STDOUT or COPY … FROM STDIN, with a context manager as psycopg's.
 
-        ``with cur.copy("COPY t TO STDOUT") as copy: for data in copy: …`` gives bytes; ``with cur.copy("COPY t FROM STDIN") as copy:
-        copy.write(data)`` or ``copy.write_row(values)`` loads all of it when the block ends without an exception, and nothing otherwise.
+        ``with cur.copy("COPY t TO STDOUT") as copy: for data in copy: …`` gives bytes. ``with cur.copy("COPY t FROM STDIN") as copy:
+        copy.write(data)`` or ``copy.write_row(values)`` loads everything when the block ends without an exception, and nothing otherwise.
         """
         self._check_open()
         operation = arguments.statement(operation)
@@ -176,14 +179,14 @@ class Cursor:
         return Copy(self, operation, parameters)
 
     def takes_data(self, operation: str) -> bool:
-        """Whether a text is one COPY … FROM STDIN. `Copy` uses this."""
+        """Whether a text is a COPY … FROM STDIN. For `Copy`."""
         operation = arguments.statement(operation)
         with user_errors():
             statements = parse_statements(operation)
         return any(isinstance(s, CopyFrom) and s.path is None for s in statements)
 
     def is_copy(self, operation: str) -> bool:
-        """Whether a text has a COPY … TO STDOUT or FROM STDIN, which `copy` runs; False for one that cannot be parsed."""
+        """Whether a text has a COPY … TO STDOUT or FROM STDIN, which `copy` runs; False for a text that cannot be parsed."""
         operation = arguments.statement(operation)
         try:
             with user_errors():
@@ -198,13 +201,13 @@ class Cursor:
         return self._stream is not None
 
     def close_result(self) -> None:
-        """Let go of the last result, and end its SUBSCRIBE; the cursor stays open."""
+        """Release the last result, and end its SUBSCRIBE; the cursor stays open."""
         self._reset()
 
     def run_copy(
         self, operation: str, parameters: Parameters, stdin: Path | None
     ) -> CopyOut | None:
-        """Run a COPY; what it hands out, if it does. `Copy` uses this."""
+        """Run a COPY; its output, if it has any. For `Copy`."""
         self._check_open()
         results = self.connection.run(operation, parameters, stdin)
         taken = results[-1] if results and results[-1].copy is not None else None
@@ -219,7 +222,7 @@ class Cursor:
         return self._result.copy
 
     def _reset(self) -> None:
-        """Let go of the last result; a subscription ends."""
+        """Release the last result; a subscription ends."""
         stream, self._stream = self._stream, None
         if stream is not None:
             stream.close()
@@ -228,15 +231,15 @@ class Cursor:
         self._made = 0
 
     def _begin(self, rows: list[Row], batch: pa.Table | None) -> None:
-        """Have rows to hand out."""
+        """Set the rows to return next."""
         self._rows, self._batch, self._at = rows, batch, 0
 
     def executemany(self, operation: str, seq_of_parameters: Iterable[Parameters]) -> Cursor:
-        """Run a statement for each set of parameters, as one transaction where none is open and the statement writes."""
+        """Run a statement for each set of parameters; as one transaction where none is open and the statement writes."""
         self._check_open()
         operation = arguments.statement(operation)
         sets = arguments.sets_of_parameters(seq_of_parameters)
-        # Threads may share the connection: no other's statement gets into this transaction.
+        # Threads may share the connection: no other thread's statement must get into this transaction.
         with self.connection._lock:
             return self._execute_each(operation, sets)
 
@@ -260,7 +263,7 @@ class Cursor:
         return self
 
     def callproc(self, procname: str, parameters: Sequence[object] = ()) -> None:
-        """There are no stored procedures.
+        """Always refuse: there are no stored procedures.
 
         Raises:
             NotSupportedError: always.
@@ -270,13 +273,13 @@ class Cursor:
         raise NotSupportedError(f"there are no stored procedures: {procname}", sqlstate="0A000")
 
     def setinputsizes(self, sizes: Sequence[object]) -> None:
-        """Nothing to do (PEP 249 allows that)."""
+        """Do nothing, as PEP 249 allows."""
         self._check_open()
         if not isinstance(sizes, Sequence) or isinstance(sizes, str | bytes | bytearray):
             arguments.refuse("sizes", "a sequence", sizes)
 
     def setoutputsize(self, size: int, column: int | None = None) -> None:
-        """Nothing to do (PEP 249 allows that)."""
+        """Do nothing, as PEP 249 allows."""
         self._check_open()
         arguments.whole(size, "size", 0)
         if column is not None:
@@ -286,7 +289,7 @@ class Cursor:
 
     @property
     def description(self) -> list[Description] | None:
-        """Name, type, precision, scale and nullability of each column; None without rows."""
+        """For each column: name, type, precision, scale and nullability; None without a result."""
         if self._result is None or self._result.desc is None:
             return None
         found: list[Description] = []
@@ -301,7 +304,7 @@ class Cursor:
 
     @property
     def rowcount(self) -> int:
-        """Rows returned or changed by the last statement; -1 where neither makes sense."""
+        """How many rows the last statement returned or changed; -1 where neither applies."""
         return -1 if self._result is None else self._result.count
 
     @property
@@ -311,11 +314,11 @@ class Cursor:
 
     @property
     def timestamp(self) -> int | None:
-        """The time that the last query was read at, in milliseconds; None for one that reads nothing with times."""
+        """The timestamp of the last query in milliseconds; None for one that reads nothing with times."""
         return None if self._result is None else self._result.ts
 
     def _from_result(self, wanted: int) -> bool:
-        """See to it that rows of the result are here, about as many as are wanted; False at its end."""
+        """Convert rows of the result, about ``wanted``; False at its end."""
         self._check_open()
         result = self._result
         if result is None or result.rows is None or result.desc is None:
@@ -328,18 +331,18 @@ class Cursor:
         return bool(self._rows)
 
     def _take(self, wanted: int | None) -> list[Row]:
-        """Up to so many of the rows that are here."""
+        """Remove and return up to ``wanted`` of the converted rows; None: all."""
         start = self._at
         self._at = len(self._rows) if wanted is None else min(len(self._rows), start + wanted)
         return self._rows[start : self._at]
 
     def _next_table(self, stream: Subscription, timeout: float | None) -> pa.Table | None:
-        """A subscription's next rows; the connection is free for other statements meanwhile."""
+        """A subscription's next rows; the connection is not locked meanwhile."""
         with user_errors():
             return stream.next_batch(timeout)
 
     def _from_stream(self, stream: Subscription, timeout: float | None) -> bool:
-        """See to it that rows of the subscription are here; False at its end or when the timeout came first."""
+        """Wait for rows of the subscription; False at its end or after ``timeout`` seconds."""
         self._check_open()
         if self._at < len(self._rows):
             return True
@@ -348,7 +351,7 @@ class Cursor:
         return bool(self._rows)
 
     def _rest_of_batch(self) -> pa.Table | None:
-        """The rows of a subscription's batch that were not fetched yet, as fetched now."""
+        """The rows of the current batch that were not returned yet, which then count as returned."""
         batch, at = self._batch, self._at
         self._begin([], None)
         return None if batch is None or at >= batch.num_rows else piece(batch, at)
@@ -358,7 +361,7 @@ class Cursor:
         return ProgrammingError("the last statement has no rows to fetch", sqlstate="24000")
 
     def fetchone(self) -> Row | None:
-        """The next row, or None; waits for a row of a SUBSCRIBE, and None is its end."""
+        """The next row, or None at the end. Waits for a row of a SUBSCRIBE."""
         stream = self._stream
         if not (self._from_result(1) if stream is None else self._from_stream(stream, None)):
             return None
@@ -368,8 +371,8 @@ class Cursor:
     def fetchmany(self, size: int | None = None, *, timeout: float | None = None) -> list[Row]:
         """The next ``size`` rows (`arraysize` by default).
 
-        Of a SUBSCRIBE: waits for one row (at most ``timeout`` seconds) and takes what else is there already, in all about as many bytes
-        as ``max_query_result_size`` lets a result have; none: it is over, or the timeout came first (`Cursor.ended` tells which).
+        From a SUBSCRIBE it waits for one row (at most ``timeout`` seconds) and returns what else is there, in all about as many bytes as
+        ``max_query_result_size``. An empty list: it has ended, or the timeout expired (`Cursor.ended` tells which).
         """
         wanted = self.arraysize if size is None else arguments.whole(size, "size", 0)
         timeout = arguments.seconds(timeout, "timeout")
@@ -391,12 +394,12 @@ class Cursor:
         return found
 
     def _left_bytes(self) -> int:
-        """Bytes of the rows that are here and were not handed out."""
+        """The bytes of the rows that were not returned yet."""
         return 0 if self._batch is None else int(piece(self._batch, self._at).nbytes)
 
     @property
     def ended(self) -> bool:
-        """Whether the last result has no more rows: for a SUBSCRIBE, that none will ever come."""
+        """Whether the last result has no more rows; for a SUBSCRIBE, whether none will ever come."""
         if self._stream is not None:
             return self._stream.closed and self._at >= len(self._rows)
         if self._at < len(self._rows):
@@ -405,9 +408,7 @@ class Cursor:
         return rows is None or self._made >= rows.num_rows
 
     def arrow_batches(self) -> Iterator[pa.Table]:
-        """The result as Arrow tables, as they come: of a SUBSCRIBE what was not fetched yet, until it ends; of any other result its one
-        table.
-        """
+        """The result as Arrow tables: of a SUBSCRIBE what was not fetched yet, until it ends; of any other result its only table."""
         if self._stream is None:
             yield self._table()
             return
@@ -418,7 +419,7 @@ class Cursor:
             yield table
 
     def fetchall(self) -> list[Row]:
-        """All remaining rows; of a SUBSCRIBE all until it ends (UP TO), no more bytes of them than a result may have."""
+        """All remaining rows; of a SUBSCRIBE all until it ends (UP TO), at most as many bytes as a result may have."""
         found: list[Row] = []
         if self._stream is None:
             while self._from_result(PIECE_ROWS):
@@ -472,12 +473,12 @@ class Cursor:
     # --- end ----------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close; its result is gone, and a SUBSCRIBE ends. Idempotent."""
+        """Close the cursor; its result is gone, and a SUBSCRIBE ends. Idempotent."""
         self._closed = True
         self._reset()
 
     def __del__(self) -> None:
-        # A loop over a SUBSCRIBE that was left holds what it has still to read until its cursor is gone.
+        # After a `break` in a loop over a SUBSCRIBE nobody closes it: its read holds must end with the cursor.
         stream: Subscription | None = getattr(self, "_stream", None)
         if stream is not None:
             stream.close()

@@ -1,7 +1,7 @@
-"""PEP 249's exceptions, and which of them an error of the engine becomes.
+"""PEP 249's exceptions, and the mapping from the engine's errors.
 
-Promise: every error that leaves this package is one of these; it carries `sqlstate`, and `position`, `detail`, `hint` where there are any.
-The class follows from the SQLSTATE, as in psycopg.
+Promise: every error that leaves this package is one of these, with `sqlstate`, and with `position`, `detail` and `hint`
+where there are any. The class follows from the SQLSTATE, as in psycopg.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mzsql.repr.errors import SqlError, internal_error
 
 
 class Warning(Exception):  # noqa: A001  PEP 249's name
-    """Something important that is no error."""
+    """An important message that is not an error."""
 
 
 class Error(Exception):
@@ -24,7 +24,7 @@ class Error(Exception):
     Attributes:
         sqlstate: PostgreSQL's five-character code.
         position: 1-based character position in the statement, where its text is at fault.
-        detail, hint: facts that help, and what to do.
+        detail, hint: further facts, and what to do.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Error(Exception):
 
 
 class InterfaceError(Error):
-    """Wrong use of this package, such as a closed cursor."""
+    """Wrong use of this package, such as of a closed cursor."""
 
 
 class DatabaseError(Error):
@@ -56,11 +56,11 @@ class DataError(DatabaseError):
 
 
 class OperationalError(DatabaseError):
-    """Something about the operation rather than the statement: a timeout, a conflict, a store that fails."""
+    """An error of the operation instead of the statement: a timeout, a conflict, a failing store."""
 
 
 class IntegrityError(DatabaseError):
-    """A constraint that would be violated."""
+    """A violated constraint."""
 
 
 class InternalError(DatabaseError):
@@ -68,11 +68,11 @@ class InternalError(DatabaseError):
 
 
 class ProgrammingError(DatabaseError):
-    """A statement that is wrong."""
+    """A wrong statement or argument."""
 
 
 class NotSupportedError(DatabaseError):
-    """Something that is not supported."""
+    """Something that mzsql does not support."""
 
 
 _CLASSES: dict[str, type[DatabaseError]] = {
@@ -89,10 +89,10 @@ _CLASSES: dict[str, type[DatabaseError]] = {
 
 
 def from_sql(error: SqlError) -> DatabaseError:
-    """The exception that a user gets for an error of the engine."""
+    """The PEP 249 exception for an error of the engine."""
     cls = _CLASSES.get(error.sqlstate[:2], OperationalError)
     if error.sqlstate == "22023" and not isinstance(error, DataException):
-        # An option of a statement is part of the statement; an argument of a function is data.
+        # A wrong option is a fault of the statement; a wrong argument of a function is a fault of the data.
         cls = ProgrammingError
     return cls(
         str(error),
@@ -105,7 +105,9 @@ def from_sql(error: SqlError) -> DatabaseError:
 
 @contextlib.contextmanager
 def user_errors() -> Iterator[None]:
-    """Errors of the engine leave as PEP 249's; what is none of them is a bug of ours, and leaves as an `InternalError`."""
+    """Turn the engine's errors in the block into PEP 249's; any other exception is a bug of mzsql and becomes an
+    `InternalError`.
+    """
     try:
         yield
     except SqlError as error:

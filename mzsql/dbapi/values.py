@@ -1,7 +1,7 @@
-"""Python values of SQL's: what a fetched row holds, and PEP 249's types and constructors.
+"""Python values for SQL's: the values in fetched rows, and PEP 249's type objects and constructors.
 
-Promise: the mapping of the architecture's section 4. `Interval` and `Jsonb` are values that compare and hash, and whose `str` is
-PostgreSQL's text.
+Promise: numeric becomes `decimal.Decimal`, dates and times `datetime`, arrays and lists `list`, bytea `bytes`;
+`Interval`, `Jsonb` and `Range` are values that compare and hash, and whose `str` is PostgreSQL's text.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from mzsql.repr.values import Map, arrow_text, datums, float_text, python_value
 
 
 class NoTimedelta(DataError, ValueError):
-    """An interval that is no timedelta."""
+    """An interval that cannot be a timedelta."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, sqlstate="22008")
@@ -36,7 +36,7 @@ class NoTimedelta(DataError, ValueError):
 
 @functools.total_ordering
 class Interval:
-    """SQL's interval: months, days and microseconds, which do not convert into each other exactly."""
+    """An SQL interval: months, days and microseconds, none of which has a fixed length in the others."""
 
     __slots__ = ("days", "microseconds", "months")
 
@@ -46,7 +46,7 @@ class Interval:
         self.microseconds = arguments.whole(microseconds, "microseconds", -(2**63), 2**63 - 1)
 
     def _key(self) -> int:
-        # PostgreSQL compares intervals as if a month had 30 days and a day 24 hours.
+        # Intervals compare as in PostgreSQL: a month counts as 30 days, a day as 24 hours.
         return (self.months * 30 + self.days) * 86_400_000_000 + self.microseconds
 
     def __eq__(self, other: object) -> bool:
@@ -65,10 +65,11 @@ class Interval:
         return datum_text(f"{self.months} {self.days} {self.microseconds}", INTERVAL)
 
     def as_timedelta(self) -> dt.timedelta:
-        """The same as a timedelta.
+        """The interval as a timedelta.
 
         Raises:
-            NoTimedelta: a DataError and a ValueError: it has months, whose length varies, or is too long for one.
+            NoTimedelta: it has months, whose length varies, or exceeds a timedelta's range. Both a DataError and a
+                ValueError.
         """
         if self.months:
             raise NoTimedelta(f"an interval with months has no fixed length: {self}")
@@ -79,7 +80,7 @@ class Interval:
 
 
 class Jsonb:
-    """SQL's jsonb: `text` is PostgreSQL's text of it, `value` what it holds."""
+    """A jsonb value: `text` is PostgreSQL's text of it, `value` the document as Python objects."""
 
     __slots__ = ("text",)
 
@@ -101,7 +102,7 @@ class Jsonb:
 
     @classmethod
     def _fetched(cls, text: str) -> Jsonb:
-        """Of a text that is jsonb's already."""
+        """A value whose text is already in jsonb's form, as fetched."""
         made = cls.__new__(cls)
         made.text = text
         return made
@@ -125,7 +126,7 @@ class Jsonb:
 
 
 class Range(ranges.Range):
-    """A range of values, as `mzsql.repr.ranges` has it."""
+    """A range value; see `mzsql.repr.ranges`."""
 
     __slots__ = ()
 
@@ -145,7 +146,7 @@ class Range(ranges.Range):
 
 
 def _numeric(value: decimal.Decimal) -> decimal.Decimal:
-    """A numeric of undeclared scale without the zeros that its carrier adds."""
+    """A numeric of undeclared scale without the trailing zeros of its storage type."""
     return decimal.Decimal(numeric_text(value))
 
 
@@ -162,7 +163,7 @@ def _zoned(value: dt.datetime) -> dt.datetime:
 
 
 def converter(typ: SqlType) -> Callable[[Any], Any] | None:
-    """From Arrow's Python value (not None) to ours; None where they are the same."""
+    """The function from Arrow's Python value (not None) to ours; None where they are the same."""
     match typ.kind:
         case "numeric":
             return _numeric if typ.scale is None else None
@@ -230,15 +231,15 @@ def _range(typ: SqlType) -> Callable[[Any], Any]:
 def python_column(column: pa.ChunkedArray, typ: SqlType) -> list[Any]:
     """A result's column as Python values."""
     if pa.types.is_string(column.type) and not pa.types.is_string(arrow_type(typ)):
-        # Constants that no column holds come as their texts.
+        # Constants that no Arrow column can hold are transported as texts.
         return [None if v is None else python_value(v, typ) for v in column.to_pylist()]
     if typ.kind == "real":
-        # The fewest digits that name the float of four bytes, as PostgreSQL's text has them.
+        # The shortest decimal that identifies the 4-byte float, as in PostgreSQL's text.
         return [None if v is None else float(float_text(v, "real")) for v in column.to_pylist()]
     try:
         values: list[Any] = column.to_pylist()
     except OverflowError:
-        # Dates before the year 1 and after 9999 have no object in Python: they are given as their text.
+        # Python has no dates before year 1 or after 9999: those are returned as texts.
         return [None if d is None else python_value(d, typ) for d in datums(column, typ)]
     convert = converter(typ)
     if convert is None:
@@ -250,7 +251,7 @@ def python_column(column: pa.ChunkedArray, typ: SqlType) -> list[Any]:
 
 
 class TypeObject:
-    """Equal to the type codes of `Cursor.description` that it stands for."""
+    """A PEP 249 type object: equal to the type codes in `Cursor.description` that belong to it."""
 
     def __init__(self, name: str, kinds: Iterable[str]) -> None:
         self.name = name
@@ -297,10 +298,10 @@ _PARTS = (int, float, bytes, bytearray, memoryview, dt.tzinfo, type(None))
 
 
 def _made(make: Callable[..., Any], what: str, *parts: Any) -> Any:
-    """A value of Python's, or PEP 249's error where there is none of these parts."""
+    """A value made by ``make``; ProgrammingError where it refuses the parts."""
     shown = ", ".join(given(part) for part in parts)
     if not all(isinstance(part, _PARTS) for part in parts):
-        # Nothing else is asked what it is: it may answer in any way.
+        # Only show values of known types: any other object's methods could do anything.
         raise ProgrammingError(f"not {what}: {shown}", sqlstate="22023")
     try:
         return make(*parts)

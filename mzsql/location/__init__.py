@@ -1,7 +1,8 @@
-"""Where durable things live: the protocols `Blob`, `Consensus` and `TimestampOracle`, their errors, and the plugins that serve them.
+"""The stores: the protocols `Blob`, `Consensus` and `TimestampOracle`, their errors, and the plugins that implement
+them.
 
-A plugin author imports `hookimpl`, the protocols and the errors from here; everyone else opens backends by URL with `open_blob`,
-`open_consensus` and `open_oracle`. The embedded backends are `mem:`, `file:` and `sqlite:`.
+A plugin author imports `hookimpl`, the protocols and the errors from here; everyone else opens backends by URL with
+`open_blob`, `open_consensus` and `open_oracle`. The embedded backends are `mem:`, `file:` and `sqlite:`.
 """
 
 from __future__ import annotations

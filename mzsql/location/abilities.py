@@ -1,7 +1,8 @@
-"""Classes that can do what a backend can, and no more.
+"""Making a wrapper class with exactly the optional abilities of the wrapped backend.
 
-Promise: whoever wraps a backend and asks with `isinstance` for an optional protocol takes the same path with and without the wrapper.
-Trade-off: a class is made for each set of abilities, once, because a runtime protocol looks at classes and not at ``__getattr__``.
+Promise: code that tests for an optional protocol with `isinstance` behaves the same with and without a wrapper. The
+trade-off: a class is created for each set of abilities, once, because runtime-checkable protocols look at classes and
+not at ``__getattr__``.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from typing import Any, TypeAlias, TypeVar
 W = TypeVar("W")
 
 Abilities: TypeAlias = tuple[tuple[type[Any], type[Any]], ...]
-"""Optional protocols, each with the class that a wrapper has it from."""
+"""Optional protocols, each with the mixin class that implements it in a wrapper."""
 
 
 def class_as_able(inner: object, base: type[W], abilities: Abilities) -> type[W]:
-    """``base`` with those of ``abilities`` whose protocols ``inner`` has."""
+    """``base`` with the mixins of those ``abilities`` whose protocols ``inner`` implements."""
     return _made((*(mixin for protocol, mixin in abilities if isinstance(inner, protocol)), base))
 
 

@@ -1,8 +1,9 @@
-"""Backends with something done around each of their operations: measuring, injected faults, a scheduler's turn.
+"""Wrapping a backend's operations, to measure them, inject faults or schedule them.
 
-Promise: `blob_around` and `consensus_around` have every ability of the backend they wrap and no other, so code that asks with
-`isinstance` for an optional protocol takes the same path with and without the wrapper. Each operation of the inner backend happens
-inside one call of ``around(operation, act)``, whose result is the operation's; a listing happens in one call for each page.
+Promise: `blob_around` and `consensus_around` have exactly the optional abilities of the wrapped backend, so code that
+tests for an optional protocol with `isinstance` behaves the same with and without the wrapper. Each operation of the
+inner backend happens inside one call of ``around(operation, act)``, whose result is the operation's; a listing happens
+in one call per page.
 """
 
 from __future__ import annotations
@@ -28,22 +29,22 @@ from mzsql.location.protocols import (
 T = TypeVar("T")
 
 PAGE_KEYS = 1000
-"""So many keys of a listing are one act, as in an object store's own pages."""
+"""So many keys of a listing are one operation, as in an object store's pages."""
 
 
 class Around(Protocol):
-    """What is done around an operation."""
+    """Wraps an operation."""
 
     def __call__(self, operation: str, act: Callable[[], T], /) -> T:
-        """``act()``, or an error of its own; ``operation`` is the method's name."""
+        """Return ``act()``, or raise an error of its own; ``operation`` is the method's name."""
 
 
 Wrote = Callable[[str, int], None]
-"""Told the operation and how many bytes it wrote, once it succeeded."""
+"""Called with the operation and the number of bytes that it wrote, after it succeeded."""
 
 
 def _nobody(operation: str, size: int, /) -> None:
-    """Nobody wants to know."""
+    """Ignore the bytes written."""
 
 
 class _Wrapper:
@@ -60,7 +61,7 @@ class _Wrapper:
                 return
 
     def close(self) -> None:
-        """Close the backend behind."""
+        """Close the wrapped backend."""
         self.inner.close()
 
 
@@ -99,7 +100,7 @@ class _Paths(_Wrapper):
     inner: SparkReadable
 
     def spark_path(self, key: str) -> str:
-        """As `SparkReadable.spark_path`, which asks nobody."""
+        """As `SparkReadable.spark_path`; not wrapped, since it does no IO."""
         return self.inner.spark_path(key)
 
 
@@ -179,10 +180,14 @@ _CONSENSUS_ABILITIES: Abilities = ((ConsensusWait, _Waits),)
 
 
 def blob_around(inner: Blob, around: Around, wrote: Wrote = _nobody) -> Blob:
-    """``inner`` with ``around`` about each operation, and the same optional abilities; ``wrote`` is told of bytes written."""
+    """``inner`` with ``around`` about each operation, and the same optional abilities; ``wrote`` is called with the
+    bytes written.
+    """
     return class_as_able(inner, _Blob, _BLOB_ABILITIES)(inner, around, wrote)
 
 
 def consensus_around(inner: Consensus, around: Around, wrote: Wrote = _nobody) -> Consensus:
-    """``inner`` with ``around`` about each operation, and the same optional abilities; ``wrote`` is told of bytes written."""
+    """``inner`` with ``around`` about each operation, and the same optional abilities; ``wrote`` is called with the
+    bytes written.
+    """
     return class_as_able(inner, _Consensus, _CONSENSUS_ABILITIES)(inner, around, wrote)

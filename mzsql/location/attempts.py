@@ -1,8 +1,9 @@
-"""What a backend asks of its server: told beside the call, for metrics of whoever calls it.
+"""Reporting a backend's requests to its server, for the metrics of its caller.
 
-Promise: within `observing`, on the same thread, each attempt that a backend makes is told: whether it succeeded. A backend that tries
-again by itself tells each attempt; one that does not need tell nothing, as one call is one attempt then. Trade-off: ambient, as the
-deadlines are, so that the protocols stay small.
+Promise: within `observing`, on the same thread, every request that a backend reports is passed to the observer, with
+whether it succeeded. A backend that retries by itself reports each attempt; one that does not need not report, since a
+call is one attempt then. The trade-off: the observer is a context variable, like deadlines, so that the protocols stay
+small.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _observer: ContextVar[Observer | None] = ContextVar("mzsql_attempts", default=No
 
 
 def attempted(*, succeeded: bool) -> None:
-    """Tell that a statement or request was sent to the server, or could not be, and whether it succeeded."""
+    """Report that a request was sent to the server, or could not be, and whether it succeeded."""
     observer = _observer.get()
     if observer is not None:
         observer(succeeded)
@@ -25,7 +26,7 @@ def attempted(*, succeeded: bool) -> None:
 
 @contextmanager
 def observing(observer: Observer) -> Iterator[None]:
-    """Have attempts made within the block and on this thread told to ``observer``."""
+    """Pass attempts made within the block and on this thread to ``observer``."""
     token = _observer.set(observer)
     try:
         yield

@@ -1,10 +1,11 @@
-"""Connections to a SQLite file, for threads and over forks.
+"""Connections to a SQLite file, shared by threads and safe across forks.
 
-Promise: a connection is lent to one thread at a time, in WAL mode, and fsyncs each commit (synchronous=FULL). SQLite keeps its locks in
-the process's memory, where a child of a fork believes to hold what only its parent does; what it commits can then be lost with a log
-that the parent deletes. So a fork closes all connections first, for which it waits until they are idle, and parent and child open new
-ones. Trade-off: a fork costs that, and where a statement outlasts the wait the child may not use SQLite at all. Source: "How To Corrupt
-An SQLite Database File", section 2.6.
+Promise: a connection is lent to one thread at a time, in WAL mode, and every commit is fsynced (synchronous=FULL).
+SQLite keeps its file locks in the process's memory, so a forked child believes that it holds locks which only its
+parent holds; its commits can then be lost with a WAL file that the parent deletes. So a fork first waits until all
+connections are idle and closes them, and parent and child open new ones. The trade-off: a fork costs that, and where a
+statement outlasts the wait, the child may not use SQLite at all. Source: "How To Corrupt An SQLite Database File",
+section 2.6.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from mzsql.location.privacy import make_file, warn_if_open
 
 _MODE_PAUSE = 0.02
 _OPEN_SECONDS = 10.0
-"""How long an opening waits for others that write all the time."""
+"""How many seconds an opening waits for processes that write all the time."""
 _FORK_SECONDS = 5.0
-"""How long a fork waits for statements under way."""
+"""How many seconds a fork waits for running statements."""
 
 _PAUSE_SECONDS = 0.01
 _LOCKED_CODES = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
@@ -51,7 +52,7 @@ _DETERMINATE_CODES = {
 class Database:
     """Connections to one file, lent to one thread at a time; a fork closes them.
 
-    ``interrupt()`` is called when connections that are lent shall come back soon, ``renew()`` in a process that a fork has made.
+    ``interrupt()`` is called when lent connections must be returned soon, ``renew()`` in a process that a fork created.
     """
 
     def __init__(
@@ -73,17 +74,18 @@ class Database:
         self._closed = False
         _forks.add(self)
         with self.guard("open"):
-            # SQLite sees to the entries of its files, but not to that of a new directory.
+            # SQLite makes its files' entries durable, but not the entry of a new directory.
             file = Path(self.path).absolute()
             make_directory(file.parent)
             warn_if_open(file)
-            # SQLite makes its log, and what else it puts beside it, with the rights of the database.
+            # SQLite creates its WAL and other files with the permissions of the database file, so create that with the
+            # right ones.
             make_file(file)
             self._make(schema)
             self._identity = self._found()
 
     def _make(self, schema: str) -> None:
-        """Have the tables there. Calls are tried again by whoever makes them; an opening is not, so it waits longer for a lock."""
+        """Create the tables. Calls are retried by their callers; an opening is not, so it waits longer for a lock."""
         end = time.monotonic() + _OPEN_SECONDS
         while True:
             try:
@@ -94,7 +96,7 @@ class Database:
                 code = getattr(failure, "sqlite_errorcode", None)
                 if code is None or code & 0xFF not in _LOCKED_CODES or time.monotonic() > end:
                     raise
-            # SQLite itself waits for most locks, and for some not at all.
+            # SQLite's busy timeout does not cover every lock.
             time.sleep(_PAUSE_SECONDS)
 
     def _connect(self) -> sqlite3.Connection:
@@ -108,7 +110,7 @@ class Database:
                     connection.execute("PRAGMA journal_mode=WAL")
                     break
                 except sqlite3.OperationalError:
-                    # The change of mode does not wait for the lock as statements do.
+                    # Changing the journal mode does not wait for the lock as statements do.
                     if time.monotonic() > end:
                         raise
                     time.sleep(_MODE_PAUSE)
@@ -120,7 +122,7 @@ class Database:
 
     @contextlib.contextmanager
     def lend(self) -> Iterator[sqlite3.Connection]:
-        """A connection for the duration of the block; dropped when the block fails."""
+        """A connection for the block; discarded when the block raises."""
         connection = self._take()
         try:
             if connection is None:
@@ -159,7 +161,9 @@ class Database:
                 self._free.notify_all()
 
     def prepare_fork(self, end: float) -> bool:
-        """Close all connections, lent ones once they come back, by ``end``; whether none is open then. Lends none meanwhile."""
+        """Close all connections, lent ones when they are returned, by the time ``end``; none are lent meanwhile.
+        Whether none is open then.
+        """
         with self._free:
             self.forking = True
         self._interrupt()
@@ -170,9 +174,9 @@ class Database:
             return self._free.wait_for(lambda: not self._lent, max(0.0, end - time.monotonic()))
 
     def forked(self, *, child: bool) -> None:
-        """Lend again."""
+        """Lend connections again, in parent or child."""
         if child:
-            # A thread that is not there any more may have held the lock.
+            # A thread that does not exist in the child may have held the lock at the fork.
             self._free = threading.Condition(threading.Lock())
             self._lent = 0
             self.forking = False
@@ -184,7 +188,7 @@ class Database:
 
     @contextlib.contextmanager
     def guard(self, act: str) -> Iterator[None]:
-        """Turn SQLite's errors into location errors."""
+        """Turn SQLite's errors in the block into location errors; ``act`` names the operation."""
         try:
             yield
         except sqlite3.Error as failure:
@@ -198,7 +202,7 @@ class Database:
             raise Determinate(f"sqlite {self.path}: cannot {act}: {failure}") from failure
 
     def run(self, act: str, statement: str, *parameters: Any) -> tuple[int, list[Any]]:
-        """One statement, committed by itself: how many rows it changed, and those it returned."""
+        """Run one statement in its own transaction; the number of rows changed, and the rows returned."""
         done = False
         try:
             with self.guard(act):
@@ -213,7 +217,7 @@ class Database:
         return cursor.rowcount, rows
 
     def _found(self) -> tuple[int, int] | None:
-        """Which file there is at the path."""
+        """Device and inode of the file at the path; None where there is none."""
         try:
             found = os.stat(self.path)  # noqa: PTH116 - twice a statement
         except FileNotFoundError:
@@ -221,7 +225,7 @@ class Database:
         return found.st_dev, found.st_ino
 
     def _check_there(self, act: str, kind: type[LocationError]) -> None:
-        """Check that the file is still the one that was opened: a commit to one that was removed is durable for nobody."""
+        """Check that the path still has the file that was opened: a commit to a removed file is lost."""
         if self._found() != self._identity:
             raise kind(
                 f"sqlite {self.path}: cannot {act}: the file was removed or replaced since it was opened",
@@ -229,7 +233,7 @@ class Database:
             )
 
     def close(self) -> None:
-        """Close the idle connections; lent ones close when they come back."""
+        """Close the idle connections; lent ones are closed when they are returned."""
         with self._free:
             self._closed = True
             idle, self._idle = self._idle, []
@@ -238,7 +242,7 @@ class Database:
 
 
 class _Forks:
-    """What happens to the databases of this process when it forks."""
+    """Coordinates this process's databases with forks."""
 
     def __init__(self) -> None:
         self._databases: weakref.WeakSet[Database] = weakref.WeakSet()

@@ -1,10 +1,11 @@
-"""How long a backend's caller still waits: handed down beside the call, for backends that can end earlier than their own limits.
+"""The time that a backend's caller will still wait, for backends that can give up before their own limits.
 
-Promise: `seconds_left`, asked on the thread that a backend was called on, is what the caller has left of its timeout, its statement's
-(`mzsql.repr.interrupt`) included, or `None` where there is none; inside of several callers' limits it is the shortest one. It never says
-less than `LEAST_SECONDS`: an act that is begun at all has the time of a few round trips, also where its caller asks for no more than one
-try. Trade-off: ambient, not a parameter of every operation, so that the protocols stay small and a backend that ignores it stays right,
-only slower to give up. A backend that goes on on threads of its own asks first and takes the answer along.
+Promise: `seconds_left`, called on the thread that a backend was called on, is the remainder of its caller's timeout,
+including that of its statement (`mzsql.repr.interrupt`), or `None` where there is none; with nested limits the
+shortest. It is never less than `LEAST_SECONDS`: an operation that is started at all gets the time of a few round trips,
+even for a caller that wants a single try. The trade-off: this is a context variable instead of a parameter of every
+operation, so that the protocols stay small, and a backend that ignores it is still correct, only slower to give up. A
+backend that continues on threads of its own must read it first and pass it along.
 """
 
 from __future__ import annotations
@@ -22,13 +23,17 @@ _left: ContextVar[Left | None] = ContextVar("mzsql_seconds_left", default=None)
 
 
 def caller_left() -> float | None:
-    """Seconds that the caller still waits, 0 or less when it is late; `None`: it set no limit. For whoever decides whether to try again."""
+    """Seconds that the caller still waits, 0 or less where it is late; `None`: no limit. For deciding whether to try
+    again.
+    """
     left = caller_limit()
     return None if left is None else left()
 
 
 def caller_limit() -> Left | None:
-    """What `caller_left` asks, for whoever asks it again later, perhaps on another thread: a caller may cut its time short."""
+    """The function that `caller_left` calls, for use later or on another thread: the caller may shorten its limit
+    meanwhile.
+    """
     return _shorter(_left.get(), statement_limit())
 
 
@@ -39,19 +44,19 @@ def _shorter(one: Left | None, other: Left | None) -> Left | None:
 
 
 def seconds_left() -> float | None:
-    """Seconds that the caller of the backend still waits, `LEAST_SECONDS` at least; `None`: it set no limit."""
+    """Seconds that the backend's caller still waits, at least `LEAST_SECONDS`; `None`: no limit."""
     left = caller_left()
     return None if left is None else max(LEAST_SECONDS, left)
 
 
 def at_most(seconds: float) -> float:
-    """``seconds``, a limit of the backend's own, or what the caller has left where that is less."""
+    """``seconds``, a limit of the backend's own, or the caller's remaining time if that is less."""
     left = seconds_left()
     return seconds if left is None else min(seconds, left)
 
 
 class waiting:  # noqa: N801 (used as a block: ``with waiting(left):``)
-    """Call backends, within the block and on this thread, for no longer than ``left()`` seconds from any moment."""
+    """Limit backend calls, within the block and on this thread, to ``left()`` seconds from any moment on."""
 
     def __init__(self, left: Left) -> None:
         self._outer: Left | None = None

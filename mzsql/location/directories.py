@@ -1,8 +1,9 @@
-"""Directories that survive a power loss.
+"""Directories that survive a power failure.
 
-Promise: after `make_directory`, and after `Durable.ensure`, every directory down to the one asked for is found again after a power loss,
-whoever made it: that a directory is there does not mean that its entry was ever written. Source: Pillai et al., "All File Systems Are
-Not Created Equal" (OSDI 2014), whose commonest fault is the entry of a new file or directory that nobody fsynced.
+Promise: after `make_directory`, and after `Durable.ensure`, every directory on the way to the given one survives a
+power failure, whoever created it: an existing directory's entry in its parent need not have been fsynced. Source:
+Pillai et al., "All File Systems Are Not Created Equal" (OSDI 2014), whose most common bug is the unsynced entry of a
+new file or directory.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from mzsql.location.privacy import PRIVATE_DIRECTORY
 
 
 def fsync_directory(directory: Path) -> None:
-    """Make the directory's present entries durable; where it cannot be opened, by writing out everything there is."""
+    """Make the directory's present entries durable; where it cannot be opened, by syncing everything."""
     try:
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     except PermissionError:
-        # It may be entered and not be listed, as the parents of many a service's directory.
+        # Execute permission without read permission is common for services' parent directories.
         os.sync()
         return
     try:
@@ -31,10 +32,10 @@ def fsync_directory(directory: Path) -> None:
 
 
 def make_directory(directory: Path) -> None:
-    """Make ``directory`` and its parents; those made here are durable, and their owner's alone.
+    """Create ``directory`` and its parents; created ones are durable, and accessible to their owner only.
 
     Raises:
-        NotADirectoryError: something else is in the way.
+        NotADirectoryError: a file is in the way.
     """
     missing = []
     while not directory.is_dir():
@@ -52,20 +53,22 @@ def make_directory(directory: Path) -> None:
 
 
 def user_directory(variable: str, default: str, variables: Mapping[str, str] = os.environ) -> Path:
-    """Where this user's files of a kind are: as a variable of the XDG base directory specification says, or below the home.
+    """The user's directory for a kind of files, by the XDG base directory specification: from ``variable``, else
+    ``default`` below the home.
 
     Raises:
-        RuntimeError: the variable does not say, and there is no home.
+        RuntimeError: the variable is not set, and there is no home directory.
     """
     given = variables.get(variable, "")
-    # As the specification has it, a relative path is no path.
+    # The specification says that a relative path must be ignored.
     return Path(given) if Path(given).is_absolute() else Path.home() / default
 
 
 class Durable:
-    """The directories at and below a root whose entries this process has seen to, by path and inode: one made anew is another.
+    """The directories below a root whose entries this process has made durable, by path and inode, so that a recreated
+    one is not mistaken.
 
-    Trade-off: one made anew with the same inode is taken for the old one; its maker is about to fsync its entry.
+    The trade-off: one recreated with the same inode is mistaken; its creator is about to fsync its entry itself.
     """
 
     def __init__(self, root: Path) -> None:
@@ -73,10 +76,11 @@ class Durable:
         self._known: dict[Path, tuple[int, int]] = {}
 
     def ensure(self, directory: Path) -> None:
-        """Make the entry of ``directory``, and of each above it up to the root, durable; costs one stat each where that was done before.
+        """Make the entries of ``directory`` and its parents up to the root durable; costs one stat each where that was
+        done before.
 
         Raises:
-            FileNotFoundError: it is not there.
+            FileNotFoundError: it does not exist.
         """
         for path in (directory, *directory.parents):
             found = os.stat(path)  # noqa: PTH116
@@ -88,5 +92,5 @@ class Durable:
                 return
 
     def forget(self, directory: Path) -> None:
-        """Take a directory that was removed for unknown."""
+        """Forget a directory that was removed."""
         self._known.pop(directory, None)

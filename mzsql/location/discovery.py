@@ -1,7 +1,7 @@
-"""The plugins installed in this interpreter, by the entry points of the group ``mzsql``.
+"""Finding installed plugins by the entry points in the group ``mzsql``.
 
-Promise: whatever is wrong with one distribution (a version that cannot be read, a broken list of entry points) is a finding about that
-one, and the others are found all the same. Nothing of a plugin is imported here.
+Promise: a broken distribution (an unreadable version, a malformed list of entry points) is a finding about that
+distribution only, and the others are still found. Nothing of a plugin is imported here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ UNKNOWN = "(unknown)"
 
 
 class Found(NamedTuple):
-    """An entry point and where it came from; ``entry`` is `None` where a distribution's list could not be read, for the ``failure``."""
+    """An entry point and its distribution; ``entry`` is `None` where the distribution's entry points cannot be read,
+    because of ``failure``.
+    """
 
     name: str
     distribution: str
@@ -24,7 +26,7 @@ class Found(NamedTuple):
 
 
 def find_plugins(group: str) -> list[Found]:
-    """The entry points of ``group``, by name and then distribution."""
+    """The entry points in ``group``, by name and then distribution."""
     try:
         found = [Found(e.name, *_named(e.dist), e) for e in metadata.entry_points(group=group)]
     except Exception:  # some distribution's metadata is broken: ask each by itself
@@ -33,7 +35,7 @@ def find_plugins(group: str) -> list[Found]:
 
 
 def _distributions() -> Iterator[metadata.Distribution]:
-    """Each distribution once: as at an import, the first on the path hides those of the same name after it."""
+    """Each distribution once: as for imports, the first on the path hides later ones of the same name."""
     seen: set[str] = set()
     for distribution in metadata.distributions():
         name, _ = _named(distribution)
@@ -65,7 +67,7 @@ def _text(distribution: metadata.Distribution) -> str | None:
 
 
 def _named(distribution: metadata.Distribution | None) -> tuple[str, str]:
-    """The distribution's name and version, `UNKNOWN` where its metadata does not say."""
+    """The distribution's name and version; `UNKNOWN` where its metadata has none."""
     if distribution is None:
         return UNKNOWN, UNKNOWN
     said = []

@@ -1,9 +1,9 @@
-"""Errors of the persist location: what a backend raises, in two tiers.
+"""Errors that backends raise, in two tiers.
 
-Promise: a `UsageError` says the caller asked for something invalid; it is raised at once and nothing has changed. A `LocationError`
-says that a backend could not do its work: `Determinate` when the act surely did not happen (any caller may retry), `Indeterminate`
-when it may have happened (only a caller with an idempotent act, or an idempotency token, may retry). Source: the persist design's
-two-tiered error handling.
+Promise: a `UsageError` says that the request was invalid: it is raised at once, and nothing changed. A `LocationError`
+says that a backend failed: `Determinate` where the operation certainly did not happen (any caller may retry),
+`Indeterminate` where it may have happened (only a caller with an idempotent operation, or an idempotency token, may
+retry). Source: Materialize's persist design, two-tiered error handling.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from mzsql.repr.errors import InvalidParameter, SqlError
 
 
 class UsageError(SqlError):
-    """An invalid request; nothing has changed."""
+    """An invalid request; nothing changed."""
 
     sqlstate = "22023"
 
@@ -24,11 +24,11 @@ class LocationError(SqlError):
 
 
 class Determinate(LocationError):
-    """The act surely did not happen."""
+    """The operation certainly did not happen."""
 
 
 class Indeterminate(LocationError):
-    """The act may or may not have happened."""
+    """The operation may or may not have happened."""
 
 
 class UnknownScheme(InvalidParameter):
@@ -40,18 +40,20 @@ class ContestedScheme(UnknownScheme):
 
 
 class InvalidUrl(InvalidParameter):
-    """A URL its backend cannot make sense of."""
+    """A URL that its backend does not understand."""
 
 
 class PluginFailed(LocationError):
-    """A plugin broke its promise: it raised what no backend may raise, or answered with what is no backend."""
+    """A plugin broke its contract: it raised something that no backend may raise, or returned something that is no
+    backend.
+    """
 
 
 class PluginRelationFailed(SqlError):
-    """The function that yields the rows of a plugin's system relation failed; the query that read it fails, nothing else."""
+    """A plugin's function for a system relation's rows failed; only the query that reads the relation fails."""
 
     sqlstate = "38000"
 
 
 class PluginWarning(UserWarning):
-    """Something is wrong with a plugin; the rest works."""
+    """Something is wrong with a plugin; everything else works."""

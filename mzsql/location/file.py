@@ -1,10 +1,10 @@
-"""A Blob in a directory: ``file:./env/blob``.
+"""A Blob store in a directory: ``file:./env/blob``.
 
-Promise: an object is a file whose path below the root is its key, so Spark and everyone else can open it; it appears whole and
-durable or not at all: written under a unique temporary name in a directory that listings leave out, fsynced, renamed, and the
-directory fsynced, and the entries of the directories above it where this process has not seen to them before. So processes may write
-and be killed, and machines lose power, at any moment. Trade-off: no key may be a path prefix of another (``a`` and ``a/b``), as no
-file is a directory.
+Promise: an object is a file whose path below the root is its key, so Spark and others can open it. It appears whole and
+durable or not at all: it is written under a unique temporary name in a directory that listings skip, fsynced and
+renamed; then its directory is fsynced, and so are the entries of the directories above where this process has not done
+so before. So processes may be killed, and machines lose power, at any moment. The trade-off: no key may be a path
+prefix of another (``a`` and ``a/b``), since a file is not a directory.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _RENAME_ATTEMPTS = 100
 
 
 class FileBlob:
-    """Objects as files below ``root``, which is made when it is not there.
+    """Objects as files below ``root``, which is created where it does not exist.
 
     Raises:
-        Determinate: the directory cannot be made or read.
+        Determinate: the directory cannot be created or read.
     """
 
     def __init__(self, root: str | Path) -> None:
@@ -48,9 +48,10 @@ class FileBlob:
             raise self._failed(Determinate, "open", "", failure) from failure
 
     def _sweep(self) -> None:
-        """Remove what writers killed long ago left behind; the first write does, so that whoever only reads changes nothing.
+        """Remove temporary files that killed writers left long ago; called by the first write, so that a process that
+        only reads changes nothing.
 
-        How long ago is told by the file system's clock alone, which this machine's need not agree with.
+        Ages are measured with the file system's clock only, which this machine's need not agree with.
         """
         self._swept = True
         probe = self._temporary / uuid.uuid4().hex
@@ -134,14 +135,14 @@ class FileBlob:
             try:
                 os.rename(temporary, path)  # noqa: PTH104
             except FileNotFoundError:
-                # A deletion in the same directory found it empty in between and removed it.
+                # A concurrent deletion found the directory empty and removed it before the rename: create it again.
                 if attempt + 1 == _RENAME_ATTEMPTS or not temporary.exists():
                     raise
             else:
                 return
 
     def delete(self, key: str) -> int | None:
-        """Remove ``key`` durably, and the directories it leaves empty; its former size, or `None`."""
+        """Remove ``key`` durably, and directories that become empty; its former size in bytes, or `None`."""
         path = self._path(key)
         size: int | None = None
         removed = False
@@ -150,7 +151,7 @@ class FileBlob:
                 found = path.stat().st_size
                 os.unlink(path)  # noqa: PTH108
                 removed, size = True, found
-            # Where it is gone, that may be by a call that was cut off before its fsync, of which this one is the repetition.
+            # If it is gone, an earlier call may have removed it and failed before its fsync, which this call repeats.
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                 fsync_directory(path.parent)
         except OSError as failure:
@@ -164,14 +165,15 @@ class FileBlob:
         return size
 
     def delete_many(self, keys: Sequence[str]) -> None:
-        """Remove every key there is, durably, with one fsync for each directory rather than for each key."""
+        """Remove all existing keys, durably, with one fsync per directory instead of per key."""
         directories: dict[Path, None] = {}
         for key in keys:
             path = self._path(key)
             try:
                 os.unlink(path)  # noqa: PTH108
             except (FileNotFoundError, NotADirectoryError):
-                # Gone; maybe by a call that was cut off before its fsync, of which this one is the repetition.
+                # If it is gone, an earlier call may have removed it and failed before its fsync, which this call
+                # repeats.
                 if path.parent.is_dir():
                     directories[path.parent] = None
             except OSError as failure:
@@ -199,7 +201,7 @@ class FileBlob:
             directory = directory.parent
 
     def list_keys_and_metadata(self, prefix: str) -> Iterator[tuple[str, int]]:
-        """Each key that starts with ``prefix``, with its size. Walks only the directories that may hold some."""
+        """Each key that starts with ``prefix``, with its size in bytes. Only walks directories that may contain some."""
         if prefix.split("/", 1)[0] == _TEMPORARY:
             return
         base = self.root / prefix.rpartition("/")[0]
@@ -223,12 +225,12 @@ class FileBlob:
                     yield key, size
 
     def _unlisted(self, failure: OSError) -> None:
-        """Let a listing go on where a directory is gone; what cannot be read is an error."""
+        """Let a listing continue where a directory was removed meanwhile; raise where one cannot be read."""
         if not isinstance(failure, (FileNotFoundError, NotADirectoryError)):
             raise self._failed(Determinate, "list", str(failure.filename), failure) from failure
 
     def list_unfinished(self) -> Iterator[Unfinished]:
-        """The temporary files of writes under way, and of writers that were killed; what they were to become is not known."""
+        """The temporary files of running and killed writers; their keys are unknown."""
         try:
             with os.scandir(self._temporary) as found:
                 for one in found:
@@ -239,10 +241,10 @@ class FileBlob:
             raise self._failed(Determinate, "list temporary files of", "", failure) from failure
 
     def abort_unfinished(self, unfinished: Unfinished) -> None:
-        """Remove one temporary file; none there is no error.
+        """Remove a temporary file; one that does not exist is no error.
 
         Raises:
-            UsageError: it is none of this store's.
+            UsageError: it does not belong to this store.
         """
         if Path(unfinished.upload).name != unfinished.upload:
             raise UsageError(
@@ -254,14 +256,16 @@ class FileBlob:
             raise self._failed(Determinate, "remove", unfinished.upload, failure) from failure
 
     def _down_to(self, path: Path) -> Iterator[Path]:
-        """The directories below the root that a file is in."""
+        """The directories below the root that contain a file, innermost first."""
         for directory in path.parents:
             if directory == self.root:
                 return
             yield directory
 
     def make_durable(self, keys: Sequence[str]) -> None:
-        """Fsync files others have written by path, and the directories down to them; they are the store's own from here on."""
+        """Fsync files that others (Spark) wrote by path, and the directories above them, and restrict them to their
+        owner.
+        """
         directories: dict[Path, None] = {}
         try:
             for key in keys:
@@ -273,7 +277,7 @@ class FileBlob:
                     os.close(descriptor)
                 close_to_others(path)
                 with contextlib.suppress(FileNotFoundError):
-                    # Hadoop's checksum of it.
+                    # The checksum file that Hadoop writes beside it.
                     close_to_others(path.with_name(f".{path.name}.crc"))
                 directories.update(dict.fromkeys(self._down_to(path)))
             for directory in directories:
@@ -318,11 +322,11 @@ def mzsql_open_blob(url: SplitResult) -> Blob | None:
 
 @hookimpl
 def mzsql_serves() -> list[Serves]:
-    """A Blob in a directory of this machine."""
+    """A Blob store in a local directory."""
     return [Serves("blob", ("file",), "file:relative/directory or file:///absolute/directory")]
 
 
 @hookimpl
 def mzsql_scratch_url(kind: str, directory: str) -> str | None:
-    """A directory below the one given."""
+    """A subdirectory of the given one."""
     return local_url("file", f"{directory}/blob") if kind == "blob" else None

@@ -1,20 +1,20 @@
-"""The hooks a plugin implements, with ``from mzsql.location import hookimpl``, and the rules by which they change.
+"""The hooks that a plugin implements (``from mzsql.location import hookimpl``), and the rules by which they change.
 
-Promise: each ``mzsql_open_*`` answers `None` where the URL's scheme is not its own. ``url`` is a `urllib.parse.SplitResult`, so
-``file:./env/blob`` has the scheme ``file`` and the path ``./env/blob``. A plugin registers by an entry point of the group
-``mzsql``.
+Promise: each ``mzsql_open_*`` hook returns `None` where the URL's scheme is not the plugin's. ``url`` is a
+`urllib.parse.SplitResult`, so ``file:./env/blob`` has the scheme ``file`` and the path ``./env/blob``. A plugin
+registers by an entry point in the group ``mzsql``.
 
-Versions. `HOOKS_VERSION` is one number for all hooks here. A plugin may say which it was written for: ``MZSQL_HOOKS = 1`` in the
-module (or object) its entry point names; one that does not is taken for version 1.
+Versions. `HOOKS_VERSION` is one number for all hooks. A plugin may say for which version it was written: ``MZSQL_HOOKS
+= 1`` in the module (or object) that its entry point names; without it version 1 is assumed.
 
-- A new hook, or a new argument of one, is compatible: a plugin implements the hooks it wants and takes the arguments it names. The
-  version goes up, so that a plugin that needs the new thing can say so: one that says a newer version than this is refused, with
-  what to upgrade, instead of half working.
-- A hook or an argument is removed in two steps. For at least one minor release it is deprecated (pluggy's ``warn_on_impl``,
-  ``warn_on_impl_args``): plugins that use it work, with a `DeprecationWarning` that says what to use instead, and are shown by ``mzsql
-  plugins``; others hear nothing. The release that removes it raises the version, and a plugin that still has it is not loaded, by name of
-  what it has, while the others are.
-- What a hook's answer means never changes under its name; a new meaning is a new hook.
+- A new hook, or a new argument of a hook, is compatible: a plugin implements the hooks that it wants, with the
+  arguments that it names. The version is raised, so that a plugin that needs the new one can say so; a plugin for a
+  newer version than this is refused, with what to upgrade, instead of half working.
+- A hook or an argument is removed in two steps. For at least one minor release it is deprecated (pluggy's
+  ``warn_on_impl``, ``warn_on_impl_args``): plugins that use it work, get a `DeprecationWarning` that names the
+  replacement, and are marked by ``mzsql plugins``. The release that removes it raises the version; a plugin that still
+  uses it is then not loaded, with an error that names it, while other plugins are.
+- The meaning of a hook's result never changes; a new meaning gets a new hook.
 """
 
 from __future__ import annotations
@@ -39,13 +39,14 @@ hookimpl = pluggy.HookimplMarker(PROJECT)
 
 
 class Serves(msgspec.Struct, frozen=True):
-    """What a plugin says it opens: one kind of backend, under these schemes.
+    """A kind of backend that a plugin opens, with its URL schemes.
 
     Args:
-        kind: which protocol.
+        kind: the protocol: blob, consensus or oracle.
         schemes: the URL schemes, lower case: ``("postgres", "postgresql")``.
-        form: how a URL looks, for a person: ``redis://host:port/db?prefix=…``.
-        one_process: whether it lives in one process's memory, so that another that opens the same URL finds nothing of it.
+        form: the form of a URL, for people: ``redis://host:port/db?prefix=…``.
+        one_process: whether it lives in one process's memory, so that other processes that open the URL see another
+            store.
     """
 
     kind: Kind
@@ -55,7 +56,9 @@ class Serves(msgspec.Struct, frozen=True):
 
 
 class PluginColumn(msgspec.Struct, frozen=True):
-    """A column of a `PluginRelation`; ``type`` is a SQL type as the catalog spells it: ``text``, ``bigint``, ``text list``."""
+    """A column of a `PluginRelation`; ``type`` is an SQL type in the catalog's spelling: ``text``, ``bigint``, ``text
+    list``.
+    """
 
     name: str
     type: str
@@ -64,7 +67,7 @@ class PluginColumn(msgspec.Struct, frozen=True):
 
 
 class Whereabouts(msgspec.Struct, frozen=True):
-    """What the rows of a plugin's relation may be derived from: the URLs of the environment that is read, secrets included."""
+    """The URLs of the environment that is read, secrets included: what a plugin's relation may compute its rows from."""
 
     blob: str
     consensus: str
@@ -76,15 +79,16 @@ class Whereabouts(msgspec.Struct, frozen=True):
 
 
 class PluginRelation(msgspec.Struct, frozen=True):
-    """A relation that a plugin adds to the system catalog: one that describes the backend, a row for each thing in it, not users' data.
+    """A relation that a plugin adds to the system catalog, for metadata about its backend, not for users' data.
 
     Args:
-        name: its name, lower case, unlike every other relation's of the schema.
+        name: its name, lower case, unique in the schema.
+        columns: at least one column.
+        comment: a description.
+        rows: returns the present rows, each with a value for each column: None, bool, int, float, Decimal, str, bytes,
+            date, datetime, or a
+            list of them. Called when a query reads the relation; an exception fails that query only.
         schema: a schema of the system catalog.
-        columns: at least one.
-        comment: what it is, for a person.
-        rows: its rows as they are now, each with a value for each column: None, bool, int, float, Decimal, str, bytes, date, datetime (or
-            a list of them). Called when a query reads the relation; what it raises fails that query alone.
     """
 
     name: str
@@ -98,35 +102,37 @@ class PluginRelation(msgspec.Struct, frozen=True):
 def mzsql_serves() -> list[Serves] | None:
     """What this plugin opens.
 
-    A plugin that says so is asked for its own schemes only, and the clash of two such is noticed with neither opened.
+    A plugin that implements this is only asked for its own schemes, and a clash between two such plugins is noticed
+    without opening either.
     """
 
 
 @hookspec(firstresult=True)
 def mzsql_scratch_url(kind: str, directory: str) -> str | None:
-    """A URL below ``directory`` (a temporary one, absolute) on which the kit of ``kind`` may run with nothing set up.
+    """A URL below ``directory`` (temporary, absolute) on which the conformance kit for ``kind`` can run without any
+    setup.
 
-    `None` where a backend needs a server or credentials: its kit is then run on a URL somebody gives.
+    `None` where the backend needs a server or credentials: the kit then needs a URL from its user.
     """
 
 
 @hookspec(firstresult=True)
 def mzsql_open_blob(url: SplitResult) -> Blob | None:
-    """Open the Blob store at ``url``, creating it when it is not there."""
+    """Open the Blob store at ``url``, creating it where it does not exist."""
 
 
 @hookspec(firstresult=True)
 def mzsql_open_consensus(url: SplitResult) -> Consensus | None:
-    """Open the Consensus store at ``url``, creating it when it is not there."""
+    """Open the Consensus store at ``url``, creating it where it does not exist."""
 
 
 @hookspec(firstresult=True)
 def mzsql_open_oracle(
     url: SplitResult, timeline: str, now: Callable[[], int]
 ) -> TimestampOracle | None:
-    """Open the oracle of ``timeline`` at ``url``; ``now`` gives the wall clock in milliseconds."""
+    """Open the oracle of ``timeline`` at ``url``; ``now`` returns the wall clock in milliseconds since the epoch."""
 
 
 @hookspec
 def mzsql_builtin_relations() -> list[PluginRelation] | None:
-    """Relations to add to the system catalog, each with the function that yields its rows."""
+    """The relations to add to the system catalog."""

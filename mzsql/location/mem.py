@@ -1,7 +1,7 @@
 """Backends in this process's memory, for tests and for measuring everything but IO.
 
-Promise: the full contracts, between threads. ``mem:`` is new at each opening; ``mem:name`` is the same store at each opening within
-the process. Nothing survives the process.
+Promise: the full contracts, between threads. ``mem:`` is a new store at each opening; ``mem:name`` is the same store at
+each opening in the process. Nothing survives the process.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class MemBlob:
-    """A Blob in a dict."""
+    """A Blob store in a dict."""
 
     def __init__(self) -> None:
         self._objects: dict[str, bytes] = {}
@@ -60,7 +60,7 @@ class MemBlob:
 
 
 class MemConsensus:
-    """A Consensus in a dict of lists."""
+    """A Consensus store in a dict of lists."""
 
     def __init__(self) -> None:
         self._logs: dict[str, list[Versioned]] = {}
@@ -92,7 +92,7 @@ class MemConsensus:
             return log[start : start + limit]
 
     def truncate(self, key: str, seqno: int) -> int:
-        """Remove the entries below ``seqno``; how many."""
+        """Remove the entries below ``seqno``; how many were removed."""
         with self._changed:
             log = self._logs.get(key, [])
             check_truncate(key, seqno, log[-1].seqno if log else None)
@@ -106,7 +106,7 @@ class MemConsensus:
             return iter(list(self._logs))
 
     def wait(self, key: str, after_seqno: int, timeout: float) -> bool:
-        """Block until there is an entry beyond ``after_seqno``, or ``timeout`` seconds."""
+        """Block until there is an entry beyond ``after_seqno``, or for ``timeout`` seconds; whether there is."""
 
         def arrived() -> bool:
             log = self._logs.get(key, [])
@@ -120,10 +120,10 @@ class MemConsensus:
 
 
 class MemTimestamps:
-    """The two timestamps of a timeline, shared by the handles that were opened on it.
+    """The two timestamps of a timeline, shared by all handles opened on it.
 
     Args:
-        initial: both timestamps at first.
+        initial: the initial value of both.
     """
 
     def __init__(self, initial: int = 0) -> None:
@@ -137,9 +137,9 @@ class MemOracle:
     """A timestamp oracle in two integers.
 
     Args:
-        now: the wall clock in milliseconds, this handle's own.
-        initial: both timestamps at first.
-        timestamps: those of a timeline that is there already, instead of ``initial``.
+        now: this handle's wall clock, in milliseconds since the epoch.
+        initial: the initial value of both timestamps.
+        timestamps: an existing timeline's timestamps, instead of ``initial``.
     """
 
     def __init__(
@@ -172,14 +172,14 @@ class MemOracle:
             return self._timestamps.read
 
     def apply_write(self, ts: int) -> None:
-        """Both timestamps become at least ``ts``."""
+        """Raise both timestamps to at least ``ts``."""
         check_ts(ts)
         with self._timestamps.lock:
             self._timestamps.read = max(self._timestamps.read, ts)
             self._timestamps.write = max(self._timestamps.write, ts)
 
     def clock_ms(self) -> int:
-        """The machine's clock, whatever the handle's says."""
+        """The machine's clock, independent of the handle's."""
         return time.time_ns() // 1_000_000
 
     def close(self) -> None:
@@ -223,7 +223,7 @@ def mzsql_open_oracle(
 
 @hookimpl
 def mzsql_serves() -> list[Serves]:
-    """Each kind, in this process's memory."""
+    """All three kinds, in this process's memory."""
     form = "mem: (new at each opening) or mem:name"
     kinds: tuple[Kind, ...] = ("blob", "consensus", "oracle")
     return [Serves(kind, ("mem",), form, one_process=True) for kind in kinds]

@@ -1,8 +1,8 @@
-"""Who may look into what a store of this machine is made of: its owner alone.
+"""Restricting local stores to their owner.
 
-Promise: directories that stores make here have mode 0700 and files 0600, whatever the umask says, from the moment they are there. What
-is open already stays as it is, and is warned of once, in the log and as a Python warning: there may be a reason, as where a group
-shares it.
+Promise: directories that stores create have mode 0700 and files 0600, whatever the umask, from the moment they exist.
+What is open already is not changed, since a group may share it on purpose; it is warned of once, in the log and as a
+Python warning.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ _lock = threading.Lock()
 
 
 class OpenToOthers(UserWarning):
-    """A store's directory or file can be looked into by other users of the machine."""
+    """Other users of the machine can access a store's directory or file."""
 
 
 def make_file(path: Path) -> None:
-    """Have an empty file at ``path``, if there is none.
+    """Create an empty file at ``path`` where there is none.
 
     Raises:
-        OSError: it cannot be made.
+        OSError: it cannot be created.
     """
     with contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_FILE))
 
 
 def close_to_others(path: Path) -> None:
-    """Take what rights others have on a file or directory of this process's user; one of somebody else's stays as it is."""
+    """Remove others' permissions on a file or directory of this user; one of another user is not changed."""
     mode = stat.S_IMODE(os.stat(path).st_mode)  # noqa: PTH116
     if mode & _OTHERS:
         with contextlib.suppress(PermissionError):
@@ -47,7 +47,9 @@ def close_to_others(path: Path) -> None:
 
 
 def warn_if_open(path: Path) -> None:
-    """Warn where others have rights on ``path`` and on the directory it is in; once a process, and not for what is in one warned of."""
+    """Warn where others have permissions on ``path`` and on its directory; once per process, and not for the contents
+    of one warned of.
+    """
     if not _is_open(path) or (path.is_file() and not _is_open(path.parent)):
         return
     with _lock:

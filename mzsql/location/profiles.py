@@ -36,7 +36,7 @@ _NAME = re.compile(r"[\w-]+")
 
 
 class Profile(msgspec.Struct, frozen=True):
-    """What a profile names; `source` says where it was found."""
+    """The stores that a profile names; `source` says where it was found."""
 
     name: str
     source: str
@@ -54,15 +54,16 @@ class Profile(msgspec.Struct, frozen=True):
 def profile(
     name: str, variables: Mapping[str, str] | None = None, *, only: str | None = None
 ) -> Profile:
-    """The profile of that name.
+    """The profile with this name.
 
     Args:
         name: letters, digits, ``_`` and ``-``.
-        variables: the environment's variables; this process's by default.
-        only: the one kind that is wanted: an executor that opens the Blob store needs no variable of the Consensus store's URL.
+        variables: the environment variables; this process's by default.
+        only: the only kind that is needed: an executor that opens the Blob store need not have the variables in the
+            Consensus store's URL.
 
     Raises:
-        InvalidUrl: there is none, or what there is of it cannot be read.
+        InvalidUrl: there is none, or it is malformed.
     """
     variables = os.environ if variables is None else variables
     check_text(name, "the name of a profile")
@@ -113,7 +114,7 @@ def _file(variables: Mapping[str, str]) -> Path | None:
 
 
 def _profiles(path: Path) -> dict[str, dict[str, str]]:
-    """Every profile in the file, as it stands there."""
+    """Every profile in the file, unprocessed."""
     try:
         with path.open("rb") as file:
             read = tomllib.load(file)
@@ -130,7 +131,7 @@ def _profiles(path: Path) -> dict[str, dict[str, str]]:
 
 
 def _checked(what: str, entries: Mapping[str, str]) -> dict[str, str]:
-    """The lines of a profile in a file, all of them known ones."""
+    """The entries of a profile in a file, after checking their names."""
     unknown = sorted(set(entries) - set(_KINDS))
     if unknown:
         raise InvalidUrl(f"{what} has {unknown[0]!r}, which is none of {', '.join(_KINDS)}")
@@ -138,7 +139,7 @@ def _checked(what: str, entries: Mapping[str, str]) -> dict[str, str]:
 
 
 def _filled(what: str, text: str, variables: Mapping[str, str]) -> str:
-    """A line of a profile with its variables replaced."""
+    """An entry with its environment variables substituted."""
 
     def value(found: re.Match[str]) -> str:
         known = variables.get(found[1])
@@ -153,10 +154,10 @@ def _filled(what: str, text: str, variables: Mapping[str, str]) -> str:
 
 
 def resolved(place: str, kind: str) -> str:
-    """The URL of a backend of ``kind``: ``place`` itself, or what the profile it names has.
+    """The URL of a backend of ``kind``: ``place`` itself, or the one in the profile that it names.
 
     Raises:
-        InvalidUrl: there is no such profile, or it has none of this kind.
+        InvalidUrl: there is no such profile, or it has no URL of this kind.
     """
     if not place.startswith(SCHEME):
         return place
@@ -168,7 +169,9 @@ def resolved(place: str, kind: str) -> str:
 
 
 def nameable(url: str) -> str | None:
-    """``url`` where everybody may see it, else ``profile:NAME`` of a profile whose Blob store it is; None where there is neither."""
+    """``url`` if it has no secrets, else ``profile:NAME`` of a profile with this Blob store; None where there is
+    neither.
+    """
     if shown_url(url) == url:
         return url
     for name in _names(os.environ):

@@ -1,8 +1,9 @@
-"""What a backend must offer: `Blob`, `Consensus`, `TimestampOracle`.
+"""The protocols that backends implement: `Blob`, `Consensus`, `TimestampOracle`.
 
-Promise: the protocols are structural (nothing to inherit), blocking, and safe to call from any thread. A backend raises only
-`UsageError`, `Determinate` and `Indeterminate` (mzsql.location.errors). Optional abilities are protocols of their own, found with
-`isinstance`, so that the smallest backend stays small. Sources: the persist and the timestamp oracle designs.
+Promise: the protocols are structural (nothing to inherit), blocking, and callable from any thread. A backend raises
+only `UsageError`, `Determinate` and `Indeterminate` (mzsql.location.errors). Optional abilities are protocols of their
+own, found with `isinstance`, so that a minimal backend stays small. Sources: Materialize's persist and timestamp oracle
+designs.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ MAX_SEQNO = 2**63 - 1
 
 
 class Versioned(NamedTuple):
-    """One entry of a Consensus log: its sequence number, in ``[0, 2**63 - 1]``, and its bytes."""
+    """An entry of a Consensus log: its sequence number, in ``[0, 2**63 - 1]``, and its bytes."""
 
     seqno: int
     data: bytes
@@ -22,16 +23,16 @@ class Versioned(NamedTuple):
 
 @runtime_checkable
 class Blob(Protocol):
-    """A durable map from string keys to byte strings; linearizable per key.
+    """A durable map from string keys to byte strings, linearizable per key.
 
-    Keys are made of parts separated by ``/``; a part is neither empty nor ``.`` nor ``..``.
+    Keys consist of parts separated by ``/``; no part is empty, ``.`` or ``..``.
     """
 
     def get(self, key: str) -> bytes | None:
         """The value of ``key``, or `None`."""
 
     def set(self, key: str, value: bytes) -> None:
-        """Map ``key`` to ``value``, atomically and durably: a reader sees the old or the new value."""
+        """Set ``key`` to ``value``, atomically and durably: a reader sees the old or the new value."""
 
     def delete(self, key: str) -> int | None:
         """Remove ``key``; its former size in bytes, or `None` when there was none."""
@@ -40,12 +41,12 @@ class Blob(Protocol):
         """Each key that starts with ``prefix``, with its size in bytes, in no particular order."""
 
     def close(self) -> None:
-        """Release what the handle holds. Idempotent."""
+        """Release the handle's resources. Idempotent."""
 
 
 @runtime_checkable
 class SparkReadable(Protocol):
-    """A Blob whose objects Spark opens by path."""
+    """A Blob store whose objects Spark can open by path."""
 
     def spark_path(self, key: str) -> str:
         """The path or URL under which Spark reads (or writes) the object, or the prefix, ``key``."""
@@ -53,7 +54,7 @@ class SparkReadable(Protocol):
 
 @runtime_checkable
 class RangeReadable(Protocol):
-    """A Blob that reads part of an object."""
+    """A Blob store that can read part of an object."""
 
     def get_range(self, key: str, offset: int, length: int) -> bytes | None:
         """Up to ``length`` bytes from ``offset``; `None` when there is no such key."""
@@ -61,24 +62,26 @@ class RangeReadable(Protocol):
 
 @runtime_checkable
 class Adoptable(Protocol):
-    """A Blob into which others (Spark) write objects by path, with no promise of durability."""
+    """A Blob store into which others (Spark) write objects by path, without durability."""
 
     def make_durable(self, keys: Sequence[str]) -> None:
-        """Make objects written by path as durable as `Blob.set` would have made them."""
+        """Make objects written by path as durable as `Blob.set` would have."""
 
 
 @runtime_checkable
 class ManyDeletable(Protocol):
-    """A Blob that removes many objects for the price of few requests."""
+    """A Blob store that removes many objects with few requests."""
 
     def delete_many(self, keys: Sequence[str]) -> None:
-        """Remove every key there is; those that are not there are no error. May be cut off anywhere by an error: repeat it."""
+        """Remove all existing keys; missing ones are no error. After an error some may be removed: repeat the call."""
 
 
 class Unfinished(NamedTuple):
-    """An upload that was begun and neither completed nor given up: ``size`` bytes that no listing shows and that cost storage.
+    """An upload that was started and neither completed nor aborted: ``size`` bytes that no listing shows and that cost
+    storage.
 
-    ``key`` is the object it was to become, empty where the store does not know it; ``upload`` names it to `abort_unfinished`.
+    ``key`` is the object that it was for, empty where the store does not know it; ``upload`` identifies it for
+    `abort_unfinished`.
     """
 
     key: str
@@ -89,20 +92,20 @@ class Unfinished(NamedTuple):
 
 @runtime_checkable
 class UploadSweepable(Protocol):
-    """A Blob in which writers that were killed leave unfinished uploads behind (temporary files, multipart uploads)."""
+    """A Blob store in which killed writers leave unfinished uploads (temporary files, multipart uploads)."""
 
     def list_unfinished(self) -> Iterator[Unfinished]:
-        """Every upload under way or left behind, in no particular order."""
+        """Every running or abandoned upload, in no particular order."""
 
     def abort_unfinished(self, unfinished: Unfinished) -> None:
-        """Give up one upload and free its bytes; one that is not there any more is no error."""
+        """Abort one upload and free its bytes; one that does not exist any more is no error."""
 
 
 @runtime_checkable
 class Consensus(Protocol):
     """For each key a linearizable log of ``Versioned``; sequence numbers are contiguous and start at 0.
 
-    The newest entry of a key is never removed, so a key once written can never be written anew from 0.
+    A key's newest entry is never removed, so a key that was written once can never start from 0 again.
     """
 
     def head(self, key: str) -> Versioned | None:
@@ -129,7 +132,7 @@ class Consensus(Protocol):
         """Every key that has an entry."""
 
     def close(self) -> None:
-        """Release what the handle holds. Idempotent."""
+        """Release the handle's resources. Idempotent."""
 
 
 @runtime_checkable
@@ -148,11 +151,11 @@ class ConsensusWait(Protocol):
 class TimestampOracle(Protocol):
     """The read and the write timestamp of one timeline, linearizable across processes.
 
-    Invariant: ``read_ts <= write_ts``; every allocated timestamp is above every read timestamp handed out before it.
+    Invariants: ``read_ts <= write_ts``; every allocated timestamp is above every read timestamp returned before it.
     """
 
     def write_ts(self) -> int:
-        """Allocate a timestamp: above all allocated and all read before, and not below the clock."""
+        """Allocate a timestamp: above all those allocated or read before, and not below the clock."""
 
     def peek_write_ts(self) -> int:
         """The most recently allocated write timestamp; allocates nothing."""

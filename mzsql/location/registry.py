@@ -1,9 +1,10 @@
-"""From a URL to a backend, through whatever plugins are installed.
+"""From URLs to backends, through the installed plugins.
 
-Promise: a scheme nobody claims, or that several claim, is an error that lists what is installed and says what to install. A plugin that
-cannot be imported, does not fit the hooks, was written for newer ones, or fails while it is asked, is reported and takes nothing else
-down. No plugin is known here by name. Trade-off: a plugin that does not say what it serves is asked about every URL, and a backend it
-opens that another has claimed too is closed again.
+Promise: a scheme that no plugin or several plugins serve is an error that lists what is installed and says what to
+install. A plugin that cannot be imported, does not match the hooks, was written for newer ones, or fails when called,
+is reported and does not affect others. No plugin is known here by name. The trade-off: a plugin that does not declare
+its schemes is asked about every URL, and a backend that it opens is closed again if another plugin claims the scheme
+too.
 """
 
 from __future__ import annotations
@@ -42,17 +43,17 @@ _BY_PROGRAM = "(registered by the program)"
 
 
 class Installed(msgspec.Struct, frozen=True):
-    """A plugin and what became of it.
+    """A plugin, and whether it is loaded.
 
     Attributes:
         name: the entry point's name.
-        distribution, version: where it came from, ``(unknown)`` where its metadata does not say.
-        state: loaded; failed (broken); or refused (sound, and written for another version of the hooks).
-        failure: why it is not loaded, or what is wrong with one that is.
-        hooks_version: the version of the hooks it was written for.
-        serves: what it says it opens.
-        declares: whether it says what it opens.
-        deprecated: what it uses that a coming release removes.
+        distribution, version: its distribution; ``(unknown)`` where the metadata has none.
+        state: ``loaded``; ``failed`` (broken); or ``refused`` (intact, but written for another version of the hooks).
+        failure: why it is not loaded, or what is wrong with a loaded one.
+        hooks_version: the version of the hooks that it was written for.
+        serves: what it declares to open.
+        declares: whether it declares what it opens.
+        deprecated: deprecated hooks and arguments that it uses.
     """
 
     name: str
@@ -67,12 +68,12 @@ class Installed(msgspec.Struct, frozen=True):
 
 
 class Registry:
-    """The plugins of one process. Safe to use from any thread.
+    """The plugins of one process. Thread-safe.
 
     Args:
-        plugins: pairs of a name and a plugin object to register besides those found by entry point.
-        discover: whether to look for entry points of the group ``mzsql``.
-        specs: the hooks, the product's own unless a test asks for others.
+        plugins: pairs of name and plugin object to register besides those found by entry point.
+        discover: whether to look for entry points in the group ``mzsql``.
+        specs: the hooks; tests may pass others.
     """
 
     def __init__(
@@ -86,7 +87,7 @@ class Registry:
         for spec in specs:
             self.manager.add_hookspecs(spec)
         self.installed: list[Installed] = []
-        #: Goes up with each plugin registered: what is derived from the plugins is derived anew.
+        #: Grows with each registered plugin, so that values computed from the plugins can be cached.
         self.generation = 0
         self._lock = threading.RLock()
         if discover:
@@ -117,7 +118,11 @@ class Registry:
     def register(
         self, name: str, plugin: object, distribution: str = _BY_PROGRAM, version: str = ""
     ) -> Installed:
-        """Register a plugin object; what became of it, which `installed` has too. Never raises for a plugin that does not fit."""
+        """Register a plugin object. Never raises for a plugin that does not match the hooks.
+
+        Returns:
+            Its state, which `installed` has too.
+        """
         base = Installed(name, distribution, version)
         try:
             said = getattr(plugin, "MZSQL_HOOKS", 1)
@@ -202,7 +207,7 @@ class Registry:
         return tuple(serves), True
 
     def _only(self, plugin: object, hook: str) -> pluggy.HookCaller:
-        """The hook of this plugin and of no other."""
+        """A hook that calls this plugin only."""
         return self.manager.subset_hook_caller(hook, self.manager.get_plugins() - {plugin})
 
     def open_blob(self, url: str) -> Blob:
@@ -210,8 +215,8 @@ class Registry:
 
         Raises:
             UnknownScheme: no plugin, or several, serve the scheme.
-            InvalidUrl: the plugin cannot make sense of the rest.
-            PluginFailed: the plugin raised what no backend may raise, or answered with something else than a Blob.
+            InvalidUrl: the plugin does not understand the rest.
+            PluginFailed: the plugin raised something that no backend may raise, or returned something that is no Blob.
         """
         blob: Blob = self._open("blob", url)
         return blob
@@ -222,12 +227,13 @@ class Registry:
         return consensus
 
     def open_oracle(self, url: str, timeline: str, now: Callable[[], int]) -> TimestampOracle:
-        """The oracle of ``timeline`` at ``url``, with ``now`` the clock in milliseconds; raises as `open_blob`."""
+        """The oracle of ``timeline`` at ``url``; ``now`` is the wall clock in milliseconds. Raises as `open_blob`."""
         oracle: TimestampOracle = self._open("oracle", url, timeline=timeline, now=now)
         return oracle
 
     def scratch_url(self, name: str, kind: Kind, directory: str) -> str | None:
-        """Where the kit of ``kind`` may run on the plugin ``name`` with nothing set up, if it says.
+        """A URL on which the kit for ``kind`` can run on the plugin ``name`` without setup; None where the plugin gives
+        none.
 
         Raises:
             PluginFailed: the plugin raised.
@@ -246,7 +252,9 @@ class Registry:
         return url
 
     def builtin_relations(self) -> list[tuple[str, PluginRelation]]:
-        """What the plugins add to the system catalog, each with its plugin's name; who fails to say is left out, with a warning."""
+        """The relations that plugins add to the system catalog, with the plugins' names; a plugin that fails is left
+        out, with a warning.
+        """
         found: list[tuple[str, PluginRelation]] = []
         for name, plugin in self._plugins():
             try:
@@ -262,7 +270,7 @@ class Registry:
         return found
 
     def complain(self, name: str, what: str) -> None:
-        """Record and warn of what is wrong with a plugin that stays loaded."""
+        """Record, and warn of, a problem with a plugin that stays loaded."""
         warnings.warn(f"plugin {self._called(name)}: {what}", PluginWarning, stacklevel=3)
         with self._lock:
             for n, one in enumerate(self.installed):
@@ -287,7 +295,7 @@ class Registry:
                 try:
                     backend = self._ask(name, plugin, kind, split, rest)
                 except SqlError as failure:
-                    # It does not say what it serves, so this may be a failure about a URL of another's.
+                    # A plugin that does not declare its schemes may just have failed on another plugin's URL.
                     failures.append((name, failure))
                 else:
                     claims.extend([(name, backend)] if backend is not None else [])
@@ -314,7 +322,7 @@ class Registry:
     def _candidates(
         self, kind: Kind, scheme: str
     ) -> tuple[list[tuple[str, object]], list[tuple[str, object]]]:
-        """The plugins that say they serve the scheme, and those that say nothing."""
+        """The plugins that declare the scheme, and those that declare nothing."""
         said = {one.name: one for one in self.installed if one.state == "loaded"}
         declared, asked = [], []
         for name, plugin in self._plugins():
@@ -407,7 +415,7 @@ def _methods(protocol: type) -> set[str]:
 
 
 def _deprecated(plugin: object, hooks: list[pluggy.HookCaller]) -> list[str]:
-    """What the plugin uses that is to be removed; pluggy has warned of it already."""
+    """The deprecated hooks and arguments that a plugin uses; pluggy has warned of them already."""
     found = []
     for hook in hooks:
         spec = hook.spec

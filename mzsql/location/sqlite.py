@@ -1,8 +1,9 @@
-"""Consensus and timestamp oracle in a SQLite file: ``sqlite:./env/consensus.db``; both may share one file.
+"""Consensus and timestamp oracle in a SQLite file: ``sqlite:./env/consensus.db``; both may share a file.
 
-Promise: any number of threads and processes of one machine; every acknowledged change has been fsynced (WAL mode, synchronous=FULL).
-A compare-and-set and each oracle operation is one statement, so it is atomic by itself. Trade-off: one writer at a time; the others
-wait for the lock: for half a second in Consensus, whose callers try again until their own deadline, for a minute in the oracle.
+Promise: any number of threads and processes on one machine; every acknowledged change was fsynced (WAL mode,
+synchronous=FULL). A compare-and-set, and each oracle operation, is a single statement and therefore atomic. The
+trade-off: one writer at a time. The others wait for the lock: half a second in Consensus, whose callers retry until
+their own deadline, a minute in the oracle.
 """
 
 from __future__ import annotations
@@ -25,19 +26,21 @@ from mzsql.location.urls import local_path, local_url
 from mzsql.location.watch import Watch, watch_directory
 
 _CONSENSUS_BUSY_SECONDS = 0.5
-"""How long a statement of Consensus waits for the lock: whoever asks has a deadline, and tries again within it."""
+"""Seconds that a Consensus statement waits for the lock; its callers have a deadline and retry within it."""
 _ORACLE_BUSY_SECONDS = 60.0
-"""The same for the oracle, whose callers do not try again."""
+"""The same for the oracle, whose callers do not retry."""
 _POLL_SECONDS = 0.004
-"""Between looks for commits of other processes, where the system does not tell of writes to the database, or this process writes too."""
+"""Seconds between looks for other processes' commits, where the system does not notify of file writes, or this process
+writes too.
+"""
 _WATCHED_SECONDS = 0.1
-"""The same where it does: it might miss one."""
+"""The same where it does notify: a notification might be missed."""
 _LIVELY_PAUSE = 0.001
 _LIVELY_SECONDS = 0.05
-"""After such a write, for so long, the pause between looks."""
+"""After a notification, short pauses are used for so many seconds."""
 _LATE_PAUSE = 0.005
 _LATE_SECONDS = 0.5
-"""The same for a commit whose fsync takes long: nothing tells of the moment it is over."""
+"""For so many seconds after that, medium pauses, for a commit whose fsync takes long: nothing notifies of its end."""
 
 _CONSENSUS_SCHEMA = """
 CREATE TABLE IF NOT EXISTS consensus (
@@ -50,11 +53,11 @@ CREATE TABLE IF NOT EXISTS consensus (
 
 
 class SqliteConsensus:
-    """Consensus in the table ``consensus`` of the file ``path``."""
+    """A Consensus store in the table ``consensus`` of the file ``path``."""
 
     def __init__(self, path: str | Path) -> None:
         self._changed = threading.Condition()
-        # How many wait for each key, and how far it is known to be; both only of keys that somebody waits for.
+        # For keys that somebody waits for: the number of waiters, and the newest seqno known.
         self._waited: Counter[str] = Counter()
         self._heads: dict[str, int] = {}
         self._wrote_at = float("-inf")
@@ -70,14 +73,14 @@ class SqliteConsensus:
         )
 
     def _interrupt(self) -> None:
-        """End waits, as the process is about to fork."""
+        """End waits, since the process is about to fork."""
         with self._changed:
             self._changed.notify_all()
             if self._watch is not None:
                 self._watch.wake()
 
     def _renew(self) -> None:
-        """Depend on nothing of the parent's; closing the watch here leaves its own alone."""
+        """Drop what belongs to the parent process; closing the watch here does not affect the parent's."""
         self._changed = threading.Condition()
         self._waited, self._heads = Counter(), {}
         self._polling = False
@@ -96,7 +99,9 @@ class SqliteConsensus:
         return Versioned(*rows[0]) if rows else None
 
     def compare_and_set(self, key: str, expected: int | None, new: Versioned) -> bool:
-        """Append ``new`` iff the newest seqno is ``expected``: one statement, which takes the write lock first."""
+        """Append ``new`` iff the newest seqno is ``expected``: one statement, which takes the write lock before it
+        reads.
+        """
         check_step(key, expected, new.seqno)
         changed, _ = self._database.run(
             "compare and set",
@@ -116,7 +121,7 @@ class SqliteConsensus:
         return True
 
     def _note(self, key: str, head: int) -> bool:
-        """Wake those who wait for a key; whether anybody does. The lock is held."""
+        """Record a key's newest seqno and wake its waiters; whether there are any. The lock is held."""
         if key not in self._waited:
             return False
         self._heads[key] = max(head, self._heads.get(key, head))
@@ -137,11 +142,11 @@ class SqliteConsensus:
         return [Versioned(*row) for row in rows]
 
     def truncate(self, key: str, seqno: int) -> int:
-        """Remove the entries below ``seqno``; how many."""
+        """Remove the entries below ``seqno``; how many were removed."""
         _, rows = self._database.run(
             "truncate", "SELECT max(sequence_number) FROM consensus WHERE shard = ?", key
         )
-        # The head only grows, so a check made before the deletion still holds at it.
+        # The newest seqno only grows, so this check still holds when the deletion runs.
         check_truncate(key, seqno, rows[0][0])
         removed, _ = self._database.run(
             "truncate", "DELETE FROM consensus WHERE shard = ? AND sequence_number < ?", key, seqno
@@ -154,10 +159,11 @@ class SqliteConsensus:
         return iter([row[0] for row in rows])
 
     def wait(self, key: str, after_seqno: int, timeout: float) -> bool:
-        """Block until there is an entry beyond ``after_seqno``: at once when this handle writes it, else within some milliseconds.
+        """Block until there is an entry beyond ``after_seqno``: at once when this handle writes it, else within some
+        milliseconds.
 
-        Of all threads that wait one looks for commits of other processes, for all of them; no other one does anything for commits to keys
-        that it does not wait for.
+        Of all waiting threads one looks for other processes' commits, for all keys that are waited for; commits to
+        other keys cost nothing.
         """
         end = time.monotonic() + timeout
         with (
@@ -184,7 +190,7 @@ class SqliteConsensus:
                     heads.pop(key, None)
 
     def _look(self, connection: sqlite3.Connection, keys: Sequence[str]) -> None:
-        """Learn how far keys are."""
+        """Read the newest seqnos of keys."""
         rows = connection.execute(
             "SELECT shard, max(sequence_number) FROM consensus"
             f" WHERE shard IN ({', '.join('?' * len(keys))}) GROUP BY shard",
@@ -198,7 +204,9 @@ class SqliteConsensus:
     def _sleep_until(
         self, connection: sqlite3.Connection, version: int, key: str, after: int, end: float
     ) -> bool:
-        """Whether a key is beyond ``after`` before ``end``; what was committed since the connection saw ``version`` was not looked at."""
+        """Whether ``key`` is beyond ``after`` before ``end``; commits after data version ``version`` were not looked at
+        yet.
+        """
 
         def beyond() -> bool:
             head = self._heads.get(key)
@@ -228,7 +236,7 @@ class SqliteConsensus:
     ) -> bool:
         """As `_sleep_until`, for the one thread that looks."""
         watch = self._watched()
-        # A write may have been seen to before the wait began, and its commit be under way.
+        # A commit may have been under way when the wait began.
         lively_until = time.monotonic() + _LIVELY_SECONDS
         while not done():
             found = _data_version(connection)
@@ -242,27 +250,27 @@ class SqliteConsensus:
             if now >= end or self._closed or self._database.forking:
                 return False
             if watch is None or now - self._wrote_at < _LIVELY_SECONDS:
-                # What is written now is mostly this process's own, of which those who wait for it are told.
+                # Writes are mostly this process's own, and those wake the waiters directly.
                 with self._changed:
                     self._changed.wait_for(
                         lambda: done() or self._closed or self._database.forking,
                         timeout=min(_POLL_SECONDS, end - now),
                     )
                 continue
-            # What was written is seen before it is committed, which takes an fsync: look for it a while.
+            # The file write is noticed before the commit, which includes an fsync: keep looking for a while.
             if watch.wait(min(_pause(now - lively_until), end - now)):
                 lively_until = time.monotonic() + _LIVELY_SECONDS
         return True
 
     def _watched(self) -> Watch | None:
-        """The watch of the database's directory; it is kept, as the kernel takes long to close one."""
+        """The watch on the database's directory; kept, since the kernel takes long to close one."""
         with self._changed:
             if self._watch is None:
                 self._watch = watch_directory(Path(self._database.path).absolute().parent)
             return self._watch
 
     def _unwatch(self) -> None:
-        """Release the watch, if nobody waits by it; the lock is held."""
+        """Close the watch if no thread is waiting on it; the lock is held."""
         if self._watch is not None and not self._polling:
             self._watch.close()
             self._watch = None
@@ -278,14 +286,14 @@ class SqliteConsensus:
 
 
 def _pause(quiet: float) -> float:
-    """How long to sleep until the next look, `quiet` seconds after the lively time ended; < 0 in it."""
+    """Seconds until the next look, ``quiet`` seconds after the lively time ended (negative: during it)."""
     if quiet < 0:
         return _LIVELY_PAUSE
     return _LATE_PAUSE if quiet < _LATE_SECONDS else _WATCHED_SECONDS
 
 
 def _data_version(connection: sqlite3.Connection) -> int:
-    """A number that changes when another connection, of any process, has committed."""
+    """A number that changes whenever another connection, of any process, has committed."""
     version: int = connection.execute("PRAGMA data_version").fetchone()[0]
     return version
 
@@ -302,14 +310,15 @@ CREATE TABLE IF NOT EXISTS timestamp_oracle (
 class SqliteOracle:
     """A timestamp oracle in a row of the table ``timestamp_oracle``.
 
-    The statements are the distributed timestamp oracle design's, but for ``apply_write``, which raises the read timestamp to its
-    argument (the design's text takes the stored write timestamp, which would miss the write just applied).
+    The statements are those of Materialize's distributed timestamp oracle design, except for ``apply_write``, which
+    raises the read timestamp to its argument (the design uses the stored write timestamp, which would miss the write
+    just applied).
 
     Args:
         path: the database file.
         timeline: the row.
         now: the wall clock in milliseconds.
-        initial: both timestamps are at least this from now on.
+        initial: a lower bound for both timestamps.
     """
 
     def __init__(
@@ -326,7 +335,7 @@ class SqliteOracle:
             initial,
         )
         if there:
-            # Nothing to write: a process that may only read can open it too.
+            # Nothing to write, so a read-only process can open it too.
             return
         self._database.run(
             "open the timeline",
@@ -373,7 +382,7 @@ class SqliteOracle:
         return int(rows[0][0])
 
     def apply_write(self, ts: int) -> None:
-        """Both timestamps become at least ``ts``; writes (and fsyncs) nothing when they are already."""
+        """Raise both timestamps to at least ``ts``; writes (and fsyncs) nothing where they already are."""
         check_ts(ts)
         self._database.run(
             "apply a write",
@@ -384,7 +393,7 @@ class SqliteOracle:
         )
 
     def clock_ms(self) -> int:
-        """The machine's clock, by SQLite."""
+        """The machine's clock, read through SQLite."""
         _, rows = self._database.run(
             "read the clock", "SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
         )
@@ -411,12 +420,12 @@ def mzsql_open_oracle(
 
 @hookimpl
 def mzsql_serves() -> list[Serves]:
-    """Consensus and oracle, in a database file of this machine."""
+    """Consensus and oracle, in a local database file."""
     form = "sqlite:relative/path or sqlite:///absolute/path"
     return [Serves(kind, ("sqlite",), form) for kind in ("consensus", "oracle")]
 
 
 @hookimpl
 def mzsql_scratch_url(kind: str, directory: str) -> str | None:
-    """A database below the directory given."""
+    """A database below the given directory."""
     return local_url("sqlite", f"{directory}/{kind}.db") if kind != "blob" else None

@@ -1,8 +1,9 @@
-"""The URLs of backends: taken apart, made, and shown to people without what is secret in them.
+"""Backends' URLs: parsing, building, and showing them without secrets.
 
-Promise: `shown_url` never raises and never shows a password or the value of a secret option, however malformed the URL; where it cannot
-tell, it hides. So every message of a backend names its URL by `shown_url`, and text that comes from elsewhere (a driver's message) passes
-through `without_secrets`. Trade-off: an odd path that looks like a password (``a:b@c``) is hidden too.
+Promise: `shown_url` never raises, and never shows a password or the value of a secret option, however malformed the URL
+is; in doubt it hides. Every backend's message names its URL by `shown_url`, and text from elsewhere (a driver's
+message) passes through `without_secrets`. The trade-off: an odd path that looks like a password (``a:b@c``) is hidden
+too.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ _SHORTEST_REPLACED = 4
 
 
 def check_text(value: object, what: str) -> None:
-    """Check that a program has given text, which can be written as UTF-8.
+    """Check that a value is a str that can be encoded as UTF-8.
 
     Raises:
-        UsageError: it has not.
+        UsageError: it is not.
     """
     if not isinstance(value, str):
         raise UsageError(f"{what} must be a str, not {type(value).__name__}")
@@ -43,22 +44,24 @@ def split_url(url: str) -> SplitResult:
     """``url`` in its parts.
 
     Raises:
-        InvalidUrl: it has no scheme, or is no URL at all.
+        InvalidUrl: it has no scheme, or is not a URL.
     """
     check_text(url, "a URL")
     split: SplitResult | None
     try:
         split = urlsplit(url)
         if split.netloc.count("@") > 1:
-            # Python takes the last one for the end of the password, libpq the first: a part of it would be taken for a host, and shown.
+            # Python ends the password at the last @, libpq at the first, so a part of the password would be taken for a
+            # host, and shown.
             raise ValueError("an @ in a password")
         if "," not in split.netloc.rpartition("@")[2]:
-            # Of several hosts, each with a port, the backend makes sense by itself.
+            # A list of hosts with ports is left to the backend.
             split.port  # noqa: B018  # what is no number is noticed by asking for it
     except ValueError:
         split = None
     if split is None:
-        # Not from within the except: the error's message repeats parts of the URL, and would come along as the context.
+        # Raised outside the except block: the original error's message repeats parts of the URL, and would be its
+        # context.
         raise InvalidUrl(
             f"not a URL: {shown_url(url)}: its host or port cannot be made out",
             hint="Write / ? # [ ] @ : and % in a user name or password percent-escaped, as in %2F for /.",
@@ -72,12 +75,13 @@ def split_url(url: str) -> SplitResult:
 
 
 def shown_url(url: str | SplitResult) -> str:
-    """``url`` for a person: each password and each secret query value as ``***``. Never raises."""
+    """``url`` for people, with every password and secret option as ``***``. Never raises."""
     text = _text_of(url)
     head, mark, fragment = text.partition("#")
     before, question, query = head.partition("?")
     if _cut_in_password(before, query, fragment):
-        # An unescaped ? or # in a password ended the part it stands in: all up to the last @ belongs to it.
+        # An unescaped ? or # in a password splits the URL in the wrong place: everything up to the last @ belongs to
+        # the login.
         return _hide_login(text)
     shown = _hide_assigned(_hide_login(before))
     if question:
@@ -88,7 +92,9 @@ def shown_url(url: str | SplitResult) -> str:
 
 
 def _shown_options(text: str) -> str:
-    """``name=value&name=value`` with secret values hidden, and the valueless parts after one: an unescaped ``&`` may have cut it."""
+    """``name=value&name=value`` with secret values hidden, and the parts without value after them: an unescaped ``&``
+    may have split a secret.
+    """
     shown = []
     hiding = False
     for part in re.split("([&;])", text):
@@ -107,7 +113,7 @@ def _text_of(url: str | SplitResult) -> str:
         return url
     if not isinstance(url, SplitResult):
         return f"({type(url).__name__}, which is no URL)"
-    # Not `geturl`, which makes file:///./a of file:./a and sqlite:/a of sqlite:///a.
+    # Not `geturl`, which turns file:./a into file:///./a, and sqlite:///a into sqlite:/a.
     place = f"//{url.netloc}{url.path}" if url.netloc or url.path.startswith("/") else url.path
     query = f"?{url.query}" if url.query else ""
     fragment = f"#{url.fragment}" if url.fragment else ""
@@ -122,7 +128,7 @@ def _cut_in_password(before: str, query: str, fragment: str) -> bool:
 
 
 def _hide_login(text: str) -> str:
-    """``scheme://user:password@rest`` with the password hidden, up to the last ``@``; likewise where the ``//`` is missing."""
+    """``scheme://user:password@rest`` with the password hidden, up to the last ``@``; also where the ``//`` is missing."""
     found = _START.match(text)
     scheme, slashes, rest = found.groups() if found else ("", "", text)
     login, at, place = rest.rpartition("@")
@@ -140,7 +146,7 @@ def _hide_login(text: str) -> str:
 
 
 def _hide_assigned(text: str) -> str:
-    """``text`` with the values of ``password=value`` and the like hidden, as a driver's connection string has them."""
+    """``text`` with the values of ``password=value`` and the like hidden, as in drivers' connection strings."""
 
     def hide(found: re.Match[str]) -> str:
         name, equals, value = found.groups()
@@ -166,7 +172,7 @@ def _is_secret(name: str) -> bool:
 
 
 def secrets_of(url: str | SplitResult) -> set[str]:
-    """The password and the secret query values in ``url``, as written and with their percent-escapes undone."""
+    """The password and the secret option values in ``url``, as written and percent-decoded."""
     text = _text_of(url)
     found = set(_secrets(text))
     return {form for secret in found for form in (secret, unquote(secret)) if form}
@@ -183,7 +189,7 @@ def _secrets(text: str) -> Iterator[str]:
 
 
 def without_secrets(text: str, url: str | SplitResult) -> str:
-    """``text``, such as a driver's message about ``url``, with every secret of the URL that stands in it hidden."""
+    """``text``, such as a driver's message about ``url``, with every secret of the URL hidden in it."""
     for secret in sorted(secrets_of(url), key=len, reverse=True):
         if secret not in text:
             continue
@@ -194,10 +200,10 @@ def without_secrets(text: str, url: str | SplitResult) -> str:
 
 
 def url_options(url: SplitResult, known: Collection[str]) -> dict[str, str]:
-    """The options after the ``?`` of ``url``, percent-escapes undone (a ``+`` is a plus); empty where there are none.
+    """The options after ``?`` in ``url``, percent-decoded (a ``+`` is a plus).
 
     Raises:
-        InvalidUrl: an option is not of the ``known`` ones, stands twice, has no value, is no UTF-8, or a ``#`` follows.
+        InvalidUrl: an option is not in ``known``, is given twice, has no value, is not UTF-8, or a ``#`` follows.
     """
     place = shown_url(url)
     hint = f"The options are: {', '.join(sorted(known))}." if known else "There are no options."
@@ -224,10 +230,10 @@ def url_options(url: SplitResult, known: Collection[str]) -> dict[str, str]:
 
 
 def local_path(url: SplitResult) -> str:
-    """The path of the local file or directory that ``url`` names, percent-escapes undone.
+    """The path of the local file or directory that ``url`` names, percent-decoded.
 
     Raises:
-        InvalidUrl: it names a host, has no path, or carries a query or fragment.
+        InvalidUrl: it names a host, has no path, or has a query or fragment.
     """
     shown = shown_url(url)
     if url.netloc not in ("", "localhost"):
@@ -246,10 +252,10 @@ def local_path(url: SplitResult) -> str:
 
 
 def local_url(scheme: str, path: str) -> str:
-    """The URL of a local path, with what would end a path percent-escaped; the reverse of `local_path`.
+    """The URL of a local path, percent-encoded where necessary; the inverse of `local_path`.
 
     Raises:
-        UsageError: the path is no text.
+        UsageError: the path is not text.
     """
     check_text(path, "a path")
     quoted = quote(path, safe="/:~+@,= ()")

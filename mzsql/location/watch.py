@@ -1,7 +1,8 @@
-"""Waking up when another process writes to a file, without looking for it again and again.
+"""Waiting until another process writes to a file, without polling.
 
-Promise: on Linux (inotify) a `Watch` sleeps until something in its directory is written or it is woken; elsewhere, or where the kernel
-grants no more watches, there is none and whoever waits polls. A write that is seen need not be committed: look, and look again shortly.
+Promise: on Linux (inotify) a `Watch` sleeps until something in its directory is written or it is woken; elsewhere, or
+where the kernel grants no more watches, there is none and the caller must poll. A write that was noticed need not be
+committed yet: look, and look again shortly.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _EVENTS_BYTES = 64 * 1024
 
 
 class Watch:
-    """Of the files right in a directory. Made by `watch_directory`; close it."""
+    """Watches the files directly in a directory. Made by `watch_directory`; the caller closes it."""
 
     def __init__(self, descriptor: int) -> None:
         self._notified = descriptor
@@ -31,7 +32,7 @@ class Watch:
         self._poll.register(self._woken, select.POLLIN)
 
     def wait(self, seconds: float) -> bool:
-        """Sleep until something was written, or `wake`, or so many seconds have passed; whether anything happened."""
+        """Sleep until something was written, `wake` was called, or ``seconds`` have passed; whether anything happened."""
         happened = self._poll.poll(seconds * 1000)
         for descriptor, _ in happened:
             with contextlib.suppress(BlockingIOError):
@@ -39,7 +40,7 @@ class Watch:
         return bool(happened)
 
     def wake(self) -> None:
-        """End the wait of another thread."""
+        """End another thread's wait."""
         os.eventfd_write(self._woken, 1)
 
     def close(self) -> None:
@@ -55,7 +56,7 @@ class Watch:
 
 
 def watch_directory(directory: Path) -> Watch | None:
-    """A watch of the directory, or `None` where there can be none."""
+    """A watch on the directory; `None` where there can be none."""
     if sys.platform != "linux":
         return None
     library = ctypes.CDLL(None, use_errno=True)
