@@ -1,8 +1,9 @@
 """EXPLAIN: every stage of a plan as text, JSON or a graph.
 
-`explain_hir` (RAW), `explain_relation` (DECORRELATED, LOCALLY OPTIMIZED), `explain_mir` (OPTIMIZED), `explain_lir` (PHYSICAL),
-`explain_fast_path` (OPTIMIZED and PHYSICAL of a query without a dataflow), and as JSON `hir_json`, `relation_json`, `mir_json`, `lir_json`,
-`fast_path_json`.
+`explain_hir` (RAW), `explain_relation` (DECORRELATED, LOCALLY OPTIMIZED), `explain_mir` (OPTIMIZED), `explain_lir`
+(PHYSICAL), `explain_fast_path` (OPTIMIZED and PHYSICAL of a query without a dataflow); and as JSON `hir_json`,
+`relation_json`, `mir_json`, `lir_json`, `fast_path_json`. The formats are Materialize's, so that its documentation and
+tools apply.
 """
 
 from mzsql.explain.as_json import fast_path_json, hir_json, lir_json, mir_json, relation_json

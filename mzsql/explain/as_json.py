@@ -1,4 +1,4 @@
-"""Plans as JSON, for programs: two spaces a level, no final newline."""
+"""Plans as JSON, indented by two spaces, without a final newline."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def mir_json(
 
     Args:
         df: the dataflow.
-        humanizer: names.
-        pushed: what lowering pushes into the reads of its sources.
-        arranged_first: whether joins were ordered by what is arranged first.
+        humanizer: names ids.
+        pushed: the MFPs that lowering pushes into the reads of sources.
+        arranged_first: whether joins were ordered with arranged inputs first.
     """
     filters = {gid: pushed_filters(mfp) for gid, mfp in (pushed or {}).items()}
     return _text(mir_plans(df, humanizer, filters, arranged_first=arranged_first))

@@ -1,7 +1,8 @@
-"""Names of columns in plans of MIR, for EXPLAIN … WITH (humanized expressions).
+"""Column names in MIR plans, for EXPLAIN … WITH (humanized expressions).
 
-Promise: a column is called as in the object it was read from, an aggregate of one after both (``max_price``), of an expression after the
-function alone, a copy as what it is of; a column that is computed has no name (an empty one).
+Promise: a column has the name that it had in the object it was read from; an aggregate of a column is named after both
+(``max_price``), of an expression after the function alone; a copy has the name of its original. A computed column has
+an empty name.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ Names = tuple[str, ...]
 
 
 class ColumnNames:
-    """Finds the names of relations' columns; each relation is looked at once."""
+    """Finds the column names of relations; each relation is analyzed once."""
 
     def __init__(self, humanizer: Humanizer) -> None:
         self._humanizer = humanizer
@@ -25,18 +26,20 @@ class ColumnNames:
         self._locals: dict[int, Names] = {}
 
     def bind(self, local: int, value: mir.Relation) -> None:
-        """Gets of `local` have the names of `value`."""
+        """Give Gets of the local id the names of ``value``."""
         self._locals[local] = self.of(value)
 
     def rounds(self, rel: mir.LetRec) -> list[ColumnNames]:
-        """The names within each of a recursion's bindings, as far as they are known there: of the bindings before it, not of itself."""
+        """The names inside each binding of a recursion: those of the bindings before it are known there, its own are
+        not.
+        """
         found: list[ColumnNames] = []
         scope = ColumnNames(self._humanizer)
         scope._locals = {k: v for k, v in self._locals.items() if k not in rel.ids}
         for local, value in zip(rel.ids, rel.values, strict=True):
             found.append(scope)
             names = scope.of(value)
-            # A binding and what uses it may share parts, which have other names in each.
+            # A binding and its use may share subtrees, whose names differ in each.
             scope = ColumnNames(self._humanizer)
             scope._locals = {**found[-1]._locals, local: names}
         self._locals.update(scope._locals)
@@ -44,10 +47,10 @@ class ColumnNames:
         return found
 
     def of(self, rel: mir.Relation) -> Names:
-        """The names of a relation's columns."""
+        """The column names of a relation."""
         known = self._known.get(id(rel))
         if known is None:
-            # Kept with its names, so that no other relation takes its identity.
+            # The relation is kept alive, so that its id is not reused for another one.
             known = (rel, self._names(rel))
             self._known[id(rel)] = known
         return known[1]
@@ -79,7 +82,7 @@ class ColumnNames:
                 return self._over(rel, self.of(rel.input))
 
     def _over(self, rel: mir.Relation, names: Names) -> Names:
-        """The names of an operator over one input."""
+        """The names of an operator with one input."""
         match rel:
             case mir.Project(outputs=outputs):
                 return tuple(names[column] for column in outputs)

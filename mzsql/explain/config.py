@@ -1,7 +1,7 @@
-"""What EXPLAIN is asked to show, and how ids become names.
+"""The options of EXPLAIN, and the protocol that names ids.
 
-Promise: `ExplainConfig.from_options` takes option names as a person writes them (``node_ids``, ``node identifiers``, any case); an
-unknown one is an error that lists what there is.
+Promise: `ExplainConfig.from_options` accepts option names in the spellings that people use (``node_ids``, ``node
+identifiers``, any case); an unknown one is an error that lists all options.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from mzsql.repr.booleans import boolean_of
 from mzsql.repr.errors import InvalidParameter, SqlSyntaxError, Unsupported
 from mzsql.repr.ids import GlobalId
 
-#: Other spellings of options.
+#: Aliases of options.
 _ALIASES = {"node_ids": "node_identifiers"}
-#: What is understood, and not there yet: it cannot be switched on.
+#: Known options that are not implemented: they cannot be switched on.
 _MISSING = frozenset({"equivalences", "linear_chains", "raw_plans"})
 
 
@@ -58,7 +58,11 @@ class ExplainConfig(msgspec.Struct, frozen=True):
 
     @staticmethod
     def from_options(options: Mapping[str, bool | int | str]) -> ExplainConfig:
-        """The configuration that WITH (…) asks for."""
+        """The configuration for WITH (…).
+
+        Raises:
+            SqlError: an option is unknown, not implemented, or has a value that it cannot have.
+        """
         known = set(ExplainConfig.__struct_fields__)
         values: dict[str, bool] = {}
         for name, value in options.items():
@@ -76,7 +80,7 @@ class ExplainConfig(msgspec.Struct, frozen=True):
         return ExplainConfig(**values)
 
     def overrides(self) -> dict[str, bool]:
-        """The optimizer's switches that are set for this statement, by name."""
+        """The optimizer's switches set for this statement, by name."""
         values = {n: getattr(self, n) for n in self.__struct_fields__ if n.startswith("enable_")}
         return {name: value for name, value in values.items() if value is not None}
 
@@ -91,12 +95,14 @@ def _truth(name: str, value: bool | int | str) -> bool:
 
 
 class Humanizer(Protocol):
-    """Names for ids, as the catalog has them."""
+    """Names for ids, from the catalog."""
 
     def name(self, gid: GlobalId) -> str:
-        """The object's qualified name, ``materialize.public.t``; for an id that no longer exists ``[DELETED INDEX]`` or the id."""
+        """The object's qualified name, ``materialize.public.t``; for an id that no longer exists ``[DELETED INDEX]`` or
+        the id.
+        """
         ...
 
     def column_names(self, gid: GlobalId) -> Sequence[str] | None:
-        """The names of the object's columns, where it is known."""
+        """The names of the object's columns; None where they are unknown."""
         ...

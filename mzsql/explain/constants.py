@@ -1,7 +1,8 @@
-"""Constants as EXPLAIN prints them, which is not how a result shows them.
+"""Constants as EXPLAIN prints them, which differs from how results are shown.
 
-Promise: texts stand in double quotes at any depth, lists and records in brackets, arrays in braces, bytes as ``0x…``, floats with all their
-digits, moments with time zone in ``UTC``; so that each constant can be told from another of a different type.
+Promise: texts are in double quotes at any depth, lists and records in brackets, arrays in braces, bytes are ``0x…``,
+floats have all their digits, timestamps with time zone end in ``UTC``; so constants of different types can be told
+apart.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def quoted(text: str) -> str:
 
 
 class _Number(str):
-    """A number of a document, as it is written."""
+    """A number in a jsonb value, as written."""
 
     __slots__ = ()
 
@@ -53,7 +54,7 @@ def constant_text(value: Datum, typ: SqlType) -> str:
 
 
 def _float(value: float, kind: str) -> str:
-    """The fewest digits that read back as the same float, without an exponent."""
+    """The shortest decimal that reads back as the same float, without an exponent."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
@@ -95,7 +96,7 @@ def _range(parts: list[Any], typ: SqlType) -> str:
 
 
 def _document(value: object) -> str:
-    """A jsonb value: its texts quoted, its NULL apart from SQL's."""
+    """A jsonb value, with texts quoted and its null distinct from SQL's."""
     match value:
         case None:
             return "json_null"

@@ -1,6 +1,6 @@
-"""The document that EXPLAIN hands out: plans, sources, used indexes, target cluster, notices (reference explain-format 2).
+"""The complete text of an EXPLAIN: plans, sources, used indexes, target cluster, notices.
 
-Promise: parts in that order, one blank line between them, exactly one newline at the end.
+Promise: the parts are in that order, separated by one blank line, with one newline at the end, as in Materialize.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from mzsql.repr.ids import GlobalId
 
 
 class Frame(msgspec.Struct, frozen=True):
-    """What stands around the plans.
+    """Everything around the plans.
 
     Attributes:
-        cluster: the target cluster; None leaves it out.
-        notices: remarks.
-        timing: how long planning took, a line; None where nobody asked.
-        as_dot: whether it is to be a graph: then the plans are all of it.
+        cluster: the target cluster; None: omitted.
+        notices: the notices.
+        timing: a line with the planning time; None where it was not requested.
+        as_dot: whether to print a graph, which has only the plans.
     """
 
     cluster: str | None = "quickstart"
@@ -47,7 +47,7 @@ def explain_lir(
     config: ExplainConfig,
     frame: Frame | None = None,
 ) -> str:
-    """EXPLAIN PHYSICAL PLAN AS TEXT or DOT. `finishing` of a query."""
+    """EXPLAIN PHYSICAL PLAN AS TEXT or DOT; ``finishing`` is a query's."""
     plans: list[tuple[str, Lines]] = []
     with deep():
         for obj in reversed(desc.objects):
@@ -69,7 +69,7 @@ def explain_lir(
 
 
 def plan_header(gid: GlobalId, is_root: bool, is_peek: bool, humanizer: Humanizer) -> str:
-    """The line over a plan."""
+    """The header line of a plan."""
     return "Explained Query:" if is_root and is_peek else f"{humanizer.name(gid)}:"
 
 
@@ -80,7 +80,7 @@ def source_blocks(
     *,
     named: bool = False,
 ) -> str:
-    """The Source blocks, each source with what is pushed into its read; `named`: with the names of its columns."""
+    """The Source blocks: each source with the MFP pushed into its read; ``named``: with column names."""
     lines = Lines()
     for gid, mfp in sources:
         names = humanizer.column_names(gid) if named else None
@@ -104,7 +104,7 @@ def assemble(
     sources: str = "",
     used_indexes: Sequence[IndexImport] = (),
 ) -> str:
-    """Put the parts together: plans with their headers (or none), and what they read."""
+    """The whole text: plans with their headers (or without), and what they read."""
     if frame.as_dot:
         return dot(plans)
     shown = (f"{header}\n{body.text()}" if header else body.text() for header, body in plans)

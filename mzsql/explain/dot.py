@@ -1,7 +1,7 @@
-"""Plans AS DOT: a graph for Graphviz, with the texts that AS TEXT prints.
+"""Plans AS DOT: a graph for Graphviz with the texts of AS TEXT.
 
-Promise: a box for each operator and each binding, with its attributes; an edge from each input to what reads it; a frame around each
-object.
+Promise: a box for each operator and binding, with its attributes; an edge from each input to its reader; a frame around
+each object.
 """
 
 from __future__ import annotations
@@ -47,6 +47,6 @@ def _graph(lines: Lines, first: int) -> tuple[list[tuple[int, list[str]]], list[
 
 
 def _quoted(texts: Iterable[str]) -> str:
-    """A label: its lines to the left."""
+    """A left-aligned label."""
     escaped = (text.replace("\\", "\\\\").replace('"', '\\"') for text in texts)
     return '"' + "".join(f"{text}\\l" for text in escaped) + '"'

@@ -1,4 +1,4 @@
-"""EXPLAIN of a query that is answered without a dataflow."""
+"""EXPLAIN of a query that is answered without a dataflow (Materialize's "fast path")."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def explain_fast_path(
     config: ExplainConfig,
     frame: Frame | None = None,
 ) -> str:
-    """EXPLAIN OPTIMIZED or PHYSICAL PLAN AS TEXT or DOT of a fast path (reference explain-format 8)."""
+    """EXPLAIN OPTIMIZED or PHYSICAL PLAN AS TEXT or DOT of a fast path."""
     used: list[IndexImport] = []
     sources = ""
     if isinstance(plan, ConstantPlan):
         rel = mir.Constant(plan.rows, plan.typ, plan.error)
-        # Like an index's, the rows of a constant are told without attributes.
+        # A constant's rows are printed without attributes, as an index's are.
         plain = ExplainConfig(redacted=config.redacted)
         body = MirPrinter(humanizer, plain).plan(rel, finishing, 1)
     else:
@@ -61,7 +61,7 @@ def explain_fast_path(
 
 
 def _is_first_rows(finishing: RowSetFinishing | None) -> bool:
-    """Whether any rows will do, as many as a limit says."""
+    """Whether a LIMIT without ORDER BY accepts any rows."""
     return finishing is not None and finishing.limit is not None and not finishing.order_by
 
 
@@ -106,7 +106,7 @@ def _as_stored(
 ) -> tuple[MapFilterProject, Sequence[str]]:
     """The MFP over the rows that are read, and the names of their columns.
 
-    An index's rows are its key, then the columns that are not in it; a lookup's carry the key that they were found by behind those.
+    An index's rows are its key, then the columns not in the key; a lookup's rows have the looked-up key appended.
     """
     if isinstance(plan, PeekPersistPlan):
         return plan.mfp, humanizer.column_names(plan.id) or ()
@@ -120,7 +120,7 @@ def _as_stored(
 
 
 def fast_path_node(plan: FastPathPlan, humanizer: Humanizer) -> js.Node:
-    """EXPLAIN OPTIMIZED or PHYSICAL PLAN AS JSON of a fast path, as a value: the only plan of a query that imports nothing."""
+    """EXPLAIN OPTIMIZED or PHYSICAL PLAN AS JSON of a fast path: the only plan of a query that imports nothing."""
     plans = [{"id": "Explained Query (fast path)", "plan": _variant(plan, humanizer)}]
     return {"plans": plans, "sources": []}
 
@@ -154,7 +154,7 @@ def mfp_operators(mfp: MapFilterProject, printer: scalars.ScalarPrinter) -> list
 
 
 def _moved(mfp: MapFilterProject, place: dict[int, int], width: int) -> MapFilterProject:
-    """The same MFP over rows of `width` columns, where column i stands at `place[i]`."""
+    """The MFP over rows of ``width`` columns in which column i is at ``place[i]``."""
     moved = dict(place)
     for offset in range(len(mfp.expressions)):
         moved[mfp.input_arity + offset] = width + offset

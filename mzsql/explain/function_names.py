@@ -1,8 +1,8 @@
-"""What plans call functions by, where it is another name than the one SQL calls them by.
+"""Functions' names in plans, where they differ from their SQL names.
 
-Promise: names only, as Materialize's plans have them: by the type of the argument (``sqrtf64``), by the function that another is short for
-(``length`` of bytes is ``octet_length``), and with a pattern, format or zone that is known inside the name (``timezone_UTC_ts``). A
-function that is not here is called as its row in the table of functions says.
+Promise: names only, as in Materialize's plans: by argument type (``sqrtf64``), by the function that another is an alias
+of (``length`` of bytes is ``octet_length``), and with a constant pattern, format or zone inside the name
+(``timezone_UTC_ts``). Any other function has the name in its row of the table of functions.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _CASTS = {
     "list_to_list": "list1tolist2",
     "array_to_list": "arraytolist",
 }
-#: Names of functions, by their keys.
+#: Names by function key.
 _NAMES = {
     **_BY_NUMBER,
     **_BY_PRECISION,
@@ -73,7 +73,7 @@ _NAMES = {
     "list_slice": "list_slice_linear",
     "map": "map_build",
 }
-#: Functions that are shown as another expression.
+#: Functions shown as another expression.
 _TEMPLATES = {
     "array_cat": "({0} || {1})",
     "list_cat": "({0} || {1})",
@@ -85,14 +85,14 @@ _TEMPLATES = {
     "regex_not_match": "NOT(({0} ~ {1}))",
     "regex_not_imatch": "NOT(({0} ~* {1}))",
 }
-#: Functions whose constant argument is a part of their name: its position, the name before it, and after it.
+#: Functions with a constant argument inside the name: its position, the name before it and after it.
 _KNOWN: dict[str, tuple[int, str, str]] = {
     "to_char_ts": (1, "tocharts[", "]"),
     "to_char_tstz": (1, "tochartstz[", "]"),
     "timezone_ts": (0, "timezone_", "_ts"),
     "timezone_tstz": (0, "timezone_", "_tstz"),
 }
-#: The same of patterns, which are shown in quotes: the name before, and after.
+#: The same for patterns, which are shown in quotes: the name before and after.
 _PATTERNS: dict[str, tuple[str, str]] = {
     "like": ("like[", "]"),
     "like_char": ("like[", "]"),
@@ -112,27 +112,27 @@ _PATTERNS: dict[str, tuple[str, str]] = {
 
 
 def plan_name(key: str, name: str) -> str:
-    """What plans call the function with this key, or cast, whose row says `name`."""
+    """The name in plans of the function or cast with this key, whose row in the table of functions has ``name``."""
     if key in _NAMES:
         return _NAMES[key]
     return name.removesuffix("_checked").replace("timestamptz", "timestamp_with_time_zone")
 
 
 def template(key: str) -> str:
-    """The format over its arguments by which plans show the function with this key; empty where it is shown as a call."""
+    """The format string by which plans show the function with this key; empty where it is shown as a call."""
     return _TEMPLATES.get(key, "")
 
 
 def with_constant(
     key: str, args: Sequence[Scalar], show: Callable[[Scalar], str], bare: Callable[[Literal], str]
 ) -> str | None:
-    """A call whose constant argument is a part of the function's name, or None where this is not one.
+    """A call with its constant argument inside the function's name; None where this is no such call.
 
     Args:
         key: the function.
         args: its arguments.
-        show: shows an expression.
-        bare: shows a text without quotes.
+        show: prints an expression.
+        bare: prints a text without quotes.
     """
     if key in _PATTERNS and len(args) == 2 and isinstance(args[1], Literal):
         before, after = _PATTERNS[key]

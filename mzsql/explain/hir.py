@@ -1,7 +1,8 @@
-"""EXPLAIN RAW PLAN as text: HIR, as the query was understood.
+"""EXPLAIN RAW PLAN as text: HIR.
 
-Promise: a column of an enclosing query is ``#^0``, one caret a scope. Subqueries stand in the scalar by name (``exists(Get l1)``) and are
-listed under With, after the bindings of the query itself. EXCEPT prints as such unless `raw syntax` is asked for.
+Promise: a column of an enclosing query is ``#^0``, one caret per scope. Subqueries appear in the scalar by name
+(``exists(Get l1)``) and are listed under With, after the query's own bindings. EXCEPT is printed as such unless `raw
+syntax` is requested.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ _JOINS = {
     "full": "FullOuterJoin",
 }
 _VARIADIC = {"and": " AND ", "or": " OR "}
-#: The frame of a window that names none: it is not shown.
+#: The default window frame, which is not shown.
 _DEFAULT_FRAME = hir.WindowFrame(
     "range", hir.FrameBound("unbounded preceding"), hir.FrameBound("current row")
 )
-#: Subqueries of a node, with the names they were given.
+#: A node's subqueries, with the local ids that they were given.
 _Subqueries = list[tuple[int, hir.Relation]]
 
 
@@ -44,7 +45,7 @@ class HirPrinter:
         self._next = first_name
 
     def query(self, query: hir.Query) -> Lines:
-        """The whole of it."""
+        """The whole query."""
         level = 0
         if not query.finishing.is_trivial(len(query.input_types)):
             self._out.add(level, finish(query.finishing), node=True)
@@ -93,7 +94,7 @@ class HirPrinter:
 
         match rel:
             case hir.Constant(rows=rows, typ=typ) if typ.columns:
-                # VALUES: a table function that wraps its arguments into rows.
+                # VALUES is shown as a table function that turns its arguments into rows.
                 values = [
                     self._constants.datum(value, column.type)
                     for row in rows
@@ -241,7 +242,7 @@ def _frame(frame: hir.WindowFrame) -> str:
 
 
 def except_parts(rel: hir.Relation) -> tuple[str, tuple[hir.Relation, ...]] | None:
-    """``A EXCEPT [ALL] B`` recognized in what it is made of."""
+    """``A EXCEPT [ALL] B``, recognized in the operators that it was planned as."""
     match rel:
         case hir.Threshold(
             input=hir.Union(inputs=(hir.Distinct(input=a), hir.Negate(input=hir.Distinct(input=b))))

@@ -1,7 +1,7 @@
-"""EXPLAIN PHYSICAL PLAN AS JSON.
+"""EXPLAIN PHYSICAL PLAN AS JSON: LIR.
 
-Promise: every node is ``{"lir_id": …, "node": {"<Kind>": {…}}}``, its fields under the names and in the order of Materialize's plans;
-ids are always there.
+Promise: every node is ``{"lir_id": …, "node": {"<Kind>": {…}}}``, with Materialize's fields in Materialize's order; ids
+are always included.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TYPES = {"a": "Accumulable", "h": "Hierarchical", "b": "Basic"}
 
 
 def physical_plans(desc: lir.DataflowDescription, humanizer: Humanizer) -> Node:
-    """A dataflow: the plans of its objects and what it reads."""
+    """A dataflow: the plans of its objects, and what it reads."""
     is_peek = isinstance(desc.export, PeekExport)
     with deep():
         plans = [
@@ -45,7 +45,7 @@ def physical_plans(desc: lir.DataflowDescription, humanizer: Humanizer) -> Node:
 
 
 def node(plan: lir.Plan) -> Node:
-    """A node and what is below it."""
+    """A node and its inputs."""
     return {"lir_id": plan.lir_id, "node": {type(plan).__name__: _fields(plan)}}
 
 
@@ -140,7 +140,7 @@ def _get(how: lir.GetPlan) -> object:
 
 
 def _read_back(plan: lir.ArrangeBy) -> MapFilterProject:
-    """What makes raw rows of what an ArrangeBy reads."""
+    """The MFP that restores raw rows from an ArrangeBy's input."""
     if plan.input_key is not None:
         form = form_by_key(forms_of(plan.input), plan.input_key)
         if form is not None:
@@ -195,7 +195,7 @@ def _join(join: lir.Join, how: lir.JoinPlan) -> Node:
 
 
 def _explicit(join: lir.Join, path: lir.DeltaPath) -> lir.DeltaPath:
-    """A delta path says its first and last closure also where they change nothing."""
+    """A delta path with its first and last closure written out, even where they do nothing."""
     width = output_arity(join.inputs[path.source_relation])
     form = form_by_key(forms_of(join.inputs[path.source_relation]), path.source_key)
     if form is not None:
@@ -214,7 +214,7 @@ def _path(path: lir.LinearJoin | lir.DeltaPath) -> Node:
     return {
         "source_relation": path.source_relation,
         "source_key": _key(path.source_key),
-        # A linear join's first stage streams the source as it is.
+        # A linear join's first stage streams the source unchanged.
         "initial_closure": _closure(
             path.initial_closure if isinstance(path, lir.DeltaPath) else None
         ),

@@ -1,7 +1,7 @@
-"""EXPLAIN RAW PLAN AS JSON: HIR, as the query was understood.
+"""EXPLAIN RAW PLAN AS JSON: HIR.
 
-Promise: every operator is ``{"<Kind>": {…}}``, its fields under the names and in the order of Materialize's plans; the finishing of a query
-is no part of it.
+Promise: every operator is ``{"<Kind>": {…}}``, with Materialize's fields in Materialize's order; a query's finishing is
+not included.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def raw(rel: hir.Relation) -> Node:
 
 
 def _wrapped(values: hir.Constant) -> Node:
-    """VALUES: a table function that wraps its arguments into rows."""
+    """VALUES: a table function that turns its arguments into rows."""
     columns = values.typ.columns
     exprs = [
         raw_scalar(sc.Literal(value, column.type))
@@ -111,7 +111,7 @@ def _raw_aggregate(aggr: hir.Aggregate) -> Node:
 
 
 def _ordered_argument(expr: hir.Scalar, func: str) -> Node:
-    """What an aggregate reads: with an order a record of the value and of what it is ordered by, whose fields have no names."""
+    """An aggregate's argument; with an order a record of the value and the sort keys, whose fields have no names."""
     if parse_ordered_key(func) is None or not isinstance(expr, hir.Call) or expr.func != "row":
         return raw_scalar(expr)
 
@@ -154,7 +154,7 @@ def _windowing(expr: hir.Windowing) -> Node:
 
 
 def _window_func(expr: hir.Windowing) -> Node:
-    """What is computed, with the order and frame that it is computed over."""
+    """A window function, with its order and frame."""
     order = [
         {"column": place, "desc": o.desc, "nulls_last": o.nulls_last}
         for place, o in enumerate(expr.order_by)
@@ -190,7 +190,7 @@ def _window_func(expr: hir.Windowing) -> Node:
 
 
 def _window_argument(expr: hir.Windowing) -> Node:
-    """The only argument; LAG's and LEAD's three are fields of a record."""
+    """The only argument; the three of LAG and LEAD are fields of a record."""
     (arg,) = expr.args
     if isinstance(arg, hir.Call) and arg.func == "row" and expr.func in ("lag", "lead"):
         return js.call(arg, raw_scalar, ("expr", "offset", "default"))

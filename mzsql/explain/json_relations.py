@@ -1,6 +1,6 @@
-"""EXPLAIN DECORRELATED, LOCALLY OPTIMIZED and OPTIMIZED PLAN AS JSON.
+"""EXPLAIN DECORRELATED, LOCALLY OPTIMIZED and OPTIMIZED PLAN AS JSON: MIR.
 
-Promise: every operator is ``{"<Kind>": {…}}``, its fields under the names and in the order of Materialize's plans.
+Promise: every operator is ``{"<Kind>": {…}}``, with Materialize's fields in Materialize's order.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ _CODES = re.compile(r"(U?)(K*)(A?)(?:\|(\d+)\|)?([a-z]*)")
 
 
 class Where(NamedTuple):
-    """The dataflow that a relation is a part of: the objects that it builds, and whether its joins put first what is arranged."""
+    """The dataflow that a relation is part of: the objects that it builds, and whether its joins put arranged inputs
+    first.
+    """
 
     built: frozenset[GlobalId]
     arranged_first: bool
@@ -49,13 +51,13 @@ def mir_plans(
     *,
     arranged_first: bool = False,
 ) -> Node:
-    """A dataflow: the plans of its objects and what it reads.
+    """A dataflow: the plans of its objects, and what it reads.
 
     Args:
         df: the dataflow.
-        humanizer: names.
-        pushed: the filters within reads.
-        arranged_first: whether joins were ordered by what is arranged first.
+        humanizer: names ids.
+        pushed: the filters in reads.
+        arranged_first: whether joins were ordered with arranged inputs first.
     """
     is_peek = isinstance(df.export, PeekExport)
     where = Where(frozenset(obj.id for obj in df.objects), arranged_first)
@@ -79,7 +81,7 @@ def mir_plans(
 
 
 def relation(rel: mir.Relation, where: Where = NOWHERE) -> Node:
-    """A relation of MIR. `where`: the dataflow that it is a part of."""
+    """A relation of MIR; ``where`` is the dataflow that it is part of."""
     return {type(rel).__name__: _fields(rel, where)}
 
 
@@ -194,7 +196,7 @@ def _step(step: mir.JoinInputOrder, first: bool) -> list[Any]:
 
 
 def _characteristics(position: int, key_length: int, codes: str, arranged_first: bool) -> Node:
-    """What an input of a join was chosen for, from EXPLAIN's letters (``UKA|10|ef``), first what counted most."""
+    """Why an input of a join was chosen, from EXPLAIN's letters (``UKA|10|ef``), the decisive property first."""
     match = _CODES.match(codes)
     assert match is not None
     unique, _, arranged, cardinality, filters = match.groups()

@@ -1,4 +1,4 @@
-"""Scalars, aggregates and `MapFilterProject` in plans AS JSON."""
+"""Scalars, aggregates and `MapFilterProject` in plans AS JSON, in the form of Materialize's plans."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mzsql.repr.datum import Row
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import ColumnType
 
-#: A node of a plan as JSON.
+#: A JSON object in a plan.
 Node = dict[str, Any]
 
 
@@ -26,12 +26,12 @@ def global_id(gid: GlobalId) -> Node:
 
 
 def any_id(gid: GlobalId | int) -> Node:
-    """What a Get reads."""
+    """The id that a Get reads."""
     return {"Local": gid} if isinstance(gid, int) else {"Global": global_id(gid)}
 
 
 def packed(row: Row, columns: Sequence[ColumnType]) -> Node:
-    """A row."""
+    """A row of constants."""
     return {"data": row_bytes(row, columns)}
 
 
@@ -55,7 +55,7 @@ def scalar(expr: sc.Scalar) -> Node:
 
 
 def call(expr: Any, part: Callable[[Any], Node], names: Sequence[str] | None = None) -> Node:
-    """A function applied to arguments: of MIR, or of HIR, whose scalars `part` prints. `names`: of a record's fields."""
+    """A function call of MIR, or of HIR, whose scalars ``part`` prints; ``names`` are the field names of a record."""
     count = len(expr.args)
     if expr.func == "row":
         fields = list(names or [f"f{i}" for i in range(1, count + 1)])
@@ -78,7 +78,7 @@ def scalars(exprs: Iterable[sc.Scalar]) -> list[Node]:
 
 
 def ordered_argument(expr: sc.Scalar) -> Node:
-    """What an aggregate with an order reads: a record of the value and of what it is ordered by, whose fields have no names."""
+    """The argument of an aggregate with an order: a record of the value and the sort keys, whose fields have no names."""
     if not isinstance(expr, sc.Call) or expr.func != "row":
         return scalar(expr)
 

@@ -1,4 +1,4 @@
-"""An indented text, line by line, and the tree that its indentation says."""
+"""Indented text, line by line, and the tree that its indentation forms."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class Line(msgspec.Struct, frozen=True):
-    """A line; `is_node`: an operator or a binding stands in it, what follows more deeply indented belongs to that."""
+    """A line; `is_node`: it names an operator or a binding, to which the more deeply indented lines after it belong."""
 
     level: int
     text: str
@@ -14,7 +14,7 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class Lines:
-    """Lines with their indentation; a level is two spaces."""
+    """Lines with their indentation levels; a level is two spaces."""
 
     def __init__(self) -> None:
         self._lines: list[Line] = []
@@ -24,7 +24,7 @@ class Lines:
         self._lines.append(Line(level, text.rstrip(), node))
 
     def text(self) -> str:
-        """All of it, each line ended by a newline."""
+        """All lines, each with a newline."""
         return "".join(f"{'  ' * line.level}{line.text}\n" for line in self._lines)
 
     def all(self) -> tuple[Line, ...]:

@@ -1,6 +1,7 @@
 """EXPLAIN DECORRELATED, LOCALLY OPTIMIZED and OPTIMIZED PLAN as text: MIR.
 
-Promise: one line an operator, children indented below; annotations that were asked for (arity, types, keys) at the end of the line.
+Promise: one line per operator, children indented below; requested annotations (arity, types, keys) at the end of the
+line.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ from mzsql.transform.attributes import Derivation
 from mzsql.transform.cardinality import Statistics, no_statistics, shown
 from mzsql.transform.predicate_pushdown import filters_over_input
 
-#: How many rows of a constant are shown.
+#: At most so many rows of a constant are shown.
 MAX_ROWS = 20
 
 
 class MirPrinter:
-    """Prints relations; `built`: objects of the same dataflow."""
+    """Prints relations; ``built`` are objects of the same dataflow."""
 
     def __init__(
         self,
@@ -54,7 +55,7 @@ class MirPrinter:
         self._names = self._called if config.humanized_expressions else None
 
     def plan(self, rel: mir.Relation, finishing: RowSetFinishing | None, level: int) -> Lines:
-        """A relation's body."""
+        """The body of a plan."""
         if finishing is not None and not finishing.is_trivial(mir.arity(rel)):
             self._out.add(level, finish(finishing, self._over(rel)), node=True)
             level += 1
@@ -105,7 +106,7 @@ class MirPrinter:
             case mir.Join():
                 self._join(rel, level)
                 if isinstance(rel.implementation, mir.IndexedFilter):
-                    # One line says it all: the index and the keys.
+                    # The whole ArrangeBy is one line: the index and the keys.
                     return
             case _:
                 self._head(level, self._operator(rel), rel)
@@ -113,11 +114,11 @@ class MirPrinter:
             self._node(part, level + 1)
 
     def _over(self, rel: mir.Relation) -> scalars.ScalarPrinter:
-        """A printer of expressions over the columns of `rel`."""
+        """A printer for expressions over the columns of ``rel``."""
         return self._scalars if self._names is None else self._scalars.naming(self._names.of(rel))
 
     def _operator(self, rel: mir.Relation) -> str:
-        # As in Materialize the columns that Project picks are called as those that it puts out at their places.
+        # As in Materialize, Project's columns have the names of its outputs at those positions.
         named = mir.inputs(rel)[:1] if not isinstance(rel, mir.Project | mir.Map) else (rel,)
         print_ = self._over(named[0]) if named else self._scalars
         match rel:
@@ -262,7 +263,7 @@ class MirPrinter:
             case mir.IndexedFilter(coll=coll, index=index, rows=rows, key=key):
                 constant = rel.inputs[1]
                 if isinstance(constant, mir.Get):
-                    # Several lookups of the same values share them.
+                    # Several lookups share one constant.
                     usage = f"lookup values=<Get l{constant.id}>"
                 else:
                     columns = relation_type(constant, self._derived.types).columns[: len(key)]
@@ -306,7 +307,7 @@ class MirPrinter:
                 pass
 
     def _input_name(self, part: mir.Relation) -> str:
-        """The name of what an input reads, through filters, maps, projections and arrangements."""
+        """The name of what an input reads, below filters, maps, projections and arrangements."""
         while isinstance(part, mir.ArrangeBy | mir.Filter | mir.Map | mir.Project):
             part = part.input
         if isinstance(part, mir.Join) and isinstance(part.implementation, mir.IndexedFilter):
@@ -345,7 +346,9 @@ def explain_mir(
     pushed: Mapping[GlobalId, MapFilterProject | None] | None = None,
     statistics: Statistics = no_statistics,
 ) -> str:
-    """EXPLAIN OPTIMIZED PLAN AS TEXT or DOT of a dataflow. `pushed`: what lowering pushes into the reads of its sources."""
+    """EXPLAIN OPTIMIZED PLAN AS TEXT or DOT of a dataflow; ``pushed`` are the MFPs that lowering pushes into the reads
+    of sources.
+    """
     built = frozenset(obj.id for obj in df.objects)
     plans: list[tuple[str, Lines]] = []
     with deep():
@@ -368,14 +371,14 @@ def explain_mir(
 
 
 def pushed_filters(mfp: MapFilterProject | None) -> MapFilterProject | None:
-    """What MIR says of a read: its filters; projections are lowering's doing. None where there are none."""
+    """The filters that MIR shows for a read; None where there are none. (Projections are decided by lowering.)"""
     if mfp is None:
         return None
-    # What a filter computes first is part of it: it reads the source's columns alone.
+    # Express filters over the source's columns: computed columns are inlined.
     preds = filters_over_input(mfp)
     if not preds:
         return None
-    # What several predicates share is computed once.
+    # Factor out common subexpressions of several predicates.
     return MapFilterProject.identity(mfp.input_arity).filter(preds).optimize()
 
 
@@ -389,7 +392,9 @@ def explain_relation(
     as_written: bool = False,
     statistics: Statistics = no_statistics,
 ) -> str:
-    """EXPLAIN DECORRELATED (`as_written`) or LOCALLY OPTIMIZED PLAN AS TEXT or DOT: a single relation, no header."""
+    """EXPLAIN DECORRELATED (``as_written``) or LOCALLY OPTIMIZED PLAN AS TEXT or DOT: a single relation, without
+    header.
+    """
     with deep():
         printer = MirPrinter(humanizer, config, as_written=as_written, statistics=statistics)
         body = printer.plan(rel, finishing, 0)

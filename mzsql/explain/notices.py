@@ -1,8 +1,8 @@
-"""Remarks on a plan: what a person may want to change about it.
+"""Optimizer notices: what a user may want to change about a plan.
 
-Promise: a remark follows from the plan and the indexes alone; nothing is planned again for it. There are four: an index whose key is
-longer than what the literals of a filter fix, an index that is the same as another one, an index without a key, and a comparison with
-NULL.
+Promise: a notice follows from the plan and the indexes alone; nothing is planned again for it. There are four: an index
+whose key is longer than the columns that a filter's literals fix, an index identical to another, an index without a
+key, and a comparison with NULL.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from mzsql.transform import IndexDesc
 
 
 class Notice(msgspec.Struct, frozen=True):
-    """A remark of the optimizer.
+    """A notice.
 
     Attributes:
         message: what was found.
         hint: what could be done about it.
-        kind: what kind of remark it is, as `mz_notices` calls it.
-        about: the objects without which it says nothing.
+        kind: its kind in `mz_notices`.
+        about: objects without which it makes no sense.
     """
 
     message: str
@@ -40,12 +40,12 @@ class Notice(msgspec.Struct, frozen=True):
     about: tuple[GlobalId, ...] = ()
 
 
-#: The values that an expression is said to be one of.
+#: An expression, and the literals that a filter says it is one of.
 _Fixed = tuple[sc.Scalar, tuple[Datum, ...]]
 
 
 class NoticeFinder:
-    """Finds what is to be remarked on a dataflow."""
+    """Finds the notices on a dataflow."""
 
     def __init__(
         self,
@@ -59,11 +59,11 @@ class NoticeFinder:
         self._redacted = redacted
 
     def of(self, df: MirDataflow) -> list[Notice]:
-        """The remarks on a dataflow, each once."""
+        """The notices on a dataflow, without duplicates."""
         return list(dict.fromkeys(self.all_of(df)))
 
     def all_of(self, df: MirDataflow) -> list[Notice]:
-        """The remarks on a dataflow, one for each place."""
+        """The notices on a dataflow, one for each place."""
         found = self._of_export(df)
         for obj in reversed(df.objects):
             found.extend(self._of_filters(obj.plan))
@@ -146,7 +146,7 @@ class NoticeFinder:
 
 
 def _fixed(predicates: Sequence[sc.Scalar]) -> list[_Fixed]:
-    """The expressions that predicates fix to literals."""
+    """The expressions that predicates equate with literals."""
     found: dict[sc.Scalar, tuple[Datum, ...]] = {}
     for predicate in predicates:
         one = _fixed_by(predicate)
@@ -197,7 +197,7 @@ def _equalities(
 
 
 def comparisons_with_null(query: hir.Query) -> list[Notice]:
-    """The remark on a query that compares with NULL, which never is true."""
+    """The notice on a query that compares with NULL, which is never true."""
     for rel in hir.walk(query.relation):
         for outer in hir.relation_scalars(rel):
             if any(_is_with_null(inner) for inner in hir.walk_scalar(outer)):

@@ -1,6 +1,6 @@
-"""The nodes of a physical plan in the order and under the names in which EXPLAIN PHYSICAL PLAN prints them.
+"""The nodes of a physical plan, in the order and with the names of EXPLAIN PHYSICAL PLAN.
 
-Promise: each node of a plan is there once, a parent before its children; its nesting is how far EXPLAIN indents it, from 0.
+Promise: each node occurs once, parents before children; its nesting is EXPLAIN's indentation level, from 0.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ class Operator(msgspec.Struct, frozen=True):
     Attributes:
         lir_id: its id.
         name: its line in EXPLAIN, without attributes.
-        parent: the node that it is a child of; None for the root.
-        nesting: how deep it is.
+        parent: its parent's id; None for the root.
+        nesting: its depth.
     """
 
     lir_id: int
@@ -29,7 +29,7 @@ class Operator(msgspec.Struct, frozen=True):
 
 
 class _Heads(PhysicalPrinter):
-    """Remembers the first line of each node instead of a whole text."""
+    """Records the first line of each node instead of printing."""
 
     def __init__(self, humanizer: Humanizer) -> None:
         super().__init__(humanizer, ExplainConfig())
@@ -45,7 +45,7 @@ def operators(plan: lir.Plan, humanizer: Humanizer) -> list[Operator]:
     heads.plan(plan, None, 0)
     parents = {child.lir_id: node.lir_id for node in lir.walk(plan) for child in lir.children(node)}
     for node in lir.walk(plan):
-        # A binding of several that EXPLAIN prints as one has no line of its own: it stands beside the first.
+        # Several bindings that EXPLAIN prints as one: the others have no line, and are placed beside the first.
         if node.lir_id not in heads.found:
             _, level = heads.found[parents[node.lir_id]]
             heads.found[node.lir_id] = "Return", level

@@ -1,7 +1,7 @@
-"""EXPLAIN PHYSICAL PLAN as text (reference explain-format 2 to 7, 10).
+"""EXPLAIN PHYSICAL PLAN as text, in Materialize's format.
 
-Promise: attribute lines of a node come first, then its children; ids are shown only when asked for. Nothing is computed here that the
-plan does not say.
+Promise: a node's attribute lines come first, then its children; ids are shown only on request. Nothing is computed here
+that is not in the plan.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class PhysicalPrinter:
         self._out = Lines()
 
     def plan(self, plan: lir.Plan, finishing: RowSetFinishing | None, arity: int) -> Lines:
-        """A plan's body, under its header."""
+        """The body of a plan, under its header."""
         level = 1
         if finishing is not None and not finishing.is_trivial(arity):
             self._out.add(level, finish(finishing), node=True)
@@ -53,7 +53,7 @@ class PhysicalPrinter:
             self._out.add(level, line)
 
     def _mfp_block(self, level: int, name: str, mfp: MapFilterProject | None) -> None:
-        """A nested MFP, absent where it does nothing."""
+        """A nested MFP; omitted where it does nothing."""
         if mfp is not None and not mfp.is_identity:
             self._out.add(level, name)
             self._mfp(level + 1, mfp)
@@ -104,7 +104,7 @@ class PhysicalPrinter:
                 self._node(child, level + 1)
 
     def _simple(self, plan: lir.Plan, level: int) -> None:
-        """The nodes with few attributes."""
+        """Nodes with few attributes."""
         match plan:
             case lir.Mfp(mfp=mfp, input_key=key):
                 self._head(level, "Mfp", plan)
@@ -283,18 +283,18 @@ def recursion_limit(limit: tuple[int, bool] | None) -> str:
 
 
 def permutation(form: lir.ArrangementForm) -> str:
-    """``id``, or where each column is found in key ++ value."""
+    """``id``, or the position of each column in key ++ value."""
     if form.permutation == tuple(range(len(form.permutation))):
         return "id"
     return f"{{{', '.join(f'#{i}: #{j}' for i, j in enumerate(form.permutation))}}}"
 
 
 def finish(finishing: RowSetFinishing, printer: scalars.ScalarPrinter | None = None) -> str:
-    """The line of a row set finishing; its numbers are no data, so they are shown where constants are not.
+    """The line of a row set finishing. Its numbers are not data, so they are shown even where constants are redacted.
 
     Args:
-        finishing: what is done with the rows.
-        printer: names the columns that it orders by.
+        finishing: the finishing.
+        printer: names the columns of its ORDER BY.
     """
     parts = ["Finish"]
     if finishing.order_by:

@@ -1,8 +1,8 @@
-"""Which predicates of a read the statistics of its parts can decide: what EXPLAIN's `filter pushdown` shows.
+"""Which predicates of a read can be decided by the statistics of its parts: EXPLAIN's `filter pushdown`.
 
-Promise: a predicate counts where all that it makes of columns is monotone, so that a part's least and greatest values bound what it can
-be; as Materialize's interpreter of expressions over ranges decides it. It says what could be left out, not what is: that is up to the
-data, and `EXPLAIN FILTER PUSHDOWN` tells it.
+Promise: a predicate counts if everything that it computes from columns is monotone, so that a part's minimum and
+maximum bound its result, as in Materialize's interpreter of expressions over ranges. It says what could be skipped;
+what is skipped depends on the data, and is shown by `EXPLAIN FILTER PUSHDOWN`.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from mzsql.expr import functions
 from mzsql.expr.mfp import MapFilterProject
 from mzsql.expr.scalar import Call, Column, If, Literal, LiteralError, Scalar
 
-#: What is known of an expression over a part: one value, values in a range, or nothing.
+#: What is known about an expression's values in a part: one value, a range, or nothing.
 _Known = OneOf["constant", "range", "unknown"]
 _ORDER: tuple[_Known, ...] = ("constant", "range", "unknown")
 _COMPARISONS = frozenset({"=", "<", "<=", ">", ">="})
 _TRUTHS = frozenset({"and", "or", "not", "is_null", "is_true", "is_false", "coalesce"})
 _EXTREMES = frozenset({"greatest", "least"})
-#: Of a quotient and a rounded number only the first argument is; a field of a document is what its statistics are about.
+#: Monotone in the first argument only.
 _FIRST = frozenset({"/", "round"})
 _BOTH = frozenset({"jsonb_get_string", "try_parse_monotonic_iso8601_timestamp", "row"})
 _NUMBERS = ("smallint", "integer", "bigint", "uint2", "uint4", "uint8", "real", "double", "numeric")
-#: Casts that keep an order which their sides have not in common: of a document's numbers, to a time of the system.
+#: Casts that preserve order although the types' orders differ: from a jsonb number, to mz_timestamp.
 _CASTS = frozenset(
     {
         *(f"jsonb_to_{number}" for number in _NUMBERS),
@@ -35,7 +35,7 @@ _CASTS = frozenset(
 
 
 def decidable(mfp: MapFilterProject) -> list[Scalar]:
-    """The MFP's predicates that statistics can decide, in their order."""
+    """The MFP's predicates that statistics can decide, in order."""
     known: list[_Known] = ["range"] * mfp.input_arity
     for expr in mfp.expressions:
         known.append(_of(expr, known))
@@ -66,7 +66,7 @@ def _widest(found: Iterable[_Known]) -> _Known:
 
 
 def _monotone(key: str, arity: int) -> tuple[bool, ...]:
-    """In which of its arguments a function is monotone."""
+    """For each argument, whether a function is monotone in it."""
     func = functions.scalar(key)
     if func.monotone or key in _TRUTHS | _BOTH | _CASTS:
         return (True,) * arity

@@ -1,7 +1,8 @@
-"""Constants in plans AS JSON: the bytes of a packed row, as Materialize's plans have them.
+"""Constants in plans AS JSON: the bytes of a packed row, in Materialize's encoding.
 
-Promise: a tag, then the value: integers in as few bytes as they need, little-endian; texts, bytes and lists behind their length; dates
-since 2000, timestamps in nanoseconds since 1970. For eyes and for comparing plans: nothing of ours is stored in this form.
+Promise: a tag, then the value: integers in as few bytes as necessary, little-endian; texts, bytes and lists after their
+length; dates as days since 2000, timestamps as nanoseconds since 1970. Only for display and for comparing plans: mzsql
+stores nothing in this form.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _TAGS = {
     "timestamp": 39,
     "timestamptz": 40,
 }
-#: The tags of the integers zero and minus one; those of wider ones follow, one a byte.
+#: The tags of the integers 0 and -1; the tags of wider values follow, one per byte.
 _INTEGERS = {"smallint": (41, 58), "integer": (44, 61), "bigint": (49, 66)}
 _UNSIGNED = {"uint2": 77, "uint4": 80, "uint8": 85}
 _DAYS_TO_2000 = 10957
@@ -99,7 +100,7 @@ def _integral(value: int, kind: str) -> bytes:
 
 
 def _sized(tiny: int, data: bytes) -> bytes:
-    """Bytes behind their length, in one, two, four or eight bytes."""
+    """Bytes after their length, which takes one, two, four or eight bytes."""
     for step, size in enumerate((1, 2, 4)):
         if len(data) < 2 ** (8 * size):
             return bytes([tiny + step]) + len(data).to_bytes(size, "little") + data
@@ -107,7 +108,7 @@ def _sized(tiny: int, data: bytes) -> bytes:
 
 
 def _numeric(text: str) -> bytes:
-    """Digits, exponent and sign, then the coefficient in units of three digits, the least first."""
+    """Digits, exponent and sign, then the coefficient in groups of three digits, the least significant first."""
     number = decimal.Decimal(text)
     if not number.is_finite():
         return bytes([_TAGS["numeric"], 1, 0, 0x20 if number.is_nan() else 0x40, 0, 0])

@@ -1,6 +1,6 @@
-"""Scalars, aggregates, orders and lists of columns as EXPLAIN prints them.
+"""Scalars, aggregates, orders and column lists as EXPLAIN prints them.
 
-Promise: text only, from a plan's own structs; a function prints as its row in the table of functions says.
+Promise: text only, from the plan's own structs; a function has the name in its row of the table of functions.
 """
 
 from __future__ import annotations
@@ -33,30 +33,30 @@ _VARIADIC = {"and": " AND ", "or": " OR "}
 
 
 def aggregate_name(key: str) -> str:
-    """What EXPLAIN calls an aggregate: its name, with its order where it has one."""
+    """An aggregate's name in EXPLAIN, with its order where it has one."""
     window = windows.parse(key)
     if window is not None and window.kind == "aggregate":
         return window.shown(aggregate_name(window.func))
     return key if "[" in key else functions.aggregate(key).name
 
 
-#: Functions that are called by the type of what they read: ``extract_year_d``.
+#: Functions named by their argument type: ``extract_year_d``.
 _BY_TYPE = ("extract_", "date_part_", "date_trunc_")
-#: What a truth value is asked for, by its function.
+#: IS tests, by function.
 _IS = {"is_null": "NULL", "is_true": "TRUE", "is_false": "FALSE"}
-#: Functions whose arguments stand in brackets.
+#: Functions whose arguments are in brackets.
 _BRACKETS = ("array", "list")
 
-#: A column that an ordered aggregate is ordered by, in its name.
+#: A sort key in the name of an ordered aggregate.
 _ORDERED_BY = re.compile(r"#(\d+)(?= (?:asc|desc) )")
 
 
-#: A constant in how a function is printed.
+#: A constant in a function's printed form.
 _CONSTANT = re.compile(r'"[^"]*"')
 
 
 def shown_name(func: functions.ScalarFunc) -> str:
-    """What EXPLAIN calls a function: its name; a cast by the types it is between."""
+    """A function's name in EXPLAIN; a cast is named by its types."""
     by_type = func.name == "cast" or func.name.startswith(_BY_TYPE)
     return plan_name(func.key, func.key if by_type else func.name)
 
@@ -78,7 +78,7 @@ class ScalarPrinter:
         self._only_names = only_names
 
     def naming(self, names: Sequence[str]) -> ScalarPrinter:
-        """The same printer, for expressions over columns with these names."""
+        """This printer for expressions over columns with these names."""
         return ScalarPrinter(redacted=self._redacted, names=names, as_written=self._as_written)
 
     def column(self, index: int) -> str:
@@ -89,7 +89,7 @@ class ScalarPrinter:
         return f"#{index}{{{name}}}" if name else f"#{index}"
 
     def columns(self, indexes: Sequence[int]) -> str:
-        """Columns; a run of three or more ascending neighbours is ``#0..=#2``."""
+        """Columns; three or more consecutive ones are printed as ``#0..=#2``."""
         parts: list[str] = []
         start = 0
         while start < len(indexes):
@@ -169,7 +169,7 @@ class ScalarPrinter:
         return f"[{self.listed(key)}]"
 
     def listed(self, exprs: Iterable[Scalar]) -> str:
-        """Expressions, runs of three and more neighbouring columns abbreviated."""
+        """Expressions, with three or more consecutive columns abbreviated."""
         parts: list[str] = []
         run: list[int] = []
         for expr in exprs:
@@ -208,14 +208,16 @@ class ScalarPrinter:
 
 
 def shown(predicates: Iterable[Scalar]) -> list[Scalar]:
-    """A Filter's predicates in the order in which a plan shows them: cheap ones first, also where one that can fail is asked after others
-    that may drop the row.
+    """A Filter's predicates in the order in which a plan shows them: cheap ones first, even where a predicate that can
+    fail is evaluated after others that may drop the row.
     """
     return sorted(predicates, key=by_cost)
 
 
 def shown_in_mfp(predicates: Iterable[tuple[int, Scalar]]) -> list[tuple[int, Scalar]]:
-    """The same of an MFP's: as soon as they can be evaluated, each with how many columns that takes."""
+    """An MFP's predicates in that order: as early as they can be evaluated, each with the number of columns that it
+    needs.
+    """
     return sorted((placed(pred) for _, pred in predicates), key=lambda at: (at[0], rank(at[1])))
 
 

@@ -1,8 +1,8 @@
-"""The names that functions, aggregates, types and errors have in plans AS JSON: those of Materialize's enumerations.
+"""The names of functions, aggregates, types and errors in plans AS JSON: those of Materialize's enumerations.
 
-Promise: every row of the table of functions has a name, made of its SQL name and its types: ``AddInt32``, ``CastInt32ToString``,
-``MaxDate``. Where Materialize's name does not follow from those it is listed here; a function that it does not have gets a name made by
-the same rule.
+Promise: every row of the table of functions has a name, built from its SQL name and types: ``AddInt32``,
+``CastInt32ToString``, ``MaxDate``. Where Materialize's name does not follow this rule it is listed here; a function
+that Materialize lacks gets a name by the rule.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mzsql.expr.relation import WRAP
 from mzsql.expr.scalar import Call
 from mzsql.repr.types import ColumnType, RelationType, SqlType
 
-#: A type's name in the names of functions.
+#: Types' names inside function names.
 _IN_FUNCTIONS = {
     "boolean": "Bool",
     "smallint": "Int16",
@@ -33,7 +33,7 @@ _IN_FUNCTIONS = {
     "timestamptz": "TimestampTz",
     "mz_timestamp": "MzTimestamp",
 }
-#: A type's name as a type, where it is another one than in functions.
+#: Types' names as types, where they differ.
 _SCALAR_TYPES = {"text": "String", "bytea": "Bytes", "unknown": "String"}
 _OPERATORS = {
     "+": "Add",
@@ -48,7 +48,7 @@ _OPERATORS = {
 }
 _COMPARISONS = {"=": "Eq", "<>": "NotEq", "<": "Lt", "<=": "Lte", ">": "Gt", ">=": "Gte"}
 _LIKES = {"~~": False, "~~*": True}
-#: Functions whose name says nothing of their types.
+#: Functions whose names do not contain their types.
 _NAMED = {
     "||": "TextConcat",
     "and": "And",
@@ -91,9 +91,9 @@ _NAMED = {
 }
 _TRIMS = {"btrim": "Trim", "trim": "Trim", "ltrim": "TrimLeading", "rtrim": "TrimTrailing"}
 _ITEMS = {"array_item": "ArrayCreate", "list_item": "ListCreate"}
-#: Functions of fixed arity that are variadic there.
+#: Functions of fixed arity that are variadic in Materialize.
 _VARIADIC = frozenset({"Substr", "PadLeading", "PadTrailing", "Greatest", "Least", "Coalesce"})
-#: Of two types that are added, what stands second.
+#: In an addition of two types, these come second.
 _SECOND = ("Int32", "Time", "Interval")
 _OF_UNITS = ("extract", "date_part", "date_trunc")
 _LISTED = {"array_agg": "ArrayConcat", "list_agg": "ListConcat", "string_agg": "StringAgg"}
@@ -164,7 +164,7 @@ def error(message: str) -> Any:
 
 
 def scalar_func(key: str, args: int, typ: SqlType) -> tuple[str, Any]:
-    """How a function of `args` arguments is called (``CallUnary``, …), and its name, with what belongs to it."""
+    """The kind of call for a function with ``args`` arguments (``CallUnary``, …), and its name with parameters."""
     func = functions.scalar(key)
     if func.name == "cast":
         return "CallUnary", _cast(func, typ)
@@ -210,7 +210,7 @@ def _name(func: functions.ScalarFunc) -> str:
     if func.name in _OPERATORS:
         if len(kinds) == 1:
             return ("BitNot" if func.name == "~" else "Neg") + kinds[0]
-        # The interval, or the time of a date, stands second, whatever was written first.
+        # The interval (or a date's time) comes second, whatever the order in the text.
         kinds.sort(key=lambda kind: _SECOND.index(kind) if kind in _SECOND else -1)
         mixed = kinds[0] != kinds[1] and func.name in ("+", "-")
         operand = "Interval" if "Interval" in kinds and not mixed else kinds[0]

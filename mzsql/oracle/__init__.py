@@ -1,7 +1,8 @@
-"""What wraps any timestamp oracle: batched reads, a bound on clocks that are fast, metrics; the one that serves from memory; switching.
+"""Timestamp oracles, wrapped: batched reads, a bound on fast clocks, metrics; the oracle served from memory; switching
+between implementations.
 
-`open_oracle` opens one by URL with all of it, `open_switching_oracle` one whose implementation a setting chooses. An oracle itself is a
-backend, see `mzsql.location`.
+`open_oracle` opens an oracle by URL with all of it, `open_switching_oracle` one whose implementation a setting chooses.
+The oracles themselves are backends, see `mzsql.location`.
 """
 
 from __future__ import annotations
@@ -58,12 +59,12 @@ def wall_clock_ms() -> int:
 
 @functools.cache
 def process_metrics() -> OracleMetrics:
-    """The metrics in prometheus_client's default registry, made at first use."""
+    """The metrics in prometheus_client's default registry, created at first use."""
     return OracleMetrics()
 
 
 def _consult(clock: BoundedClock, bare: object, timeline: str, metrics: OracleMetrics) -> None:
-    """Have ``clock`` believed no further than by the clock of a backend that has one."""
+    """Bound ``clock`` by the clock of a backend that has one."""
     if isinstance(bare, Clocked):
         asks = metrics.op(timeline, "clock")
         clock.consult(lambda: asks.timed(bare.clock_ms))
@@ -76,9 +77,9 @@ def wrap_oracle(
     *,
     metrics: OracleMetrics | None = None,
 ) -> TimestampOracle:
-    """``oracle`` metered, guarded against fast clocks (on wall-clock timelines), with batched reads.
+    """``oracle`` with metrics, a guard against fast clocks (on wall-clock timelines) and batched reads.
 
-    Give it a `BoundedClock` that the oracle has too, and no jump of the clock gets past the guard.
+    With a `BoundedClock` that the oracle uses too, no jump of the clock gets past the guard.
     """
     metrics = process_metrics() if metrics is None else metrics
     metered: TimestampOracle = MeteredOracle(oracle, timeline, metrics)
@@ -98,15 +99,15 @@ def open_oracle(
     read_only: bool = False,
     metrics: OracleMetrics | None = None,
 ) -> TimestampOracle:
-    """The oracle of ``timeline`` at ``url`` (``sqlite:./env/oracle.db``), wrapped as by `wrap_oracle`.
+    """The oracle of ``timeline`` at ``url`` (such as ``sqlite:./env/oracle.db``), wrapped as by `wrap_oracle`.
 
     Args:
         url: where it is.
-        timeline: which one.
-        now: the wall clock in milliseconds.
-        monotonic: seconds of the clock that never jumps.
-        read_only: whether it must not be moved (a timeline that is there already is opened without a write then).
-        metrics: where to count; by default in prometheus_client's default registry.
+        timeline: the timeline.
+        now: the wall clock, in milliseconds since the epoch.
+        monotonic: seconds of a clock that never jumps.
+        read_only: whether it must not be moved; an existing timeline is then opened without a write.
+        metrics: where to count; by default prometheus_client's default registry.
 
     Raises:
         UnknownScheme, InvalidUrl: no plugin serves the URL.
@@ -136,20 +137,20 @@ def open_switching_oracle(
 ) -> SwitchingOracle:
     """The oracle that the setting names: the one at ``url`` with batched reads, or this process's memory.
 
-    It is not guarded against fast clocks: timestamps handed out before a switch must be carried over, whatever the clock says. Put a
-    `SkewGuard` around it, with the `BoundedClock` that it was opened with.
+    It is not guarded against fast clocks: timestamps handed out before a switch must be carried over, whatever the
+    clock says. Put a `SkewGuard` around it, with the `BoundedClock` that it was opened with.
 
     Args:
-        url: where the distributed one is.
-        consensus: the environment's; stays the caller's to close, after the oracle.
-        name: of the environment, unique among those that the process opens.
-        who: this process, for people.
-        wish: the setting as last seen; asks nobody.
-        ask: the setting as it is now.
-        timeline: which one.
-        now: the wall clock in milliseconds.
-        read_only: whether nothing must be moved.
-        metrics: where to count; by default in prometheus_client's default registry.
+        url: where the distributed oracle is.
+        consensus: the environment's Consensus store; the caller closes it, after the oracle.
+        name: the environment's name, unique among those that the process opens.
+        who: this process, for messages.
+        wish: gives the setting as last seen, without IO.
+        ask: reads the setting.
+        timeline: the timeline.
+        now: the wall clock, in milliseconds since the epoch.
+        read_only: whether nothing may be moved.
+        metrics: where to count; by default prometheus_client's default registry.
     """
     metrics = process_metrics() if metrics is None else metrics
     bare = open_bare_oracle(url, timeline, now)

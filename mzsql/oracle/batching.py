@@ -1,8 +1,8 @@
-"""Many callers' `read_ts` in one.
+"""Batching: the `read_ts` of many callers in one call.
 
-Promise: each caller gets a read timestamp that was read after it called and before it returned, so what it reads is linearizable;
-nothing is cached. How callers share a call, wait and give up is `mzsql.oracle.sharing`. Source: the distributed timestamp oracle design,
-"batching get_read_ts".
+Promise: each caller gets a read timestamp that was read after it called and before it returned, so its reads are
+linearizable; nothing is cached. `mzsql.oracle.sharing` says how callers share, wait and time out. Source: Materialize's
+distributed timestamp oracle design, "batching get_read_ts".
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from mzsql.oracle.sharing import SharedCalls
 
 
 class BatchingOracle:
-    """An oracle whose `read_ts` is shared by concurrent callers; everything else goes straight through.
+    """An oracle whose `read_ts` is shared by concurrent callers; other operations pass through.
 
     Args:
-        oracle: the oracle behind.
-        observe: told the number of callers of each call.
+        oracle: the wrapped oracle.
+        observe: called with the number of callers of each call.
     """
 
     def __init__(
@@ -28,7 +28,7 @@ class BatchingOracle:
         self._reads = SharedCalls(oracle.read_ts, "the read timestamp", observe=observe)
 
     def read_ts(self) -> int:
-        """The read timestamp, by a call to the oracle that began after this one.
+        """The read timestamp, from a call to the oracle that began after this one.
 
         Raises:
             OracleTimeout: the caller's time was over first.
@@ -54,5 +54,5 @@ class BatchingOracle:
         self._oracle.apply_write(ts)
 
     def close(self) -> None:
-        """Close the oracle behind."""
+        """Close the wrapped oracle."""
         self._oracle.close()

@@ -1,22 +1,25 @@
-"""A machine's wall clock, believed no further than what others know bears out.
+"""A machine's wall clock, trusted only as far as others confirm it.
 
-A clock is not compared with itself, nor with a clock of another machine that may be wrong as well. What there is to compare it with:
+A clock cannot be checked against itself, nor against another machine's clock that may be wrong too. These are what it
+is checked against:
 
-- *the clock of the backend*, where it has one (`mzsql.location.Clocked`: PostgreSQL's, on SQLite and in memory the machine's own). It is
-  asked at the first claim and then goes on by this process's monotonic clock; only a claim that this does not bear out asks again;
-- *the timeline*: the timestamps allocated so far, each of which somebody's clock has named, and the monotonic time since one was seen. It
-  counts where the backend has no clock, or one that the timeline has left far behind, which is then the one that is slow.
+- *the backend's clock*, where it has one (`mzsql.location.Clocked`: PostgreSQL's; on SQLite and in memory the machine's
+  own). It is read at the first check and then extrapolated by this process's monotonic clock; only a time that this
+  does not confirm reads it again;
+- *the timeline*: the timestamps allocated so far, each of which some clock has named, and the monotonic time since one
+  was seen. It counts where the backend has no clock, or a slow one that the timeline has left far behind.
 
-A claim within `MAX_AHEAD_MS` of one of these is borne out, and so is one that the timeline has passed already: it moves nothing. A clock
-that is slow claims nothing, so it is never refused.
+A time within `MAX_AHEAD_MS` of one of these is confirmed, and so is one that the timeline has passed already, since it
+advances nothing. A slow clock is never refused.
 
-What this cannot know: without a clock of the backend, a process that has just come finds the timeline at the last write, and time may have
-passed since. It looks once more a moment later: a timeline that has moved is somebody's at work, whose time is known then; one that has not
-bears out whatever the first one to write says. From then on a jump of its clock is found out by the monotonic clock. And where the clock of
-the backend itself is fast, it bears out what it should not; only those write ahead whose own clock is as fast.
+What cannot be detected: without a backend's clock, a new process finds the timeline at the last write, and time may
+have passed since. It looks once more a moment later: a timeline that has advanced is in use by a process whose time is
+known then; one that has not confirms whatever the first writer says. From then on the monotonic clock detects jumps.
+And where the backend's own clock is fast, it confirms times that it should not; only machines whose clocks are as fast
+write ahead then.
 
-Trade-off: where the time is borne out by the monotonic clock, and that stood still (a machine that slept) with no backend's clock to ask,
-a right clock is refused until the environment is opened anew.
+The trade-off: where only the monotonic clock confirms the time, and it stood still (a machine that slept) without a
+backend's clock to ask, a right clock is refused until the environment is opened again.
 """
 
 from __future__ import annotations
@@ -33,15 +36,15 @@ from mzsql.oracle.sharing import Patience
 
 MAX_AHEAD_MS = 10_000
 WATCH_SECONDS = 1.0
-"""A process that has just come, without a clock of the backend, looks at the timeline again after so long."""
+"""Without a backend's clock, a new process reads the timeline again after so many seconds."""
 _LEFT_BEHIND = 3
-"""A backend's clock that the timeline is so many bounds ahead of is not what the timeline goes by."""
+"""A backend's clock that is so many bounds behind the timeline does not count."""
 _DRIFT = 0.01
-"""By how much of the time that passes a right clock and the monotonic one come apart at most."""
+"""How far a right clock and the monotonic clock may drift apart, as a part of the time passed."""
 
 
 class _Reading(NamedTuple):
-    """A time in milliseconds, and the monotonic moment at which it was the present."""
+    """A time in milliseconds, and the monotonic time in seconds at which it was read."""
 
     ms: int
     at: float
@@ -51,13 +54,13 @@ class _Reading(NamedTuple):
 
 
 class BoundedClock:
-    """A wall clock in milliseconds: calling it gives the time, never further ahead than is borne out. Thread-safe.
+    """A wall clock: calling it gives milliseconds since the epoch, never further ahead than is confirmed. Thread-safe.
 
-    Until a source is there to ask (`consult`, `watch`), and in between where nobody has asked yet, it gives what the clock says.
+    Before a source is set (`consult`, `watch`), and before it was first asked, it gives what the machine's clock says.
 
     Args:
-        now: what the machine's clock says.
-        monotonic: seconds of the clock that never jumps.
+        now: the machine's clock, in milliseconds since the epoch.
+        monotonic: seconds of a clock that never jumps.
         sleep: pauses for seconds.
         max_ahead_ms: the bound.
     """
@@ -83,17 +86,17 @@ class BoundedClock:
         self._seen = 0
 
     def consult(self, ask: Callable[[], int]) -> None:
-        """``ask`` tells the time by the backend's clock."""
+        """Set the source of the backend's clock."""
         self._ask = ask
 
     def watch(self, newest: Callable[[], int]) -> None:
-        """``newest`` tells the latest timestamp that was allocated; asked only where a claim is in doubt."""
+        """Set the source of the latest allocated timestamp; called only where a time is in doubt."""
         self._newest = newest
 
     # --- what is known ------------------------------------------------------------------------
 
     def _known(self) -> int | None:
-        """The latest time that others bear out, as far as known here."""
+        """The latest time that others confirm, as far as known here; None: nothing is known."""
         with self._lock:
             backend, timeline = self._backend, self._timeline
         now = self._monotonic()
@@ -113,14 +116,14 @@ class BoundedClock:
             self._seen = max(self._seen, ts)
 
     def __call__(self) -> int:
-        """The time, cut off at what is borne out."""
+        """The time, limited to what is confirmed."""
         now, limit = self._now(), self._limit()
         return now if limit is None else min(now, limit)
 
     # --- claims -------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Find out that the clock's time is borne out.
+        """Check that the clock's time is confirmed.
 
         Raises:
             ClockSkew: it is ahead of what others know.
@@ -133,7 +136,9 @@ class BoundedClock:
             self._look()
 
     def believed(self) -> int:
-        """The time by the clock, or by what others know where it is ahead of that; a slow clock's own time, as it is."""
+        """The clock's time, or what others know where the clock is ahead of that; a slow clock's time is returned as it
+        is.
+        """
         now = self._now()
         if self._borne_out(now):
             return now
@@ -146,7 +151,7 @@ class BoundedClock:
         return now if known is None or self._borne_out(now) else min(now, known)
 
     def _look(self) -> None:
-        """Ask those who may bear the clock out: one thread at a time, what it learns is everybody's."""
+        """Ask the sources: one thread at a time, for all."""
         Patience("what time it is").acquire(self._looking)
         try:
             if self._borne_out(self._now()):
@@ -168,7 +173,8 @@ class BoundedClock:
         before = self._monotonic()
         reading = _Reading(self._ask(), before)
         with self._lock:
-            # One that was set back does not take back what it bore out before: no running process is stopped by it.
+            # A backend's clock that was set back does not invalidate what it confirmed before, so no running process is
+            # stopped by that.
             known = self._backend
             if known is None or known.went_on(before) < reading.ms:
                 self._backend = reading
@@ -193,14 +199,14 @@ class BoundedClock:
             self._timeline = _Reading(now, at)
 
     def _follow(self, ts: int, at: float) -> None:
-        """The timeline is at ``ts``: where that is further than was known, others have moved it there."""
+        """The timeline is at ``ts``: where that is further than was known, others have advanced it."""
         with self._lock:
             known = self._timeline
             if known is None or ts > known.went_on(at) + self.max_ahead_ms:
                 self._timeline = _Reading(ts, at)
 
     def _keep_up(self, claim: int) -> None:
-        """Where there is no clock of the backend, what a right clock and the monotonic one come apart by goes into what is known."""
+        """Without a backend's clock, allow for the drift between a right clock and the monotonic clock."""
         if self._ask is not None:
             return
         with self._lock:
@@ -232,12 +238,12 @@ class BoundedClock:
     # --- timestamps ---------------------------------------------------------------------------
 
     def _reference(self) -> int:
-        """The present, as far as is known: by the clock where that is borne out, and by others, where the clock is slow."""
+        """The present as far as known: by the clock where it is confirmed, and by others where the clock is slow."""
         now, known = self(), self._known()
         return now if known is None else max(now, known)
 
     def check_applied(self, ts: int) -> None:
-        """Find out that ``ts`` is one that may be applied: within the bound of the time, or one that was allocated.
+        """Check that ``ts`` may be applied: it is within the bound of the present, or was allocated.
 
         Raises:
             ClockSkew: it is further ahead.
@@ -256,25 +262,27 @@ class BoundedClock:
             )
 
     def await_time(self, ts: int) -> None:
-        """``ts`` was allocated: wait until the time is within the bound of it. A timeline that others have moved further is followed."""
+        """``ts`` was allocated: wait until the present is within the bound of it. A timeline that others have advanced
+        further is followed.
+        """
         ahead = ts - self._reference()
         while self.max_ahead_ms < ahead <= 2 * self.max_ahead_ms:
             self._sleep((ahead - self.max_ahead_ms) / 1000)
             ahead = ts - self._reference()
             if ahead <= self.max_ahead_ms and self._ask is None:
-                # Whether it was the clock that is slow nobody knows here; it need not wait again.
+                # It is unknown whether this clock is slow; either way it need not wait again.
                 self._follow(ts - self.max_ahead_ms, self._monotonic())
         if ahead > 2 * self.max_ahead_ms:
             self._follow(ts, self._monotonic())
         self._saw(ts)
 
     def adopt(self, ts: int) -> None:
-        """``ts`` is the timeline's by now, whoever named it."""
+        """``ts`` is on the timeline now, whoever allocated it."""
         self._saw(ts)
 
 
 def _text(ms: int) -> str:
-    """A time for a person; a clock may say one that there is no date for."""
+    """A time for messages; a clock may give one beyond the calendar."""
     try:
         moment = datetime.datetime.fromtimestamp(ms / 1000, datetime.UTC)
     except (OverflowError, OSError, ValueError):

@@ -1,4 +1,4 @@
-"""The errors of oracles beyond those of their backends."""
+"""The errors of oracles, besides those of their backends."""
 
 from __future__ import annotations
 
@@ -7,21 +7,23 @@ from mzsql.repr.errors import SqlError, Unsupported
 
 
 class OracleTimeout(Determinate):
-    """The caller's own time was over before the oracle had answered; nothing was allocated or applied for it."""
+    """The caller's time was over before the oracle answered; nothing was allocated or applied for it."""
 
 
 class OracleClosed(Determinate):
-    """What served the timestamps here was closed; nothing was allocated or applied."""
+    """What served the timestamps in this process was closed; nothing was allocated or applied."""
 
 
 class OracleFenced(SqlError):
-    """The timestamps that this process served, or their implementation, are somebody else's now; what was read meanwhile may be too old."""
+    """Another process serves the timestamps now, or another implementation does; what was read meanwhile may be too
+    old.
+    """
 
     sqlstate = "55000"
 
 
 class ClockSkew(UsageError):
-    """This machine's clock is ahead of what others know; nothing was allocated or applied."""
+    """This machine's clock is ahead of what others confirm; nothing was allocated or applied."""
 
     sqlstate = "55000"
 
@@ -33,6 +35,6 @@ class OracleReadOnly(Unsupported):
 
 
 class OutdatedSetting(SqlError):
-    """A switch was about to be made by a setting that has changed meanwhile; nothing was done, ask for the setting again."""
+    """A switch was about to follow a setting that has changed meanwhile; nothing was done: read the setting again."""
 
     sqlstate = "40001"

@@ -1,15 +1,16 @@
-"""The single-process oracle: timestamps from memory, out of ranges whose bound is durable.
+"""The single-process oracle: timestamps from memory, out of ranges whose upper bound is durable.
 
-Promise: the four operations without a round trip, but for one compare_and_set every few seconds of writing, before the bound is passed;
-and a process that opens the timeline begins at the bound of whoever served it before, so it is above all that was handed out. It
-thereby *fences* that one: by an epoch, in the log of `mzsql.oracle.reservation`. A process that does not know yet that it is fenced may
-still read a timestamp that is too old. So `confirm_leadership` must be called after a timestamp was read and before results of it are
-returned: it looks at the log, once for all results that wait at that moment, and raises where somebody else has taken over. (The
-design's transaction is a write; a linearizable read of the log says the same.) Source: the distributed timestamp oracle design, "the
-current oracle".
+Promise: the four operations need no round trip, except for one compare_and_set every few seconds of writing, before the
+bound is passed. A process that opens the timeline starts at the bound of the process that served it before, so it is
+above everything handed out, and *fences* that process, by an epoch in the log of `mzsql.oracle.reservation`. A process
+that does not know yet that it is fenced may still read a timestamp that is too old. So `confirm_leadership` must be
+called after reading a timestamp and before returning results read at it: it reads the log, once for all results that
+wait at that moment, and raises where another process has taken over. (The design's transaction is a write; a
+linearizable read of the log ensures the same.) Source: Materialize's distributed timestamp oracle design, "the current
+oracle".
 
-Handles of one process share the timestamps, so opening twice in a process fences nobody. Trade-off: after a crash the timeline begins up
-to `RANGE_MS` ahead of the clock.
+Handles in one process share the timestamps, so opening twice in a process fences nobody. The trade-off: after a crash
+the timeline starts up to `RANGE_MS` ahead of the clock.
 """
 
 from __future__ import annotations
@@ -31,9 +32,11 @@ from mzsql.oracle.sharing import Patience, SharedCalls
 from mzsql.repr.errors import SqlError
 
 RANGE_MS = 5_000
-"""How far beyond the clock the durable bound is put."""
+"""Milliseconds by which the durable bound is set ahead of the clock."""
 LEAST_RANGE = 256
-"""So many timestamps it is put beyond the one needed, where that is ahead of the clock: not `RANGE_MS`, or crashes would add up."""
+"""The bound is at least so many timestamps above the one needed where that is ahead of the clock. Not `RANGE_MS`, or
+repeated crashes would add up.
+"""
 MAX_TS = MAX_SEQNO - 1
 
 _log = logging.getLogger(__name__)
@@ -45,21 +48,21 @@ _ONE_PROCESS = (
 
 
 class InMemoryTimestamps:
-    """The timestamps of one timeline, which this process serves. Thread-safe; handles are `InMemoryOracle`.
+    """The timestamps of one timeline, served by this process. Thread-safe; handles are `InMemoryOracle`.
 
     Attributes:
-        handles: how many are open.
-        superseded: whether what ended the serving was a switch to another implementation.
-        ended_well: whether it ended with the last handle's closing, nobody having taken over.
+        handles: how many handles are open.
+        superseded: whether serving ended by a switch to another implementation.
+        ended_well: whether serving ended when the last handle was closed, with no take-over.
 
     Args:
-        ledger: the durable side.
-        who: this process, for people.
-        step: the step of the setting that says so.
-        floor: both timestamps are at least this.
+        ledger: the durable log.
+        who: this process, for messages.
+        step: the step of the setting that it follows.
+        floor: a lower bound for both timestamps.
 
     Raises:
-        OutdatedSetting: somebody has followed a later setting.
+        OutdatedSetting: another process has followed a later setting.
         LocationError: Consensus cannot be reached.
     """
 
@@ -99,7 +102,7 @@ class InMemoryTimestamps:
 
     @property
     def serves(self) -> bool:
-        """Whether the timestamps are served here, as far as is known."""
+        """Whether this process serves the timestamps, as far as it knows."""
         return self._lost is None and os.getpid() == self._pid
 
     @property
@@ -112,7 +115,9 @@ class InMemoryTimestamps:
             raise copy.copy(self._lost)
 
     def _check_process(self) -> None:
-        """Before any lock: one that was held at a fork stays held in the child."""
+        """Refuse in a forked child. Called before any lock is taken: one that was held at the fork stays held in the
+        child.
+        """
         if os.getpid() != self._pid:
             raise OracleFenced(
                 "the timestamps are served from the memory of the process that this one was forked from",
@@ -120,7 +125,7 @@ class InMemoryTimestamps:
             )
 
     def write_ts(self, now: Callable[[], int]) -> int:
-        """Allocate a timestamp by the handle's clock."""
+        """Allocate a timestamp by the handle's clock ``now``."""
         self._check_process()
         while True:
             with self._lock:
@@ -148,7 +153,7 @@ class InMemoryTimestamps:
             return self._read
 
     def apply_write(self, ts: int, now: Callable[[], int]) -> None:
-        """Both timestamps become at least ``ts``."""
+        """Raise both timestamps to at least ``ts``."""
         check_ts(ts)
         self._check_process()
         while True:
@@ -161,7 +166,7 @@ class InMemoryTimestamps:
             self._reserve(ts, now)
 
     def _reserve(self, ts: int, now: Callable[[], int]) -> None:
-        """Make a bound durable that ``ts`` is within."""
+        """Make a bound durable that is at or above ``ts``."""
         Patience("a range of timestamps").acquire(self._reserving)
         try:
             entry = self._entry
@@ -173,20 +178,21 @@ class InMemoryTimestamps:
             self._reserving.release()
 
     def _append(self, entry: Reservation) -> None:
-        """Append an entry of this epoch; `_reserving` is held."""
+        """Append an entry in this epoch; `_reserving` is held."""
         number = self._ledgers[-1].append(self._seqno, entry)
         if number is None:
-            # An attempt of ours that was lost on the way may have arrived late; anybody else's entry is a take-over.
+            # An earlier attempt whose answer was lost may have arrived late; any other process's entry is a take-over.
             self._look()
             return
         with self._lock:
             self._seqno, self._entry = number, entry
 
     def confirm_leadership(self) -> None:
-        """Find out that nobody has taken over, by a look that began after this call; shared by all who call meanwhile.
+        """Check that no other process has taken over, by a read of the log that began after this call; concurrent
+        callers share it.
 
         Raises:
-            OracleFenced: somebody has: what was read here may be too old and must not be returned.
+            OracleFenced: another process has: what was read here may be too old and must not be returned.
         """
         self._check_process()
         self._check()
@@ -204,13 +210,15 @@ class InMemoryTimestamps:
         self._check()
 
     def add(self, ledger: Ledger) -> None:
-        """Another handle of this process, with its own way to Consensus."""
+        """Register another handle of this process, with its own Consensus handle."""
         with self._lock:
             self._ledgers.append(ledger)
             self.handles += 1
 
     def remove(self, ledger: Ledger) -> bool:
-        """A handle is closed; with the last one both timestamps become durable as they are. Whether it was the last one."""
+        """A handle is closed; with the last one both timestamps become durable as they are. Whether it was the last
+        one.
+        """
         with self._lock:
             self.handles -= 1
             last = self.handles == 0
@@ -226,13 +234,13 @@ class InMemoryTimestamps:
                 ended = msgspec.structs.replace(
                     self._entry, bound=self._write, read_ts=self._read, write_ts=self._write
                 )
-                # From here on nothing is handed out: what is durable now is all there was.
+                # Set before the write: nothing is handed out from here on, so what becomes durable is final.
                 self._lost = OracleClosed("the timestamp oracle is closed")
             self.ended_well = self._ledgers[-1].append(self._seqno, ended) is not None
 
 
 def _begin(last: Reservation | None, floor: int) -> tuple[int, int]:
-    """Where a process begins that takes over after ``last``."""
+    """The timestamps at which a process starts that takes over after ``last``."""
     if last is None:
         return floor, floor
     if last.read_ts is not None and last.write_ts is not None:
@@ -255,7 +263,9 @@ def _fenced(by: Reservation) -> OracleFenced:
 
 
 class Serving:
-    """The timelines that a process serves, by name. A program has one, `PROCESS`; a test that plays several has several."""
+    """The timelines that a process serves, by name. A program has one, `PROCESS`; a test that simulates several
+    processes has several.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -264,7 +274,7 @@ class Serving:
     def open(
         self, name: str, ledger: Ledger, who: str, *, step: int = 0, floor: int = 0
     ) -> InMemoryTimestamps:
-        """The timestamps of that name, taken over unless this process serves them; to be closed once more.
+        """The timestamps with this name, taken over unless this process serves them already; to be closed with `close`.
 
         Raises:
             LocationError: Consensus cannot be reached.
@@ -291,19 +301,19 @@ PROCESS = Serving()
 
 
 class InMemoryOracle:
-    """A handle of the timestamps that this process serves; the first one opened takes them over.
+    """A handle on the timestamps that this process serves; opening the first one takes them over.
 
     Args:
-        name: of the environment and the timeline, unique among all that the process opens.
-        ledger: the durable side.
-        now: the wall clock in milliseconds, this handle's own.
-        who: this process, for people.
-        step: the step of the setting that says so.
-        floor: both timestamps are at least this.
-        serving: what the process serves.
+        name: environment and timeline, unique among all that the process opens.
+        ledger: the durable log.
+        now: this handle's wall clock, in milliseconds since the epoch.
+        who: this process, for messages.
+        step: the step of the setting that it follows.
+        floor: a lower bound for both timestamps.
+        serving: the timelines that the process serves.
 
     Raises:
-        OutdatedSetting: somebody has followed a later setting.
+        OutdatedSetting: another process has followed a later setting.
         LocationError: Consensus cannot be reached.
     """
 
@@ -330,7 +340,7 @@ class InMemoryOracle:
 
         Raises:
             OracleFenced: another process serves the timestamps now.
-            LocationError: a range is to be reserved, and Consensus cannot be reached.
+            LocationError: a range must be reserved, and Consensus cannot be reached.
         """
         return self._timestamps.write_ts(self._now)
 
@@ -339,11 +349,11 @@ class InMemoryOracle:
         return self._timestamps.peek_write_ts()
 
     def read_ts(self) -> int:
-        """The read timestamp: right once `confirm_leadership` has returned after it."""
+        """The read timestamp; only valid once `confirm_leadership` has returned after it."""
         return self._timestamps.read_ts()
 
     def apply_write(self, ts: int) -> None:
-        """Both timestamps become at least ``ts``."""
+        """Raise both timestamps to at least ``ts``."""
         self._timestamps.apply_write(ts, self._now)
 
     def confirm_leadership(self) -> None:
@@ -352,25 +362,27 @@ class InMemoryOracle:
 
     @property
     def serves(self) -> bool:
-        """Whether the timestamps are served here, as far as is known."""
+        """Whether this process serves the timestamps, as far as it knows."""
         return self._timestamps.serves
 
     @property
     def superseded(self) -> bool:
-        """Whether what ended this process's serving was a switch to another implementation (it may take over again)."""
+        """Whether this process's serving ended by a switch to another implementation, so that it may take over again
+        later.
+        """
         return self._timestamps.superseded
 
     @property
     def ended_well(self) -> bool:
-        """Whether this process served to the end: closing has found that nobody had taken over."""
+        """Whether this process served to the end: closing found that nobody had taken over."""
         return self._timestamps.ended_well
 
     def close(self) -> None:
-        """Close the handle; with the last one of the process the timestamps become durable as they are. Idempotent."""
+        """Close the handle; with the process's last one the timestamps become durable as they are. Idempotent."""
         if not self._closed.acquire(blocking=False):
             return
         try:
             self._serving.close(self._name, self._timestamps, self._ledger)
         except LocationError as failure:
-            # Nothing is lost by it: whoever opens next begins at the bound.
+            # Nothing is lost: the next process starts at the bound.
             _log.info("the timestamps served from memory were not written down: %s", failure)

@@ -1,10 +1,10 @@
 """An oracle that counts and times its operations, for Prometheus.
 
-Promise: for each operation that reaches an implementation how many were started, succeeded and failed, and how long they took; how many
-queries its backend made for them, succeeded and failed, and how many of them were made again; and for batched reads how many callers
-shared how many calls, and the sizes of the batches. Operations are ``write_ts``, ``peek_write_ts``, ``read_ts``, ``apply_write``, and,
-where timestamps are served from memory, ``reserve`` (a range of them), ``confirm_leadership`` and ``open``. Names as Materialize's, where
-it has one.
+Promise: for each operation that reaches an implementation: how many were started, succeeded and failed, and how long
+they took; how many requests its backend made for them, how many succeeded, failed and were retries; and for batched
+reads how many callers shared how many calls, with a histogram of batch sizes. Operations are ``write_ts``,
+``peek_write_ts``, ``read_ts``, ``apply_write`` and, where timestamps are served from memory, ``reserve`` (a range of
+them), ``confirm_leadership`` and ``open``. Names are Materialize's where it has one.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class OracleMetrics:
         )
 
     def observe_batch(self, timeline: str) -> Callable[[int], None]:
-        """What a `BatchingOracle` of ``timeline`` tells the size of each batch."""
+        """The function that a `BatchingOracle` of ``timeline`` calls with each batch's size."""
         ops, batches = self.batched_ops.labels(timeline), self.batches.labels(timeline)
         size = self.batch_size.labels(timeline)
 
@@ -80,13 +80,13 @@ class OracleMetrics:
 
 
 class OpMetrics:
-    """The metrics of one operation on one timeline, found once.
+    """The metrics of one operation on one timeline, with labels resolved once.
 
     Args:
-        metrics: all of them.
-        timeline: the label.
-        op: the other label.
-        queries: whether an operation is a query of a backend where the backend does not tell of its queries itself.
+        metrics: the metrics.
+        timeline: the timeline label.
+        op: the operation label.
+        queries: whether to count an operation as one request where the backend does not report its requests.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class OpMetrics:
         self._queries_failed = metrics.queries_failed.labels(timeline, op)
 
     def timed(self, act: Callable[[], T]) -> T:
-        """Do ``act``, count and time it and the queries that it makes."""
+        """Do ``act``, counting and timing it and the requests that it makes."""
         attempts: list[bool] = []
         self._started.inc()
         start = time.perf_counter()
@@ -124,7 +124,7 @@ class OpMetrics:
             self._queries_succeeded.inc(succeeded)
         if failed:
             self._queries_failed.inc(failed)
-            # A failure that something followed was tried again.
+            # A failed attempt that another attempt followed was retried.
             self._retries.inc(sum(not one for one in attempts[:-1]))
 
 
@@ -132,10 +132,10 @@ class MeteredOracle:
     """An oracle whose operations are counted and timed.
 
     Args:
-        oracle: the oracle behind.
-        timeline: the label.
+        oracle: the wrapped oracle.
+        timeline: the timeline label.
         metrics: where they are counted.
-        queries: whether there is a backend behind that is asked at each operation.
+        queries: whether each operation asks a backend.
     """
 
     def __init__(
@@ -169,5 +169,5 @@ class MeteredOracle:
         self._apply_write.timed(lambda: self._oracle.apply_write(ts))
 
     def close(self) -> None:
-        """Close the oracle behind."""
+        """Close the wrapped oracle."""
         self._oracle.close()

@@ -1,8 +1,9 @@
-"""Oracles of a process that may only read: it sees timestamps and moves none.
+"""Oracles for a read-only process: they read timestamps and move none.
 
-Promise: nothing here writes, neither to the oracle's backend nor to a timeline's log. Where another process serves timestamps from its
-memory, `FollowingOracle` reads at the bound of what that one may have handed out: at or above every applied write, and perhaps above
-writes to come, so whoever reads takes the lesser of it and what the log of writes has complete (`Environment.fresh_timestamp`).
+Promise: nothing here writes, neither to the oracle's backend nor to a timeline's log. Where another process serves
+timestamps from its memory, `FollowingOracle` reads at the upper bound of what that process may have handed out: at or
+above every applied write, perhaps above future ones. So the reader takes the lesser of it and the time below the
+write-ahead log's upper (`Environment.fresh_timestamp`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from mzsql.oracle.reservation import Ledger
 
 
 def refuse(act: str) -> NoReturn:
-    """Raise what a read-only process gets that was about to ``act``."""
+    """Raise the error of a read-only process that was about to ``act``."""
     raise OracleReadOnly(
         f"cannot {act}: the environment was opened read-only",
         hint="Open the environment without read_only to write.",
@@ -29,7 +30,7 @@ class ReadOnlyOracle:
         self._oracle = oracle
 
     def write_ts(self) -> int:
-        """Raises OracleReadOnly."""
+        """Raise OracleReadOnly."""
         refuse("allocate a timestamp")
 
     def peek_write_ts(self) -> int:
@@ -41,19 +42,19 @@ class ReadOnlyOracle:
         return self._oracle.read_ts()
 
     def apply_write(self, ts: int) -> None:
-        """Raises OracleReadOnly."""
+        """Raise OracleReadOnly."""
         refuse(f"apply a write at {ts}")
 
     def close(self) -> None:
-        """Close the oracle behind."""
+        """Close the wrapped oracle."""
         self._oracle.close()
 
 
 class FollowingOracle:
-    """Whatever implementation the timeline's log names at each call; cannot be moved.
+    """Reads from the implementation that the timeline's log names at each call; cannot be moved.
 
     Args:
-        distributed: the distributed one; it stays the caller's to close.
+        distributed: the distributed oracle; the caller closes it.
         ledger: the timeline's log.
     """
 
@@ -62,7 +63,7 @@ class FollowingOracle:
         self._ledger = ledger
 
     def write_ts(self) -> int:
-        """Raises OracleReadOnly."""
+        """Raise OracleReadOnly."""
         refuse("allocate a timestamp")
 
     def peek_write_ts(self) -> int:
@@ -73,14 +74,14 @@ class FollowingOracle:
         return entry.bound if entry.write_ts is None else entry.write_ts
 
     def read_ts(self) -> int:
-        """The read timestamp, or the bound of what may have been applied in another process's memory."""
+        """The read timestamp, or an upper bound of what another process may have applied in its memory."""
         _, entry = self._ledger.newest()
         if entry is None or entry.implementation == "distributed":
             return self._distributed.read_ts()
         return entry.bound if entry.read_ts is None else entry.read_ts
 
     def apply_write(self, ts: int) -> None:
-        """Raises OracleReadOnly."""
+        """Raise OracleReadOnly."""
         refuse(f"apply a write at {ts}")
 
     def close(self) -> None:

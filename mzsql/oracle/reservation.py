@@ -1,9 +1,11 @@
-"""What is durable of a timeline besides the distributed oracle's row: who serves its timestamps, and up to which bound from memory.
+"""The durable log of a timeline: which process or implementation serves its timestamps, and the upper bound of those
+served from memory.
 
-Promise: a timeline has one log in the environment's Consensus store, which is empty as long as nobody served timestamps from memory. Its
-newest entry says which implementation is in force since which epoch; each take-over is one compare_and_set, so of two processes one
-wins, and the other finds out by `newer`, a linearizable look at the log. No timestamp above an entry's bound was handed out before a
-later entry. Trade-off: an entry every few seconds of a process that writes; an idle one appends nothing.
+Promise: a timeline has one log in the environment's Consensus store, empty as long as nobody served timestamps from
+memory. Its newest entry names the implementation in use and its epoch. Each take-over is one compare_and_set, so of two
+processes one wins, and the other notices by `newer`, a linearizable read of the log. No timestamp above an entry's
+bound is handed out before a later entry. The trade-off: a process that writes appends an entry every few seconds; an
+idle one appends none.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from mzsql.oracle.metrics import OracleMetrics
 Implementation = Literal["distributed", "in-memory"]
 
 _KEPT = 16
-"""Entries of a log that are kept, at least; it is truncated every so many."""
+"""At least so many entries are kept; the log is truncated every so many."""
 _RETRY_SECONDS = 30.0
 _LONGEST_PAUSE = 1.0
 _SCANNED = 64
@@ -35,13 +37,13 @@ class Reservation(msgspec.Struct, frozen=True, omit_defaults=True):
     """An entry of the log.
 
     Attributes:
-        epoch: goes up by one with each take-over and each switch.
+        epoch: grows by one with each take-over and each switch.
         implementation: what serves the timestamps.
-        token: whose entry it is, unique for each take-over.
-        who: the process, for people.
+        token: unique for each take-over.
+        who: the process, for messages.
         bound: no timestamp above it was handed out or applied from memory.
         step: the step of the setting that the process follows.
-        read_ts, write_ts: both timestamps, where the process has given up serving them; else they are in its memory.
+        read_ts, write_ts: the timestamps, where the process has stopped serving; None: they are in its memory.
     """
 
     epoch: int
@@ -58,7 +60,7 @@ class Ledger:
     """The log of one timeline, through one Consensus handle.
 
     Args:
-        consensus: the environment's; it stays the caller's to close.
+        consensus: the environment's Consensus store; the caller closes it.
         timeline: the timeline's name.
         metrics: where the operations are counted.
     """
@@ -74,11 +76,11 @@ class Ledger:
         self.key = f"{ORACLE_KEYS}{timeline}"
 
     def newest(self) -> tuple[int | None, Reservation | None]:
-        """The newest entry there is now, with its number; ``(None, None)`` of an empty log."""
+        """The newest entry, with its number; ``(None, None)`` for an empty log."""
         return self._opens.timed(self._newest)
 
     def _newest(self) -> tuple[int | None, Reservation | None]:
-        # A head is only a recent entry; scans do not lag, and the log is short enough for one.
+        # `head` may return an older entry; a scan is linearizable, and the log is short.
         found = self._after(-1)
         return (found[-1].seqno, _decoded(found[-1], self.key)) if found else (None, None)
 
@@ -92,7 +94,7 @@ class Ledger:
             seqno = more[-1].seqno
 
     def newer(self, seqno: int | None) -> list[tuple[int, Reservation]]:
-        """Every entry after the one of that number (None: all)."""
+        """Every entry after the one with this number (None: all)."""
         return self._looks.timed(lambda: self._newer(seqno))
 
     def _newer(self, seqno: int | None) -> list[tuple[int, Reservation]]:
@@ -100,9 +102,13 @@ class Ledger:
         return [(one.seqno, _decoded(one, self.key)) for one in found]
 
     def append(self, seqno: int | None, entry: Reservation) -> int | None:
-        """Append ``entry`` after the one of that number; its own number, or None where somebody else was faster.
+        """Append ``entry`` after the one with this number.
 
-        Tried again while Consensus fails, for as long as the caller waits: an attempt whose outcome is unknown is known by its contents.
+        Retried while Consensus fails, as long as the caller waits; an attempt whose outcome is unknown is recognized by
+        its contents.
+
+        Returns:
+            The entry's number; None where another process was first.
 
         Raises:
             LocationError: Consensus cannot be reached.
@@ -137,7 +143,7 @@ class Ledger:
         try:
             self._consensus.truncate(self.key, number - 1)
         except LocationError as failure:
-            # Only space: the next time does it.
+            # Only space: the next truncation removes them.
             _log.info("the log of the timestamps is not truncated for now: %s", failure)
 
 

@@ -1,15 +1,18 @@
-"""One call shared by all who need what it says: rounds.
+"""Sharing one call among all callers who need its result: rounds.
 
-Promise: what a caller gets was found out by a call that began after the caller had come and ended before it left; nothing is cached.
-Whoever comes first leads the next round, that is, makes the call for all who join until it begins. It begins when the round before is
-over and its callers were let go, who are likely to be back at once; or, where a call takes long, beside it: two rounds at most are under
-way, so that callers who come during a slow call need not wait for nearly two of them. A lone caller pays nothing extra. Each caller has
-its own time (`mzsql.location.seconds_left`): one whose time is over leaves with `OracleTimeout`, and where it led, those who have more
-time lead another round. An interrupt of one caller is its own: the others go on with another round.
+Promise: a caller's result comes from a call that began after the caller arrived and ended before it left; nothing is
+cached. The first to arrive leads the next round: it makes the call for all who join before the call begins. The call
+begins when the previous round is over and its callers were released, who are likely to return at once; or, where a call
+takes long, beside it. At most two rounds are under way, so that callers who arrive during a slow call need not wait for
+nearly two calls. A lone caller pays nothing extra. Each caller has its own deadline (`mzsql.location.seconds_left`):
+one whose time is over leaves with `OracleTimeout`, and where it led, those with more time start another round. An
+interrupt hits one caller only; the others go on with another round.
 
-No thread of its own, and no lock a caller: those who wait for a round pass one lock on from one to the next, so of hundreds only one or
-two at a time are awake to compete for the interpreter. (Waking all at once, by an Event, gave a third of the rate with 512 callers.)
-Source: the distributed timestamp oracle design, "batching get_read_ts".
+There is no thread, and no lock per caller: the waiters of a round pass one lock on from one to the next, so that of
+hundreds only one or two are awake at a time and compete for the GIL. (Waking all at once by an Event gave a third of
+the rate with 512 callers.)
+
+Source: Materialize's distributed timestamp oracle design, "batching get_read_ts".
 """
 
 from __future__ import annotations
@@ -31,16 +34,18 @@ T = TypeVar("T")
 
 IN_FLIGHT = 2
 _OVERLAP_SECONDS = 0.002
-"""A round waits so long for the one before it. The answer of a backend nearby comes sooner, and then one call for all is cheaper."""
+"""Seconds that a round waits for the previous one. A nearby backend answers sooner, and then one call for all is
+cheaper.
+"""
 _LOOK_SECONDS = 0.25
-"""Whoever waits looks so often how long its own caller still waits: that may have been cut short meanwhile."""
+"""Seconds between a waiter's checks of its own deadline, which its caller may have shortened meanwhile."""
 
 
 class Patience:
-    """How long a caller waits: until the earliest end that it has ever named.
+    """A caller's deadline: the earliest end that it has ever had.
 
     Args:
-        what: what is waited for, for the message.
+        what: what it waits for, for the message.
     """
 
     __slots__ = ("_began", "_what", "end")
@@ -52,7 +57,7 @@ class Patience:
         self.end = None if left is None else self._began + left
 
     def slice(self) -> float:
-        """Seconds until the next look.
+        """Seconds until the next check of the deadline.
 
         Raises:
             OracleTimeout: the caller's time is over.
@@ -70,7 +75,11 @@ class Patience:
         return min(_LOOK_SECONDS, self.end - now)
 
     def acquire(self, lock: threading.Lock) -> None:
-        """Take ``lock``; OracleTimeout where that takes too long."""
+        """Acquire ``lock``.
+
+        Raises:
+            OracleTimeout: the caller's time is over first.
+        """
         while not lock.acquire(timeout=self.slice()):
             pass
 
@@ -79,9 +88,9 @@ class _Round(Generic[T]):
     """One call: those who joined before it began share its result.
 
     Attributes:
-        leader: who makes the call.
-        before: the rounds before that may not be over yet, the earliest first.
-        turn: held until the round is over, then passed on from one waiter to the next.
+        leader: the thread that makes the call.
+        before: earlier rounds that may not be over yet, earliest first.
+        turn: held until the round is over, then passed from one waiter to the next.
         until: when the leader's time was over, where that may be why the call failed.
     """
 
@@ -99,14 +108,14 @@ class _Round(Generic[T]):
         self.until: float | None = None
 
     def end(self) -> None:
-        """Let everyone go who waits for the round."""
+        """Release everyone who waits for the round."""
         self.over = True
         _free(self.turn)
 
 
 def _free(lock: threading.Lock) -> None:
-    """Release a lock that others may have released already."""
-    # Not by contextlib.suppress, within whose calls an interrupt could come before the release.
+    """Release a lock that may have been released already."""
+    # Not contextlib.suppress: an interrupt inside its methods could come before the release.
     try:  # noqa: SIM105
         lock.release()
     except RuntimeError:
@@ -114,12 +123,12 @@ def _free(lock: threading.Lock) -> None:
 
 
 class SharedCalls(Generic[T]):
-    """Calls to ``call`` shared by concurrent callers.
+    """Calls of ``call``, shared by concurrent callers.
 
     Args:
-        call: what is called; on the thread of one of the callers.
+        call: called on the thread of one of the callers.
         what: what it finds out, for messages.
-        observe: told the number of callers of each call.
+        observe: called with the number of callers of each call.
     """
 
     def __init__(
@@ -154,14 +163,17 @@ class SharedCalls(Generic[T]):
             patience.slice()
 
     def _join(self, patience: Patience | None) -> _Round[T]:
-        """Take part in the next round; it, once it is over. Nearly always it is before anyone need ask for the caller's time."""
+        """Take part in the next round, and return it once it is over; usually before the caller's deadline need be
+        looked at.
+        """
         me = object()
         round_: _Round[T] | None = None
         try:
             with self._lock:
                 round_ = self._gathering
                 if round_ is None:
-                    # Ours before anyone can see it: whatever interrupts this thread from here on, the round is ended.
+                    # Assign before publishing the round: wherever an interrupt hits this thread from here on, the round
+                    # is ended.
                     round_ = _Round(me, self._latest)
                     self._gathering = round_
                     self._latest = [*self._latest[1 - IN_FLIGHT :], round_]
@@ -169,7 +181,7 @@ class SharedCalls(Generic[T]):
             if round_.leader is me:
                 self._lead(round_, patience or Patience(self._what))
             else:
-                # Every caller has more time than this.
+                # Every caller has more time than this, so the deadline is not looked at yet.
                 _pass_on(round_, _LOOK_SECONDS)
                 if not round_.over:
                     _wait(round_, patience or Patience(self._what))
@@ -185,7 +197,7 @@ class SharedCalls(Generic[T]):
             if not last.over and len(round_.before) == IN_FLIGHT:
                 _wait(round_.before[0], patience)
             round_.before = []
-        # From here on callers come too late: the call may see too old a state for them.
+        # Later callers must not join: the call may read a state that is too old for them.
         with self._lock:
             if self._gathering is round_:
                 self._gathering = None
@@ -222,11 +234,11 @@ def _wait(round_: _Round[T], patience: Patience) -> None:
 
 
 def _pass_on(round_: _Round[T], seconds: float) -> None:
-    """Wait one's turn to go on after the round, for so long, and let the next one go on."""
+    """Wait up to ``seconds`` for one's turn after the round, and then let the next waiter go on."""
     try:
         round_.turn.acquire(timeout=seconds)
     finally:
-        # Also where an interrupt came between the lock and here: the chain of those who wait must not end.
+        # Also if an interrupt came between the acquire and here: the chain of waiters must not break.
         if round_.over:
             _free(round_.turn)
 
@@ -239,7 +251,7 @@ def _may_lead(patience: Patience, round_: _Round[T]) -> bool:
 
 
 def _own(failure: Exception) -> Exception:
-    """The failure for one of those who share it: what a thread does to its own, another's traceback does not show."""
+    """A copy of the failure for one of those who share it, so that threads do not extend each other's traceback."""
     if not isinstance(failure, SqlError):
         return failure
     own = copy.copy(failure).with_traceback(None)
@@ -251,7 +263,7 @@ _forks: weakref.WeakSet[SharedCalls[Any]] = weakref.WeakSet()
 
 
 def _renew_all() -> None:
-    """In the child of a fork: rounds whose leaders are threads of the parent never end."""
+    """In the child of a fork: drop rounds whose leaders are threads of the parent, since they never end."""
     for shared in list(_forks):
         shared._renew()
 

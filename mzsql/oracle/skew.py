@@ -1,10 +1,10 @@
-"""A bound on how far timestamps may run ahead of the time: the machine whose clock is fast is the one that is stopped.
+"""A bound on how far timestamps may run ahead of the time: it stops the machine whose clock is fast, and no other.
 
-Promise: no timestamp is allocated or applied because of a clock that is more than `MAX_AHEAD_MS` ahead of what others know
-(`mzsql.oracle.bounded_clock`). Whoever has such a clock gets `ClockSkew`, before anything was allocated; nobody else notices. A timestamp
-far in the future would have everybody's time run ahead, and what depends on the time stand still until the clocks arrive there. A clock
-that is slow, or has jumped back, stops nobody: timestamps follow the timeline then. Who allocates more than a timestamp a millisecond
-waits for the time instead of running ahead of it.
+Promise: no timestamp is allocated or applied because of a clock more than `MAX_AHEAD_MS` ahead of what others know
+(`mzsql.oracle.bounded_clock`). Such a machine gets `ClockSkew` before anything is allocated; nobody else notices. A
+timestamp far in the future would make everybody's time run ahead, and let what depends on the time stand still until
+the clocks arrive there. A clock that is slow, or has jumped back, stops nobody: timestamps follow the timeline then. A
+process that allocates more than one timestamp per millisecond waits for the time instead of running ahead of it.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from mzsql.oracle.bounded_clock import MAX_AHEAD_MS, BoundedClock
 
 
 class SkewGuard:
-    """An oracle that refuses, or waits, rather than run ahead of the time.
+    """An oracle that refuses, or waits, instead of running ahead of the time.
 
     Args:
-        oracle: the oracle behind.
-        now: the wall clock in milliseconds. A `BoundedClock` that the oracle was opened with bounds what the oracle sees, too: then no
-            jump of the clock, at whatever moment, gets through.
+        oracle: the wrapped oracle.
+        now: the wall clock in milliseconds. With a `BoundedClock` that the oracle was opened with too, no jump of the
+            clock gets through.
         sleep: pauses for seconds.
-        monotonic: seconds of the clock that never jumps, where ``now`` is no `BoundedClock`.
+        monotonic: seconds of a clock that never jumps, where ``now`` is no `BoundedClock`.
         max_ahead_ms: the bound, likewise.
     """
 
@@ -46,7 +46,8 @@ class SkewGuard:
         self._clock.watch(oracle.peek_write_ts)
 
     def write_ts(self) -> int:
-        """Allocate a timestamp; where this process allocates faster than time passes, returns once the time is within the bound of it.
+        """Allocate a timestamp; where this process allocates faster than time passes, wait until the time is within the
+        bound of it.
 
         Raises:
             ClockSkew: this machine's clock is fast; nothing was allocated.
@@ -74,13 +75,15 @@ class SkewGuard:
         self._oracle.apply_write(ts)
 
     def check_applied(self, ts: int) -> None:
-        """Find out that `apply_write` would take ``ts``, before anything else is moved there; raises what it would."""
+        """Check that `apply_write` would accept ``ts``, before anything else is advanced to it; raises what that would."""
         self._clock.check_applied(ts)
 
     def present_ms(self) -> int:
-        """The time by this machine's clock, or, where that is fast, by what others know: for whatever moves time on without a write."""
+        """The time by this machine's clock, or by what others know where the clock is fast; for advancing time without
+        a write.
+        """
         return self._clock.believed()
 
     def close(self) -> None:
-        """Close the oracle behind."""
+        """Close the wrapped oracle."""
         self._oracle.close()

@@ -1,21 +1,22 @@
-"""An oracle whose implementation can be changed: distributed, or served from one process's memory, and back.
+"""An oracle whose implementation can be changed at run time: distributed, or served from one process's memory.
 
-Promise: whatever was handed out or applied before a switch is below what is handed out after it, in every process. The setting is the
-catalog's, and each process follows it at its next statement; the first to do so makes the switch:
+Promise: everything handed out or applied before a switch is below what is handed out after it, in every process. The
+setting is in the catalog, and each process follows it at its next statement; the first one to do so makes the switch:
 
-- to ``in-memory``: it takes the timeline over (`mzsql.oracle.in_memory`), at the highest timestamp of all implementations;
-- to ``distributed``: the distributed oracle is brought to the bound of what was served from memory, then the log is told, which fences
-  whoever served. Both are done, or neither: a process that dies between them has only moved a timestamp.
+- to ``in-memory``: it takes the timeline over (`mzsql.oracle.in_memory`), at the highest timestamp of all
+  implementations;
+- to ``distributed``: it raises the distributed oracle to the bound of what was served from memory, then appends to the
+  log, which fences the process that served. A process that dies between the two has only advanced timestamps.
 
-A switch happens once however many processes see the setting, and one that has seen an older setting undoes nothing: the log's entry
-holds the setting's step. `confirm_leadership` says whether timestamps read before it still count when results are returned. From
-memory it is always needed; with the distributed oracle only as long as a way back is kept open (`Wish.way_back`), as there may be
-processes then that are about to serve from memory. Otherwise it asks nobody. An operation that a switch catches is done by whichever
-serves then.
+A switch happens once, however many processes see the setting, and a process that has seen an older setting undoes
+nothing: the log's entry has the setting's step. `confirm_leadership` says whether timestamps read before it are still
+valid when results are returned. With timestamps from memory it is always needed; with the distributed oracle only while
+a way back is kept open (`Wish.way_back`), since other processes may be about to serve from memory then. Otherwise it
+does no IO. An operation during which a switch happens is done by the implementation that serves then.
 
-What this cannot know: a process that has allocated from the distributed oracle and commits while another already serves from memory. So
-whoever reads while `alone` looks at the log of writes and brings the oracle to what is committed there (`Environment.fresh_timestamp`).
-Source: the distributed timestamp oracle design, "rollout".
+One case cannot be seen here: a process that has allocated from the distributed oracle and commits while another already
+serves from memory. So a reader for which `alone` is true reads the write-ahead log, and raises the oracle to what is
+committed there (`Environment.fresh_timestamp`). Source: Materialize's distributed timestamp oracle design, "rollout".
 """
 
 from __future__ import annotations
@@ -45,12 +46,12 @@ _SWITCHED = "the timestamp oracle was switched while the statement ran"
 
 
 class Wish(msgspec.Struct, frozen=True):
-    """What the catalog says.
+    """The setting in the catalog.
 
     Attributes:
-        implementation: which one is to serve.
+        implementation: the implementation that is to serve.
         way_back: whether leadership is confirmed with the distributed oracle too.
-        step: how often the implementation was changed: a later setting overrules an earlier one, also where it says the same.
+        step: how often the setting was changed: a later one overrules an earlier one, also where it says the same.
     """
 
     implementation: Implementation = DISTRIBUTED
@@ -59,14 +60,14 @@ class Wish(msgspec.Struct, frozen=True):
 
 
 class _Active(msgspec.Struct, frozen=True):
-    """The implementation in force here.
+    """The implementation in use in this process.
 
     Attributes:
-        implementation: what the setting calls it.
-        step: the setting's.
-        oracle: what answers.
-        served: the timestamps in this process's memory.
-        seqno: the log's newest entry when the distributed one came in force.
+        implementation: its name in the setting.
+        step: the setting's step.
+        oracle: answers the operations.
+        served: the timestamps in this process's memory, where it serves them.
+        seqno: the log's newest entry when the distributed implementation was taken into use.
     """
 
     implementation: Implementation
@@ -76,24 +77,26 @@ class _Active(msgspec.Struct, frozen=True):
     seqno: int | None = None
 
     def serves(self, wish: Wish) -> bool:
-        """Whether it is what is wished for, and was ever since; a process whose serving was ended by a switch must begin anew."""
+        """Whether it is the wished implementation, without interruption; a process whose serving a switch has ended
+        must start again.
+        """
         superseded = self.served is not None and self.served.superseded
         return self.step == wish.step and not superseded
 
 
 class SwitchingOracle:
-    """The oracle that the catalog's setting names, at each operation.
+    """The oracle that the catalog's setting names, decided at each operation.
 
     Args:
-        distributed: the distributed one; belongs to this one from now on.
+        distributed: the distributed oracle, owned by this one from now on.
         ledger: the timeline's log.
-        name: of the environment and the timeline, unique among all that the process opens.
-        now: the wall clock in milliseconds.
-        who: this process, for people.
-        wish: the catalog's setting as last seen here; asks nobody.
-        ask: the same, asked for now; only called before a switch.
-        serving: what the process serves from memory.
-        meter: puts metrics around what serves from memory.
+        name: environment and timeline, unique among all that the process opens.
+        now: the wall clock, in milliseconds since the epoch.
+        who: this process, for messages.
+        wish: gives the setting as last seen, without IO.
+        ask: reads the setting; only called before a switch.
+        serving: the timelines that the process serves from memory.
+        meter: wraps the in-memory oracle in metrics.
         read_only: whether this process must change nothing.
     """
 
@@ -159,7 +162,7 @@ class SwitchingOracle:
             patience.slice()
 
     def _leave(self, active: _Active) -> None:
-        """Statements under way go on with the next implementation, unless what they have read so far may be too old."""
+        """Running statements go on with the next implementation, unless what they have read so far may be too old."""
         self._term += 1
         self._active = None
         if active.served is not None:
@@ -168,7 +171,11 @@ class SwitchingOracle:
                 self._cut_off = self._term
 
     def _join(self, wish: Wish) -> _Active:
-        """Bring the wished implementation in force; OutdatedSetting where the catalog or the log has moved meanwhile."""
+        """Take the wished implementation into use.
+
+        Raises:
+            OutdatedSetting: the catalog or the log has changed meanwhile.
+        """
         seqno, entry = self._ledger.newest()
         if self._read_only:
             return self._follow(wish, seqno, entry)
@@ -193,7 +200,7 @@ class SwitchingOracle:
         return _Active(DISTRIBUTED, wish.step, self._distributed, seqno=number)
 
     def _follow(self, wish: Wish, seqno: int | None, entry: Reservation | None) -> _Active:
-        """What a process reads that switches nothing: somebody may serve from memory, or be about to."""
+        """What a read-only process reads from: another process may serve from memory, or be about to."""
         moved = entry is not None and entry.implementation == IN_MEMORY
         if moved or wish.implementation == IN_MEMORY:
             following = FollowingOracle(self._distributed, self._ledger)
@@ -210,7 +217,7 @@ class SwitchingOracle:
             serving=self._serving,
         )
         try:
-            # After the take-over: what others allocate from now on is not acknowledged by this oracle.
+            # Read it after the take-over: what others allocate from now on is not acknowledged by this oracle.
             served.apply_write(max(self._distributed.peek_write_ts(), self._distributed.read_ts()))
         except BaseException:
             served.close()
@@ -220,7 +227,9 @@ class SwitchingOracle:
     # --- operations -----------------------------------------------------------------------------
 
     def _ask_current(self, operation: Callable[[TimestampOracle], T]) -> T:
-        """``operation`` of the one in force; once more where a switch has ended that one meanwhile, before it did anything."""
+        """Run ``operation`` on the implementation in use; once more where a switch ended that one before it did
+        anything.
+        """
         while True:
             active = self._current()
             try:
@@ -242,7 +251,7 @@ class SwitchingOracle:
         return self._ask_current(lambda oracle: oracle.read_ts())
 
     def apply_write(self, ts: int) -> None:
-        """Both timestamps become at least ``ts``."""
+        """Raise both timestamps to at least ``ts``."""
         self._ask_current(lambda oracle: oracle.apply_write(ts))
 
     # --- leadership -----------------------------------------------------------------------------
@@ -254,7 +263,7 @@ class SwitchingOracle:
 
     @property
     def due(self) -> bool:
-        """Whether the next operation would switch or fail: what runs in the background leaves that to a statement."""
+        """Whether the next operation would switch or fail; background work leaves that to a statement."""
         active = self._active
         if active is None or not active.serves(self._wish()):
             return True
@@ -262,10 +271,12 @@ class SwitchingOracle:
 
     @property
     def term(self) -> int:
-        """Goes up with each switch that this process follows: to be taken before the first timestamp, and told when confirming."""
+        """Grows with each switch that this process follows. Read it before a statement's first timestamp, and pass it
+        to `confirm_leadership`.
+        """
         active = self._active
         if active is not None and not active.serves(self._wish()):
-            # The switch that is due would otherwise look as if it had come between this and the first timestamp.
+            # Make a due switch now: otherwise it would look as if it had come between this and the first timestamp.
             Patience("the switch of the timestamp oracle").acquire(self._switching)
             try:
                 if self._active is active:
@@ -275,7 +286,8 @@ class SwitchingOracle:
         return self._term
 
     def confirm_leadership(self, term: int | None = None) -> None:
-        """Find out whether timestamps read since ``term`` still count; to be called before results of them are returned.
+        """Check that timestamps read since ``term`` are still valid; to be called before results read at them are
+        returned.
 
         Raises:
             OracleFenced: another process has taken over, or has switched the implementation.
@@ -301,7 +313,7 @@ class SwitchingOracle:
         except OracleClosed:
             if self._closed or self._active is active:
                 raise
-            # Left for another one meanwhile: once that is over it is known whether this process served to the end.
+            # A switch is under way: after it, it is known whether this process served to the end.
             Patience("the switch of the timestamp oracle").acquire(self._switching)
             self._switching.release()
             self.confirm_leadership(term)

@@ -1,14 +1,14 @@
-"""The names of timelines: each has its own row in an oracle."""
+"""The names of timelines; each has a row of its own in an oracle."""
 
 from __future__ import annotations
 
 EPOCH_MS = "epoch_ms"
-"""Tables, views, and everything stamped with the wall clock: milliseconds since the epoch."""
+"""The timeline of tables, views and everything stamped by the wall clock: milliseconds since the epoch."""
 
 CATALOG = "catalog"
-"""The catalog's: the times of DDL, in milliseconds since the epoch too, and strictly increasing however clocks differ.
-
-Reading the catalog needs no timestamp: a fetch of its shard is linearizable by itself, and every statement begins with one.
+"""The timeline of DDL timestamps, also in milliseconds since the epoch, and strictly increasing however clocks differ.
+Reading the catalog needs no timestamp: reading its shard is linearizable by itself, and every statement begins with
+that.
 """
 
 WALL_CLOCK = frozenset({EPOCH_MS, CATALOG})

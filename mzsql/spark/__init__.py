@@ -1,7 +1,7 @@
 """mzsql inside Spark SQL: the Python data source, the registration of relations in a session's catalog, and `MzSpark`.
 
-`source` is what Spark's workers run, `registration` what makes plain ``spark.sql`` see the relations, and `mz_spark` what a user has as
-``con.spark``; `shard_dataframe` reads a shard of `mzsql.persist` with no environment around it.
+`source` runs in Spark's workers, `registration` makes plain ``spark.sql`` see the relations, and `mz_spark` is what
+users have as ``con.spark``; `shard_dataframe` reads a shard of `mzsql.persist` without an environment.
 """
 
 from __future__ import annotations

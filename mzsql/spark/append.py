@@ -1,10 +1,12 @@
-"""``df.write.format("mzsql").mode("append").save("public.orders")``: a DataFrame's rows appended to a table, in one commit.
+"""``df.write.format("mzsql").mode("append").save("public.orders")``: a DataFrame's rows appended to a table in one
+commit.
 
-Promise: all rows become visible at one time, or none, each as often as the DataFrame has it, however often Spark ran a task: a task only
-makes a batch that nobody sees, and the driver commits what one attempt of each task has told it. Columns go by name; those that the
-DataFrame lacks get their defaults; a value that does not fit fails the write with its column and its row within the task. A small task
-sends its rows to the driver, a large one (`SENT_BYTES`) writes them where the table is and sends their names, so rows are written once
-and memory is bounded by a part. Trade-off: what attempts that lost have written stays until it is found as leaked (`mzsql maintain`).
+Promise: all rows become visible at one timestamp, or none, each as often as the DataFrame has it, however often Spark
+runs a task: a task only makes an invisible batch, and the driver commits what one attempt of each task returned.
+Columns are matched by name; missing ones get their defaults; a value that does not fit fails the write with its column
+and its row within the task. A small task sends its rows to the driver; a large one (`SENT_BYTES`) writes them as parts
+of the table and sends their names, so rows are written once and memory is bounded by a part. The trade-off: batches of
+attempts that Spark discards stay until they are found as leaked (`mzsql maintain`).
 """
 
 from __future__ import annotations
@@ -25,23 +27,26 @@ from mzsql.repr.errors import UndefinedTable, Unsupported
 from mzsql.spark.opened import appending, in_one_sentence
 from mzsql.spark.options import Target
 
-#: A task sends its rows to the driver while they take no more than so many bytes.
+#: A task sends its rows to the driver up to so many bytes.
 SENT_BYTES = 256 * 1024
 
 
 @dataclass
 class Appended(WriterCommitMessage):  # type: ignore[misc]  # PySpark is not typed for mypy here
-    """What one attempt of one task has made: updates as an Arrow stream, or a batch as bytes; neither where it had no rows."""
+    """The result of one attempt of a task: updates as an Arrow stream, or an encoded batch; neither where it had no
+    rows.
+    """
 
     updates: bytes | None = None
     batch: bytes | None = None
 
 
 class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark is not typed for mypy here
-    """Appends to one table. Made by the driver, which checks names and types; `write` runs in tasks, `commit` on the driver again.
+    """Appends to one table. Created on the driver, where names and types are checked; `write` runs in tasks, `commit`
+    on the driver.
 
     Raises:
-        UndefinedTable, UndefinedColumn, DatatypeMismatch: there is no such table, or it does not take such columns.
+        UndefinedTable, UndefinedColumn, DatatypeMismatch: there is no such table, or it does not accept such columns.
         Unsupported: the mode is not ``append``.
     """
 
@@ -58,7 +63,7 @@ class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark is no
         check_columns(self._item, to_arrow_schema(schema, timezone="UTC"))
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Appended:
-        """One attempt of a task: its rows made ready, in nobody's sight."""
+        """Run one attempt of a task: make its rows into an invisible batch."""
         with in_one_sentence():
             rows = as_table_rows(self._item, iterator)
             first: list[pa.Table] = []
@@ -84,7 +89,7 @@ class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark is no
             return environment.write_ahead(self._item.id, reader).to_bytes()
 
     def commit(self, messages: list[Appended | None]) -> None:
-        """Commit what the tasks have made, at one time."""
+        """Commit the tasks' batches at one timestamp."""
         with in_one_sentence():
             writes: list[Write] = []
             for message in messages:
@@ -106,10 +111,10 @@ class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark is no
                     ) from None
 
     def abort(self, messages: list[Appended | None]) -> None:
-        """Delete what tasks have made, where the job failed before anything was committed.
+        """Delete the tasks' batches where the job failed before the commit.
 
-        Spark asks for this after a commit that failed, too, and the outcome of that may be open: then every task has a message, and what
-        they made may be in the table. Nothing is deleted then.
+        Spark also calls this after a failed commit, whose outcome may be unknown: every task has a message then, and
+        its batch may be in the table, so nothing is deleted.
         """
         if all(message is not None for message in messages):
             return

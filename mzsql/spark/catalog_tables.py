@@ -1,10 +1,11 @@
-"""Tables of a session's catalog, many at a time.
+"""Creating many tables in a session's catalog at once.
 
-Promise: a table has the columns, the metadata and the comment that it is given, of the format ``mzsql``. Spark's own call makes a table in
-tens of milliseconds, as it plans the table once more and makes a folder for it; so in a classic session only the first one is made by it,
-and the others are copies of that one's description, put into the catalog directly. Trade-off: that is not Spark's public interface, so
-it is used where the session has a JVM of its own. A session of Spark Connect makes each by the same plan as its public call, and fetches
-none of its rows: the public call reads the whole table once it is made.
+Promise: a table has the given columns, metadata and comment, and the format ``mzsql``. Spark's own call takes tens of
+milliseconds for a table, since it plans the table again and creates a directory; so in a classic session only the first
+table is created that way, and the others are copies of its description, added to the catalog directly. The trade-off:
+that is not a public interface of Spark, so it is only used where the session has a JVM of its own. A Spark Connect
+session creates each table by the same plan as the public call, without the fetch of all rows that the public call does
+afterwards.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from mzsql.repr.errors import InvalidParameter
 
 
 class CatalogTables:
-    """Makes tables ``USING mzsql``, for as long as one update of the catalog takes."""
+    """Creates tables ``USING mzsql``, during one update of the catalog."""
 
     def __init__(self, session: SparkSession) -> None:
         self._session = session
@@ -27,11 +28,11 @@ class CatalogTables:
         self._first: Any = None
 
     def make(self, schema: str, name: str, columns: StructType, comment: str) -> None:
-        """Make a table that is not there.
+        """Create a table.
 
         Raises:
-            AnalysisException: it is there, or its schema is not.
-            InvalidParameter: a server of Spark Connect has no data source ``mzsql``.
+            AnalysisException: it exists, or its schema does not.
+            InvalidParameter: a Spark Connect server has no data source ``mzsql``.
         """
         if self._first is not None:
             self._copy(schema, name, columns, comment)
@@ -53,7 +54,7 @@ class CatalogTables:
         try:
             DataFrame(made, self._session).limit(0).collect()
         except PySparkException as error:
-            # The server sends it as an exception of no class that the client knows, so its condition is in the text alone.
+            # The client does not know the server's exception class, so the error condition is only in the text.
             if "DATA_SOURCE_NOT_FOUND" not in str(error):
                 raise
             raise InvalidParameter(
@@ -68,7 +69,7 @@ class CatalogTables:
             "schema": self._classic.parseDataType(columns.json()),
             "comment": self._session._jvm.scala.Option.apply(comment),
         }
-        # The folder is the first one's: nothing is ever in it.
+        # All share the first table's directory: nothing is ever in it.
         described = first.copy(
             *(
                 own.get(first.productElementName(i)) or getattr(first, f"copy$default${i + 1}")()

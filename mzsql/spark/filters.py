@@ -1,9 +1,9 @@
-"""Filters that Spark pushes down, as ranges that the stored files are read by.
+"""Filters that Spark pushes down, as key ranges for reading stored files.
 
-Promise: a filter that is taken over holds for every row that is read, exactly as Spark would have it; of any other nothing is taken over
-and Spark evaluates it. Row groups and files in which no row can be wanted are not read. Taken over are ``=``, ``IN``, ``>=``, ``<=``,
-``IS NULL`` of whole numbers, exact decimals, texts, dates and booleans, ``>`` and ``<`` of whole numbers and dates, and ``IS NOT NULL``
-of a column that another of them asks for. Floating-point numbers are Spark's: NaN and the signs of zero have rules of their own.
+Promise: a filter that is taken over is applied to every row exactly as Spark would; all others are left to Spark. Row
+groups and files without matching rows are not read. Taken over are ``=``, ``IN``, ``>=``, ``<=`` and ``IS NULL`` on
+integers, exact decimals, texts, dates and booleans, ``>`` and ``<`` on integers and dates, and ``IS NOT NULL`` on a
+column with another such filter. Floating-point columns are left to Spark: NaN and signed zeros have rules of their own.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pyspark.sql.datasource import (
 from mzsql.persist import KeyRange
 from mzsql.repr.types import RelationDesc, SqlType
 
-#: More values than this of one IN are left to Spark.
+#: An IN with more values is left to Spark.
 MOST_VALUES = 64
 
 _WHOLE = {
@@ -42,9 +42,10 @@ _DAY = dt.timedelta(days=1)
 def pushed_ranges(
     desc: RelationDesc, filters: Iterable[Filter]
 ) -> tuple[dict[str, list[KeyRange]], list[Filter]]:
-    """What filters ask for of the stored columns (``c0`` … by position), and the filters that Spark is to evaluate.
+    """The ranges of the stored columns (c0, c1, … by position) that filters ask for, and the filters left to Spark.
 
-    Of one column only the first filter that can be is taken over: ranges of several would have to be cut with one another.
+    Of several filters on a column the first is taken over; another one only where both are half-open ranges that
+    intersect (`_cut`).
     """
     ranges: dict[str, list[KeyRange]] = {}
     left, not_null = [], []
@@ -120,7 +121,7 @@ def _ranges(desc: RelationDesc, one: Filter) -> tuple[str, list[KeyRange]] | Non
 
 
 def _fits(typ: SqlType, value: object) -> bool:
-    """Whether a value is one of the column's type, as it is stored."""
+    """Whether a value has the column's stored type."""
     if typ.kind in _WHOLE:
         low, high = _WHOLE[typ.kind]
         return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
@@ -134,7 +135,7 @@ def _fits(typ: SqlType, value: object) -> bool:
 
 
 def _cut(one: list[KeyRange], other: list[KeyRange]) -> list[KeyRange] | None:
-    """What two halves open at different sides have in common; None for anything else."""
+    """The intersection of two half-open ranges that are open at different ends; None for anything else."""
     if len(one) == 1 and len(other) == 1:
         (low, high), (low2, high2) = one[0], other[0]
         if high is None and low2 is None and low is not None and high2 is not None:

@@ -1,13 +1,13 @@
-"""`MzSpark`, which users have as ``con.spark``: their Spark session, in which mzsql's relations are tables like any other.
+"""`MzSpark`, which users have as ``con.spark``: their Spark session, with mzsql's relations as tables.
 
-Promise: `MzSpark.sql` takes mzsql's own statements (EXPLAIN … PLAN, CREATE MATERIALIZED VIEW, INSERT INTO a table of mzsql …) and hands
-everything else to Spark. Relations of mzsql in a query are read by Spark's own Parquet reader, all at one time, no earlier than any write
-acknowledged before the call. A DataFrame stands for that time, however often it is evaluated. Everything else is the session's:
-``con.spark.read``, ``con.spark.conf``. Trade-off: the files that a DataFrame reads are kept for `KEEP_SECONDS`; a DataFrame evaluated
-later may find them gone.
+Promise: `MzSpark.sql` runs mzsql's own statements (EXPLAIN … PLAN, CREATE MATERIALIZED VIEW, INSERT INTO a table of
+mzsql, …) and passes everything else to Spark. mzsql's relations in a query are read by Spark's own Parquet reader, all
+at one timestamp, at which every write acknowledged before the call is visible. A DataFrame stays at that timestamp,
+however often it is evaluated. Other attributes are the session's: ``con.spark.read``, ``con.spark.conf``. The
+trade-off: the files that a DataFrame reads are kept for `KEEP_SECONDS`; evaluated later, it may find them gone.
 
-A name means what Spark finds under it; where Spark finds nothing, an unqualified name is looked up in ``public``. CREATE TABLE and
-CREATE VIEW are Spark's; on a cursor they are mzsql's.
+A name means what Spark finds under it; where Spark finds nothing, an unqualified name is looked up in ``public``.
+CREATE TABLE and CREATE VIEW are Spark's here; on a cursor they are mzsql's.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from mzsql.repr.errors import InvalidParameter, UndefinedTable
 from mzsql.repr.types import arrow_schema
 from mzsql.spark.registration import Registration, quote
 
-#: How long, in seconds, the files stay that a DataFrame of `MzSpark.sql` reads.
+#: Seconds for which the files that a DataFrame of `MzSpark.sql` reads are kept.
 KEEP_SECONDS = 900.0
 
 
 def check_query(text: object, what: str) -> None:
-    """Check that what is asked for is a text.
+    """Check that a statement or name is a str.
 
     Raises:
-        InvalidParameter: it is none.
+        InvalidParameter: it is not.
     """
     if not isinstance(text, str):
         raise InvalidParameter(f"{what} must be a str, not {type(text).__name__}")
@@ -59,8 +59,9 @@ class _Use:
     """A relation in a query's text.
 
     Attributes:
-        start, end: between which of the text's characters its name stands.
-        aliased: whether the query gives it a name of its own there.
+        start, end: the start and end of its name in the text.
+        relation: the relation.
+        aliased: whether the query gives it an alias there.
     """
 
     start: int
@@ -72,7 +73,7 @@ class _Use:
 def _renamed(
     text: str, uses: Sequence[_Use], name: Callable[[RelationInfo], str], *, formatted: bool
 ) -> str:
-    """A query that reads its relations under other names; unless ``formatted``, as a format string that means the same."""
+    """A query with its relations under other names; unless ``formatted``, escaped for use as a format string."""
     whole, at = [], 0
 
     def rest(upto: int) -> str:
@@ -87,15 +88,16 @@ def _renamed(
 
 
 class MzSpark:
-    """A Spark session with an environment's relations in it; attributes that are not listed here are the session's.
+    """A Spark session with an environment's relations in it; attributes not listed here are the session's.
 
     Args:
         session: the user's session.
         reader: reads the environment.
-        execute: runs one of mzsql's own statements and gives its rows, or None where it has none.
-        options: the data source's options that name the environment; without them, or where one holds a secret (Spark shows them
+        execute: runs one of mzsql's own statements and returns its rows, or None where it has none.
+        options: the data source options that name the environment; without them, or where one holds a secret (Spark
+            shows options
             to everyone), nothing is registered in the session's catalog.
-        errors: makes errors of the engine those that its caller knows.
+        errors: turns the engine's errors into those of the caller's API.
     """
 
     def __init__(
@@ -113,7 +115,7 @@ class MzSpark:
         self._kept: deque[tuple[float, Any]] = deque()
         public = options is not None and all(shown_url(o) == o for o in options.values())
         self._registration = Registration(session, options) if options and public else None
-        # So many of the builtin relations are in the catalog; None: all. A server of Spark Connect takes long for each.
+        # How many builtin relations are registered so far; None: all. Only a Spark Connect server takes long for each.
         self._builtin: int | None = 0 if is_connect(session) else None
 
     def __getattr__(self, name: str) -> Any:
@@ -122,8 +124,10 @@ class MzSpark:
         return getattr(self.session, name)
 
     def register(self) -> None:
-        """Bring the session's catalog up to date with the environment's. DDL of this connection does so by itself; DDL elsewhere is
-        seen with this. In a session of Spark Connect that is about users' relations, and builtin ones that `register_more` has made.
+        """Bring the session's catalog up to date with the environment's. DDL of this connection does so by itself; this
+        is for DDL from elsewhere.
+
+        In a Spark Connect session it covers users' relations, and the builtin ones that `register_more` has registered.
         """
         if self._registration is not None:
             with self._errors():
@@ -135,8 +139,10 @@ class MzSpark:
                 self._registration.follow(relations)
 
     def register_more(self, count: int) -> bool:
-        """Put more of the builtin relations into the catalog of a session of Spark Connect, and bring it up to date; whether some are
-        not in it yet. `sql` and `table` of this object read those all the same.
+        """Register ``count`` more builtin relations with a Spark Connect server, and bring its catalog up to date;
+        whether some are still missing.
+
+        `sql` and `table` of this object can read those all the same.
         """
         if self._builtin is None or self._registration is None:
             return False
@@ -147,7 +153,7 @@ class MzSpark:
         return self._builtin is not None
 
     def unregister(self) -> None:
-        """Take the environment's relations out of the session's catalog."""
+        """Remove the environment's relations from the session's catalog."""
         if self._registration is not None:
             with self._errors():
                 self._registration.forget()
@@ -157,12 +163,12 @@ class MzSpark:
 
         Args:
             sqlQuery: one statement.
-            *args: as `SparkSession.sql` takes them; for statements of Spark only.
+            *args: as in `SparkSession.sql`; for statements of Spark only.
             **kwargs: likewise.
 
         Raises:
-            SqlError: a statement of mzsql is at fault.
-            AnalysisException: a statement of Spark is.
+            SqlError: a statement of mzsql failed.
+            AnalysisException: a statement of Spark is wrong.
         """
         with self._errors():
             check_query(sqlQuery, "a statement")
@@ -173,12 +179,12 @@ class MzSpark:
         with self._errors():
             uses = self._uses(sqlQuery)
             frames = self._frames(uses)
-        # Of the class: the session's own may be this very method, see `mzsql.spark.register`.
+        # The class's method: the object's own may be this very method, see `mzsql.spark.register`.
         run = partial(type(self.session).sql, self.session)
         if not uses:
             return run(sqlQuery, *args, **kwargs)
         if is_connect(self.session):
-            # Spark looks at the text when rows are wanted, and anew each time: what it reads travels along.
+            # Spark Connect analyzes the text each time rows are wanted, so the frames that it reads are passed along.
             text = _renamed(sqlQuery, uses, lambda r: f"{{mzsql_{r.id}}}", formatted=bool(kwargs))
             return run(text, *args, **kwargs, **{f"mzsql_{id_}": f for id_, f in frames.items()})
         views = {id_: f"mzsql_{id_}_{time.monotonic_ns()}" for id_ in frames}
@@ -192,7 +198,7 @@ class MzSpark:
                 self.session.catalog.dropTempView(view)
 
     def table(self, tableName: str) -> DataFrame:  # noqa: N803  Spark's own parameter name
-        """A relation of mzsql, at a fresh time, or a table of Spark."""
+        """A relation of mzsql at a fresh timestamp, or a table of Spark."""
         with self._errors():
             check_query(tableName, "the name of a table")
             relation = self._relation(tableName)
@@ -215,7 +221,7 @@ class MzSpark:
             return None
 
     def _frames(self, uses: Sequence[_Use]) -> dict[str, DataFrame]:
-        """The contents of the relations that a query uses, by their ids, all at one time."""
+        """The contents of the relations that a query uses, by id, all at one timestamp."""
         if not uses:
             return {}
         at = self._reader.fresh_timestamp()
@@ -223,7 +229,7 @@ class MzSpark:
         return {id_: self._frame(relation, at) for id_, relation in used.items()}
 
     def _uses(self, text: str) -> list[_Use]:
-        """Where relations of mzsql stand in a query, from its beginning on."""
+        """Where mzsql's relations are in a query, in order of position."""
         try:
             tree = sqlglot.parse_one(text, read="spark")
         except SqlglotError:
@@ -247,7 +253,9 @@ class MzSpark:
         return sorted(found, key=lambda use: use.start)
 
     def _frame(self, relation: RelationInfo, at: int) -> DataFrame:
-        """A relation's rows at a time: by Spark from the stored parts, or computed here where nothing is stored."""
+        """A relation's rows at a time: read by Spark from the stored parts, or computed here where the relation is not
+        stored.
+        """
         if not relation.stored:
             return arrow_frame(self.session, self._reader.rows(relation, at))
         parts = self._reader.parts(relation, at)
@@ -273,7 +281,7 @@ class MzSpark:
         )
 
     def _keep(self, parts: Any) -> None:
-        """Hold the files of a DataFrame back from garbage collection for a while."""
+        """Keep a DataFrame's files from being deleted for `KEEP_SECONDS`."""
         now = time.monotonic()
         while self._kept and self._kept[0][0] < now - KEEP_SECONDS:
             self._kept.popleft()

@@ -1,8 +1,9 @@
-"""Environments that a Python worker of Spark has open, and what it says when something is wrong.
+"""Environments open in a Spark Python worker, and the errors that a worker reports.
 
-Promise: a worker opens an environment once and keeps it while the worker lives, for `MOST_SECONDS` at most, so that a warm read pays for
-what it reads and not for opening; Spark ends workers that are idle for a minute. What is wrong comes to the user as one sentence and its
-hint, without the frames of a worker; a bug of ours keeps its frames. Trade-off: history that a kept reader may read is held for as long.
+Promise: a worker opens an environment once and keeps it open, for at most `MOST_SECONDS`, so that a warm read does not
+pay for opening; Spark ends workers that idle for a minute. An error reaches the user as its message and hint, without
+the worker's traceback; a bug of mzsql keeps its traceback. The trade-off: history that a kept reader may read is
+retained as long.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from mzsql.adapter.reader import EnvironmentReader, open_read_only
 from mzsql.repr.errors import InternalError, SqlError
 from mzsql.spark.options import Locations
 
-#: An environment that was opened so many seconds ago is opened anew by who asks for it next.
+#: An environment that was opened longer ago is opened again at its next use.
 MOST_SECONDS = 120.0
-#: So many are kept in a worker.
+#: At most so many are kept in a worker.
 MOST_OPEN = 4
-#: Who waits for another thread to open an environment looks so often whether it has, in seconds.
+#: Seconds between checks of a thread that waits for another one to open an environment.
 _LOOK_SECONDS = 1.0
 
 
@@ -36,7 +37,9 @@ T = TypeVar("T", bound=_Closes)
 
 
 class _Entry(Generic[T]):
-    """What is open, since when, and how many use it; once it is not `kept` any more, the last of these closes it."""
+    """An open environment, since when, and its number of users; once it is not `kept` any more, the last user closes
+    it.
+    """
 
     def __init__(self, one: T) -> None:
         self.one = one
@@ -46,13 +49,14 @@ class _Entry(Generic[T]):
 
 
 class _Kept(Generic[T]):
-    """What is open in this process, by what names it. Thread-safe; a process that is forked begins with nothing."""
+    """The environments open in this process, by location. Thread-safe; a forked process starts with none."""
 
     def __init__(self, make: Callable[[Locations], T]) -> None:
         self._make = make
         self._lock = threading.Lock()
         self._open: dict[tuple[int, Locations], _Entry[T]] = {}
-        # What is being opened now, outside of the lock: others have what is open meanwhile, and one more of the same is not opened.
+        # Locations being opened now, outside the lock, so that other environments can be used meanwhile and none is
+        # opened twice.
         self._opening: dict[tuple[int, Locations], threading.Event] = {}
 
     @contextlib.contextmanager
@@ -73,7 +77,7 @@ class _Kept(Generic[T]):
                 opening = self._opening.get(key)
                 if opening is None:
                     ended = self._opening[key] = threading.Event()
-                    # Who uses one that is too old goes on with it.
+                    # Present users of an expired one go on with it.
                     stale = self._let_go(key)
                     break
             opening.wait(_LOOK_SECONDS)
@@ -94,7 +98,7 @@ class _Kept(Generic[T]):
             ended.set()
 
     def _let_go(self, key: tuple[int, Locations]) -> T | None:
-        """Keep what is open under a name no more; it, where nobody uses it. The lock is held."""
+        """Stop keeping an environment; it is returned where nobody uses it. The lock is held."""
         entry = self._open.pop(key, None)
         if entry is None:
             return None
@@ -109,7 +113,7 @@ class _Kept(Generic[T]):
         entry.one.close()
 
     def close(self) -> None:
-        """Close what nobody uses."""
+        """Close the unused ones."""
         with self._lock:
             idle = [key for key, entry in self._open.items() if not entry.users]
             unused = [one for key in idle if (one := self._let_go(key)) is not None]
@@ -133,20 +137,20 @@ _readers, _appenders = _Kept(_reader), _Kept(_appender)
 
 
 def reading(where: Locations) -> contextlib.AbstractContextManager[EnvironmentReader]:
-    """A reader of the environment for the block's time."""
+    """A reader of the environment, for the block."""
     return _readers.use(where)
 
 
 def appending(where: Locations) -> contextlib.AbstractContextManager[TableAppender]:
-    """An appender to the environment's tables for the block's time."""
+    """An appender to the environment's tables, for the block."""
     return _appenders.use(where)
 
 
 @contextlib.contextmanager
 def in_one_sentence() -> Iterator[None]:
-    """Errors for a person leave a worker of Spark without its frames.
+    """Let errors meant for people leave a Spark worker without traceback.
 
-    A worker ends after an error, so what is set here concerns that error alone.
+    A worker ends after an error, so what is set here affects only that error.
     """
     try:
         yield

@@ -1,7 +1,7 @@
-"""What the data source's options name: where the environment is, which relation, which of it, and at what time.
+"""The data source's options: the environment, the relation, and which part of it at what time.
 
-Promise: what makes no sense is refused with a sentence and a hint before anything is opened, and an option with a secret is refused and
-not repeated, as Spark shows options to everyone.
+Promise: invalid options are refused with a message and a hint before anything is opened. An option with a secret is
+refused and not repeated, since Spark shows options to everyone.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class Target:
     """What the options name.
 
     Attributes:
-        locations: where the environment is.
+        locations: the environment.
         relation: the relation's name.
         as_of: the time to read at; None: a fresh one.
-        changes: whether the changes are wanted, not the contents.
-        first, last: the times of the first and the last changes wanted; None: from the contents on, up to a fresh time.
-        columns: the names of the columns wanted; None: all.
+        changes: whether to read the changes instead of the contents.
+        first, last: the times of the first and the last changes; None: from the contents on, up to a fresh timestamp.
+        columns: the names of the columns; None: all.
     """
 
     locations: Locations
@@ -48,7 +48,7 @@ class Target:
     columns: tuple[str, ...] | None = None
 
     def refuse(self, what: str, *names: str) -> None:
-        """Refuse options that do not go with what is done.
+        """Refuse options that do not apply to the operation.
 
         Raises:
             InvalidParameter: one of them is set.
@@ -65,13 +65,13 @@ class Target:
                 raise InvalidParameter(f"option {name} does not go with {what}")
 
 
-#: Under this name the metadata of a schema's first column has the options.
+#: The key in the first column's metadata that has the options.
 _METADATA = "mzsql"
 
 
 def with_options(schema: StructType, options: Mapping[str, str]) -> StructType:
-    """A schema that tells what it was made of: Spark keeps the options of a table in its catalog from data sources in Python, and
-    hands them its columns, with their metadata.
+    """A schema that carries the options it was made of: for a table in its catalog, Spark does not pass the options to
+    a Python data source, but its columns with their metadata.
     """
     if not schema.fields:
         return schema
@@ -83,12 +83,12 @@ def with_options(schema: StructType, options: Mapping[str, str]) -> StructType:
 
 
 def options_in(schema: StructType) -> dict[str, str]:
-    """The options that a schema tells of; none where it does not."""
+    """The options that a schema carries; empty where it carries none."""
     found = schema.fields[0].metadata.get(_METADATA) if schema.fields else None
     return dict(found) if isinstance(found, Mapping) else {}
 
 
-#: What Spark hands a data source beside the options where a table of its catalog is made, with each option a second time.
+#: What Spark passes besides the options when a table is created in its catalog.
 _OF_TABLES = frozenset(
     {"provider", "owner", "comment", "location", "external", "is_managed_location", "collation"}
 )
@@ -99,7 +99,7 @@ def target(options: Mapping[str, str]) -> Target:
     """What the options name.
 
     Raises:
-        InvalidParameter: an option is missing, unknown or not of its kind.
+        InvalidParameter: an option is missing, unknown or malformed.
     """
     given = {key.lower(): value for key, value in options.items()}
     given = {k: v for k, v in given.items() if not (k in _OF_TABLES or k.startswith(_TWICE))}

@@ -1,12 +1,12 @@
 """``mzsql.spark.register(spark, env)``: an environment in a Spark session that knows nothing else of mzsql.
 
-Promise: from then on the relations are in the session's catalog under their schemas, and ``spark.sql`` of this session object takes
-SELECTs over them, read natively and at one time, and mzsql's own statements; whatever else it is given is Spark's. What is defined or
-dropped, here or elsewhere, is in the catalog before the next ``spark.sql`` of this session looks at it, and within a second for everybody
-else. `Registered.close` takes all of it out again. Trade-off: like a connection, this process leads the environment where nobody else
-does, so that views that are created have someone who maintains them; ``lead=False`` leaves that to others. In a session of Spark
-Connect, whose server takes long for each table, builtin relations come into the catalog in the background; ``spark.sql`` of the session
-object reads them before.
+Promise: from then on the relations are in the session's catalog under their schemas. ``spark.sql`` of this session
+object accepts SELECTs over them, read natively at one timestamp, and mzsql's own statements; everything else goes to
+Spark. An object created or dropped, here or elsewhere, is in the catalog before the next ``spark.sql`` of this session
+reads it, and within a second for everybody else. `Registered.close` undoes all of it. The trade-off: like a connection,
+this process leads the environment where no other does, so that created views are maintained; ``lead=False`` leaves that
+to others. In a Spark Connect session, whose server takes long to create a table, builtin relations are registered in
+the background; ``spark.sql`` of the session object can read them before.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from mzsql.repr.errors import InvalidParameter, Unsupported
 from mzsql.spark.mz_spark import MzSpark
 from mzsql.threads import Supervised
 
-#: The catalog is looked at so often for what others define, where its store cannot tell.
+#: Seconds between two reads of the catalog, where its store cannot notify.
 LOOK_SECONDS = 1.0
 
-#: So many builtin relations are put into a server's catalog at a time.
+#: Builtin relations registered in a Spark Connect server's catalog at a time.
 MORE = 4
 
 
@@ -59,7 +59,7 @@ class Registered:
             close_all([self._relations.unregister, self._coordinator.close], env.clock)
             raise
         self._updating = threading.Lock()
-        # Only this object is changed: other sessions of the application see the catalog alone.
+        # Only this session object is patched: other sessions of the application see the catalog only.
         vars(session)["sql"] = self.sql
         self._closed = False
         self._follower: Supervised = env.supervisor.start(
@@ -67,7 +67,7 @@ class Registered:
         )
 
     def sql(self, sqlQuery: str, *args: Any, **kwargs: Any) -> DataFrame:  # noqa: N803  Spark's own parameter name
-        """As `MzSpark.sql`, with the catalog as it is now; what ``spark.sql`` of the session is."""
+        """As `MzSpark.sql`, with the catalog as it is now; this replaces ``spark.sql`` of the session object."""
         self._env.sync()
         self._bring_up_to_date()
         return self._relations.sql(sqlQuery, *args, **kwargs)
@@ -107,7 +107,9 @@ class Registered:
             thread.well()
 
     def _register_the_rest(self, thread: Supervised) -> None:
-        """What a server of Spark Connect takes its time for: a few at a time, so that a query waits for no more."""
+        """Register builtin relations with a Spark Connect server, a few at a time so that queries wait for no more than
+        those.
+        """
         more = True
         while more and not thread.stopping:
             self._env.sync()
@@ -116,7 +118,7 @@ class Registered:
             thread.well()
 
     def close(self) -> None:
-        """Take the environment out of the session and close it. Idempotent."""
+        """Remove the environment from the session and close it. Idempotent."""
         if self._closed:
             return
         self._closed = True
@@ -151,15 +153,15 @@ def register(
 
     Args:
         spark: the session.
-        env: the environment's directory, or
-        profile: the name of a profile, or
-        blob: the URL of its Blob store,
-        consensus: of its Consensus store,
-        oracle: and of its timestamp oracle.
+        env: the environment's directory.
+        profile: the name of a profile, instead of a directory.
+        blob: the URL of its Blob store, instead of either.
+        consensus: the URL of its Consensus store.
+        oracle: the URL of its timestamp oracle.
         lead: whether this process maintains the environment's views where no other does.
 
     Raises:
-        InvalidParameter: the session has one registered already.
+        InvalidParameter: an environment is registered in the session already.
         EnvironmentRefused: there is no environment there.
         ObjectInUse: the catalog has something else under a relation's name.
     """

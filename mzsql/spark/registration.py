@@ -1,12 +1,14 @@
-"""An environment's relations in a Spark session's own catalog, so that plain ``spark.sql`` and every tool on the session see them.
+"""An environment's relations in a Spark session's own catalog, for plain ``spark.sql`` and every tool on the session.
 
-Promise: each relation is a table of its own name in its own schema (``mz_internal.mz_hydration_statuses``, ``public.q3``), live: every
-query reads anew. `Registration.follow` makes the catalog equal to a list of relations and touches only what changed.
+Promise: each relation is a table with its name in its schema (``mz_internal.mz_hydration_statuses``, ``public.q3``),
+and live: every query reads it anew. `Registration.follow` makes the catalog equal to a list of relations, and only
+touches what changed.
 
-How: a relation is one table ``USING mzsql`` whose first column's metadata says where the environment is (`mzsql.spark.options`). It is
-put into the catalog (`mzsql.spark.catalog_tables`) without a statement to parse and without asking a Python worker for its columns.
-Trade-off: names with other characters than letters, digits and underscores, which Spark's catalog refuses, and relations without columns
-are left out; `Registration.left_out` lists them, and `MzSpark.sql` reads them all the same.
+A relation is a table ``USING mzsql`` whose first column's metadata says where the environment is
+(`mzsql.spark.options`). It is created (`mzsql.spark.catalog_tables`) without parsing a statement or asking a Python
+worker for its columns. The trade-off: names with characters other than letters, digits and underscores, which Spark's
+catalog refuses, and relations without columns are left out; `Registration.left_out` lists them, and `MzSpark.sql` can
+read them all the same.
 """
 
 from __future__ import annotations
@@ -24,10 +26,10 @@ from mzsql.repr.types import arrow_schema
 from mzsql.spark.catalog_tables import CatalogTables
 from mzsql.spark.options import with_options
 
-#: The setting with which a session lets data sources in Python take filters over.
+#: The setting that lets Python data sources take filters over.
 FILTERS = "spark.sql.python.filterPushdown.enabled"
 
-#: So many new relations are looked up in the catalog by name; for more it is listed.
+#: Up to so many new relations are looked up in the catalog by name; for more, the catalog is listed.
 _FEW = 10
 
 _NAME = re.compile(r"\w+", re.ASCII)
@@ -39,13 +41,13 @@ def quote(name: str) -> str:
 
 
 def _takes(relation: RelationInfo) -> bool:
-    """Whether Spark's catalog can have the relation."""
+    """Whether Spark's catalog accepts the relation."""
     return bool(relation.desc.arity and _NAME.fullmatch(relation.name + relation.schema))
 
 
 def ensure_source(session: SparkSession) -> None:
-    """Make the format ``mzsql`` known to a session, whether or not the distribution that does so by itself is installed, and let it
-    take filters over.
+    """Register the format ``mzsql`` in a session, where the distribution that does so automatically is not installed,
+    and enable filter pushdown.
     """
     from mzsql.spark.source import MzsqlDataSource  # noqa: PLC0415  imports the engine, which only a reader needs
 
@@ -59,7 +61,7 @@ class Registration:
 
     Args:
         session: the Spark session (all sessions of its application share the catalog).
-        options: the data source's options that name the environment.
+        options: the data source options that name the environment.
     """
 
     def __init__(self, session: SparkSession, options: Mapping[str, str]) -> None:
@@ -69,7 +71,7 @@ class Registration:
         self.left_out: tuple[str, ...] = ()
 
     def follow(self, relations: Sequence[RelationInfo]) -> None:
-        """Make what is registered equal to these relations.
+        """Make the registered tables equal to these relations.
 
         Raises:
             ObjectInUse: Spark's catalog has something else under a relation's name.
@@ -96,11 +98,11 @@ class Registration:
             self._made[relation.schema, relation.name] = relation
 
     def forget(self) -> None:
-        """Take everything out of the session's catalog."""
+        """Remove everything from the session's catalog."""
         self.follow(())
 
     def _taken(self, new: Sequence[RelationInfo]) -> set[tuple[str, str]]:
-        """Which of the relations' names the catalog has already."""
+        """Those of the relations' names that the catalog has already."""
         if len(new) <= _FEW:
             return {
                 (r.schema, r.name)
@@ -123,14 +125,14 @@ class Registration:
         self._sql(f"DROP TABLE IF EXISTS {quote(relation.schema)}.{quote(relation.name)}")
 
     def _sql(self, text: str) -> DataFrame:
-        # Of the class: the session's own may take mzsql's statements, see `mzsql.spark.register`.
+        # The class's method: the object's own may have been replaced, see `mzsql.spark.register`.
         return type(self._session).sql(self._session, text)
 
     def _comment(self, relation: RelationInfo) -> str:
         return f"the {relation.kind.replace('-', ' ')} {relation.full_name} of mzsql"
 
     def _refuse_foreign(self, relation: RelationInfo) -> None:
-        """Never replace what a user has under the name: only tables that are ours."""
+        """Refuse to replace a user's table of this name; only our own tables are replaced."""
         name = f"{relation.schema}.{relation.name}"
         existing = self._session.catalog.getTable(name)
         if not (existing.description or "").endswith(" of mzsql"):

@@ -1,8 +1,9 @@
-"""A relation's rows as a task hands them to Spark: contents at a time, or changes with what happened to them and when.
+"""A relation's rows as a task returns them to Spark: contents at a time, or changes with their kind and time.
 
-Promise: each row as often as it is there, of exactly the columns asked for. Contents that are large, and changes, come in slices that
-hash rows apart, so that tasks share the work and each adds up its own rows. Columns and filters go down to the stored files: other columns
-are not read, nor row groups in which no row can be wanted. Trade-off: every task of a read looks at all the wanted parts.
+Promise: each row as often as the relation has it, with exactly the requested columns. Large contents, and changes, come
+in slices by a hash of the row, so that tasks share the work and each consolidates its own rows. Columns and filters are
+pushed down to the stored files: other columns are not read, nor row groups without matching rows. The trade-off: every
+task of a read scans all matching parts.
 """
 
 from __future__ import annotations
@@ -26,12 +27,13 @@ from mzsql.repr.frontier import Timestamp
 from mzsql.repr.types import RelationDesc, RelationType, arrow_schema
 from mzsql.storage import empty_updates
 
-#: A slice of a relation that one task reads has about this many stored updates at most.
+#: A slice, which one task reads, has at most about so many stored updates.
 SLICE_ROWS = 2_000_000
-#: Rows of an Arrow batch handed to Spark.
+#: Rows per Arrow batch returned to Spark.
 BATCH_ROWS = 65_536
 
-#: The columns that tell of a change, behind the relation's own: ``insert`` or ``delete``; the time in milliseconds; that time.
+#: The columns that describe a change, after the relation's own: ``insert`` or ``delete``; the time in milliseconds; the
+#: time as a timestamp.
 CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP = (
     "_change_type",
     "_commit_version",
@@ -49,10 +51,11 @@ class Slice(InputPartition):  # type: ignore[misc]  # PySpark is not typed for m
     """The rows whose hash is ``number`` modulo ``count``.
 
     Attributes:
-        number, count: which slice, of how many.
-        as_of: the time of the contents, or the last time of the changes; None: a fresh one, only for a whole relation's contents.
-        after: changes are those of later times; None: not the changes but the contents.
-        snapshot: whether the changes begin with the contents at ``as_of``, as inserts; nothing else is in them then.
+        number, count: the slice's number, and how many there are.
+        as_of: the time of the contents, or the last time of the changes; None: a fresh one, only for a whole relation's
+            contents.
+        after: for changes: only those at later times; None: the contents instead of changes.
+        snapshot: whether it has the contents at ``as_of`` as inserts, and nothing else.
         gid: the id of the relation that was planned for; None: whichever has the name.
     """
 
@@ -65,12 +68,12 @@ class Slice(InputPartition):  # type: ignore[misc]  # PySpark is not typed for m
 
 
 def slices(rows: int) -> int:
-    """How many slices to read so many stored updates in."""
+    """The number of slices for so many stored updates."""
     return max(1, -(-rows // SLICE_ROWS))
 
 
 def chosen(relation: RelationInfo, columns: Sequence[str] | None) -> RelationInfo:
-    """The relation with only the columns wanted, in their order.
+    """The relation with only these columns, in their order.
 
     Raises:
         UndefinedColumn: it has no such column.
@@ -92,10 +95,10 @@ def chosen(relation: RelationInfo, columns: Sequence[str] | None) -> RelationInf
 
 
 def schema_of(relation: RelationInfo, *, changes: bool) -> StructType:
-    """Spark's schema of a relation's rows, or of its changes.
+    """The Spark schema of a relation's rows, or of its changes.
 
     Raises:
-        DatatypeMismatch: a column has the name of one of those that tell of a change.
+        DatatypeMismatch: a column has the name of one that describes a change.
     """
     schema = spark_schema(arrow_schema(relation.desc.typ.columns, relation.desc.names))
     if not changes:
@@ -110,7 +113,7 @@ def schema_of(relation: RelationInfo, *, changes: bool) -> StructType:
 
 
 def check_schema(relation: RelationInfo, now: StructType, told: StructType) -> None:
-    """Check that a relation's columns are those that Spark was told.
+    """Check that a relation's columns are still those that Spark was told.
 
     Raises:
         DatatypeMismatch: they are not.
@@ -130,7 +133,7 @@ def contents(
     columns: Sequence[str] | None,
     filters: Filters,
 ) -> pa.Table:
-    """A relation's rows at a time, those of one slice."""
+    """A relation's rows at a time, in one slice."""
     wanted = chosen(relation, columns)
     if not relation.stored:
         return reader.rows(relation, part.as_of, columns=columns)
@@ -148,17 +151,17 @@ def changes(
     *,
     told: bool = True,
 ) -> pa.Table:
-    """A relation's changes, those of one slice, by time; of one time what is deleted before what is inserted.
+    """A relation's changes in one slice, by time; deletions precede insertions of the same time.
 
     Args:
         reader: reads the environment.
         relation: the relation.
         part: the slice.
         columns: the columns wanted; all by default.
-        told: whether the rows tell of their change; else they are insertions.
+        told: whether rows have the columns that describe the change; without them only insertions are allowed.
 
     Raises:
-        Unsupported: rows alone are wanted, and one is deleted.
+        Unsupported: a row is deleted, and ``told`` is False.
     """
     assert part.as_of is not None
     wanted = chosen(relation, columns)
@@ -187,7 +190,7 @@ def changes(
 
 
 def batches(rows: pa.Table, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Rows as Spark takes them."""
+    """Rows as Arrow batches with Spark's column types."""
     yield from rows.cast(wanted).combine_chunks().to_batches(max_chunksize=BATCH_ROWS)
 
 
@@ -199,7 +202,7 @@ def _pieces(
     columns: Sequence[str] | None,
     filters: Filters,
 ) -> Iterator[pa.Table]:
-    """The stored updates that hash into a slice, a stored part at a time: columns by position, mz_time, mz_diff."""
+    """The stored updates in a slice, one stored part at a time: columns by position, mz_time, mz_diff."""
     names = relation.desc.names
     positions = range(len(names)) if columns is None else [names.index(name) for name in columns]
     after = -1 if part.snapshot or part.after is None else part.after
@@ -218,7 +221,7 @@ def _hashed(updates: pa.Table, part: Slice) -> pa.Table:
 
 
 def _added_up(pieces: Iterator[pa.Table], *, timed: bool) -> pa.Table:
-    """Equal updates (of one time where ``timed``) as one, those that cancel out gone: columns, [mz_time], mz_diff."""
+    """Updates consolidated (``timed``: separately for each time): columns, [mz_time], mz_diff."""
     updates = pa.concat_tables(list(pieces), promote_options="default")
     if timed:
         return consolidate(updates)

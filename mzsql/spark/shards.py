@@ -1,9 +1,10 @@
-"""A shard as a Spark DataFrame, without an environment around it: for those who use `mzsql.persist` by itself.
+"""A shard as a Spark DataFrame without an environment, for users of `mzsql.persist` alone.
 
-Promise: `shard_dataframe` has exactly the contents of the shard at ``as_of``, read by Spark's own Parquet reader from the parts where they
-lie, with the checksum of each page verified, nothing listed and no schema inferred. What compaction has consolidated already is read
-without a shuffle, at the speed of plain Parquet; what it has not is summed up by Spark. Trade-off: a DataFrame cannot tell when the last
-one derived from it is gone, so the parts are held back by the Python object that is returned, and by nothing else.
+Promise: `shard_dataframe` has exactly the shard's contents at ``as_of``, read by Spark's own Parquet reader from the
+parts where they are, with page checksums verified, no listing and no schema inference. Consolidated parts are read
+without a shuffle, at the speed of plain Parquet; others are consolidated by Spark. The trade-off: nothing tells when
+the last DataFrame derived from one is gone, so the parts are kept alive by the returned Python object, and by nothing
+else.
 """
 
 from __future__ import annotations
@@ -50,34 +51,41 @@ def shard_dataframe(
     consolidate: bool = True,
     timeout: float | None = None,
 ) -> DataFrame:
-    """The contents of a shard at ``as_of``: ``columns`` (all by default), ``mz_time`` (``as_of``), ``mz_diff`` (the row's multiplicity).
+    """The contents of a shard at ``as_of``: ``columns`` (all by default), ``mz_time`` (``as_of``) and ``mz_diff`` (the
+    row's multiplicity).
 
-    Keep the object that is returned until whatever is derived from it was evaluated: it holds the shard's objects back from garbage
-    collection, and a DataFrame derived from it does not. The reader may be expired only after that, too.
+    Keep the returned object until everything derived from it was evaluated: it protects the shard's objects from
+    garbage collection, and DataFrames derived from it do not. The reader may be expired only after that, too.
 
     Args:
-        spark: where the frame lives.
-        reader: of the shard; must be able to read at ``as_of``.
-        as_of: the time; waits until it is complete.
+        spark: the session.
+        reader: a reader of the shard, able to read at ``as_of``.
+        as_of: the time; waits until the shard is complete there.
         columns: the columns, in this order.
-        filters: only rows in these ranges, as in `ReadHandle.snapshot_arrow`: parts whose statistics tell that they have none are left
-            out, and Spark's scan skips row groups and pages. Any other condition is for `DataFrame.where`, which Spark pushes down too.
-        consolidate: whether rows are summed up where the shard is not consolidated: each row then comes once, with a diff that is not zero.
-            Otherwise updates come as they are stored, and only sums over ``mz_diff`` mean anything: for aggregates that multiply by it,
-            this saves the shuffle. With fewer columns than the shard has, rows that are equal in them may come more than once either way.
+        filters: only rows in these ranges, as in `ReadHandle.snapshot_arrow`: parts whose statistics exclude them are
+            left out, and
+            Spark's scan skips row groups and pages. Use `DataFrame.where`, which Spark pushes down too, for any other
+                condition.
+        consolidate: whether to sum up equal rows where the shard is not consolidated: each row then comes once, with a
+            nonzero diff.
+            Otherwise updates come as stored, and only sums over ``mz_diff`` are meaningful; for aggregates that
+                multiply by it this
+            saves the shuffle. With fewer columns than the shard has, equal rows may come more than once either way.
         timeout: seconds to wait for ``as_of``.
 
     Raises:
         SinceViolation, ReadTimeout, ExpiredHandle: as `ReadHandle.parts`.
-        SchemaMismatch: a column the shard lacks, a filter that does not fit, or columns that are one name to this session.
-        Unsupported: a column of a type Spark has not.
-        UsageError: neither the session nor its executors can open the Blob store, and the parts are more than may come through the
-            driver; or a filter has more ranges than Spark takes well.
+        SchemaMismatch: a column that the shard lacks, a filter that does not fit, or columns whose names the session
+            treats as equal.
+        Unsupported: a column of a type that Spark lacks.
+        UsageError: neither the session nor its executors can open the Blob store, and there are more parts than may go
+            through the
+            driver; or a filter has more ranges than Spark handles well.
     """
     wanted = _wanted(reader, columns)
     filters = {} if filters is None else filters
     parts = reader.parts(as_of, filters=filters, timeout=timeout)
-    # A filter may look at columns that are not asked for.
+    # Filters may use columns that were not asked for.
     others = [name for name in filters if name not in wanted.names]
     schema = pa.schema([*wanted, *(_sparkable(reader.schema.field(name)) for name in others)])
     _check_names(spark, schema)
@@ -85,7 +93,8 @@ def shard_dataframe(
     for name, ranges in filters.items():
         frame = frame.where(_condition(schema.field(name), ranges))
     additive = set(reader.key.additive) if reader.key is not None else set()
-    # Rows of additive columns that add up to something may have a diff of zero, which counts only beside those columns.
+    # With additive columns a row's diff may be zero although its sums are not; such a row only matters with those
+    # columns.
     if consolidate and not (sums_up(parts, as_of) and additive <= set(wanted.names)):
         frame = _sum_up(frame, wanted, additive, as_of)
     frame = frame.select(*(_named(name) for name in [*wanted.names, TIME_COLUMN, DIFF_COLUMN]))
@@ -94,7 +103,9 @@ def shard_dataframe(
 
 
 def _condition(field: pa.Field, ranges: Sequence[KeyRange]) -> Column:
-    """Whether the column is in one of the ranges, which fit it; as literals of its very type, or Spark pushes nothing down."""
+    """Whether the column is in one of the ranges; the literals have the column's very type, or Spark would not push the
+    filter down.
+    """
     if len(ranges) > PUSHED_RANGES:
         raise UsageError(
             f'{len(ranges)} ranges of column "{field.name}" are more than the {PUSHED_RANGES} that Spark takes well',
@@ -130,7 +141,7 @@ def _wanted(reader: ReadHandle, columns: Sequence[str] | None) -> pa.Schema:
 
 
 def _sparkable(field: pa.Field) -> pa.Field:
-    """The column with the type Spark reads it as: the next wider signed one for an unsigned one."""
+    """The column with the type that Spark reads it as: an unsigned integer as the next wider signed one."""
     field = field.with_type(_SIGNED.get(field.type, field.type))
     refused: InternalError | None = None
     try:
@@ -165,7 +176,7 @@ def _check_names(spark: SparkSession, schema: pa.Schema) -> None:
 
 
 def _sum_up(frame: DataFrame, schema: pa.Schema, additive: set[str], as_of: Timestamp) -> DataFrame:
-    """Equal rows as one; sums that do not fit their type fail the query, in a session without ANSI mode too."""
+    """Equal rows summed up; sums that do not fit their type fail the query, in a session without ANSI mode too."""
     groups = [_named(name) for name in schema.names if name not in additive]
     sums = [name for name in schema.names if name in additive] + [DIFF_COLUMN]
     types = {name: spark_type(schema.field(name).type) for name in sums[:-1]}

@@ -45,7 +45,7 @@ from mzsql.spark.stream import ChangeStream
 
 
 class MzsqlDataSource(DataSource):  # type: ignore[misc]  # PySpark is not typed for mypy here
-    """``spark.read``, ``spark.readStream`` and ``df.write`` with ``format("mzsql")``; see the module for the options."""
+    """``spark.read``, ``spark.readStream`` and ``df.write`` with ``format("mzsql")``; the module documents the options."""
 
     @classmethod
     def name(cls) -> str:
@@ -59,11 +59,12 @@ class MzsqlDataSource(DataSource):  # type: ignore[misc]  # PySpark is not typed
             with reading(wanted.locations) as reader:
                 relation = rows.chosen(reader.relation(wanted.relation), wanted.columns)
                 schema = rows.schema_of(relation, changes=wanted.changes)
-                # What load() names goes with each read; a table of a catalog has only its columns to say it.
+                # load() passes its options with each read; a table in the catalog only keeps its columns, so the
+                # options go into their metadata.
                 return schema if "path" in self.options else with_options(schema, self.options)
 
     def reader(self, schema: StructType) -> RelationReader:
-        """A reader of the relation; ``schema`` is what Spark's catalog, or `schema`, said its columns are."""
+        """A reader of the relation; ``schema`` are the columns as Spark's catalog, or `schema`, gave them."""
         with in_one_sentence():
             return RelationReader(target({**options_in(schema), **self.options}), schema)
 
@@ -79,7 +80,7 @@ class MzsqlDataSource(DataSource):  # type: ignore[misc]  # PySpark is not typed
 
 
 class RelationReader(DataSourceReader):  # type: ignore[misc]  # PySpark is not typed for mypy here
-    """Reads one relation, or its changes, in one slice or, where it is large, in several that hash its rows apart."""
+    """Reads one relation, or its changes, in one slice or, where it is large, in several slices by a hash of the rows."""
 
     def __init__(self, wanted: Target, schema: StructType) -> None:
         self._target = wanted
@@ -90,11 +91,11 @@ class RelationReader(DataSourceReader):  # type: ignore[misc]  # PySpark is not 
 
     @property
     def pushFilters(self) -> _TakesFilters:  # noqa: N802  Spark's own name
-        """Takes over the filters that stored files are read by; returns those that Spark is to evaluate."""
+        """Take over the filters that stored files can be read by; returns those left to Spark."""
         return _TakesFilters(self)
 
     def take_filters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """As `pushFilters`; only contents of stored relations are read by filters."""
+        """As `pushFilters`. Only contents of stored relations are read by filters."""
         if self._target.changes:
             return filters
         with in_one_sentence(), reading(self._target.locations) as reader:
@@ -105,7 +106,7 @@ class RelationReader(DataSourceReader):  # type: ignore[misc]  # PySpark is not 
             return left
 
     def partitions(self) -> list[InputPartition]:
-        """The slices to read; several agree on one time."""
+        """The slices to read, all at the same timestamp."""
         with in_one_sentence(), reading(self._target.locations) as reader:
             relation = reader.relation(self._target.relation)
             self._check(relation)
@@ -160,10 +161,10 @@ class RelationReader(DataSourceReader):  # type: ignore[misc]  # PySpark is not 
 
 
 class _TakesFilters:
-    """`RelationReader.pushFilters`, which Spark asks for where ``spark.sql.python.filterPushdown.enabled`` is set.
+    """`RelationReader.pushFilters`, which Spark calls where ``spark.sql.python.filterPushdown.enabled`` is set.
 
-    Where it is not, Spark refuses to read by a reader that has a method of this name of its own. It is to read without filters then, so
-    this shows Spark the method that it would be without one.
+    Where it is not set, Spark refuses a reader whose class overrides this method. Reading must work without filters
+    then, so this descriptor shows Spark the inherited method.
     """
 
     def __init__(self, reader: RelationReader) -> None:

@@ -1,15 +1,17 @@
-"""``spark.readStream.format("mzsql")``: a relation's contents, then its changes, exactly once over restarts and kills of the stream.
+"""``spark.readStream.format("mzsql")``: a relation's contents, then its changes, exactly once across restarts and kills
+of the stream.
 
-Promise: the first batch has the contents at one time as inserts, each later one every change since, each at its time; with the option
-``changes`` each row says what happened to it and when, without it a deletion fails the stream and is never left out. An offset in
-Spark's checkpoint says up to where: a batch that Spark plans again after a kill has the very same rows. History that a restarted stream
-needs is held by a hold that outlives the process; its name is in the checkpoint, and it moves on with what Spark has committed. So a
-stream goes on however long it was down.
+Promise: the first batch has the contents at one timestamp as inserts, each later one every change since, with its time.
+With the option ``changes`` each row says what happened to it and when; without it a deletion fails the stream instead
+of being omitted. An offset in Spark's checkpoint is the time delivered: a batch that Spark plans again after a kill has
+exactly the same rows. The history that a restarted stream needs is kept by a durable hold, which outlives the process;
+its name is in the checkpoint, and it advances with what Spark has committed. So a stream resumes however long it was
+down.
 
-The hold is taken once the checkpoint names it, so a stream that dies before has left nothing behind. Trade-offs: a stream that is given
-up holds history until its hold is released (`release_stream`), or the relation is dropped; ``mzsql inspect`` shows it. Only tables and
-materialized views have changes. Changes of one time come in one batch; in it a deletion stands before an insertion of the same time in
-each task's rows.
+The hold is created once the checkpoint names it, so a stream that dies before leaves nothing behind. The trade-offs: an
+abandoned stream retains history until its hold is released (`release_stream`) or the relation is dropped; ``mzsql
+inspect`` shows it. Only tables and materialized views have changes. All changes at one timestamp are in the same batch;
+in each task's rows, deletions precede insertions of the same time.
 """
 
 from __future__ import annotations
@@ -35,15 +37,16 @@ from mzsql.storage import DurableHold
 
 _HOLD = "spark-stream-"
 
-#: What an offset says: all of the relation ``gid`` up to and with the time ``at`` was delivered (-1: nothing); ``hold`` names the hold.
+#: An offset: everything of the relation ``gid`` up to and including time ``at`` was delivered (-1: nothing); ``hold``
+#: is the hold's name.
 Offset = dict[str, Any]
 
 
 class ChangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]  # PySpark is not typed for mypy here
-    """Plans the batches of one stream, in the driver's process; `read` runs in tasks."""
+    """Plans the batches of one stream on the driver; `read` runs in tasks."""
 
     def __init__(self, wanted: Target, schema: StructType) -> None:
-        # What is wrong is said by the first call: of one that fails here Spark tells nothing.
+        # Errors are raised by the first call: Spark does not report an exception from the constructor.
         self._target = wanted
         self._schema = schema
         self._last: Timestamp | None = None
@@ -51,14 +54,14 @@ class ChangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
     # --- offsets --------------------------------------------------------------------------------
 
     def initialOffset(self) -> Offset:  # noqa: N802  Spark's own name
-        """Before everything; or, with the option ``from``, before the changes of that time."""
+        """The offset before everything or, with the option ``from``, before the changes at that time."""
         with in_one_sentence(), reading(self._target.locations) as reader:
             relation = self._relation(reader)
             before = -1 if self._target.first is None else self._target.first - 1
             return {"gid": relation.id, "at": before, "hold": ""}
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: ARG002, N802
-        """The latest complete time, where something changed since ``start``; else ``start``."""
+        """The latest complete time where something changed since ``start``; else ``start``."""
         with in_one_sentence(), reading(self._target.locations) as reader:
             relation = self._relation(reader, start)
             before = _at(start)
@@ -67,13 +70,13 @@ class ChangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
                 at = min(at, self._last)
             if at <= before:
                 return start
-            # The first offset names a hold, also where nothing has changed: from then on history waits for the stream.
+            # The first offset names a hold even if nothing has changed: from then on history is kept for the stream.
             if start["hold"] and before >= 0 and not reader.changed(relation, at, before):
                 return start
             return {"gid": relation.id, "at": at, "hold": start["hold"] or _new_hold()}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  Spark's own name
-        """From now on only what is there now is delivered."""
+        """From now on only deliver what exists now."""
         with in_one_sentence(), reading(self._target.locations) as reader:
             relation = self._relation(reader)
             at = reader.fresh_timestamp()
@@ -81,7 +84,7 @@ class ChangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             self._last = at
 
     def _complete(self, reader: EnvironmentReader, relation: RelationInfo) -> Timestamp:
-        """The time up to which the relation is complete; a fresh one where it keeps up."""
+        """The time up to which the relation is complete, at most a fresh timestamp."""
         fresh = reader.fresh_timestamp()
         upper = reader.upper(relation)
         return fresh if upper is None else min(fresh, upper - 1)
@@ -128,7 +131,7 @@ class ChangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             yield from rows.batches(table, to_arrow_schema(self._schema, timezone="UTC"))
 
     def commit(self, end: Offset) -> None:
-        """Spark will not ask again for what was before ``end``: its history is let go of."""
+        """Spark will not ask for anything before ``end`` again: release its history."""
         at = _at(end)
         if at < 0:
             return
@@ -142,7 +145,7 @@ class ChangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         return reader.durable_hold(relation, name, f"a Spark stream of {relation.full_name}")
 
     def _relation(self, reader: EnvironmentReader, offset: Offset | None = None) -> RelationInfo:
-        """The relation, as it was when the stream began."""
+        """The relation; fails where it is not the one that the stream began with."""
         name = self._target.relation
         self._target.refuse("a stream", "as_of", "to")
         relation = reader.relation(name)
@@ -168,15 +171,15 @@ def release_stream(
     consensus: str | None = None,
     oracle: str | None = None,
 ) -> None:
-    """Let go of the history that a stream which will never go on holds.
+    """Release the history held for a stream that will never be resumed.
 
     Args:
-        hold: the hold's name, as ``mzsql inspect --shard`` and the stream's offsets (``query.lastProgress``) show it.
-        env: the environment's directory, or
-        profile: the name of a profile, or
-        blob: the URL of its Blob store,
-        consensus: of its Consensus store,
-        oracle: and of its timestamp oracle.
+        hold: the hold's name, as in ``mzsql inspect --shard`` and the stream's offsets (``query.lastProgress``).
+        env: the environment's directory.
+        profile: the name of a profile, instead of a directory.
+        blob: the URL of its Blob store, instead of either.
+        consensus: the URL of its Consensus store.
+        oracle: the URL of its timestamp oracle.
 
     Raises:
         InvalidParameter: no relation has such a hold.
