@@ -1,8 +1,8 @@
-"""The canonical order of scalar expressions: of predicates, of what a commutative function is applied to.
+"""The canonical order of scalar expressions, for predicates and for the operands of commutative functions.
 
-Promise: a total order that depends on the expressions alone, so that plans of the same meaning come out alike. Columns stand before
-literals, these before calls with one, two and more arguments; functions are ordered as Materialize orders them. A predicate that can fail
-is never put before one that stood before it and may drop the row.
+Promise: a total order that depends on the expressions alone, so that plans with the same meaning come out alike.
+Columns come before literals, and literals before calls with one, two and more arguments; functions have Materialize's
+order. A predicate that can fail never moves in front of one that stood before it, which may drop the row.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mzsql.expr.scalar import Call, Column, If, Literal, LiteralError, Scalar, U
 from mzsql.repr.datum import Datum, Row
 from mzsql.repr.types import ColumnType
 
-#: A key of the order; comparable with any other one.
+#: A sort key; any two are comparable.
 Rank = tuple[Any, ...]
 
 _UNARY = ("not", "is_null", "is_true", "is_false")
@@ -37,15 +37,15 @@ _COMPARISONS = frozenset({"=", "<>", "<", "<=", ">", ">="})
 _UNARY_RANK = {name: number for number, name in enumerate(_UNARY)}
 _BINARY_RANK = {name: number for number, name in enumerate(_BINARY)}
 _VARIADIC_RANK = {name: number for number, name in enumerate(_VARIADIC)}
-#: With a literal pattern these are functions of one argument.
+#: With a literal pattern these count as functions of one argument, as in Materialize.
 _MATCHES = frozenset({"~~", "!~~", "~~*", "!~~*", "~", "!~", "~*", "!~*", "like", "ilike"})
 _LAST = 1000
-#: More digits than a number has.
+#: More digits than any number has, so that nothing rounds.
 _DIGITS = Context(prec=1000)
 
 
 def rank(expr: Scalar) -> Rank:
-    """Where an expression stands among all others."""
+    """The sort key of an expression in the canonical order."""
     if isinstance(expr, Column):
         return (0, expr.index)
     known: dict[Scalar, Rank] = memo("rank")
@@ -80,7 +80,7 @@ def _ranked(expr: Scalar) -> Rank:
 
 
 def _kind(call: Call) -> tuple[str, int]:
-    """The function's name, and 3, 4 or 5 for one, two or any number of arguments."""
+    """The function's name, and 3, 4 or 5 for one, two, or any other number of arguments."""
     # The table of functions is read at call time: it is made of modules that need this package.
     name = functions.scalar(call.func).name
     count = len(call.args)
@@ -93,7 +93,7 @@ def _kind(call: Call) -> tuple[str, int]:
 
 
 def cost(expr: Scalar) -> int:
-    """How much work an expression looks like: its nodes but the literals."""
+    """An estimate of the work of an expression: the number of its nodes without literals."""
     total = 0
     stack = [expr]
     while stack:
@@ -112,7 +112,7 @@ def cost(expr: Scalar) -> int:
 
 
 def by_cost(expr: Scalar) -> Rank:
-    """Cheap predicates first."""
+    """The sort key that puts cheap predicates first."""
     return (cost(expr), rank(expr))
 
 
@@ -121,9 +121,10 @@ def ordered(
     key: Callable[[Scalar], Rank],
     can_fail: Callable[[Scalar], bool],
 ) -> list[Scalar]:
-    """Predicates by `key`, except that one that can fail waits for all that stand before it: they may drop the row.
+    """Predicates sorted by ``key``, except that one that can fail stays behind all that stood before it, which may drop
+    the row.
 
-    Applied to its own result it changes nothing.
+    Idempotent.
     """
     preds = list(predicates)
     failing = [can_fail(pred) for pred in preds]
@@ -148,7 +149,9 @@ _LIKES = frozenset({"like", "ilike", "like_char", "ilike_char"})
 
 
 def can_fail(call: Call) -> bool:
-    """Whether a call can fail where its arguments do not. Of a LIKE it is the pattern that does, so a known one says."""
+    """Whether a call can fail although its arguments do not. A LIKE fails for its pattern only, so a literal pattern
+    decides.
+    """
     # The table of functions is read at call time: it is made of modules that need this package.
     if call.func in _LIKES and isinstance(pattern := call.args[1], Literal):
         text = pattern.value
@@ -157,7 +160,12 @@ def can_fail(call: Call) -> bool:
 
 
 def row_order(row: Row, kinds: Sequence[str]) -> tuple[int, bytes]:
-    """Where a row of values of these kinds of types stands among others: as Materialize stores it, short ones first, then byte by byte."""
+    """The sort key of a row as Materialize stores it: short rows first, then byte by byte.
+
+    Args:
+        row: the datums.
+        kinds: the kinds of their types.
+    """
     stored = b"".join(
         _numeric(value) if kind == "numeric" and isinstance(value, str) else _stored(value)
         for value, kind in zip(row, kinds, strict=True)
@@ -168,13 +176,15 @@ def row_order(row: Row, kinds: Sequence[str]) -> tuple[int, bytes]:
 def as_stored(
     rows: Sequence[tuple[Row, int]], columns: Sequence[ColumnType]
 ) -> list[tuple[Row, int]]:
-    """Rows with their multiplicities in the order of `row_order`."""
+    """Rows with their multiplicities, sorted by `row_order`."""
     kinds = [column.type.kind for column in columns]
     return sorted(rows, key=lambda entry: row_order(entry[0], kinds))
 
 
 def _numeric(text: str) -> bytes:
-    """As `_stored`: the number of digits, the exponent, the sign, then the digits in threes, the last ones first; no zero that could go."""
+    """The stored form of a numeric: number of digits, exponent, sign, then the digits in threes, least significant
+    first, without redundant zeros.
+    """
     number = Decimal(text)
     if not number.is_finite():
         return b"\x60" + text.encode()
@@ -188,7 +198,7 @@ def _numeric(text: str) -> bytes:
 
 
 def _stored(value: Datum) -> bytes:
-    """A value in the bytes that Materialize would store it in: a tag that says its kind and size, then no more bytes than it takes."""
+    """The stored form of a value: a tag for its kind and size, then as few bytes as it takes."""
     match value:
         case None:
             return b"\x00"

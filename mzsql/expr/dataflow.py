@@ -1,7 +1,7 @@
-"""A dataflow at the level of MIR: what it reads, what it builds, what it exports.
+"""A dataflow in MIR: its imports, the objects it builds, its export.
 
-Promise: plain data, equal by value and serializable; the optimizer maps one to another, lowering makes the physical
-`DataflowDescription` of it. The structs that mean the same at both levels (imports of indexes, exports) are defined here once.
+Promise: plain data, equal by value, serializable. The optimizer rewrites it; lowering turns it into the physical
+`DataflowDescription`. The structs common to both levels (imports of indexes, exports) are defined here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mzsql.repr.types import RelationType
 
 
 class IndexImport(msgspec.Struct, frozen=True, cache_hash=True):
-    """An index that is read instead of the collection it is on; `usages` as EXPLAIN prints them (``lookup``, …)."""
+    """An index read in place of the collection it is on; ``usages`` are EXPLAIN's words (``lookup``, …)."""
 
     id: GlobalId
     on_id: GlobalId
@@ -25,7 +25,7 @@ class IndexImport(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class IndexExport(msgspec.Struct, frozen=True, tag="index", cache_hash=True):
-    """The dataflow maintains index `id` on `on_id` by `key`."""
+    """The dataflow maintains index ``id`` on ``on_id``, arranged by ``key``."""
 
     id: GlobalId
     on_id: GlobalId
@@ -33,7 +33,7 @@ class IndexExport(msgspec.Struct, frozen=True, tag="index", cache_hash=True):
 
 
 class MaterializedViewExport(msgspec.Struct, frozen=True, tag="materialized_view", cache_hash=True):
-    """The dataflow writes materialized view `id`."""
+    """The dataflow writes materialized view ``id``."""
 
     id: GlobalId
 
@@ -48,7 +48,7 @@ Export = IndexExport | MaterializedViewExport | PeekExport
 
 
 class MirSource(msgspec.Struct, frozen=True, cache_hash=True):
-    """A collection that can be read from its shard; `monotonic`: it only ever grows."""
+    """A collection read from its shard; ``monotonic`` says that it is append-only."""
 
     id: GlobalId
     typ: RelationType
@@ -64,7 +64,7 @@ class MirObject(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class MirDataflow(msgspec.Struct, frozen=True, cache_hash=True):
-    """A dataflow; objects stand after those they read, the last one is what is exported."""
+    """A dataflow. Each object comes after those it reads; the last one is exported."""
 
     source_imports: tuple[MirSource, ...]
     index_imports: tuple[IndexImport, ...]
@@ -73,5 +73,5 @@ class MirDataflow(msgspec.Struct, frozen=True, cache_hash=True):
 
     @property
     def is_single_time(self) -> bool:
-        """Whether it is computed for one time only (a one-shot query)."""
+        """Whether the dataflow is computed at one time only, as for a one-shot query."""
         return isinstance(self.export, PeekExport)

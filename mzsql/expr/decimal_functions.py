@@ -1,7 +1,7 @@
-"""Functions of numerics in Python's decimal arithmetic.
+"""Numeric functions in Python's decimal arithmetic.
 
-Promise: what Materialize answers for constants: 39 digits, NaN, its errors in its words. `FUNCTIONS` says which functions are computed
-here, by their keys.
+Promise: Materialize's results for constants: 39 digits, NaN, its error messages. `FUNCTIONS` lists the functions
+computed here, by key.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from mzsql.repr.decimals import EXACT, fitted, numeric_text, parsed, scaled, van
 from mzsql.repr.types import SqlType, type_name
 from mzsql.repr.values import float_text
 
-#: (arguments, none of them NULL, numerics as decimals; the call's type) to the datum.
+#: A function of (arguments, none of them NULL, numerics as decimals; the type of the result) that returns the datum.
 Compute = Callable[[Sequence[Any], SqlType], Datum]
 
 OVERFLOW, UNDERFLOW = "value out of range: overflow", "value out of range: underflow"
 FIELD_OVERFLOW = "numeric field overflow"
 DIVISION_BY_ZERO = "division by zero"
-#: More digits than an answer has, for what is no finite sum of powers of ten.
+#: Guard digits for transcendental functions, whose results are rounded to 39 digits afterwards.
 _WORK = Context(prec=70, rounding=ROUND_HALF_UP, Emax=999_999, Emin=-999_999, traps=[])
 
 
 class Failed(Exception):
-    """A function that has no value for its arguments."""
+    """The function has no value for its arguments; the text is the message for the user."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -44,7 +44,12 @@ class Failed(Exception):
 
 
 def _answer(number: Decimal, *args: Decimal) -> str:
-    """A result with the digits that a numeric keeps."""
+    """The result rounded to the digits that a numeric keeps.
+
+    Args:
+        number: the result.
+        args: the arguments, to tell an overflow from an infinity that was passed in.
+    """
     beyond = number.is_infinite() and all(arg.is_finite() for arg in args)
     if vanishes(number):
         raise Failed(UNDERFLOW)
@@ -89,7 +94,7 @@ def _whole(rounding: str) -> Compute:
 
 
 def _at_place(rounding: str) -> Compute:
-    """To so many digits behind the point, or in front of it where there are fewer than none."""
+    """Rounding to a number of digits after the decimal point, or before it where the number is negative."""
 
     def compute(args: Sequence[Any], _typ: SqlType) -> Datum:
         number, places = args
@@ -179,7 +184,7 @@ def _power(args: Sequence[Any], _typ: SqlType) -> Datum:
 
 
 def order_key(number: Decimal) -> tuple[bool, Decimal]:
-    """Where a numeric stands among others: NaN equals itself and is the greatest."""
+    """The sort key of a numeric: NaN equals itself and is the greatest."""
     return (True, Decimal(0)) if number.is_nan() else (False, number)
 
 
@@ -201,7 +206,7 @@ def _comparison(test: Callable[[Any, Any], bool]) -> Compute:
 
 
 def _at_scale(number: Decimal, typ: SqlType) -> str:
-    """As a numeric of a type: rounded to a declared scale."""
+    """The number rounded to the declared scale of ``typ``, if it has one."""
     if not number.is_finite():
         return numeric_text(number)
     try:
@@ -221,7 +226,7 @@ def _from_float(kind: str) -> Compute:
         if math.isinf(value):
             name = type_name(SqlType(kind))
             raise Failed(f"function casting {name} to numeric is only defined for finite arguments")
-        # The shortest digits that name the float, as a person wrote it.
+        # From the shortest digits that identify the float: 0.1::real is 0.1, not 0.100000001.
         return _at_scale(Decimal(float_text(value, kind)), typ)
 
     return compute
@@ -238,7 +243,7 @@ def _from_text(args: Sequence[Any], typ: SqlType) -> Datum:
     return _at_scale(number, typ)
 
 
-#: What a document begins with that is no number.
+#: JSON's kinds other than number, by their first character.
 _DOCUMENTS = {
     "{": "object",
     "[": "array",
@@ -257,7 +262,7 @@ def _from_document(args: Sequence[Any], typ: SqlType) -> Datum:
 
 
 def out_of_range(text: str) -> str:
-    """What is said of a number with too many digits."""
+    """The error message for a number with too many digits."""
     return f'"{text}" is out of range for type numeric: exceeds maximum precision 39'
 
 
@@ -298,12 +303,12 @@ def _to_text(args: Sequence[Any], typ: SqlType) -> Datum:
 
 
 def extreme(numbers: Sequence[Decimal], *, greatest: bool) -> Decimal:
-    """The greatest or least of some numbers."""
+    """The greatest or the least of the numbers."""
     return (max if greatest else min)(numbers, key=order_key)
 
 
 def total(terms: Sequence[tuple[Decimal, int]]) -> str:
-    """The sum of numbers, each so many times; beyond 39 digits it is infinite."""
+    """The sum of numbers with multiplicities; infinite beyond 39 digits."""
     found = Decimal(0)
     for number, count in terms:
         found = EXACT.add(found, EXACT.multiply(number, Decimal(count)))
@@ -325,7 +330,7 @@ _ROUNDINGS = {
 _LOG10 = _logarithm("log10", _WORK.log10)
 _REMAINDER = _binary(EXACT.remainder, divides=True)
 
-#: The functions of numerics that are computed here. All are strict.
+#: The numeric functions computed here, by key. All are strict.
 FUNCTIONS: Mapping[str, Compute] = {
     "add_numeric": _binary(EXACT.add),
     "sub_numeric": _binary(EXACT.subtract),

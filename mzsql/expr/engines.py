@@ -1,7 +1,7 @@
-"""The engines: what each session must be set to, and how an AST becomes its text.
+"""The engines: the settings every session needs, and how an AST becomes SQL text.
 
-Promise: with these settings a spelling means the same everywhere. Times are UTC, decimals keep their digits, overflows of what is not
-spelled with care fail instead of wrapping.
+Promise: with these settings a spelling means the same everywhere. Times are UTC, decimals keep their digits, and an
+overflow that the spelling does not handle fails instead of wrapping.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from mzsql.repr.errors import SqlError, lacking, out_of_memory
 from mzsql.repr.garbage import undisturbed
 from mzsql.repr.interrupt import check_for_interrupts
 
-#: What one connection on which a user's statement runs may have in memory.
+#: The memory limit of a connection that runs users' statements.
 MEMORY_BYTES = 4 << 30
 
-#: What a Spark session needs for right answers, beside what makes steps cheap.
+#: The settings a Spark session needs for correct results, and those that make steps cheap.
 SPARK_STEP_SETTINGS: Mapping[str, str] = MappingProxyType(
     {
         "spark.sql.ansi.enabled": "true",
@@ -45,7 +45,7 @@ SPARK_STEP_SETTINGS: Mapping[str, str] = MappingProxyType(
 
 
 class _SparkText(SparkGenerator):
-    """Writes for Spark as long as the caller waits for it."""
+    """sqlglot's generator for Spark, interruptible while it writes."""
 
     def identifier_sql(self, expression: exp.Identifier) -> str:
         check_for_interrupts()
@@ -53,7 +53,7 @@ class _SparkText(SparkGenerator):
 
 
 class _DuckDbText(DuckDBGenerator):
-    """Writes for DuckDB as long as the caller waits for it."""
+    """sqlglot's generator for DuckDB, interruptible while it writes."""
 
     def identifier_sql(self, expression: exp.Identifier) -> str:
         check_for_interrupts()
@@ -64,37 +64,37 @@ _WRITERS: Mapping[Engine, tuple[type[Generator], str]] = MappingProxyType(
     {Engine.SPARK: (_SparkText, "spark"), Engine.DUCKDB: (_DuckDbText, "duckdb")}
 )
 
-#: A statement of more characters than this is a wide one.
+#: A statement with more characters than this is wide.
 _WIDE_TEXT = 128 * 1024
-#: How the database of a wide statement is set: without the passes of DuckDB's optimizer that take the square of the number of expressions,
-#: seconds for two thousand columns. What they find (parts that are computed twice, projections that could be put elsewhere) is worth
-#: less than that in a statement of so many.
+#: The settings for wide statements: without those optimizer passes of DuckDB that are quadratic in the number of
+#: expressions, and take seconds for two thousand columns. What the passes find (common subexpressions, better places
+#: for projections) is worth less than that here.
 WIDE_SETTINGS: Mapping[str, str] = MappingProxyType(
     {"disabled_optimizers": "common_subexpressions,projection_placement"}
 )
 
-# sqlglot logs a line for every hint that DuckDB does not have.
+# sqlglot logs a warning for every hint that DuckDB lacks.
 logging.getLogger("sqlglot").setLevel(logging.ERROR)
 
 
 @undisturbed()
 def to_sql(ast: exp.Expression, engine: Engine) -> str:
-    """The statement's or expression's text, every identifier quoted."""
+    """The SQL text of a statement or expression, with every identifier quoted."""
     writer, dialect = _WRITERS[engine]
     return writer(dialect=dialect, identify=True, comments=False).generate(ast)
 
 
 def is_wide(statement: str) -> bool:
-    """Whether a statement has so many expressions that it belongs on a database with `WIDE_SETTINGS`."""
+    """Whether a statement has so many expressions that it needs `WIDE_SETTINGS`; judged by its length."""
     return len(statement) > _WIDE_TEXT
 
 
 def duckdb_connection(
     path: str = ":memory:", settings: Mapping[str, str] = MappingProxyType({})
 ) -> duckdb.DuckDBPyConnection:
-    """A DuckDB connection with the settings that spellings rely on, and others; it loads nothing from elsewhere.
+    """A DuckDB connection with the settings that spellings rely on, and ``settings``; it loads no extension.
 
-    It reads and writes what files it is told to, so nothing of a user's runs on it: that is what `locked_connection` is for.
+    It can read and write any file, so no user's statement may run on it; that is what `locked_connection` is for.
     """
     return duck.opened(path, {"preserve_insertion_order": "false", **settings})
 
@@ -104,19 +104,20 @@ def locked_connection(
     settings: Mapping[str, str] = MappingProxyType({}),
     files: Sequence[str] = (),
 ) -> duckdb.DuckDBPyConnection:
-    """A connection on which a user's statement may run: the barrier behind the resolution of names.
+    """A connection on which a user's statement may run: the barrier behind name resolution.
 
-    Whatever is said on it, or on its cursors, reaches no other file, database or extension, and changes no setting. What it needs beyond
-    its memory is in ``temp_directory``, by default in one of this process's own.
+    A statement on it, or on a cursor of it, reaches no other file, database or extension, and changes no setting. What
+    exceeds its memory is spilled to ``temp_directory``, by default a directory of this process.
 
     Args:
-        path: the database; it stays open to it.
-        settings: others than the usual ones.
-        files: paths that it may read.
+        path: the database.
+        settings: settings beside the usual ones.
+        files: further paths that it may read.
     """
     given = {"memory_limit": memory_limit(), **settings}
     if "temp_directory" not in given:
-        # Of a directory that is gone DuckDB would make one that everybody may look into; below one that is gone it makes none.
+        # DuckDB creates a missing spill directory readable to everybody, but no missing parent: so a removed scratch
+        # directory is an error, not a leak.
         given["temp_directory"] = str(Path(scratch_directory()) / "spilled")
     connection = duckdb_connection(path, given)
     try:
@@ -132,7 +133,7 @@ def locked_connection(
 
 
 def no_memory(failure: BaseException) -> bool:
-    """Whether DuckDB has failed since there is too much at once: for its memory, or for an array of Arrow's."""
+    """Whether DuckDB failed for want of memory, or because an Arrow array would be too large."""
     return isinstance(failure, duckdb.OutOfMemoryException) or (
         isinstance(failure, duckdb.InvalidInputException)
         and "maximum total string size" in str(failure)
@@ -140,13 +141,13 @@ def no_memory(failure: BaseException) -> bool:
 
 
 def shortage(failure: BaseException) -> SqlError | None:
-    """What a person gets where DuckDB or the machine had nothing left to give; None of any other failure."""
+    """The error for a user where DuckDB or the machine ran out of memory or threads; None for any other failure."""
     return out_of_memory() if no_memory(failure) else lacking(failure)
 
 
 @functools.cache
 def memory_limit() -> str:
-    """What one connection may have: `MEMORY_BYTES`, or less on a small machine."""
+    """The memory limit of a connection: `MEMORY_BYTES`, or less on a small machine."""
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return f"{min(MEMORY_BYTES, machine * 3 // 5) >> 20}MiB"
 
@@ -156,9 +157,9 @@ _scratch_lock = threading.Lock()
 
 
 def scratch_directory() -> str:
-    """A directory of this process's own, that nobody else may look into; it goes with the process.
+    """A directory private to this process, removed when the process ends.
 
-    Another one where somebody has removed it, as what clears a machine's temporary files does after some days.
+    Created anew where somebody has removed it, as jobs that clear old temporary files do.
     """
     with _scratch_lock:
         mine = _scratch.get(os.getpid())
@@ -170,11 +171,11 @@ def scratch_directory() -> str:
 
 
 def scratch_path() -> Path:
-    """As `scratch_directory`."""
+    """`scratch_directory` as a `Path`."""
     return Path(scratch_directory())
 
 
 def _remove_scratch(owner: int, directory: str) -> None:
-    # A fork's exit would otherwise take the parent's.
+    # A forked child must not remove its parent's directory.
     if os.getpid() == owner:
         shutil.rmtree(directory, ignore_errors=True)

@@ -1,8 +1,8 @@
-"""Evaluating expressions over a handful of rows, in process.
+"""In-process evaluation of expressions over a few rows.
 
-Promise: the answers are those of the DuckDB spelling, which the differential tests hold equal to Spark's and PostgreSQL's; numerics of
-constants have up to 39 digits instead (`mzsql.expr.exact`), and two whole numbers are not worth an engine (`mzsql.expr.whole`). One that
-fails yields an `EvalError` with its message. Thread-safe. For constants and folding, not for data: rows come as datums.
+Promise: the results are those of the DuckDB spelling, which the differential tests compare with Spark's and PostgreSQL's. Two exceptions:
+numerics in constants have up to 39 digits (`mzsql.expr.exact`), and arithmetic on two integers needs no engine (`mzsql.expr.whole`). A
+failed evaluation yields an `EvalError` with its message. Thread-safe. Meant for constant folding, not for data: rows are passed as datums.
 """
 
 from __future__ import annotations
@@ -63,33 +63,33 @@ __all__ = ["EvalError", "Evaluator", "datum_text", "datum_to_python", "python_to
 datum_to_python = python_value
 python_to_datum = datum_of
 
-#: How many constants' values are kept.
+#: The size of the cache of constants' values.
 _CACHED = 10_000
-#: The longest text that is kept.
+#: The longest text that is cached.
 _KEPT = 100_000
-#: How many characters constants that are folded may have in all; what is larger is left to the engine that runs the plan.
+#: The total number of characters that folded constants may have; larger ones are left to the engine that runs the plan.
 FOLDED = 4_000_000
-#: How many times as much as a character of a text one of a container counts.
+#: The weight of a container's element, in characters of a text.
 _CONTAINED = 100
-#: How much memory the engine of constants may take.
+#: The memory limit of the engine.
 _MEMORY = "1GB"
-#: For so many rows an engine is asked of each by itself, where an expression needs one beside numerics.
+#: Up to this many rows, an expression that needs both decimals and an engine is evaluated row by row.
 _ASKED_ROWS = 500
-#: Table functions that take a container apart.
+#: The table functions that unnest a container.
 _UNNESTING = frozenset({"unnest_array", "unnest_list"})
 
 
 class EvalError(msgspec.Struct, frozen=True):
-    """An evaluation that failed, with the message for a person."""
+    """A failed evaluation, with the message for the user."""
 
     message: str
 
 
 class Evaluator:
-    """An in-process DuckDB connection that evaluates expressions; one may serve many threads.
+    """Evaluates expressions on an in-process DuckDB connection; threads may share one.
 
     Args:
-        exact_numerics: whether numerics of constants are computed in Python's decimals; else every answer is DuckDB's.
+        exact_numerics: whether numerics in constants are computed in Python's decimals; otherwise DuckDB computes everything.
     """
 
     def __init__(self, *, exact_numerics: bool = True) -> None:
@@ -99,14 +99,20 @@ class Evaluator:
         self._constants: dict[Scalar, Datum | EvalError] = {}
 
     def close(self) -> None:
-        """Release the connection."""
+        """Close the connection."""
         with self._lock:
             self._connection.close()
 
     def evaluate(
         self, exprs: Sequence[Scalar], row: Row = (), columns: Sequence[ColumnType] = ()
     ) -> tuple[Datum | EvalError, ...]:
-        """Each expression's value over one row (none for constants)."""
+        """The value of each expression over one row.
+
+        Args:
+            exprs: the expressions.
+            row: the row; empty for constant expressions.
+            columns: the row's types.
+        """
         if row:
             exprs = [_over(expr, row, columns) for expr in exprs]
         missing = [expr for expr in dict.fromkeys(exprs) if expr not in self._constants]
@@ -140,7 +146,7 @@ class Evaluator:
         return _outcome(exact.reduced(expr, self._ask))
 
     def _ask(self, expr: Scalar) -> Literal | LiteralError:
-        """The value of an expression of constants without numerics of ours."""
+        """The value of a constant expression that an engine computes."""
         (found,) = self.evaluate([expr])
         typ = scalar_type(expr, ())
         if isinstance(found, EvalError):
@@ -150,7 +156,7 @@ class Evaluator:
     def _folded(
         self, exprs: Sequence[Scalar], rows: Sequence[Row], columns: Sequence[ColumnType]
     ) -> list[tuple[Datum | EvalError, ...]]:
-        """As `evaluate_rows`, for rows of constants: their numerics have all their digits."""
+        """Like `evaluate_rows`, for rows of constants: their numerics keep all digits."""
         if not self._exact or not rows or not exprs:
             return self.evaluate_rows(exprs, rows, columns)
         unfit = {
@@ -172,7 +178,7 @@ class Evaluator:
     def _by_engine(
         self, exprs: Sequence[Scalar], rows: Sequence[Row], columns: Sequence[ColumnType]
     ) -> list[tuple[Datum | EvalError, ...]]:
-        """As `evaluate_rows`; where a function takes constants only, row by row, since what is folded is constants."""
+        """Like `evaluate_rows`; row by row with constant arguments where a function takes only constants, which these are."""
         try:
             return self.evaluate_rows(exprs, rows, columns)
         except Unsupported:
@@ -184,7 +190,7 @@ class Evaluator:
         ]
 
     def _known(self, expr: Scalar) -> Scalar:
-        """What is made of constants as the constant that it is."""
+        """A constant call or branch as a literal; any other expression unchanged."""
         if not isinstance(expr, Call | If):
             return expr
         (found,) = self.evaluate([expr])
@@ -198,7 +204,13 @@ class Evaluator:
     def evaluate_rows(
         self, exprs: Sequence[Scalar], rows: Sequence[Row], columns: Sequence[ColumnType]
     ) -> list[tuple[Datum | EvalError, ...]]:
-        """For each row the values of the expressions."""
+        """For each row, the values of the expressions.
+
+        Args:
+            exprs: the expressions.
+            rows: the rows.
+            columns: the rows' types.
+        """
         if not rows:
             return []
         if not columns or not exprs:
@@ -211,10 +223,15 @@ class Evaluator:
         rows: Sequence[tuple[Row, Diff]],
         columns: Sequence[ColumnType],
     ) -> list[tuple[Row, Diff]] | EvalError:
-        """The rows that an MFP makes of these; the first failure if one fails.
+        """The rows that an MFP makes of ``rows``, or the first failure.
+
+        Args:
+            mfp: the work.
+            rows: the rows with their multiplicities.
+            columns: the rows' types.
 
         Raises:
-            TooLarge: what it computes is not for folding.
+            TooLarge: a computed value is too large to be folded.
         """
         values: list[tuple[Datum, ...]] = [row for row, _ in rows]
         types = list(columns)
@@ -247,7 +264,14 @@ class Evaluator:
     def table_rows(
         self, func: str, exprs: Sequence[Scalar], row: Row, columns: Sequence[ColumnType]
     ) -> list[Row] | EvalError:
-        """The rows that a table function of one column yields for one row of its input."""
+        """The rows that a single-column table function yields for one row, or its failure.
+
+        Args:
+            func: the function's key.
+            exprs: its arguments.
+            row: the row.
+            columns: the row's types.
+        """
         if func in _UNNESTING:
             (datum,) = self.evaluate(exprs, row, columns)
             typ = scalar_type(exprs[0], columns)
@@ -278,7 +302,14 @@ class Evaluator:
         rows: Sequence[tuple[Row, Diff]],
         columns: Sequence[ColumnType],
     ) -> list[Row] | EvalError:
-        """The rows of a Reduce over constant rows: the key's values, then the aggregates'; no row for no group."""
+        """The rows of a Reduce over constant rows, or its failure: the values of the key, then the aggregates; no group has no row.
+
+        Args:
+            group_key: the key.
+            aggregates: the aggregates.
+            rows: the rows with their multiplicities.
+            columns: the rows' types.
+        """
         exprs = [*group_key, *(a.expr for a in aggregates)]
         found = self._folded(exprs, [row for row, _ in rows], columns)
         failed = _first_error(found)
@@ -357,7 +388,7 @@ class Evaluator:
         typ: SqlType,
         values: Sequence[tuple[Datum, Diff]],
     ) -> Datum | EvalError:
-        """What a partition amounts to: its rows, each with its window function's result."""
+        """The result of a window function over one partition: its rows, each with the function's value."""
         element = aggregate.typ.element
         assert element is not None
         inner = msgspec.structs.replace(aggregate, func=window.func, typ=element.fields[0][1].type)
@@ -421,7 +452,10 @@ class Evaluator:
 
     @contextmanager
     def _registered(self, table: pa.Table | None) -> Iterator[None]:
-        """Within the block, ``mz_rows`` are these rows. Not within `on_interrupt`: an interrupt would leave the name behind, unsaid."""
+        """Within the block, ``mz_rows`` names these rows.
+
+        Never inside `on_interrupt`: an interrupt would leave the name registered.
+        """
         if table is None:
             yield
             return
@@ -433,11 +467,11 @@ class Evaluator:
 
 
 class TooLarge(Exception):
-    """Constants are larger than what is folded."""
+    """Constants are too large to be folded."""
 
 
 def is_foldable(values: Iterable[tuple[Datum | EvalError, SqlType]]) -> bool:
-    """Whether constants are small enough to stand in a plan; the elements of a container weigh more than a text."""
+    """Whether constants are small enough to stand in a plan; an element of a container weighs more than a character."""
     sizes = (
         len(value) * (_CONTAINED if typ.element is not None or typ.fields else 1)
         for value, typ in values
@@ -488,20 +522,23 @@ def _first_error(rows: Sequence[Sequence[Datum | EvalError]]) -> EvalError | Non
 
 
 def _over(expr: Scalar, row: Row, columns: Sequence[ColumnType]) -> Scalar:
-    """An expression with a row's values in it."""
+    """The expression with the row's values substituted for its columns."""
     literals = [Literal(v, c.type) for v, c in zip(row, columns, strict=True)]
     return substitute(expr, literals)
 
 
 def _for_engine(expr: Scalar, rows: int, unfit: set[int]) -> bool:
-    """Whether an engine computes an expression over rows of constants, those of whose columns that no engine holds are `unfit`."""
+    """Whether an engine evaluates the expression over ``rows`` rows of constants.
+
+    Columns in ``unfit`` hold values that no engine can.
+    """
     if isinstance(expr, Column | Literal) or not unfit.isdisjoint(support(expr)):
         return False
     return not exact.concerns(expr) or (rows > _ASKED_ROWS and not exact.is_closed(expr))
 
 
 def _refused(expr: Scalar) -> str | None:
-    """Why no engine can compute an expression; None where one can."""
+    """Why no engine can compute the expression; None where one can."""
     refusals = (
         exact.refusal(node.value, node.typ) for node in walk(expr) if isinstance(node, Literal)
     )
@@ -509,7 +546,7 @@ def _refused(expr: Scalar) -> str | None:
 
 
 def _elements(datum: Datum, typ: SqlType) -> list[Row]:
-    """The elements of an array, through all its dimensions, or of a list."""
+    """The elements of a list, or of an array with all its dimensions."""
     if datum is None:
         return []
     items: list[Datum] = json.loads(str(datum))
@@ -519,7 +556,7 @@ def _elements(datum: Datum, typ: SqlType) -> list[Row]:
 
 
 class _Known(msgspec.Struct, frozen=True):
-    """A value that is known, NULL perhaps."""
+    """A known value, possibly NULL."""
 
     value: Datum
 
@@ -527,7 +564,7 @@ class _Known(msgspec.Struct, frozen=True):
 def _simple_aggregate(
     aggregate: AggregateExpr, typ: SqlType, values: Sequence[tuple[Datum, Diff]]
 ) -> _Known | EvalError | None:
-    """A count, a sum of whole numbers or numerics, an extreme, with all their digits; None of any other aggregate."""
+    """The value of a count, a sum of integers or numerics, or a min or max, with all digits; None for any other aggregate."""
     name, _, kind = aggregate.func.partition("_")
     kept = [(value, diff) for value, diff in values if value is not None]
     if aggregate.func == "count":

@@ -1,10 +1,10 @@
-"""Functions that the in-process evaluator computes wherever they stand, Spark's statements included.
+"""Functions computed by the in-process evaluator everywhere, including in Spark's statements.
 
-Promise: a function that is not declared portable (`mzsql.expr.functions.portable`) has one definition, its spelling for DuckDB. In a
-statement for Spark it is a call of an Arrow UDF that runs this very spelling over the batch's columns, so that views, queries, lookups and
-folded constants hold the same bits. `call` makes the node, `evaluations` finds what a statement calls; whoever runs the statement registers
-that (`compute.engines.statements`). The node itself carries what it calls: a statement needs no list beside it. Trade-off: the rows of such
-an expression pass through Python workers as Arrow.
+Promise: a function not declared portable (`mzsql.expr.functions.portable`) has one definition, its spelling for DuckDB.
+A statement for Spark calls an Arrow UDF that runs this very spelling over the batch, so that views, queries, lookups
+and folded constants hold the same bits. `call` makes the AST node, `evaluations` finds what a statement calls, and
+whoever runs the statement registers it (`compute.engines.statements`). The node carries its `Evaluation`, so a
+statement needs no list beside it. Trade-off: the rows of such an expression pass through Python workers as Arrow.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from mzsql.expr.functions.sql import Ast
 from mzsql.expr.functions.table import Sql
 from mzsql.repr.types import SqlType, arrow_type
 
-#: Where a call's node has its `Evaluation`.
+#: The key in a node's metadata under which it carries its `Evaluation`.
 _META = "mz_evaluation"
-#: The column that says how many rows there are where nothing else does.
+#: The column that gives the number of rows of a call without arguments.
 _ROWS = "mz_rows"
 
 
@@ -33,10 +33,10 @@ class Evaluation(msgspec.Struct, frozen=True):
     """An expression of DuckDB's over columns a0, a1, ….
 
     Attributes:
-        name: what it is called by in a statement; the same for the same expression.
+        name: the UDF's name in a statement; equal for equal expressions.
         sql: the expression's text.
-        args: the columns' types; none: it reads no column.
-        result: its type.
+        args: the types of the columns; empty where it reads none.
+        result: the type of the result.
     """
 
     name: str
@@ -46,12 +46,19 @@ class Evaluation(msgspec.Struct, frozen=True):
 
 
 def parameter(position: int, typ: SqlType) -> Sql:
-    """The argument at a position, for the spelling of what is called."""
+    """The argument at ``position``, as the called spelling refers to it."""
     return Sql(exp.column(exp.to_identifier(f"a{position}", quoted=True)), typ)
 
 
 def call(key: str, spelled: str, args: Sequence[Sql], result: SqlType) -> Ast:
-    """A call of DuckDB's text of a function, over the arguments of a statement for Spark."""
+    """The AST of a call, in a statement for Spark, of a function spelled for DuckDB.
+
+    Args:
+        key: the function's key, part of the UDF's name.
+        spelled: DuckDB's text, over `parameter`s.
+        args: the arguments.
+        result: the type of the result.
+    """
     types = tuple(arg.typ for arg in args)
     told = msgspec.json.encode([spelled, [msgspec.to_builtins(typ) for typ in types], result])
     digest = hashlib.sha256(told).hexdigest()[:12]
@@ -63,7 +70,7 @@ def call(key: str, spelled: str, args: Sequence[Sql], result: SqlType) -> Ast:
 
 
 def evaluations(statement: exp.Expression) -> dict[str, Evaluation]:
-    """What a statement calls, by name."""
+    """The `Evaluation`s that a statement calls, by name."""
     found: dict[str, Evaluation] = {}
     for node in statement.find_all(exp.Anonymous):
         known = node.meta.get(_META)
@@ -73,12 +80,12 @@ def evaluations(statement: exp.Expression) -> dict[str, Evaluation]:
 
 
 def evaluator(evaluation: Evaluation) -> Callable[..., pa.Array]:
-    """The function of Arrow arrays. It is shipped by value: it needs nothing of mzsql where it runs, only DuckDB and Arrow."""
+    """The Arrow UDF. It is shipped by value, and needs DuckDB and Arrow on the worker, but not mzsql."""
     text = f'SELECT {evaluation.sql} AS "r" FROM "mz_args"'
     names = [f"a{i}" for i in range(len(evaluation.args))] or [_ROWS]
     types = [arrow_type(typ) for typ in evaluation.args] or [pa.int32()]
     result = arrow_type(evaluation.result)
-    # The answers must come in the order of the arguments.
+    # Results must keep the order of the arguments.
     settings = (
         "SET autoinstall_known_extensions = false; SET autoload_known_extensions = false; SET TimeZone = 'UTC'; "
         "SET preserve_insertion_order = true; SET threads = 1"
@@ -88,7 +95,8 @@ def evaluator(evaluation: Evaluation) -> Callable[..., pa.Array]:
         given = pa.Table.from_arrays(
             [column.cast(typ) for column, typ in zip(columns, types, strict=True)], names=names
         )
-        # A worker's process runs one task at a time; to open a database anew would cost more than most batches.
+        # A worker process runs one task at a time, so sharing the connection is safe; opening a database would cost
+        # more than most batches.
         connection = duckdb.default_connection().cursor()
         try:
             connection.execute(settings)

@@ -1,8 +1,8 @@
-"""Expressions of constants with numerics in them, reduced without an engine.
+"""Constant expressions with numerics, reduced without an engine.
 
-Promise: the values are those of `mzsql.expr.decimal_functions`, and an error counts exactly where an engine's would: arguments from left to
-right, of a CASE the branch taken, of AND and OR none where an argument decides. The trade-off: a constant may have digits that the same
-expression over columns (`decimal(38, s)`) has not.
+Promise: values are those of `mzsql.expr.decimal_functions`, and an error counts exactly where an engine's would:
+arguments from left to right, only the taken branch of a CASE, and none for AND and OR where an argument decides.
+Trade-off: a constant may have digits that the same expression over columns (`decimal(38, s)`) lacks.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from mzsql.repr.datum import Datum
 from mzsql.repr.decimals import NotCarried, carried, is_carried, numeric_text
 from mzsql.repr.types import SqlType
 
-#: Functions of any values that skip NULLs, or hold them, computed here where they are of numerics.
+#: Functions of any type, computed here for numerics: extremes, which skip NULLs, and constructors, which hold them.
 _EXTREMES = frozenset({"greatest", "least"})
 _HOLDERS = frozenset({"array", "list", "row", "window_payload"})
-#: What connects conditions and values.
+#: The connectives of conditions and values.
 _LOGIC = frozenset({"and", "or", "not", "is_null", "coalesce"})
 
 
 @lru_cache(maxsize=4096)
 def concerns(expr: Scalar) -> bool:
-    """Whether anything in an expression is computed here."""
+    """Whether any part of the expression is computed here."""
     return any(
         _is_here(node) if isinstance(node, Call) else isinstance(node, If) and _is_numeric(node)
         for node in walk(expr)
@@ -41,7 +41,7 @@ def _is_numeric(expr: Scalar) -> bool:
 
 
 def is_closed(expr: Scalar) -> bool:
-    """Whether an expression of constants is reduced without asking an engine."""
+    """Whether a constant expression is reduced without asking an engine."""
     return all(
         not isinstance(node, Call) or node.func in _LOGIC or _is_here(node) for node in walk(expr)
     )
@@ -58,7 +58,7 @@ def _is_here(call: Call) -> bool:
 
 
 def holds_numerics(typ: SqlType) -> bool:
-    """Whether a value of the type is made of numerics, among others."""
+    """Whether values of the type contain numerics."""
     inside = [column.type for _, column in typ.fields]
     if typ.element is not None:
         inside.append(typ.element)
@@ -66,7 +66,11 @@ def holds_numerics(typ: SqlType) -> bool:
 
 
 def _compute(call: Call, args: Sequence[Literal]) -> Datum:
-    """The value of a function that is computed here; raises Failed."""
+    """The value of a function that is computed here.
+
+    Raises:
+        Failed: the function has no value for the arguments.
+    """
     values = [arg.value for arg in args]
     if call.func in _HOLDERS:
         return json.dumps(values)
@@ -90,12 +94,12 @@ def _compute(call: Call, args: Sequence[Literal]) -> Datum:
 # --- expressions -----------------------------------------------------------------------------------
 
 Constant = Literal | LiteralError
-#: A constant expression's value by an engine.
+#: Evaluates a constant expression by an engine.
 Ask = Callable[[Scalar], Constant]
 
 
 def reduced(expr: Scalar, ask: Ask) -> Constant:
-    """The value of an expression of constants; what is not computed here is asked for."""
+    """The value of a constant expression; ``ask`` computes the parts that are not computed here."""
     match expr:
         case Literal(typ=SqlType(kind="numeric"), value=str(value)):
             return Literal(numeric_text(Decimal(value)), expr.typ)
@@ -126,7 +130,7 @@ def _type_of(expr: Scalar) -> SqlType:
 
 
 def _connected(expr: Call, ask: Ask) -> Constant:
-    """None of the errors counts where an argument decides without failing."""
+    """The value of AND, OR or COALESCE; an argument that decides without failing hides all errors."""
     decisive = expr.func == "or"
     parts = [reduced(arg, ask) for arg in expr.args]
     if any(isinstance(part, Literal) and part.value is decisive for part in parts):
@@ -164,7 +168,7 @@ def _called(expr: Call, ask: Ask) -> Constant:
 
 
 def _logic(expr: Call, args: Sequence[Literal]) -> Constant | None:
-    """The value of what asks for NULL or negates; None of anything else."""
+    """The value of an IS NULL or NOT; None for any other function."""
     if expr.func == "is_null":
         return Literal(args[0].value is None, expr.typ)
     if expr.func == "not":
@@ -173,7 +177,7 @@ def _logic(expr: Call, args: Sequence[Literal]) -> Constant | None:
 
 
 def refusal(value: Datum, typ: SqlType) -> str | None:
-    """Why no column of the type holds a value, digits beyond its scale rounded; None where one does."""
+    """Why no column of the type holds the value, even rounded to the type's scale; None where one does."""
     for number, kind in _numerics(value, typ):
         try:
             carried(number, kind)
@@ -183,12 +187,12 @@ def refusal(value: Datum, typ: SqlType) -> str | None:
 
 
 def is_held(value: Datum, typ: SqlType) -> bool:
-    """Whether a column of the type holds all digits of a value."""
+    """Whether a column of the type holds the value with all its digits."""
     return all(is_carried(number, kind) for number, kind in _numerics(value, typ))
 
 
 def _numerics(value: Datum, typ: SqlType) -> Iterator[tuple[str, SqlType]]:
-    """The numerics in a value, with their types."""
+    """The numerics inside a value, with their types."""
     if value is None:
         return
     if typ.kind == "numeric":

@@ -1,7 +1,7 @@
 """Window functions over constants.
 
-Promise: what the engines' windows give (`mzsql.render.windows`): rows that the order leaves equal are put in order by all their columns,
-ascending, NULLs last, and stay peers. Numerics have all their digits. Aggregates are those of the evaluator, a call for each row.
+Promise: the results of the engines' windows (`mzsql.render.windows`): peers are ordered by all their columns,
+ascending, NULLs last, and remain peers. Numerics keep all digits. Aggregates are the evaluator's, one call per row.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from mzsql.expr.order import Key, in_order, sort_key
 from mzsql.repr.datum import Datum
 from mzsql.repr.types import SqlType
 
-#: The value of an aggregate over some datums.
+#: Computes an aggregate over datums.
 Aggregate = Callable[[Sequence[Datum]], Datum]
 
 
 class _Entry(msgspec.Struct, frozen=True):
-    """A row of the partition: its original row, the keys of the order, the function's argument."""
+    """A row of a partition: its original row, the sort keys, the function's argument."""
 
     row: str
     fields: tuple[Datum, ...]
@@ -32,13 +32,13 @@ class _Entry(msgspec.Struct, frozen=True):
 def evaluated(
     window: WindowFunc, argument: SqlType, values: Sequence[Datum], aggregate: Aggregate
 ) -> Datum:
-    """The list of records of a result and its row that a partition amounts to.
+    """The value of a window function over a partition: a list of records of the result and the original row.
 
     Args:
         window: the function.
-        argument: the type of the aggregated record: the payload, then the keys of the order.
+        argument: the type of the aggregated record: the payload, then the sort keys.
         values: the records.
-        aggregate: the aggregate that a window aggregate wraps.
+        aggregate: computes the aggregate that a window aggregate wraps.
     """
     payload = argument.fields[0][1].type
     types = [column.type for _, column in argument.fields[1:]]
@@ -64,7 +64,7 @@ def evaluated(
 
 
 def argument_of(window: WindowFunc, argument: SqlType) -> SqlType:
-    """The type of what a window aggregate aggregates."""
+    """The type of the aggregated value of a window aggregate."""
     return argument_type(window, argument.fields[0][1].type)
 
 
@@ -98,7 +98,7 @@ def _field(position: int) -> Callable[[_Entry], Datum]:
 
 
 def _peers(entries: Sequence[_Entry], types: Sequence[SqlType]) -> list[tuple[int, int]]:
-    """For each row the first and the last of the rows that the order leaves equal."""
+    """For each row, the positions of its first and last peer."""
     compared = [
         tuple(
             None if key is None else sort_key(typ)(key)
@@ -128,7 +128,7 @@ def _position(func: str, i: int, peers: Sequence[tuple[int, int]]) -> Datum:
 
 
 def _shifted(window: WindowFunc, entries: Sequence[_Entry]) -> list[Datum]:
-    """The value so many rows away: the default outside of the partition, NULL where the offset is NULL."""
+    """LAG and LEAD: the value at the offset, the default outside the partition, NULL where the offset is NULL."""
     parts = [json.loads(str(entry.argument)) for entry in entries]
     values = [value for value, _, _ in parts]
     results: list[Datum] = []
@@ -143,7 +143,7 @@ def _shifted(window: WindowFunc, entries: Sequence[_Entry]) -> list[Datum]:
 
 
 def _away(values: Sequence[Datum], start: int, step: int) -> int | None:
-    """The position of the value so many known values away."""
+    """The position ``step`` non-NULL values away from ``start``; None outside the partition."""
     if step == 0:
         return start if values[start] is not None else None
     direction = 1 if step > 0 else -1
@@ -156,16 +156,16 @@ def _away(values: Sequence[Datum], start: int, step: int) -> int | None:
 
 
 def can_fold(window: WindowFunc) -> bool:
-    """Whether a window is evaluated here: not where its frame is a distance of values."""
+    """Whether the window is evaluated here, which excludes frames bounded by a distance of values."""
     return window.frame is None or not any(window.frame.distances)
 
 
 def _frame(window: WindowFunc, i: int, peers: Sequence[tuple[int, int]]) -> tuple[int, ...]:
-    """The positions of the rows in a row's frame."""
+    """The positions of the rows in the frame of row ``i``."""
     frame, count = window.frame, len(peers)
     if frame is None:
         return tuple(range(peers[i][1] + 1))
-    # From position to position, then from group to group: RANGE without distances ends with peers.
+    # ROWS counts rows, GROUPS counts groups of peers; RANGE without distances ends at peers, like GROUPS.
     groups = [(n, n) for n in range(count)] if frame.units == "rows" else sorted(set(peers))
     at = next(n for n, (first, last) in enumerate(groups) if first <= i <= last)
     start = 0 if frame.start is None else max(0, at + frame.start)
@@ -195,7 +195,7 @@ def _edge(
 def _nth(
     window: WindowFunc, entries: Sequence[_Entry], peers: Sequence[tuple[int, int]], i: int
 ) -> Datum:
-    """The value of a row of the frame, counted from one; NULL where the frame is shorter."""
+    """The value of NTH_VALUE for row ``i``; NULL where the frame is too short."""
     count = json.loads(str(entries[i].argument))[1]
     inside = _frame(window, i, peers)
     if count is None or count > len(inside):
@@ -205,7 +205,9 @@ def _nth(
 
 
 def _parts(entries: Sequence[_Entry]) -> list[Datum]:
-    """In which of so many parts, as equal as can be and the larger ones first, each row is; the first row says how many."""
+    """NTILE: the number of the part of each row. Parts are as equal as possible, larger ones first; the first row gives
+    their number.
+    """
     given = entries[0].argument
     if given is None:
         return [None] * len(entries)

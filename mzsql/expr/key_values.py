@@ -1,7 +1,7 @@
-"""Values that key something, in one representation.
+"""One representation for equal values in keys.
 
-Promise: of values that are equal but not the same (0.0 and -0.0), a key holds one. An engine that groups or joins by them would hand on
-any of them, another one in a step than in a lookup, and what one inserted the other could not retract.
+Promise: of values that are equal but distinguishable (0.0 and -0.0), keys contain one. Otherwise an engine that groups
+or joins could output any of them, one in a step and another in a lookup, and a retraction would miss what was inserted.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from mzsql.repr.types import ColumnType
 
 
 def as_key(expr: Scalar, columns: Sequence[ColumnType]) -> Scalar:
-    """An expression over rows of `columns` as a key."""
+    """The expression as a key over rows of ``columns``, with equal values made the same."""
     typ = scalar_type(expr, columns)
     func = UNSIGNED_ZERO.get(typ.kind)
     if func is None or isinstance(expr, Literal) or (isinstance(expr, Call) and expr.func == func):

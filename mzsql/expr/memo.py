@@ -1,7 +1,7 @@
-"""What is derived of plans while one plan is optimized, kept until that is done.
+"""Memos of what is derived from plans while one plan is optimized.
 
-Promise: a memo only holds answers of pure functions of what they are kept under (plans are immutable and equal by value), so nothing but
-the time depends on it. It belongs to one run in one thread and goes with it; outside of a run nothing is kept.
+Promise: a memo holds only results of pure functions, keyed by their arguments (plans are immutable and equal by value),
+so it affects nothing but time. It belongs to one run in one thread and ends with it; outside a run nothing is kept.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ _RUN: ContextVar[dict[str, dict[Any, Any]] | None] = ContextVar("_RUN", default=
 
 @contextmanager
 def remembering(*, apart: bool = False) -> Iterator[None]:
-    """A run: what `memo` gives in the body is the same every time it is asked; a run inside another one shares its memos.
+    """A run, within whose block `memo` returns the same dicts; a nested run shares those of the outer one.
 
-    With `apart` it does not: for what is planned in between and by itself, so that what was found out for it goes when it is done.
+    With ``apart`` it does not: for a plan made in between on its own, whose memos go when it is done.
     """
     if _RUN.get() is not None and not apart:
         yield
@@ -31,6 +31,6 @@ def remembering(*, apart: bool = False) -> Iterator[None]:
 
 
 def memo(function: str) -> dict[Any, Any]:
-    """The answers of a pure function, by its arguments, in this run; a dict of its own where there is none."""
+    """The memo of a pure function in this run: results by arguments. Outside a run, a new dict."""
     run = _RUN.get()
     return {} if run is None else run.setdefault(function, {})

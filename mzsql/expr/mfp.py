@@ -1,11 +1,13 @@
-"""`MapFilterProject`: the row-wise part of a plan in one normal form.
+"""`MapFilterProject`: the row-wise part of a plan in a normal form.
 
-Promise: over rows of `input_arity` columns, append `expressions` one after another (the i-th may read the columns before
-it, at position ``input_arity + i``), keep the rows for which every predicate is true, and put out the columns `projection` names.
-A predicate carries the earliest position at which it can be evaluated: the number of columns that must exist.
+Promise: over rows of `input_arity` columns, append `expressions` in order (the i-th may read all columns before it, and
+becomes column ``input_arity + i``), keep the rows for which every predicate is true, and output the columns in
+`projection`. A predicate carries the earliest position at which it can be evaluated: the number of columns that must
+exist.
 
-Every builder returns a new MFP of the same meaning as its steps one after another. `optimize` never makes an expression that can
-fail run where it did not run before: what stands behind an AND, OR, COALESCE or a branch stays there, a predicate behind those before it.
+Every builder returns a new MFP with the meaning of its steps in order. `optimize` never evaluates an expression that
+can fail where it was not evaluated before: what is guarded by AND, OR, COALESCE or a branch stays there, and a
+predicate stays behind those before it.
 """
 
 from __future__ import annotations
@@ -33,12 +35,12 @@ from mzsql.expr.scalar import (
     with_children,
 )
 
-#: Of these any argument's failure may come to nothing: another one decides.
+#: In these functions another argument can decide, so that the failure of any argument may not count.
 _FORGIVING = frozenset({"and", "or"})
 
 
 def _surely_evaluated(expr: Scalar) -> frozenset[Scalar]:
-    """The parts of an expression, itself included, whose failure is its own."""
+    """The parts of an expression, including itself, whose failure makes it fail."""
     if isinstance(expr, Column | Literal | LiteralError):
         return frozenset()
     kids = children(expr)
@@ -54,17 +56,17 @@ def _surely_evaluated(expr: Scalar) -> frozenset[Scalar]:
 
 
 def _only_where_it_stands(expr: Scalar, position: int) -> bool:
-    """Whether an argument's failure need not be the expression's."""
+    """Whether the argument at ``position`` may fail without making the expression fail."""
     if isinstance(expr, Call) and expr.func in _FORGIVING:
         return True
-    # The condition, and what COALESCE looks at first, are always evaluated.
+    # The condition, and COALESCE's first argument, are always evaluated.
     return position > 0 and (
         isinstance(expr, If) or (isinstance(expr, Call) and expr.func == "coalesce")
     )
 
 
 class MapFilterProject(msgspec.Struct, frozen=True, tag="mfp", cache_hash=True, gc=False):
-    """A map, a filter and a projection over rows of `input_arity` columns."""
+    """A map, a filter and a projection over rows of ``input_arity`` columns."""
 
     input_arity: int
     expressions: tuple[Scalar, ...] = ()
@@ -73,7 +75,7 @@ class MapFilterProject(msgspec.Struct, frozen=True, tag="mfp", cache_hash=True, 
 
     @staticmethod
     def identity(arity: int) -> MapFilterProject:
-        """The one that changes nothing."""
+        """The MFP that changes nothing."""
         return MapFilterProject(arity, (), (), tuple(range(arity)))
 
     @property
@@ -87,11 +89,11 @@ class MapFilterProject(msgspec.Struct, frozen=True, tag="mfp", cache_hash=True, 
 
     @property
     def output_arity(self) -> int:
-        """The number of columns put out."""
+        """The number of output columns."""
         return len(self.projection)
 
     def map(self, exprs: Iterable[Scalar]) -> MapFilterProject:
-        """Append columns; each expression reads the output's columns and those appended before it."""
+        """Append columns; each expression may read the output columns and those appended before it."""
         expressions = list(self.expressions)
         place = dict(enumerate(self.projection))
         for expr in exprs:
@@ -103,20 +105,22 @@ class MapFilterProject(msgspec.Struct, frozen=True, tag="mfp", cache_hash=True, 
         )
 
     def filter(self, preds: Iterable[Scalar]) -> MapFilterProject:
-        """Keep the rows for which every one of `preds` (over the output's columns) is true."""
+        """Keep the rows for which all of ``preds``, over the output columns, are true."""
         place = dict(enumerate(self.projection))
         found = [pred for _, pred in self.predicates]
         found.extend(permute(pred, place) for pred in preds)
         return msgspec.structs.replace(self, predicates=_in_order(found))
 
     def project(self, columns: Iterable[int]) -> MapFilterProject:
-        """Put out only the columns (of the output) that are named, in that order."""
+        """Output only the given output columns, in that order."""
         return msgspec.structs.replace(
             self, projection=tuple(self.projection[column] for column in columns)
         )
 
     def optimize(self) -> MapFilterProject:
-        """The same with common subexpressions computed once, what is used once inlined, and nothing unused."""
+        """The same MFP with common subexpressions computed once, expressions used once inlined, and unused ones
+        removed.
+        """
         mfp = self
         if not mfp.expressions and not mfp.predicates:
             return mfp
@@ -130,14 +134,14 @@ class MapFilterProject(msgspec.Struct, frozen=True, tag="mfp", cache_hash=True, 
 
 
 def placed(pred: Scalar) -> tuple[int, Scalar]:
-    """A predicate with the earliest position at which it can be evaluated."""
+    """The predicate with the earliest position at which it can be evaluated."""
     return max((column + 1 for column in support(pred)), default=0), pred
 
 
 def _in_order(predicates: Iterable[Scalar]) -> tuple[tuple[int, Scalar], ...]:
-    """Predicates with their positions, in canonical order, equal ones once.
+    """The predicates with their positions, in canonical order, without duplicates.
 
-    One that can fail is not asked before those that stand before it, which may drop the row.
+    One that can fail stays behind all that stood before it, which may drop the row.
     """
     latest = 0
     at: dict[Scalar, int] = {}
@@ -152,7 +156,7 @@ def _in_order(predicates: Iterable[Scalar]) -> tuple[tuple[int, Scalar], ...]:
 
 
 def compose(first: MapFilterProject, then: MapFilterProject) -> MapFilterProject:
-    """`then` over the output of `first`, as one MFP."""
+    """One MFP that does ``first``, then ``then``."""
     if first.output_arity != then.input_arity:
         msg = f"an MFP over {then.input_arity} columns cannot follow one of {first.output_arity}"
         raise ValueError(msg)
@@ -170,7 +174,12 @@ def _never(_rel: mir.Relation) -> bool:
 def extract_mfp(
     rel: mir.Relation, until: Callable[[mir.Relation], bool] = _never
 ) -> tuple[MapFilterProject, mir.Relation]:
-    """The maps, filters and projections at the top of a plan as one MFP, as far as `until` is not true of one, and what they stand on."""
+    """The Maps, Filters and Projects at the top of a plan as one MFP, and the relation below them.
+
+    Args:
+        rel: the plan.
+        until: stops at a node for which it is true.
+    """
     chain: list[mir.Map | mir.Filter | mir.Project] = []
     while isinstance(rel, mir.Map | mir.Filter | mir.Project) and not until(rel):
         chain.append(rel)
@@ -188,7 +197,7 @@ def extract_mfp(
 
 
 def to_relation(mfp: MapFilterProject, rel: mir.Relation) -> mir.Relation:
-    """The MFP as nodes over `rel`: map, filter, project, as far as each is needed."""
+    """The MFP as nodes over ``rel``: Map, Filter, Project, each only where needed."""
     if mfp.expressions:
         rel = mir.Map(rel, mfp.expressions)
     if mfp.predicates:
@@ -207,7 +216,7 @@ def _size(mfp: MapFilterProject) -> int:
 
 
 def _may_error(expr: Scalar, known: dict[Scalar, bool] | None = None) -> bool:
-    """Whether an evaluation can fail; `known` says of parts whether theirs can, and takes in what is found."""
+    """Whether the evaluation can fail; ``known`` caches the answer for parts."""
     known = memo("may_error") if known is None else known
     stack = [expr]
     while stack:
@@ -224,12 +233,14 @@ def _may_error(expr: Scalar, known: dict[Scalar, bool] | None = None) -> bool:
 
 
 def _is_now(expr: Scalar) -> bool:
-    """Whether it is ``mz_now()``, which a filter on the time compares as it stands: it costs nothing and is never shared."""
+    """Whether this is ``mz_now()``, which is never shared: it costs nothing, and a temporal filter must compare it as
+    it stands.
+    """
     return isinstance(expr, Unmaterializable) and expr.func == "mz_now"
 
 
 class _Shared:
-    """Expressions by their column, each once."""
+    """Expressions with one column for each."""
 
     def __init__(self, input_arity: int) -> None:
         self.arity = input_arity
@@ -238,7 +249,7 @@ class _Shared:
         self._fails: dict[Scalar, bool] = {}
 
     def column(self, expr: Scalar) -> int:
-        """The column of an expression, appended if it is new; literals are never shared (they cost nothing)."""
+        """The column of an expression, appended if it is new; literals are not shared, since they cost nothing."""
         if isinstance(expr, Column):
             return expr.index
         known = self._columns.get(expr)
@@ -256,13 +267,13 @@ class _Shared:
         if known is not None:
             return Column(known)
         if isinstance(expr, If):
-            # Branches are taken by some rows only, and computed where they stand.
+            # Only some rows take a branch, so branches are computed in place.
             condition = self.memoize(expr.condition, eager=eager)
             taken = with_children(expr, [condition, expr.then, expr.otherwise])
             return self._shared(taken, expr, eager)
         kids = children(expr)
         if eager and isinstance(expr, Call) and expr.func in _FORGIVING:
-            # What each operand evaluates fails in each, so that none forgives it.
+            # What every operand evaluates fails in each of them, so no operand forgives it.
             surely = _surely_evaluated(expr) - {expr}
             for part in walk(kids[0]):
                 if part in surely:
@@ -274,18 +285,20 @@ class _Shared:
         return self._shared(with_children(expr, parts) if kids else expr, expr, eager)
 
     def _shared(self, new: Scalar, expr: Scalar, eager: bool) -> Scalar:
-        """The column of an expression whose parts are columns; itself where it may fail that need not be evaluated."""
+        """The column of an expression whose parts are columns; the expression itself where it can fail and need not be
+        evaluated.
+        """
         if not eager and new not in self._columns and _may_error(expr, self._fails):
             return new
         return Column(self.column(new))
 
 
 def _share(mfp: MapFilterProject) -> MapFilterProject:
-    """Every part of every expression gets a column of its own, equal ones the same, in the order in which they are evaluated."""
+    """The MFP with a column for every part of every expression, equal parts shared, in order of evaluation."""
     shared = _Shared(mfp.input_arity)
     place: dict[int, int] = {column: column for column in range(mfp.input_arity)}
     predicates: dict[Scalar, None] = {}
-    # A predicate's parts come before the expressions that it may spare a row from.
+    # A predicate's parts come before the expressions that it may spare a row.
     due = sorted(mfp.predicates, key=lambda entry: entry[0])[::-1]
 
     def ask(position: int) -> None:
@@ -306,7 +319,7 @@ def _share(mfp: MapFilterProject) -> MapFilterProject:
 
 
 def _inline(mfp: MapFilterProject) -> MapFilterProject:
-    """Columns used once, and literals, are put where they are used."""
+    """The MFP with literals, and columns used once, inlined."""
     uses = [0] * (mfp.input_arity + len(mfp.expressions))
 
     def count(expr: Scalar) -> None:
@@ -333,7 +346,7 @@ def _inline(mfp: MapFilterProject) -> MapFilterProject:
 
 
 def _drop_unused(mfp: MapFilterProject) -> MapFilterProject:
-    """Only the expressions that something reads, predicates in the order in which they can be evaluated."""
+    """The MFP without unread expressions, its predicates as early as possible."""
     wanted: set[int] = set(mfp.projection)
     for _, pred in mfp.predicates:
         wanted |= support(pred)

@@ -1,7 +1,7 @@
-"""The order of datums, for the few rows of constants that are put in order in process.
+"""The order of datums, for sorting a few constant rows in process.
 
-Promise: the engines' order: numerics and floats with NaN as the greatest, texts by their bytes, intervals by months, then days, then
-microseconds; lists, arrays and records part by part with NULL as the greatest, ranges by their lower, then by their upper bounds.
+Promise: the engines' order: in numerics and floats NaN is greatest; texts by bytes; intervals by months, days,
+microseconds; lists, arrays and records part by part with NULL greatest; ranges by lower, then upper bound.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from mzsql.repr.types import SqlType
 from mzsql.repr.values import interval_of
 
 _Item = TypeVar("_Item")
-#: What an item is ordered by: its datum, that one's type, whether it descends, whether NULLs come last.
+#: A sort key: the datum of an item, its type, whether descending, whether NULLs come last.
 Key = tuple[Callable[[_Item], Datum], SqlType, bool, bool]
 
 
 def sort_key(typ: SqlType) -> Callable[[Any], Any]:
-    """What datums of a type, none of them NULL, are compared by."""
+    """The Python sort key for non-NULL datums of the type."""
     match typ.kind:
         case "numeric":
             return lambda datum: order_key(Decimal(datum))
@@ -50,13 +50,13 @@ def sort_key(typ: SqlType) -> Callable[[Any], Any]:
 
 
 def _with_nulls(typ: SqlType) -> Callable[[Any], Any]:
-    """Of a part of a value: NULL is the greatest."""
+    """The sort key for a part of a value, in which NULL is greatest."""
     inner = sort_key(typ)
     return lambda datum: (True,) if datum is None else (False, inner(datum))
 
 
 def _range(bound: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """The empty range, then by the lower bound, then by the upper one: one that is missing is beyond all."""
+    """The sort key for ranges: the empty one first, then by lower and upper bound; a missing bound is infinite."""
 
     def key(datum: str) -> tuple[Any, ...]:
         parts = json.loads(datum)
@@ -75,7 +75,7 @@ def _interval(datum: str) -> tuple[int, int, int]:
 
 
 def in_order(items: Sequence[_Item], keys: Sequence[Key[_Item]]) -> list[_Item]:
-    """The items by their first key, those with an equal one by the next, and so on."""
+    """The items sorted by the first key, ties by the next, and so on."""
     placed = list(items)
     for take, typ, desc, nulls_last in reversed(keys):
         compared = sort_key(typ)

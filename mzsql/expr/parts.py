@@ -1,7 +1,7 @@
-"""What is known of the parts of plans while one plan is optimized: what they read of the bindings around them, which nodes are in them.
+"""Facts about the parts of plans while one plan is optimized: the bindings they read, the kinds of their nodes.
 
-Promise: derived of each part once in a run, from its inputs, and found again by its identity. Whoever asks at one node after another takes
-`parts()` once: outside of a run it is a new one each time.
+Promise: derived once per part and run, from its inputs, and looked up by identity. A pass over many nodes calls
+`parts()` once: outside a run each call returns a new dict.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _BITS = {kind: 1 << place for place, kind in enumerate(_KINDS)}
 
 
 class Part(msgspec.Struct, frozen=True, gc=False):
-    """What is known of a part of a plan.
+    """The facts about a part of a plan.
 
     Attributes:
-        rel: the part, kept, so that nothing else takes its identity.
-        reads: the bindings around it that it reads.
+        rel: the part; keeping it keeps its ``id()`` from being reused.
+        reads: the outer bindings that it reads.
         order: the same in ascending order.
-        kinds: which kinds of nodes are in it, as `kinds_of` counts them.
+        kinds: the kinds of its nodes, as `kinds_of` encodes them.
     """
 
     rel: mir.Relation
@@ -49,17 +49,17 @@ class Part(msgspec.Struct, frozen=True, gc=False):
 
 
 def kinds_of(*kinds: type[mir.Relation]) -> int:
-    """Kinds of nodes as a number, a bit for each."""
+    """A set of kinds of nodes as a bit mask."""
     return sum(_BITS[kind] for kind in kinds)
 
 
 def parts() -> dict[int, Part]:
-    """What is known in this run of parts, by their identity."""
+    """The facts known in this run, by the part's ``id()``."""
     return memo("parts")
 
 
 def part_of(rel: mir.Relation, known: dict[int, Part]) -> Part:
-    """What is known of a part, found out where it is not yet."""
+    """The facts about a part, derived if missing."""
     found = known.get(id(rel))
     if found is not None:
         return found
@@ -76,7 +76,7 @@ def part_of(rel: mir.Relation, known: dict[int, Part]) -> Part:
 
 
 def seen(node: mir.Relation, known: dict[int, Part]) -> Part:
-    """What a node is, that of its inputs being known."""
+    """The facts about a node whose inputs' facts are known."""
     kinds = _BITS[type(node)]
     below = [known[id(kid)] for kid in mir.inputs(node)]
     if len(below) == 1:

@@ -1,8 +1,8 @@
 """Relation expressions: MIR, the language of the optimizer.
 
-Promise: immutable trees, equal by value, serializable; columns are positions; every relation is a multiset in which a row may
-have a negative multiplicity in between (`Negate`). Outer joins, subqueries, EXCEPT and INTERSECT have been lowered to these by
-the frontend. The type of a node is derived (`mzsql.expr.typing`), never stored but at the leaves.
+Promise: immutable trees, equal by value, serializable. Columns are positions. A relation is a multiset in which rows
+may have negative multiplicities in between (`Negate`). The frontend has lowered outer joins, subqueries, EXCEPT and
+INTERSECT to these nodes. A node's type is derived (`mzsql.expr.typing`); only leaves store theirs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mzsql.repr.types import RelationType
 
 
 class Constant(msgspec.Struct, frozen=True, tag="constant", cache_hash=True, gc=False):
-    """Rows with multiplicities, or an error (then `rows` is empty)."""
+    """Rows with multiplicities, or an error, with ``rows`` empty."""
 
     rows: tuple[tuple[Row, int], ...]
     typ: RelationType
@@ -30,17 +30,17 @@ class AccessPersist(msgspec.Struct, frozen=True, tag="persist", cache_hash=True,
 
 
 class AccessIndex(msgspec.Struct, frozen=True, tag="index", cache_hash=True, gc=False):
-    """Read it through indexes: pairs of the index's id and how it is used (``full scan``, ``lookup``, …)."""
+    """Read it through indexes: pairs of an index's id and its usage (``full scan``, ``lookup``, …)."""
 
     uses: tuple[tuple[GlobalId, str], ...]
 
 
 class AccessLocal(msgspec.Struct, frozen=True, tag="local", cache_hash=True, gc=False):
-    """Unknown yet, or an object built in the same dataflow."""
+    """Not decided yet, or an object built in the same dataflow."""
 
 
 class Get(msgspec.Struct, frozen=True, tag="get", cache_hash=True, gc=False):
-    """A catalog object (`id` is a GlobalId) or a `Let` binding (`id` is an int, printed ``l0``)."""
+    """A catalog object (``id`` is a GlobalId) or a `Let` binding (``id`` is an int, printed ``l0``)."""
 
     id: GlobalId | int
     typ: RelationType
@@ -48,7 +48,7 @@ class Get(msgspec.Struct, frozen=True, tag="get", cache_hash=True, gc=False):
 
 
 class Let(msgspec.Struct, frozen=True, tag="let", cache_hash=True, gc=False):
-    """Bind `value` to local id `id` within `body`."""
+    """Bind ``value`` to local id ``id`` within ``body``."""
 
     id: int
     value: Relation
@@ -56,7 +56,10 @@ class Let(msgspec.Struct, frozen=True, tag="let", cache_hash=True, gc=False):
 
 
 class LetRec(msgspec.Struct, frozen=True, tag="letrec", cache_hash=True, gc=False):
-    """Mutually recursive bindings, from empty to a fixpoint; a limit is (iterations, whether to return instead of failing)."""
+    """Mutually recursive bindings, from empty to a fixpoint.
+
+    A limit is a number of iterations, and whether reaching it returns the state instead of failing.
+    """
 
     ids: tuple[int, ...]
     values: tuple[Relation, ...]
@@ -65,7 +68,7 @@ class LetRec(msgspec.Struct, frozen=True, tag="letrec", cache_hash=True, gc=Fals
 
 
 class Project(msgspec.Struct, frozen=True, tag="project", cache_hash=True, gc=False):
-    """Put out the columns `outputs` names, in that order, repeats allowed."""
+    """Output the columns in ``outputs``, in that order; repeats are allowed."""
 
     input: Relation
     outputs: tuple[int, ...]
@@ -79,11 +82,11 @@ class Map(msgspec.Struct, frozen=True, tag="map", cache_hash=True, gc=False):
 
 
 WRAP = "wrap"
-"""The function of a FlatMap in plans that are shown alone: it makes rows of its arguments, as VALUES is understood."""
+"""The function of a FlatMap in plans that are only shown: it makes rows of its arguments, as for VALUES."""
 
 
 class FlatMap(msgspec.Struct, frozen=True, tag="flatmap", cache_hash=True, gc=False):
-    """Append the columns of each row that table function `func` (a key of the table) yields for `exprs`."""
+    """Append the columns of each row that the table function with key ``func`` yields for ``exprs``."""
 
     input: Relation
     func: str
@@ -99,7 +102,7 @@ class Filter(msgspec.Struct, frozen=True, tag="filter", cache_hash=True, gc=Fals
 
 
 class JoinInputOrder(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
-    """One step of a join order: look up `input` by `key` (expressions over that input's own columns)."""
+    """A step of a join order: look up ``input`` by ``key``, expressions over the columns of that input."""
 
     input: int
     key: tuple[Scalar, ...]
@@ -111,7 +114,7 @@ class Unplanned(msgspec.Struct, frozen=True, tag="unimplemented", cache_hash=Tru
 
 
 class Differential(msgspec.Struct, frozen=True, tag="differential", cache_hash=True, gc=False):
-    """A linear join: start from `start` (arranged by `start_key`, None: streamed), then look up in `order`."""
+    """A linear join: begin with ``start``, arranged by ``start_key`` (None: streamed), then look up in ``order``."""
 
     start: int
     start_key: tuple[Scalar, ...] | None
@@ -120,13 +123,13 @@ class Differential(msgspec.Struct, frozen=True, tag="differential", cache_hash=T
 
 
 class DeltaQuery(msgspec.Struct, frozen=True, tag="delta", cache_hash=True, gc=False):
-    """A delta join: for each input, in input order, the lookups that its changes make."""
+    """A delta join: for each input, in input order, the lookups made for its changes."""
 
     orders: tuple[tuple[JoinInputOrder, ...], ...]
 
 
 class IndexedFilter(msgspec.Struct, frozen=True, tag="indexed_filter", cache_hash=True, gc=False):
-    """A lookup of literal keys in an index: `coll` joined with the constant `rows` (input 1) by `key`."""
+    """A lookup of literal keys in an index: ``coll`` joined by ``key`` with the constant ``rows`` (input 1)."""
 
     coll: GlobalId
     index: GlobalId
@@ -138,11 +141,13 @@ Implementation = Unplanned | Differential | DeltaQuery | IndexedFilter
 
 
 class Join(msgspec.Struct, frozen=True, tag="join", cache_hash=True, gc=False):
-    """The inputs' rows side by side where the expressions of each class (over all inputs' columns) are pairwise equal.
+    """The concatenation of the inputs' rows for which the expressions of each equivalence class, over the columns of
+    all inputs, are equal.
 
-    Equality here is that of values, as in Materialize: NULL equals NULL. Decorrelation relies on it (a subquery's result is joined
-    back on the outer columns, NULLs included). Where an equivalence comes from SQL's ``a = b``, whoever makes it (predicate
-    push-down) also puts an ``IS NOT NULL`` filter on one member of the class; that is the filter EXPLAIN shows on sources.
+    Equality is Materialize's equality of values: NULL equals NULL. Decorrelation relies on it, when it joins a
+    subquery's result back on the outer columns, NULLs included. For an equivalence from SQL's ``a = b``, predicate
+    pushdown also adds an ``IS NOT NULL`` filter on one member of the class; it is the filter that EXPLAIN shows on
+    sources.
     """
 
     inputs: tuple[Relation, ...]
@@ -151,7 +156,7 @@ class Join(msgspec.Struct, frozen=True, tag="join", cache_hash=True, gc=False):
 
 
 class Reduce(msgspec.Struct, frozen=True, tag="reduce", cache_hash=True, gc=False):
-    """Group by expressions; put out the key's columns, then the aggregates. No aggregates: the distinct keys."""
+    """Group by expressions; output the key, then the aggregates. Without aggregates: the distinct keys."""
 
     input: Relation
     group_key: tuple[Scalar, ...]
@@ -161,7 +166,7 @@ class Reduce(msgspec.Struct, frozen=True, tag="reduce", cache_hash=True, gc=Fals
 
 
 class TopK(msgspec.Struct, frozen=True, tag="topk", cache_hash=True, gc=False):
-    """Of each group the rows `offset` … `offset + limit` by `order_key`, ties broken by the whole row."""
+    """The rows ``offset`` … ``offset + limit`` of each group by ``order_key``; ties are broken by the whole row."""
 
     input: Relation
     group_key: tuple[int, ...]
@@ -173,25 +178,25 @@ class TopK(msgspec.Struct, frozen=True, tag="topk", cache_hash=True, gc=False):
 
 
 class Negate(msgspec.Struct, frozen=True, tag="negate", cache_hash=True, gc=False):
-    """Every multiplicity with the other sign."""
+    """Negate all multiplicities."""
 
     input: Relation
 
 
 class Threshold(msgspec.Struct, frozen=True, tag="threshold", cache_hash=True, gc=False):
-    """Only the rows with a positive multiplicity."""
+    """Keep the rows with positive multiplicities."""
 
     input: Relation
 
 
 class Union(msgspec.Struct, frozen=True, tag="union", cache_hash=True, gc=False):
-    """The sum of the inputs' multiplicities; at least one input, all of the same types."""
+    """Add the multiplicities of the inputs: at least one, all with the same types."""
 
     inputs: tuple[Relation, ...]
 
 
 class ArrangeBy(msgspec.Struct, frozen=True, tag="arrange_by", cache_hash=True, gc=False):
-    """The input, arranged by each of `keys`."""
+    """The input, arranged by each of ``keys``."""
 
     input: Relation
     keys: tuple[tuple[Scalar, ...], ...]
@@ -217,7 +222,7 @@ Relation = (
 
 
 class RowSetFinishing(msgspec.Struct, frozen=True, tag="finishing", cache_hash=True, gc=False):
-    """What is done to a query's result at the very end: order, limit, offset, projection."""
+    """The last steps of a query: order, limit, offset, projection."""
 
     order_by: tuple[ColumnOrder, ...]
     limit: int | None
@@ -225,7 +230,7 @@ class RowSetFinishing(msgspec.Struct, frozen=True, tag="finishing", cache_hash=T
     project: tuple[int, ...]
 
     def is_trivial(self, arity: int) -> bool:
-        """Whether nothing is left to do for a result of `arity` columns."""
+        """Whether nothing remains to be done for a result with ``arity`` columns."""
         return (
             not self.order_by
             and self.limit is None
@@ -234,15 +239,15 @@ class RowSetFinishing(msgspec.Struct, frozen=True, tag="finishing", cache_hash=T
         )
 
 
-#: Relations with one input, with none, and with any number.
+#: Node kinds with one input, with none, and with any number.
 _ONE = frozenset({Project, Map, FlatMap, Filter, Reduce, TopK, Negate, Threshold, ArrangeBy})
 _NONE = frozenset({Constant, Get})
 _MANY = frozenset({Join, Union})
 
 
 def inputs(rel: Relation) -> tuple[Relation, ...]:
-    """The direct children, in evaluation order (for a `Let`: value, then body)."""
-    # Asked of every node all the time: by the class itself, not by patterns one after another.
+    """The direct children in order of evaluation; for a `Let`, value then body."""
+    # Called for every node all the time: dispatch by class is faster than patterns tried in turn.
     kind = type(rel)
     if kind in _ONE:
         return (rel.input,)  # type: ignore[union-attr]  # the class says it
@@ -257,7 +262,7 @@ def inputs(rel: Relation) -> tuple[Relation, ...]:
 
 
 def with_inputs(rel: Relation, new: Sequence[Relation]) -> Relation:
-    """The same node over other children (as many as `inputs` gives)."""
+    """The same node over other children, as many as `inputs` returns."""
     match rel:
         case Constant() | Get():
             assert not new
@@ -283,7 +288,7 @@ def walk(rel: Relation) -> Iterator[Relation]:
         stack.extend(reversed(inputs(node)))
 
 
-#: Relations as wide as their input.
+#: Node kinds with as many columns as their input.
 _AS_WIDE = frozenset({Filter, TopK, Negate, Threshold, ArrangeBy})
 
 

@@ -1,7 +1,8 @@
-"""Unique keys: how they pass through the operators of a plan.
+"""How unique keys pass through the operators of a plan.
 
-Promise: a key that is claimed is unique as long as multiplicities are not negative; where little is known less is claimed. The rules are
-Materialize's, so that what hangs on a key (a DISTINCT that goes, the order of a join) comes out as there.
+Promise: a claimed key is unique as long as multiplicities are not negative; where little is known, less is claimed. The
+rules are Materialize's, so that decisions based on keys (dropping a DISTINCT, the order of a join) are Materialize's
+too.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from mzsql.expr.scalar import Call, Column, Literal, Scalar, support
 from mzsql.repr.types import RelationType
 
 Keys = tuple[tuple[int, ...], ...]
-#: How many unique keys of a relation are kept in mind.
+#: The number of unique keys tracked per relation.
 _MAX_KEYS = 8
 _INTEGERS = ("smallint", "integer", "bigint", "uint2", "uint4", "uint8")
-#: Functions of one argument that put out a different value for every different one.
+#: Injective functions of one argument.
 ONE_TO_ONE = frozenset(
     {
         *(f"{a}_to_{b}" for a in _INTEGERS for b in (*_INTEGERS, "text", "numeric") if a != b),
@@ -30,7 +31,7 @@ ONE_TO_ONE = frozenset(
 
 
 def normalize_keys(keys: Iterable[Iterable[int]]) -> Keys:
-    """Keys without those that contain another one, shortest first, at most a handful."""
+    """The keys without supersets of another, shortest first, at most `_MAX_KEYS`."""
     different = {frozenset(key) for key in keys}
     if len(different) < 2:
         return tuple(tuple(sorted(key)) for key in different)
@@ -42,7 +43,7 @@ def normalize_keys(keys: Iterable[Iterable[int]]) -> Keys:
 
 
 def projected_keys(keys: Sequence[Sequence[int]], outputs: Sequence[int]) -> Keys:
-    """The keys all of whose columns are put out."""
+    """The keys whose columns are all output, renumbered."""
     place: dict[int, int] = {}
     for position, column in enumerate(outputs):
         place.setdefault(column, position)
@@ -52,7 +53,7 @@ def projected_keys(keys: Sequence[Sequence[int]], outputs: Sequence[int]) -> Key
 
 
 def mapped_keys(keys: Sequence[Sequence[int]], width: int, scalars: Sequence[Scalar]) -> Keys:
-    """The keys, and those in which a column gives way to one that is different for each of its values."""
+    """The keys, and those with a column replaced by an appended injective function of it."""
     found = [frozenset(key) for key in keys]
     for offset, scalar in enumerate(scalars):
         source = scalar
@@ -67,17 +68,17 @@ def mapped_keys(keys: Sequence[Sequence[int]], width: int, scalars: Sequence[Sca
     return normalize_keys(found)
 
 
-#: Types of which different values can be equal.
+#: Types with different values that are equal.
 _LOOSE = frozenset({"real", "double", "interval", "char", "bpchar", "jsonb"})
 
 
 def _is_exact(func: str) -> bool:
-    """Whether a function says that two values are the same."""
+    """Whether a function's truth means that two values are identical."""
     return func.startswith("eq_") and func.removeprefix("eq_") not in _LOOSE
 
 
 def filtered_keys(keys: Sequence[Sequence[int]], predicates: Iterable[Scalar]) -> Keys:
-    """The keys without columns that a predicate fixes; of two that it makes equal either will do."""
+    """The keys without columns that a predicate fixes, and with either of two columns that it equates."""
     fixed: set[int] = set()
     equal: list[tuple[int, int]] = []
     for pred in predicates:
@@ -99,7 +100,7 @@ def filtered_keys(keys: Sequence[Sequence[int]], predicates: Iterable[Scalar]) -
 
 
 def join_keys(inputs: Sequence[RelationType], equivalences: Sequence[Sequence[Scalar]]) -> Keys:
-    """The keys of the first input, if what stands before each other one meets a key of it."""
+    """The keys of the first input, if every later input is joined by one of its own keys."""
     if not inputs:
         return ((),)
     starts = list(itertools.accumulate((part.arity for part in inputs), initial=0))
@@ -122,9 +123,10 @@ def padded_keys(
     inputs: Sequence[RelationType],
     type_of: Callable[[mir.Relation], RelationType],
 ) -> Keys:
-    """The keys of a relation and, padded, what it lacks of another one: what outer joins, scalar subqueries and global aggregates make.
+    """The keys of a union of a relation with the padded rows it lacks, as outer joins, scalar subqueries and global
+    aggregates make it.
 
-    That what is lacked is of the other one at all, so that none of its multiplicities is negative, is taken for granted.
+    Assumes that what is lacked is part of the other relation, so that no multiplicity is negative.
     """
     if len(rel.inputs) != 2:
         return ()
@@ -141,14 +143,14 @@ def padded_keys(
             single = isinstance(whole, mir.Constant) and whole.rows == (((), 1),)
             found.extend([()] if single and () in typ.keys else ())
         elif base is rel.inputs[0]:
-            # As in Materialize, of what a subquery makes, not of an outer join.
+            # As in Materialize: for a subquery, not for an outer join.
             keys = (key for key in type_of(whole).keys if all(outputs[c] == c for c in key))
             found.extend(key for key in keys if key in typ.keys)
     return normalize_keys(found)
 
 
 def lacking(rel: mir.Relation) -> tuple[tuple[int, ...], mir.Relation, mir.Relation] | None:
-    """Of ``Map(Union(Negate(Project(base)), whole))`` the projection, the base and the whole."""
+    """The projection, base and whole of ``Map(Union(Negate(Project(base)), whole))``; None for any other plan."""
     if not isinstance(rel, mir.Map) or not isinstance(rel.input, mir.Union):
         return None
     match rel.input.inputs:

@@ -1,8 +1,8 @@
 """Scalar expressions over the columns of one relation.
 
-Promise: an expression is an immutable tree whose equality, hash, msgpack bytes and JSON come with its definition. A function is
-named by its key in the table of functions (`mzsql.expr.functions`), which fixes its overload; nothing is resolved again after
-the frontend. The nodes follow Materialize's `MirScalarExpr`.
+Promise: an expression is an immutable tree; equality, hash, msgpack and JSON encoding follow from its definition. A
+function is named by its key in the table of functions (`mzsql.expr.functions`), which determines the overload; nothing
+is resolved after the frontend. The nodes follow Materialize's `MirScalarExpr`.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from mzsql.repr.types import ColumnType, SqlType
 
 
 class Column(msgspec.Struct, frozen=True, tag="column", cache_hash=True, gc=False):
-    """Column `index` (0-based) of the input row."""
+    """Column ``index``, from 0, of the input row."""
 
     index: int
 
 
 class Literal(msgspec.Struct, frozen=True, tag="literal", cache_hash=True, gc=False):
-    """A constant; `value` is encoded as `mzsql.repr.datum` says for `typ`."""
+    """A constant; ``value`` is encoded as `mzsql.repr.datum` says for ``typ``."""
 
     value: Datum
     typ: SqlType
 
 
 class LiteralError(msgspec.Struct, frozen=True, tag="error", cache_hash=True, gc=False):
-    """A constant whose evaluation fails with `message`, whenever it is evaluated."""
+    """A constant whose evaluation always fails with ``message``."""
 
     message: str
     typ: SqlType
@@ -41,9 +41,9 @@ class Call(msgspec.Struct, frozen=True, tag="call", cache_hash=True, gc=False):
     """A function applied to arguments.
 
     Attributes:
-        func: the key of the function's overload in the table of functions, such as ``add_integer``.
-        args: the arguments, already of the overload's types.
-        typ: the type of the result (for a numeric with its scale).
+        func: the key of the overload in the table of functions, such as ``add_integer``.
+        args: the arguments, of the overload's types.
+        typ: the type of the result; for a numeric, with its scale.
     """
 
     func: str
@@ -52,7 +52,7 @@ class Call(msgspec.Struct, frozen=True, tag="call", cache_hash=True, gc=False):
 
 
 class If(msgspec.Struct, frozen=True, tag="if", cache_hash=True, gc=False):
-    """``case when condition then … else … end``; only the branch taken is evaluated, so only its errors count."""
+    """``case when condition then … else … end``; only the taken branch is evaluated, so only its errors count."""
 
     condition: Scalar
     then: Scalar
@@ -62,7 +62,9 @@ class If(msgspec.Struct, frozen=True, tag="if", cache_hash=True, gc=False):
 class Unmaterializable(
     msgspec.Struct, frozen=True, tag="unmaterializable", cache_hash=True, gc=False
 ):
-    """A function of the session or the moment (``mz_now``, ``current_timestamp``, ``current_user``, …), known only at run time."""
+    """A function of the session or the moment (``mz_now``, ``current_timestamp``, ``current_user``, …), known only at
+    run time.
+    """
 
     func: str
     typ: SqlType
@@ -76,10 +78,10 @@ class AggregateExpr(msgspec.Struct, frozen=True, tag="aggregate", cache_hash=Tru
 
     Attributes:
         func: the key in the table of aggregates, such as ``sum_bigint``, ``count``, ``min_date``.
-        expr: what is aggregated; ``count(*)`` counts the literal ``true``.
+        expr: the argument; ``count(*)`` counts the literal ``true``.
         distinct: whether equal values count once.
         typ: the type of the result.
-        nullable: whether the result can be NULL (counts cannot).
+        nullable: whether the result can be NULL; counts cannot.
     """
 
     func: str
@@ -90,19 +92,19 @@ class AggregateExpr(msgspec.Struct, frozen=True, tag="aggregate", cache_hash=Tru
 
 
 class ColumnOrder(msgspec.Struct, frozen=True, tag="order", cache_hash=True, gc=False):
-    """One column of an ORDER BY; PostgreSQL's defaults: nulls last ascending, first descending."""
+    """A column of an ORDER BY, with PostgreSQL's defaults: NULLs come last ascending, first descending."""
 
     column: int
     desc: bool = False
     nulls_last: bool = True
 
 
-#: Most columns of most plans: one object stands for each, which saves making and comparing many.
+#: Shared objects for small columns, which are most: fewer are made, and identical ones compare fast.
 _COLUMNS = tuple(Column(index) for index in range(256))
 
 
 def column(index: int) -> Column:
-    """Column `index`; the same object each time, where it is a small one."""
+    """Column ``index``; a shared object where the index is small."""
     return _COLUMNS[index] if 0 <= index < len(_COLUMNS) else Column(index)
 
 
@@ -118,7 +120,7 @@ def children(expr: Scalar) -> tuple[Scalar, ...]:
 
 
 def with_children(expr: Scalar, new: Sequence[Scalar]) -> Scalar:
-    """The same node over other subexpressions (as many as `children` gives)."""
+    """The same node over other subexpressions, as many as `children` returns."""
     match expr:
         case Call(func=func, typ=typ):
             return Call(func, tuple(new), typ)
@@ -131,7 +133,9 @@ def with_children(expr: Scalar, new: Sequence[Scalar]) -> Scalar:
 
 
 def transform(expr: Scalar, f: Callable[[Scalar], Scalar]) -> Scalar:
-    """Rewrite bottom-up: `f` sees each node after its subexpressions were rewritten. What stays the same stays the same object."""
+    """The expression rewritten bottom-up: ``f`` receives each node after its subexpressions. Unchanged nodes keep their
+    identity.
+    """
     kids = children(expr)
     if kids:
         new = [transform(kid, f) for kid in kids]
@@ -165,7 +169,11 @@ def support(expr: Scalar) -> frozenset[int]:
 
 
 def permute(expr: Scalar, mapping: Mapping[int, int]) -> Scalar:
-    """Rename columns: column i becomes ``mapping[i]``; KeyError where the mapping lacks a column that is read."""
+    """The expression with column i renamed to ``mapping[i]``.
+
+    Raises:
+        KeyError: it reads a column that ``mapping`` lacks.
+    """
     if isinstance(expr, Column):
         index = mapping[expr.index]
         return expr if index == expr.index else column(index)
@@ -177,7 +185,7 @@ def permute(expr: Scalar, mapping: Mapping[int, int]) -> Scalar:
 
 
 def substitute(expr: Scalar, columns: Sequence[Scalar]) -> Scalar:
-    """Replace column i by ``columns[i]``."""
+    """The expression with column i replaced by ``columns[i]``."""
     if isinstance(expr, Column):
         return columns[expr.index]
     kids = children(expr)
@@ -187,19 +195,20 @@ def substitute(expr: Scalar, columns: Sequence[Scalar]) -> Scalar:
     return expr if all(map(is_, new, kids)) else with_children(expr, new)
 
 
-#: How many nodes an expression may get by taking in what computes the columns that it reads: written out again and again it doubles.
+#: The number of nodes an expression may reach by inlining: repeated inlining grows exponentially.
 INLINED = 1000
 
 
 def size_over(expr: Scalar, sizes: Sequence[int]) -> int:
-    """The nodes of an expression whose columns stand for expressions of these sizes."""
+    """The number of nodes of an expression after inlining expressions with ``sizes`` nodes for its columns."""
     return sum(sizes[n.index] if isinstance(n, Column) else 1 for n in walk(expr))
 
 
 def inlined(scalars: Sequence[Scalar], width: int) -> list[Scalar]:
-    """The columns of rows of `width` columns to which `scalars` are appended, each computed from those before it, over the rows' own.
+    """The columns of rows with ``scalars`` appended to ``width`` columns, each as an expression over those first
+    columns.
 
-    One that would have more than `INLINED` nodes stays a column, as do those that read it, if nothing but such columns.
+    A scalar that would exceed `INLINED` nodes remains a column, and so do columns that read nothing but such.
     """
     columns: list[Scalar] = [column(c) for c in range(width)]
     sizes = [1] * width
@@ -214,22 +223,24 @@ def inlined(scalars: Sequence[Scalar], width: int) -> list[Scalar]:
 def inlined_into(
     exprs: Sequence[Scalar], scalars: Sequence[Scalar], width: int
 ) -> tuple[Scalar, ...] | None:
-    """Expressions over rows with `scalars` appended as such over the rows' own columns; None where one would become too large."""
+    """Expressions over rows with ``scalars`` appended, rewritten over the first ``width`` columns; None where one would
+    become too large.
+    """
     columns = inlined(scalars, width)
     found = tuple(substitute(expr, columns) for expr in exprs)
     return found if all(is_small(expr, width) for expr in found) else None
 
 
 def is_small(expr: Scalar, width: int) -> bool:
-    """Whether an expression reads only the first `width` columns and has no more than `INLINED` nodes."""
+    """Whether an expression reads only the first ``width`` columns and has at most `INLINED` nodes."""
     nodes = list(itertools.islice(walk(expr), INLINED + 1))
     reads = (node.index for node in nodes if isinstance(node, Column))
     return len(nodes) <= INLINED and all(index < width for index in reads)
 
 
 def scalar_type(expr: Scalar, columns: Sequence[ColumnType]) -> SqlType:
-    """The SQL type of an expression over rows of `columns`."""
+    """The SQL type of an expression over rows of ``columns``."""
     while isinstance(expr, If):
-        # Both branches have the same type: the frontend casts them; an error or NULL literal carries it too.
+        # The frontend has cast both branches to one type, which errors and NULL literals carry too.
         expr = expr.then
     return columns[expr.index].type if isinstance(expr, Column) else expr.typ

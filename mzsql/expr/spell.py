@@ -1,10 +1,10 @@
 """Scalar expressions as SQL: the value of one, and the error of one.
 
-Promise: `value` never throws; where the evaluation fails it is NULL or anything. `error` is a text: NULL where the evaluation succeeds, the
-message of the first failure where it does not, in the order of evaluation that Materialize has: arguments from left to right, then the
-function itself; of a CASE only the branch taken; of COALESCE up to the first value; an AND with a false argument and an OR with a
-true one do not fail whatever the others do. Both are typed exactly as the plan says. What an engine would compute otherwise than the
-in-process evaluator does is evaluated by this one (`mzsql.expr.evaluated`).
+Promise: `value` never throws; where the evaluation fails it is NULL or anything. `error` is a text: NULL where the
+evaluation succeeds, else the message of the first failure in Materialize's order of evaluation: arguments from left to
+right, then the function; only the taken branch of a CASE; COALESCE up to the first non-NULL value; an AND with a false
+argument, or an OR with a true one, never fails. Both have exactly the types of the plan. What an engine would compute
+differently from the in-process evaluator, this evaluator computes (`mzsql.expr.evaluated`).
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ __all__ = [
 
 
 class Known(list[Sql]):
-    """Columns, some of which hold values and errors of expressions that need not be written again.
+    """Columns, some of which hold the values or errors of expressions, which are then read instead of spelled again.
 
     Attributes:
-        values: the value of an expression, as a column.
-        errors: the error of an expression, as a column; None where it has none.
+        values: expressions to the columns with their values.
+        errors: expressions to the columns with their errors; None for one that cannot fail.
     """
 
     def __init__(self, columns: Sequence[Sql]) -> None:
@@ -53,12 +53,12 @@ class Known(list[Sql]):
 
 
 def value(expr: Scalar, columns: Sequence[Sql], engine: Engine) -> Ast:
-    """The expression's value over the given columns; anything where it fails."""
+    """The value of the expression over the given columns; arbitrary where it fails."""
     return _value(expr, columns, engine).ast
 
 
 def error(expr: Scalar, columns: Sequence[Sql], engine: Engine) -> Ast | None:
-    """The message with which the expression fails, as a text; NULL where it does not; None if it can never fail."""
+    """The message with which the expression fails, as a text; NULL where it succeeds; None if it can never fail."""
     if isinstance(columns, Known) and expr in columns.errors:
         known = columns.errors[expr]
         return None if known is None else known.copy()
@@ -78,7 +78,7 @@ def error(expr: Scalar, columns: Sequence[Sql], engine: Engine) -> Ast | None:
 
 
 def typed(ast: Ast, typ: SqlType, engine: Engine) -> Ast:
-    """The AST with the carrier of `typ` as its type; a boolean has it already."""
+    """The AST cast to the engine's type for ``typ``; a boolean needs no cast."""
     if typ == BOOLEAN:
         return s.own(ast)[0]
     carrier = sql_type(typ, engine)
@@ -118,7 +118,7 @@ def _value(expr: Scalar, columns: Sequence[Sql], engine: Engine) -> Sql:
 
 
 def _called(expr: Call, given: Sequence[Sql], engine: Engine) -> Ast:
-    """What a call's function makes of its arguments."""
+    """The call's function applied to the given arguments."""
     func = functions.scalar(expr.func)
     if runs_on(func, given, engine):
         return func.value(engine, given, expr.typ)
@@ -128,7 +128,7 @@ def _called(expr: Call, given: Sequence[Sql], engine: Engine) -> Ast:
 
 
 def _parameters(exprs: Sequence[Scalar], given: Sequence[Sql]) -> tuple[list[Sql], list[Sql]]:
-    """The arguments as what is evaluated elsewhere sees them, and those that are passed to it: constants stand in it."""
+    """The arguments as the evaluated spelling sees them, and those passed to it; constants are part of the spelling."""
     inside: list[Sql] = []
     passed: list[Sql] = []
     for arg, known in zip(exprs, given, strict=True):
@@ -141,7 +141,7 @@ def _parameters(exprs: Sequence[Scalar], given: Sequence[Sql]) -> tuple[list[Sql
 
 
 def runs_on(func: ScalarFunc, args: Sequence[Sql], engine: Engine) -> bool:
-    """Whether an engine computes a function of such arguments itself."""
+    """Whether the engine itself computes the function for such arguments."""
     return engine is Engine.DUCKDB or is_portable(func.key, [arg.typ for arg in args])
 
 
@@ -152,7 +152,15 @@ def table_rows(
     output: RelationType,
     engine: Engine,
 ) -> Ast:
-    """The array of a table function's rows; `args` are the expressions' values."""
+    """The array of a table function's rows.
+
+    Args:
+        func: the function.
+        exprs: its arguments.
+        args: their values.
+        output: the types of the rows.
+        engine: the engine.
+    """
     first = func.output.columns[0].type
     if engine is Engine.DUCKDB or func.key in PORTABLE_TABLES:
         return func.rows(engine, args, first)
@@ -169,7 +177,15 @@ def table_rows(
 def table_errors(
     func: TableFunc, exprs: Sequence[Scalar], args: Sequence[Sql], typ: SqlType, engine: Engine
 ) -> list[tuple[Ast, Ast]]:
-    """When a table function refuses its arguments, and with which message, in order of precedence."""
+    """Conditions under which a table function fails, each with its message, in order of precedence.
+
+    Args:
+        func: the function.
+        exprs: its arguments.
+        args: their values.
+        typ: the type of the rows.
+        engine: the engine.
+    """
     here = engine is Engine.DUCKDB or func.key in PORTABLE_TABLES
     inside, passed = (list(args), []) if here else _parameters(exprs, args)
     own = engine if here else Engine.DUCKDB
@@ -205,7 +221,7 @@ def _or_null(ast: Ast | None) -> Ast:
 
 
 def _connector_error(expr: Call, columns: Sequence[Sql], engine: Engine) -> Ast | None:
-    """None of the errors counts where an argument decides without failing."""
+    """The error of AND, OR or COALESCE; an argument that decides without failing hides all errors."""
     errors = [error(arg, columns, engine) for arg in expr.args]
     found = [failure for failure in errors if failure is not None]
     if not found:
@@ -243,7 +259,7 @@ def _call_error(expr: Call, columns: Sequence[Sql], engine: Engine) -> Ast | Non
 
 
 def _own_error(expr: Call, func: ScalarFunc, given: Sequence[Sql], engine: Engine) -> Ast | None:
-    """The message with which the function itself fails."""
+    """The message with which the call's function itself fails."""
     if runs_on(func, given, engine):
         return rules_error(func.errors, given, expr.typ, engine, strict=func.strict)
     inside, passed = _parameters(expr.args, given)
@@ -261,5 +277,5 @@ def _first(found: Sequence[Ast]) -> Ast:
 def function_error(
     func: ScalarFunc, args: Sequence[Sql], typ: SqlType, engine: Engine
 ) -> Ast | None:
-    """The message with which a function itself fails for these arguments."""
+    """The message with which the function itself fails for these arguments; None if it can never fail."""
     return rules_error(func.errors, args, typ, engine, strict=func.strict)

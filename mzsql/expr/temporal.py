@@ -1,9 +1,10 @@
-"""Temporal filters: predicates on ``mz_now()`` as the times between which a row is there.
+"""Temporal filters: predicates on ``mz_now()`` as the interval of times at which a row is present.
 
-Promise: an `MfpPlan` means at every time what its `MapFilterProject` does: a row that passes the other predicates is there from the last
-of its lower bounds on, and before the least of its upper bounds; a bound that is NULL leaves the row out. Only what can be told so is
-planned: ``mz_now()`` by itself, compared (``=``, ``<``, ``<=``, ``>``, ``>=``) with an expression that does not depend on the time. All
-else is refused with what is wrong about it: it could only be maintained by looking at every row at every time.
+Promise: an `MfpPlan` means the same as its `MapFilterProject` at every time: a row that passes the other predicates is
+present from the latest of its lower bounds until before the earliest of its upper bounds; a NULL bound excludes the
+row. Only such predicates are planned: ``mz_now()`` alone, compared (``=``, ``<``, ``<=``, ``>``, ``>=``) with an
+expression that does not depend on the time. Any other is refused with the reason, since maintaining it would mean
+examining every row at every time.
 """
 
 from __future__ import annotations
@@ -26,24 +27,25 @@ from mzsql.repr.types import MZ_TIMESTAMP
 
 NOW = Unmaterializable("mz_now", MZ_TIMESTAMP)
 _KIND = "_mz_timestamp"
-#: What a comparison says when its sides change places.
+#: The comparison with its sides swapped.
 _FLIPPED = {"eq": "eq", "lt": "gt", "lte": "gte", "gt": "lt", "gte": "lte"}
 
 
 class Bound(msgspec.Struct, frozen=True, cache_hash=True):
-    """A time: the value of `expr`, or, where `after` is set, the first time after it."""
+    """A time: the value of ``expr`` or, with ``after``, the first time after it."""
 
     expr: Scalar
     after: bool
 
 
 class MfpPlan(msgspec.Struct, frozen=True, cache_hash=True):
-    """Row-wise work whose filters on the time are told as bounds.
+    """An MFP whose temporal filters are bounds.
 
     Attributes:
-        mfp: the rest of the work.
-        lower: the row is there from the latest of these on; over the columns of `mfp` (its input's and its expressions').
-        upper: and before the earliest of these.
+        mfp: the rest of the MFP.
+        lower: the row is present from the latest of these; over the columns of ``mfp``, those of its input and its
+            expressions.
+        upper: the row is absent from the earliest of these.
     """
 
     mfp: MapFilterProject
@@ -51,7 +53,7 @@ class MfpPlan(msgspec.Struct, frozen=True, cache_hash=True):
     upper: tuple[Bound, ...]
 
     def with_bounds(self) -> MapFilterProject:
-        """The work with the bounds' expressions put out behind its columns, the lower ones first."""
+        """The MFP with the values of the bounds appended to its output, lower ones first."""
         mfp = self.mfp
         width = mfp.input_arity + len(mfp.expressions)
         bounds = tuple(bound.expr for bound in (*self.lower, *self.upper))
@@ -63,7 +65,7 @@ class MfpPlan(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 def reads_time(expr: Scalar) -> bool:
-    """Whether an expression depends on ``mz_now()``."""
+    """Whether the expression depends on ``mz_now()``."""
     return any(node == NOW for node in walk(expr))
 
 
@@ -74,10 +76,10 @@ def is_temporal(mfp: MapFilterProject) -> bool:
 
 
 def plan_temporal(mfp: MapFilterProject) -> MfpPlan | None:
-    """The plan of an MFP that filters by the time; None for one that does not.
+    """The plan of an MFP with temporal filters; None for an MFP without.
 
     Raises:
-        Unsupported: a predicate on the time cannot be told as bounds.
+        Unsupported: a predicate on the time is no bound.
     """
     columns = _inlined(mfp)
     others: list[tuple[int, Scalar]] = []
@@ -101,7 +103,7 @@ def plan_temporal(mfp: MapFilterProject) -> MfpPlan | None:
 
 
 def extract_temporal(mfp: MapFilterProject) -> tuple[MapFilterProject, MapFilterProject | None]:
-    """An MFP in two, one behind the other: without predicates on the time, and these (None: there are none)."""
+    """The MFP split in two: without predicates on the time, then one with only these, or None where there are none."""
     if not is_temporal(mfp):
         return mfp, None
     columns = _inlined(mfp)
@@ -121,7 +123,7 @@ def extract_temporal(mfp: MapFilterProject) -> tuple[MapFilterProject, MapFilter
 
 
 def _inlined(mfp: MapFilterProject) -> list[Scalar]:
-    """Each column of an MFP over its input: as it is, but for what depends on the time, which is written out."""
+    """The columns of an MFP, with those that depend on the time as expressions over its other columns."""
     columns: list[Scalar] = [Column(i) for i in range(mfp.input_arity)]
     for offset, expr in enumerate(mfp.expressions):
         whole = substitute(expr, columns)
@@ -130,7 +132,7 @@ def _inlined(mfp: MapFilterProject) -> list[Scalar]:
 
 
 def _without_time_columns(pred: Scalar, columns: list[Scalar], arity: int) -> Scalar:
-    """A predicate that reads no computed column that depends on the time."""
+    """The predicate with inlined columns that depend on the time."""
     timed = [
         expr if at >= arity and reads_time(expr) else Column(at) for at, expr in enumerate(columns)
     ]
@@ -144,7 +146,7 @@ def _conjuncts(pred: Scalar) -> list[Scalar]:
 
 
 def _comparison(pred: Scalar) -> tuple[str, Scalar]:
-    """How ``mz_now()`` is compared, read from the left, and with what."""
+    """The operator and the other side of a comparison with ``mz_now()``, as if it stood on the left."""
     if not isinstance(pred, Call) or not pred.func.endswith(_KIND) or len(pred.args) != 2:
         raise _unsupported(
             "mz_now() must be directly compared to an expression of type mz_timestamp"

@@ -1,7 +1,8 @@
-"""The types of scalars and relations: what is derived, never stored.
+"""The types of scalars and relations, which are derived and never stored.
 
-Promise: a column said not to be nullable never holds NULL, a key is unique as long as multiplicities are not negative; where nothing is
-known, less is claimed. Types follow the table of functions. `locals_` gives the types of `Let` bindings where a Get's own might be stale.
+Promise: a non-nullable column never holds NULL, and a key is unique as long as multiplicities are not negative; where
+nothing is known, less is claimed. Result types come from the table of functions. `locals_` gives the types of `Let`
+bindings where those in the Gets may be stale.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _ANY_NULL = frozenset({"and", "or"})
 
 
 def nullable(expr: Scalar, columns: Sequence[ColumnType]) -> bool:
-    """Whether the expression can be NULL over rows of `columns`."""
+    """Whether the expression can be NULL over rows of ``columns``."""
     match expr:
         case Column(index=index):
             return columns[index].nullable
@@ -61,26 +62,31 @@ def nullable(expr: Scalar, columns: Sequence[ColumnType]) -> bool:
 
 
 def column_type(expr: Scalar, columns: Sequence[ColumnType]) -> ColumnType:
-    """Type and nullability of an expression over rows of `columns`."""
+    """The type and nullability of an expression over rows of ``columns``."""
     return ColumnType(scalar_type(expr, columns), nullable(expr, columns))
 
 
 def aggregate_type(aggregate: AggregateExpr, columns: Sequence[ColumnType]) -> ColumnType:
-    """Type and nullability of an aggregate over a group that has rows."""
+    """The type and nullability of an aggregate over a non-empty group."""
     if not aggregate.nullable:
         return ColumnType(aggregate.typ, False)
     func = functions.aggregate(aggregate.func)
     if func.kind == "basic":
-        # What is aggregated is a row, whose fields may be NULL though it is not.
+        # The argument is a record: never NULL itself, though its fields may be.
         return ColumnType(aggregate.typ, func.nullable)
-    # Of a group with rows, only NULL inputs make a NULL.
+    # In a non-empty group, only NULL inputs make a NULL.
     return ColumnType(aggregate.typ, func.nullable and nullable(aggregate.expr, columns))
 
 
 def relation_type(
     rel: mir.Relation, locals_: Mapping[int, RelationType] | None = None
 ) -> RelationType:
-    """Columns and unique keys of a relation."""
+    """The columns and unique keys of a relation.
+
+    Args:
+        rel: the relation.
+        locals_: the types of the bindings around it; those of its Gets where missing.
+    """
     return _relation_type(rel, locals_ or {})
 
 
@@ -91,15 +97,15 @@ def _relation_type(rel: mir.Relation, known: Mapping[int, RelationType]) -> Rela
 
 
 class _Types:
-    """Types of relations by what they depend on: themselves, and the types of the bindings that they read."""
+    """A memo of relations' types, keyed by the relation and the types of the bindings that it reads."""
 
     def __init__(self) -> None:
-        # What is known of a part keeps it, so that its identity stands for it.
+        # A `Part` keeps its relation, so that its ``id()`` is not reused.
         self._parts = parts()
         self._types: dict[tuple[object, ...] | int, RelationType] = memo("relation_type")
 
     def of(self, rel: mir.Relation, known: Mapping[int, RelationType]) -> RelationType:
-        """The type of a relation where bindings have these types."""
+        """The type of a relation, given the types of the bindings around it."""
         part = self._parts.get(id(rel)) or part_of(rel, self._parts)
         reads = part.order if known else ()
         key = (id(rel), *map(known.get, reads)) if reads else id(rel)
@@ -120,7 +126,7 @@ class _Types:
 
 
 def derived_type(rel: mir.Relation, inputs: Sequence[RelationType]) -> RelationType:
-    """As `node_type`, of a node that has inputs; asked of the same twice in a run it knows. Equal types of a run are one object."""
+    """Like `node_type`, for a node with inputs, memoized in a run; equal types in a run are one object."""
     derived: dict[tuple[object, ...], RelationType] = memo("node_type")
     key = (rel, *inputs)
     found = derived.get(key)
@@ -132,7 +138,7 @@ def derived_type(rel: mir.Relation, inputs: Sequence[RelationType]) -> RelationT
 
 
 def _reads(rel: mir.Relation, ids: frozenset[int]) -> Iterator[mir.Get]:
-    """The Gets of these bindings; one of the same number inside of the relation hides them where it is in scope."""
+    """The Gets of the given bindings, except where an inner binding with the same id hides them."""
     stack = [(rel, ids)]
     while stack:
         node, visible = stack.pop()
@@ -148,14 +154,16 @@ def _reads(rel: mir.Relation, ids: frozenset[int]) -> Iterator[mir.Get]:
                 stack += [(part, visible) for part in mir.inputs(node)]
 
 
-#: How often the types of recursive bindings are derived from each other before less is claimed.
+#: The number of rounds in which recursive types are refined before less is claimed.
 _ROUNDS = 20
 
 
 def recursive_types(
     ids: Sequence[int], values: Sequence[mir.Relation], known: Mapping[int, RelationType]
 ) -> dict[int, RelationType]:
-    """The types of the bindings of a recursion: the most that holds of them while they start empty and whenever they are computed anew."""
+    """The types of the bindings of a recursion: the strongest claims that hold of the empty start and are preserved by
+    every iteration.
+    """
     types = dict(known)
     for get in (get for value in values for get in _reads(value, frozenset(ids))):
         assert isinstance(get.id, int)
@@ -164,7 +172,7 @@ def recursive_types(
         plain = _relation_type(value, types).columns
         types[local] = RelationType(tuple(ColumnType(c.type) for c in plain))
     least = {local: types[local] for local in ids}
-    # Of no rows everything holds; what a round takes back, the next one does not claim any more.
+    # An empty relation satisfies every claim; each round withdraws those that do not survive an iteration.
     claimed = {
         local: RelationType(tuple(ColumnType(c.type, False) for c in typ.columns), ((),))
         for local, typ in least.items()
@@ -185,7 +193,13 @@ def node_type(
     inputs: Sequence[RelationType],
     known: Mapping[int, RelationType] | None = None,
 ) -> RelationType:
-    """The type of a node (not a Let or LetRec) whose inputs have these types."""
+    """The type of a node, other than Let and LetRec, whose inputs have these types.
+
+    Args:
+        rel: the node.
+        inputs: the types of its inputs.
+        known: the types of the bindings around it.
+    """
     match rel:
         case mir.Constant():
             return _constant_type(rel)
@@ -249,7 +263,7 @@ def _not_null_if_true(pred: Scalar) -> frozenset[int]:
 
 
 def strict_columns(expr: Scalar) -> frozenset[int]:
-    """Columns whose NULL makes the whole expression NULL."""
+    """The columns whose NULL makes the whole expression NULL."""
     match expr:
         case Column(index=index):
             return frozenset({index})

@@ -1,7 +1,8 @@
-"""Arithmetic and comparisons of two whole numbers, computed in Python.
+"""Arithmetic and comparison of two integers, computed in Python.
 
-Promise: the value, or the message of the failure, that the table's spelling gives in an engine. The trade-off: a second way to compute
-what every engine computes, for the calls that people write most; asking an engine for one sum takes a millisecond.
+Promise: the value, or the error message, that the table's spelling gives in an engine. Trade-off: a second
+implementation of what every engine computes, for the calls people write most; asking an engine for one sum takes a
+millisecond.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ class _Operation(NamedTuple):
 
 
 def _quotient(left: int, right: int) -> int:
-    """Towards zero."""
+    """The quotient rounded toward zero."""
     whole = abs(left) // abs(right)
     return whole if (left < 0) == (right < 0) else -whole
 
@@ -45,7 +46,7 @@ _COMPARISONS: Mapping[str, Callable[[int, int], bool]] = {
 
 
 def value(call: Call) -> Literal | LiteralError | None:
-    """The value of a call on two whole numbers; None of any other."""
+    """The value of a call on two integers; None for any other call."""
     name, _, kind = call.func.rpartition("_")
     if kind not in INTEGERS or len(call.args) != 2:
         return None
