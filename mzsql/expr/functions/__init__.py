@@ -1,9 +1,10 @@
 """The table of functions: every scalar function, operator, cast, aggregate and table function, each declared once.
 
-Promise: a function is found by its key (what plans hold) or by its SQL name (what the frontend resolves overloads among); both look-ups
-are dictionary accesses. Spellings for each engine are in the row itself (`mzsql.expr.functions.table`).
+Promise: a function is looked up by its key (which plans hold) or by its SQL name (among whose overloads the frontend
+resolves), both in constant time. Each row contains its spellings for the engines (`mzsql.expr.functions.table`).
 
-Functions of a unit of time are named with it, since the unit is a literal: ``extract_year``, ``date_part_hour``, ``date_trunc_month``.
+A function of a unit of time has the unit in its key, since the unit is a literal: ``extract_year``, ``date_part_hour``,
+``date_trunc_month``.
 """
 
 from __future__ import annotations
@@ -137,7 +138,7 @@ def _by_name(rows: Iterable[_Func]) -> dict[str, tuple[_Func, ...]]:
 
 
 _SCALARS: tuple[ScalarFunc, ...] = tuple(
-    # Casts have it from their rows, since those of containers are made of them.
+    # Casts normalize zeros in their own rows, because casts of containers are built from those.
     func if func.name == "cast" else with_one_zero(func)
     for module in _SCALAR_MODULES
     for func in module.FUNCTIONS
@@ -149,18 +150,24 @@ _TABLE_KEYS, _TABLE_NAMES = _by_key(tables.FUNCTIONS), _by_name(tables.FUNCTIONS
 
 
 def scalar(key: str) -> ScalarFunc:
-    """The scalar function of a key; KeyError if there is none (keys come from the table, so that is a bug)."""
+    """The scalar function with this key.
+
+    Raises:
+        KeyError: there is none, which is a bug, since keys come from the table.
+    """
     found = _SCALAR_KEYS.get(key)
     return records.getter(key) if found is None else found
 
 
 def scalars_named(name: str) -> tuple[ScalarFunc, ...]:
-    """The overloads of a SQL name (lower case) or operator (``+``, ``<>``, ``~~``, ``||``); none: ``()``."""
+    """The overloads of a SQL name in lower case, or of an operator (``+``, ``<>``, ``~~``, ``||``); ``()`` if there are
+    none.
+    """
     return _SCALAR_NAMES.get(name, ())
 
 
 def function_like(name: str) -> str | None:
-    """A hint at the function that is named most like one that there is not."""
+    """A hint that names the function most similar to an unknown name."""
     known = (
         one for names in (_SCALAR_NAMES, _AGGREGATE_NAMES) for one in names if one.isidentifier()
     )
@@ -168,12 +175,16 @@ def function_like(name: str) -> str | None:
 
 
 def all_scalars() -> tuple[ScalarFunc, ...]:
-    """Every scalar function."""
+    """All scalar functions."""
     return _SCALARS
 
 
 def aggregate(key: str) -> AggregateFunc:
-    """The aggregate of a key, ordered ones (`ordered_key`) included; KeyError if there is none."""
+    """The aggregate with this key, including ordered ones (`ordered_key`) and window functions.
+
+    Raises:
+        KeyError: there is none.
+    """
     found = _AGGREGATE_KEYS.get(key) or aggregates.ordered(key) or windows.aggregate(key, aggregate)
     if found is None:
         raise KeyError(key)
@@ -181,26 +192,30 @@ def aggregate(key: str) -> AggregateFunc:
 
 
 def aggregates_named(name: str) -> tuple[AggregateFunc, ...]:
-    """The overloads of an aggregate's SQL name; none: ``()``."""
+    """The overloads of an aggregate's SQL name; ``()`` if there are none."""
     return _AGGREGATE_NAMES.get(name, ())
 
 
 def all_aggregates() -> tuple[AggregateFunc, ...]:
-    """Every aggregate."""
+    """All declared aggregates."""
     return aggregates.FUNCTIONS
 
 
 def table_func(key: str) -> TableFunc:
-    """The table function of a key, several side by side (`rows_from.key`) included; KeyError if there is none."""
+    """The table function with this key, including several side by side (`rows_from.key`).
+
+    Raises:
+        KeyError: there is none.
+    """
     found = _TABLE_KEYS.get(key) or text_tables.made(key)
     return rows_from.combined(key, table_func) if found is None else found
 
 
 def table_funcs_named(name: str) -> tuple[TableFunc, ...]:
-    """The overloads of a table function's SQL name; none: ``()``."""
+    """The overloads of a table function's SQL name; ``()`` if there are none."""
     return _TABLE_NAMES.get(name, ())
 
 
 def all_table_funcs() -> tuple[TableFunc, ...]:
-    """Every table function."""
+    """All declared table functions."""
     return tables.FUNCTIONS

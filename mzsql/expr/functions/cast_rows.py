@@ -1,6 +1,7 @@
-"""What a row of the table of casts is.
+"""The rows of the table of casts.
 
-Promise: the contexts are PostgreSQL's: ``implicit`` anywhere, ``assignment`` when a value is stored, ``explicit`` only where written.
+Promise: the contexts are PostgreSQL's: ``implicit`` casts apply anywhere, ``assignment`` casts where a value is stored,
+``explicit`` ones only where written.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ IMPLICIT, ASSIGNMENT, EXPLICIT = "implicit", "assignment", "explicit"
 
 @dataclass(frozen=True)
 class Cast:
-    """A row of the table of casts."""
+    """A row of the table of casts: the function, the kinds it converts between, its context."""
 
     func: ScalarFunc
     source: str
@@ -37,7 +38,18 @@ def cast_row(
     key: str = "",
     monotone: bool = False,
 ) -> Cast:
-    """A cast that is spelled so, and the ways it fails."""
+    """A row of the table of casts.
+
+    Args:
+        source: the kind it converts from.
+        target: the kind it converts to.
+        context: implicit, assignment or explicit.
+        value: the spelling of the value.
+        errors: the ways it fails, in order of precedence.
+        result: the type of the result; the plain type of ``target`` by default.
+        key: its key; made of both kinds by default.
+        monotone: whether it is monotone.
+    """
     func = ScalarFunc(
         key=key or f"{source}_to_{target}",
         name="cast",
@@ -51,5 +63,5 @@ def cast_row(
 
 
 def plain(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
-    """The engines' own cast, which cannot fail."""
+    """The engine's own cast, where it cannot fail."""
     return s.cast(args[0].ast, typ, engine)

@@ -1,8 +1,8 @@
 """Comparisons and boolean logic.
 
-Promise: floats compare as PostgreSQL does (NaN equals itself and is the greatest, -0 equals 0), text by its bytes (C collation),
-intervals by months, then days, then microseconds as Materialize does; both engines agree on all of it natively. `and` and `or` are
-three-valued, and an error on one side does not count when the other side decides (`mzsql.expr.spell`).
+Promise: floats compare as in PostgreSQL (NaN equals itself and is greatest, -0 equals 0), texts by bytes (C collation),
+intervals by months, days, microseconds as in Materialize; both engines do so natively. AND and OR are three-valued, and
+an error on one side does not count where the other side decides (`mzsql.expr.spell`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mzsql.expr.functions.number.numeric import common_numeric
 from mzsql.expr.functions.table import Engine, ScalarFunc, Spelling, Sql
 from mzsql.repr.types import BOOLEAN, SqlType
 
-#: Every kind whose values have an order.
+#: The kinds whose values are ordered.
 ORDERABLE = (
     "boolean",
     "smallint",
@@ -43,7 +43,7 @@ ORDERABLE = (
     "mz_timestamp",
 )
 
-#: Symbol, negation and spelling of each comparison.
+#: The symbol, the negation and the spelling of each comparison.
 OPERATORS: dict[str, tuple[str, str, Callable[[Ast, Ast], Ast]]] = {
     "eq": ("=", "not_eq", s.eq),
     "not_eq": ("!=", "eq", s.neq),
@@ -62,7 +62,7 @@ def _comparison(op: str, kind: str) -> ScalarFunc:
         if kind == "numeric" and args[0].typ.effective_scale != args[1].typ.effective_scale:
             return _numeric_comparison(build, args)
         if kind == "char" and args[0].typ != args[1].typ:
-            # Blanks at the end do not count: chars of one length have the same number of them.
+            # Trailing blanks do not count: chars of one declared length are padded to it.
             left, right = s.call("RTRIM", left), s.call("RTRIM", right)
         return build(left, right)
 
@@ -78,9 +78,9 @@ def _comparison(op: str, kind: str) -> ScalarFunc:
 
 
 def _numeric_comparison(build: Callable[[Ast, Ast], Ast], args: Sequence[Sql]) -> Ast:
-    """Numerics of different scales: by the larger scale where both fit it.
+    """A comparison of numerics with different scales, at the larger scale where both fit it.
 
-    Where one does not fit the larger scale, its magnitude is beyond every value that the other one can have: its sign decides.
+    A numeric that does not fit has a greater magnitude than any value of the other type, so its sign decides.
     """
     scale = max(arg.typ.effective_scale for arg in args)
     kind = s.decimal_type(38, scale)
@@ -147,12 +147,12 @@ def _logic() -> tuple[ScalarFunc, ...]:
     )
 
 
-#: The type of an argument that may be anything: `is_null`, `coalesce`, `greatest`, `least`, `count` take it.
+#: The type of an argument of any type, for `is_null`, `coalesce`, `greatest`, `least`, `count`.
 ANY = SqlType("any")
 
 
 def _common(args: Sequence[SqlType]) -> SqlType:
-    """The type all branches share; for numerics the largest scale."""
+    """The common type of the branches; for numerics, with the largest scale."""
     first = args[0]
     if first.kind == "numeric":
         return common_numeric(args)
@@ -160,7 +160,7 @@ def _common(args: Sequence[SqlType]) -> SqlType:
 
 
 def _extreme(function: str) -> Spelling:
-    """Spark's and DuckDB's GREATEST and LEAST: NULLs are skipped; NaN is the greatest in both."""
+    """GREATEST or LEAST of the engines, which skip NULLs and have NaN as the greatest."""
 
     def value(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
         given = [arg.ast for arg in args]

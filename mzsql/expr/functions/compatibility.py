@@ -1,7 +1,7 @@
-"""What clients of PostgreSQL ask a server about itself, where the answer is the same everywhere.
+"""PostgreSQL's functions about the server whose answer is always the same here.
 
-Promise: true answers. There is one encoding of texts, no recovery, no tablespace, no rule, and nothing is refused for the lack of a
-privilege.
+Promise: true answers. There is one text encoding; there are no recovery, tablespaces or rules; and no privilege is ever
+missing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mzsql.expr.functions.table import Engine, ErrorRule, ScalarFunc, Spelling, 
 from mzsql.repr.type_oids import types_by_oid
 from mzsql.repr.types import BIGINT, BOOLEAN, INTEGER, OID, TEXT, SqlType, type_name
 
-#: PostgreSQL's number of UTF-8, the encoding of every text.
+#: PostgreSQL's number for UTF-8, the encoding of every text.
 _UTF8 = 6
 
 
@@ -31,13 +31,14 @@ def _false(_engine: Engine, _args: Sequence[Sql], _typ: SqlType) -> Ast:
     return s.boolean(False)
 
 
-#: Each unit of `pg_size_pretty`: its name, up to which number it is used, by how much its number is the bytes divided by.
+#: The units of `pg_size_pretty`: name, the limit below which it is used, the binary logarithm of half a unit; the limit
+#: counts halves.
 _SIZES = (("kB", 20 * 1024 - 1, 9), ("MB", 20 * 1024 - 1, 19), ("GB", 20 * 1024 - 1, 29),
           ("TB", 20 * 1024 - 1, 39), ("PB", None, 49))  # fmt: skip
 
 
 def _size_pretty(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
-    """Halves of a unit are counted, cut, and rounded away from zero, as PostgreSQL does."""
+    """As in PostgreSQL: counted in half units, truncated, then rounded away from zero."""
     size = s.wide(args[0].ast)
     branches = [
         (
@@ -55,7 +56,7 @@ def _size_pretty(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
 
 
 def _cut(wide: Ast, by: int, engine: Engine) -> Ast:
-    """A division that cuts towards zero, as bigint."""
+    """Division truncated toward zero, as bigint."""
     size = s.wide(s.num(by))
     exact = s.sub(wide, s.mod(wide, size))
     if engine is Engine.SPARK:
@@ -75,7 +76,7 @@ MAP_OF_TEXTS = SqlType("map", element=TEXT)
 
 
 def _setting(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
-    """A variable's value by its name in any case."""
+    """The value of a variable, its name in any case."""
     return map_get(engine, (args[0], Sql(s.call("LOWER", args[1].ast), TEXT)), TEXT)
 
 
@@ -88,7 +89,7 @@ def _unknown_setting(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast
 
 
 def _type_name(number: Ast) -> Ast:
-    """The name of a type by its number; NULL where no type has it."""
+    """The name of the type with an OID; NULL if there is none."""
     named = sorted(types_by_oid().items())
     return s.case(*((s.eq(number, s.num(n)), s.text(type_name(typ))) for n, typ in named))
 

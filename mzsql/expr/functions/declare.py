@@ -1,6 +1,7 @@
 """Shorthands to declare rows of the table of functions.
 
-Promise: nothing here knows a particular function; a declaration reads as its row: key, name, arguments, result, spelling.
+Promise: nothing here knows a particular function; a declaration reads like its row: key, name, arguments, result,
+spelling.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from mzsql.repr.types import SqlType
 
 Ast = exp.Expression
 
-#: The kinds of SQL types that exist as columns, in the order in which numbers widen.
+#: Kinds of SQL types; numbers in the order in which they widen.
 SIGNED = ("smallint", "integer", "bigint")
 UNSIGNED = ("uint2", "uint4", "uint8")
 INTEGERS = SIGNED + UNSIGNED
 FLOATS = ("real", "double")
 STRINGS = ("text", "varchar", "char")
 
-#: Smallest and largest value of each integer kind.
+#: The smallest and largest value of each integer kind.
 BOUNDS: dict[str, tuple[int, int]] = {
     "smallint": (-(2**15), 2**15 - 1),
     "integer": (-(2**31), 2**31 - 1),
@@ -37,12 +38,12 @@ BOUNDS: dict[str, tuple[int, int]] = {
 
 
 def of(kind: str) -> SqlType:
-    """The plain type of a kind."""
+    """The type of a kind, without parameters."""
     return SqlType(kind)
 
 
 def asts(function: Callable[..., Ast]) -> Spelling:
-    """A spelling from a function of the arguments' ASTs that is the same in every engine."""
+    """A spelling common to all engines, from a function of the arguments' ASTs."""
 
     def spelling(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
         return function(*(arg.ast for arg in args))
@@ -51,7 +52,7 @@ def asts(function: Callable[..., Ast]) -> Spelling:
 
 
 def engines(*, spark: Callable[..., Ast], duckdb: Callable[..., Ast]) -> Spelling:
-    """A spelling from two functions of the arguments' ASTs."""
+    """A spelling from one function of the arguments' ASTs per engine."""
 
     def spelling(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
         build = spark if engine is Engine.SPARK else duckdb
@@ -61,7 +62,13 @@ def engines(*, spark: Callable[..., Ast], duckdb: Callable[..., Ast]) -> Spellin
 
 
 def failed(value: Spelling, message: str | Spelling, result: SqlType | None = None) -> ErrorRule:
-    """The rule of a strict function that fails exactly where its value is NULL though its arguments are not."""
+    """The rule for a strict function that fails exactly where its value is NULL for non-NULL arguments.
+
+    Args:
+        value: the spelling of the value.
+        message: the error message.
+        result: the type passed to ``value``; the call's result type by default.
+    """
 
     def condition(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
         return s.is_null(value(engine, args, typ if result is None else result))
@@ -70,7 +77,7 @@ def failed(value: Spelling, message: str | Spelling, result: SqlType | None = No
 
 
 def when(condition: Callable[..., Ast], message: str | Spelling) -> ErrorRule:
-    """A rule whose condition is the same in every engine, over the arguments' ASTs."""
+    """A rule whose condition, over the arguments' ASTs, is common to all engines."""
     return ErrorRule(asts(condition), message)
 
 
@@ -83,7 +90,17 @@ def scalar(
     *errors: ErrorRule,
     explain: str = "",
 ) -> ScalarFunc:
-    """A strict function and the ways it fails."""
+    """A strict scalar function.
+
+    Args:
+        key: its key.
+        name: its SQL name.
+        args: the types of its arguments.
+        result: the type of its result.
+        value: the spelling of its value.
+        errors: the ways it fails, in order of precedence.
+        explain: how EXPLAIN prints it, as in `ScalarFunc`.
+    """
     return ScalarFunc(
         key=key, name=name, args=args, result=result, value=value, errors=errors, explain=explain
     )
@@ -92,8 +109,12 @@ def scalar(
 def constant_text(arg: Sql, what: str) -> str | None:
     """The text of a constant argument; None for NULL.
 
+    Args:
+        arg: the argument.
+        what: its name, for the error.
+
     Raises:
-        Unsupported: it is no constant.
+        Unsupported: it is not constant.
     """
     ast = arg.ast
     while isinstance(ast, exp.Cast | exp.Paren):
@@ -106,7 +127,7 @@ def constant_text(arg: Sql, what: str) -> str | None:
 
 
 def variable_of(typ: SqlType, lead: str) -> str:
-    """A lambda's parameter that no lambda further in has."""
+    """A name for a lambda's parameter that differs from those of the lambdas inside, over the elements of ``typ``."""
     depth = 0
     while typ.element is not None:
         depth, typ = depth + 1, typ.element
@@ -114,7 +135,7 @@ def variable_of(typ: SqlType, lead: str) -> str:
 
 
 def duckdb_only(what: str) -> Unsupported:
-    """What to raise where a spelling for Spark is asked and there is none."""
+    """The error for a spelling that does not exist for Spark."""
     return Unsupported(
         f"{what} cannot be maintained by a dataflow yet",
         hint="A SELECT of it runs; so does one over a view that is not materialized.",

@@ -1,7 +1,6 @@
-"""Keys and values in lists of DuckDB's.
+"""Keys and values in DuckDB lists.
 
-Promise: what is done takes time and memory that grow with the list, not with its square: nothing looks through all of it for each of
-its keys.
+Promise: time and memory are not quadratic in the length of the list: no key is searched for in the whole list.
 """
 
 from __future__ import annotations
@@ -12,11 +11,11 @@ from mzsql.expr.functions.table import Engine
 
 
 def last_of_each(entries: Ast, depth: str) -> Ast:
-    """Of a list of structs (key, value) the last one of each key, in the order of the keys; those whose key is NULL are left out.
+    """The last struct (key, value) of each key in a list, in the order of keys; NULL keys are omitted.
 
     Args:
         entries: the list.
-        depth: what the parameters of its lambdas are called after, other than those of what it stands in.
+        depth: a suffix that makes the lambdas' parameters differ from those around.
     """
     e, i, t, v, p, q = (f"{lead}{depth}" for lead in ("ee", "ei", "et", "ev", "ep", "eq"))
     entry = s.variable(e)
@@ -28,7 +27,7 @@ def last_of_each(entries: Ast, depth: str) -> Ast:
 
 
 def _before_others(ordered: Ast, pair: str, last: str) -> Ast:
-    """Those of a list in the order of its keys that another key follows, or nothing."""
+    """The elements, of a list sorted by key, that are followed by another key or by nothing."""
     pairs = s.call("LIST_ZIP", ordered, s.call("LIST_SLICE", ordered.copy(), s.num(2), s.num(-1)))
     one, other = (s.call("STRUCT_EXTRACT_AT", s.variable(pair), s.num(n)) for n in (1, 2))
     ends = s.or_(s.is_null(other), s.neq(s.field(other.copy(), "key"), s.field(one, "key")))

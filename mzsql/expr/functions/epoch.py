@@ -1,7 +1,8 @@
-"""Dates, times and timestamps as numbers and back, in either engine.
+"""Conversion between dates or timestamps and numbers, for both engines.
 
-Promise: nothing here throws: a number of days or microseconds outside of the calendar (PostgreSQL's first day, in 4714 BC, to the end of
-262142, Materialize's last year) becomes NULL. Sessions run in UTC, so a zoned timestamp and a plain one share their microseconds.
+Promise: nothing throws. A number of days or microseconds outside the calendar becomes NULL; the calendar is from
+PostgreSQL's first day, in 4714 BC, to the end of 262142, Materialize's last year. Sessions run in UTC, so timestamps
+with and without time zone have the same microseconds.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from mzsql.expr.functions.table import Engine
 from mzsql.repr.types import TIMESTAMP, TIMESTAMPTZ, SqlType
 
 DAY_MICROS = 86_400_000_000
-#: 4714-11-24 BC and 262142-12-31 in days since 1970-01-01, and the microseconds of their ends.
+#: 4714-11-24 BC and 262142-12-31 in days since 1970-01-01, and the first and last microsecond.
 MIN_DAYS, MAX_DAYS = -2440588, 95026236
 MIN_MICROS, MAX_MICROS = MIN_DAYS * DAY_MICROS, MAX_DAYS * DAY_MICROS + DAY_MICROS - 1
 
 
 def micros(ast: Ast, kind: str, engine: Engine) -> Ast:
-    """Microseconds since 1970 of a timestamp, timestamptz or date, as bigint."""
+    """The microseconds since 1970 of a timestamp, timestamptz or date, as bigint."""
     if kind == "date":
         return s.mul(days(ast, engine), s.num(DAY_MICROS))
     if engine is Engine.DUCKDB:
@@ -29,14 +30,14 @@ def micros(ast: Ast, kind: str, engine: Engine) -> Ast:
 
 
 def days(ast: Ast, engine: Engine) -> Ast:
-    """Days since 1970 of a date, as bigint."""
+    """The days since 1970 of a date, as bigint."""
     if engine is Engine.SPARK:
         return s.big(s.call("UNIX_DATE", ast))
     return s.big(s.sub(ast, s.cast_to(s.text("1970-01-01"), s.typed(exp.DType.DATE))))
 
 
 def date_of_days(ast: Ast, engine: Engine) -> Ast:
-    """The date of a number of days since 1970; NULL outside the calendar."""
+    """The date with this number of days since 1970; NULL outside the calendar."""
     if not s.is_simple(ast):
         return s.let(ast, "d0", _date(s.variable("d0"), engine), engine)
     return _date(ast, engine)
@@ -50,7 +51,7 @@ def _date(ast: Ast, engine: Engine) -> Ast:
 
 
 def midnight(date: Ast, typ: SqlType, engine: Engine) -> Ast:
-    """The timestamp at which a date begins; NULL outside the calendar. The session's time zone is UTC."""
+    """The first instant of a date, in UTC; NULL outside the calendar."""
     first, last = -(-MIN_MICROS // DAY_MICROS), MAX_MICROS // DAY_MICROS
     if not s.is_simple(date):
         return timestamp_of_micros(micros(date, "date", engine), typ, engine)
@@ -59,7 +60,7 @@ def midnight(date: Ast, typ: SqlType, engine: Engine) -> Ast:
 
 
 def timestamp_of_micros(ast: Ast, typ: SqlType, engine: Engine) -> Ast:
-    """The timestamp of microseconds since 1970 (any integer type); NULL outside the calendar."""
+    """The timestamp with this number of microseconds since 1970, of any integer type; NULL outside the calendar."""
     if not s.is_simple(ast):
         return s.let(ast, "m0", _timestamp(s.variable("m0"), typ, engine), engine)
     return _timestamp(ast, typ, engine)
@@ -75,8 +76,8 @@ def _timestamp(ast: Ast, typ: SqlType, engine: Engine) -> Ast:
 
 
 def add_months(date: Ast, months: Ast, engine: Engine) -> Ast:
-    """A date some months later, the last day of a shorter month; NULL outside the calendar."""
-    # No date of the calendar is further than this from another one, and the engines do not overflow on it.
+    """The date that many months later, or the last day of a shorter month; NULL outside the calendar."""
+    # No two dates of the calendar are further apart, and no engine overflows at this distance.
     safe = s.integer(s.case((s.between(months, s.num(-3_600_000), s.num(3_600_000)), months)))
     if engine is Engine.SPARK:
         return date_of_days(s.call("UNIX_DATE", s.call("ADD_MONTHS", date, safe)), engine)
@@ -87,14 +88,14 @@ def add_months(date: Ast, months: Ast, engine: Engine) -> Ast:
 
 
 def floor_div(left: Ast, right: int) -> Ast:
-    """Division of integers by a positive number that rounds down, as bigint."""
+    """The quotient of an integer and a positive integer rounded down, as bigint."""
     by = s.num(right)
     rest = s.mod(s.add(s.mod(left, by), by), by)
     return s.int_div(s.big(s.sub(left, rest)), s.big(by))
 
 
 def whole_days(micros: Ast, engine: Engine) -> Ast:
-    """A wide multiple of a day's microseconds as days: the division leaves no rest, so each engine's is exact."""
+    """A wide multiple of a day's microseconds as days. The division leaves no remainder, so it is exact in each engine."""
     day = s.num(DAY_MICROS)
     if engine is Engine.SPARK:
         return s.int_div(micros, s.wide(day))

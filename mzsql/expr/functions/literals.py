@@ -1,7 +1,7 @@
 """Constants as SQL.
 
-Promise: a literal has exactly its type's carrier in every engine, and a value that a text would not bring over whole (a date before the
-year 1, a struct) is built from numbers.
+Promise: a literal has exactly its type's carrier in every engine. A value that text would not transport exactly (a date
+before the year 1, a struct) is built from numbers.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from mzsql.repr.decimals import carried, numeric_text
 from mzsql.repr.types import SqlType, range_fields
 from mzsql.repr.values import datum_text, interval_of, range_parts
 
-#: Days since 1970 of 0001-01-01 and 9999-12-31: what both engines read from a text.
+#: The days since 1970 of 0001-01-01 and 9999-12-31, between which both engines parse dates.
 _FIRST_DAY, _LAST_DAY = -719162, 2932896
 
 
 def literal(value: Datum, typ: SqlType, engine: Engine) -> Ast:
-    """A constant, cast to its type."""
+    """The constant, cast to its type."""
     if value is None:
         return s.cast(exp.Null(), typ, engine)
     match typ.kind:
@@ -44,7 +44,7 @@ def literal(value: Datum, typ: SqlType, engine: Engine) -> Ast:
         case "real" | "double":
             return s.cast(s.text(_float(float(value) + 0.0)), typ, engine)
         case "numeric":
-            # Rounded to the digits of the carrier, or refused, here: an engine would fail while it runs.
+            # Round to the carrier's digits, or refuse, now: the engine would fail while the statement runs.
             return s.cast(s.text(numeric_text(carried(str(value), typ))), typ, engine)
         case "bytea":
             return s.call("UNHEX", s.text(str(value)))

@@ -1,11 +1,11 @@
-"""Which functions every engine computes to the same bits by a spelling of its own.
+"""The functions for which each engine's own spelling gives the same bits.
 
-Promise: what is not listed here has one definition, the in-process evaluator's, and runs on Spark as an Arrow UDF over it
-(`mzsql.expr.evaluated`): a value that keys, groups, joins or is stored may be computed by one engine for the lookup and by another one
-for the step, and what one inserted the other has to retract. So a new function is safe as it is declared; it is listed once the
-differential test (`tests/expr/test_expr_functions_spark.py`) finds it the same over awkward values, and where its speed on Spark matters.
-Not listed are what libraries compute (roots, logarithms, sines), upper and lower case, zones and formats, what reads texts or prints
-floats, `jsonb` and containers.
+Promise: a function not listed here has one definition, the in-process evaluator's, and runs on Spark as an Arrow UDF
+over it (`mzsql.expr.evaluated`). The reason: a value used as a key or stored may be computed by one engine in a lookup
+and by another in a step, and a retraction must match its insertion. So a new function is safe from its declaration on;
+list it once the differential test (`tests/expr/test_expr_functions_spark.py`) finds the engines equal over awkward
+values, and where its speed on Spark matters. Not listed are functions that libraries compute (roots, logarithms,
+sines), upper and lower case, zones and formats, parsing and float output, `jsonb` and containers.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _PLAIN = frozenset(
     }
 )
 
-#: Functions over anything: what they hand on they do not change.
+#: Functions of any type that pass their arguments on unchanged.
 _ANYTHING = frozenset({"is_null", "coalesce", "row", "record_get", "mz_raise_if"})
-#: The same for what has one representation of a value: of 0 and -0 each engine takes another one.
+#: The same, for types with one representation per value: between 0 and -0 the engines choose differently.
 _ONE_OF_ARGUMENTS = frozenset({"greatest", "least"})
 
 
@@ -43,7 +43,7 @@ def _arithmetic() -> set[str]:
     exact = (*_INTEGERS, "numeric")
     operators = ("add", "sub", "mul", "div", "mod", "mod_function", "neg", "abs")
     found = {f"{op}_{kind}" for op in operators for kind in exact}
-    # IEEE 754 says what these are, to the last bit.
+    # IEEE 754 defines these to the last bit.
     found |= {f"{op}_{kind}" for op in ("add", "sub", "mul", "div") for kind in _FLOATS}
     found |= {
         f"bit_{op}_{kind}"
@@ -101,7 +101,7 @@ PORTABLE: frozenset[str] = frozenset(
 )
 
 
-#: Table functions of numbers and times, and those that only take a container apart.
+#: Table functions of numbers and times, and those that only unnest a container.
 PORTABLE_TABLES: frozenset[str] = frozenset(
     {
         *("generate_series_integer", "generate_series_integer_step"),
@@ -112,7 +112,7 @@ PORTABLE_TABLES: frozenset[str] = frozenset(
 
 
 def is_portable(key: str, args: Sequence[SqlType]) -> bool:
-    """Whether every engine computes the function of a key, over arguments of these types, to the same bits."""
+    """Whether all engines compute the function to the same bits for arguments of these types."""
     if key in PORTABLE or key in _ANYTHING or key.startswith("record_get"):
         return True
     return key in _ONE_OF_ARGUMENTS and all(arg.kind in _PLAIN for arg in args)

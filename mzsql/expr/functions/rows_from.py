@@ -1,8 +1,8 @@
-"""Several table functions side by side, and the number of each row: ``ROWS FROM (…)``, ``WITH ORDINALITY``.
+"""Several table functions side by side, and row numbers: ``ROWS FROM (…)``, ``WITH ORDINALITY``.
 
-Promise: the n-th rows of all functions make the n-th row; where one has ended there is NULL. The key says it all:
-``rows_from[unnest_array:1,generate_series_integer:2]+`` are two functions of one and two arguments, numbered; behind ``unnest_map:1*`` its
-rows stand as records, in one column.
+Promise: the n-th rows of all functions make the n-th row, with NULL for functions that have ended. The key encodes
+everything: ``rows_from[unnest_array:1,generate_series_integer:2]+`` is two functions with one and two arguments,
+numbered; ``*``, as in ``unnest_map:1*``, makes a function's rows records in one column.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _KEY = re.compile(r"rows_from\[(.*)\](\+?)")
 
 
 class Part(NamedTuple):
-    """One of the functions: how many arguments it has, and whether its rows come as records."""
+    """One of the functions: the number of its arguments, and whether its rows are records."""
 
     func: TableFunc
     given: int
     whole: bool = False
 
     def columns(self, args: Sequence[SqlType]) -> RelationType:
-        """The columns that stand for it."""
+        """The output columns of the part."""
         typ = self.func.output_type(args)
         if not self.whole:
             return typ
@@ -37,13 +37,26 @@ class Part(NamedTuple):
 
 
 def key(parts: Sequence[Part], *, numbered: bool) -> str:
-    """The key of functions, each with the number of its arguments, side by side."""
+    """The key for these functions side by side.
+
+    Args:
+        parts: the functions.
+        numbered: whether the rows are numbered.
+    """
     body = ",".join(f"{p.func.key}:{p.given}{'*' if p.whole else ''}" for p in parts)
     return f"rows_from[{body}]{'+' if numbered else ''}"
 
 
 def combined(key: str, function: Callable[[str], TableFunc]) -> TableFunc:
-    """The table function of such a key, its parts found by `function`; KeyError of any other key."""
+    """The table function with such a key.
+
+    Args:
+        key: the key.
+        function: finds the table function of a part by its key.
+
+    Raises:
+        KeyError: it is no such key.
+    """
     match = _KEY.fullmatch(key)
     if match is None:
         raise KeyError(key)
@@ -96,7 +109,7 @@ def _rules(parts: Sequence[Part]) -> list[ErrorRule]:
 
 
 def _over(spelling: Spelling, start: int, count: int) -> Spelling:
-    """A spelling over some of the arguments."""
+    """The spelling applied to ``count`` of the arguments from ``start``."""
     return lambda engine, args, typ: spelling(engine, args[start : start + count], typ)
 
 

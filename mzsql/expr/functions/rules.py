@@ -1,4 +1,4 @@
-"""Which of a function's rules of errors a call breaks, as SQL."""
+"""SQL for the error of a call: the message of the first rule it breaks."""
 
 from __future__ import annotations
 
@@ -20,9 +20,16 @@ def rules_error(
     *,
     strict: bool,
 ) -> Ast | None:
-    """The message of the first rule that holds, NULL where none does, None where none can.
+    """The message of the first rule that holds; NULL where none does. None if none can.
 
-    With `strict`, a NULL argument fails nothing. Aggregates' rules (over their accumulators) and table functions' go this way too.
+    The errors of aggregates (over accumulators) and of table functions are made here too.
+
+    Args:
+        rules: the rules, in order of precedence.
+        args: the arguments.
+        typ: the type of the result.
+        engine: the engine.
+        strict: whether a NULL argument prevents any error.
     """
     types = [arg.typ for arg in args]
     branches: list[tuple[Ast, Ast]] = []

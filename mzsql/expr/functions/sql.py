@@ -1,7 +1,8 @@
-"""Small pieces of SQL from which spellings are built, alike for every engine.
+"""Builders of small SQL expressions, the pieces of all spellings.
 
-Promise: every function here returns a fresh AST (arguments are copied, so one argument may be placed twice), every operator is
-parenthesised, every identifier quoted. What differs between engines is decided by an explicit `Engine`, never by transpiling.
+Promise: every function returns a fresh AST (an argument that has a parent is copied, so it may be placed twice), with
+operators in parentheses and identifiers quoted. Engines differ only where an `Engine` is passed; nothing relies on
+transpiling.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def decimal_type(precision: int, scale: int) -> exp.DataType:
 
 
 def sql_type(typ: SqlType, engine: Engine) -> exp.DataType:
-    """The engine's type in which values of `typ` are carried; its Arrow form is `mzsql.repr.types.arrow_type`."""
+    """The engine's type that carries values of ``typ``; `mzsql.repr.types.arrow_type` is its Arrow form."""
     match typ.kind:
         case "numeric":
             return decimal_type(NUMERIC_PRECISION, typ.effective_scale)
@@ -89,7 +90,7 @@ def sql_type(typ: SqlType, engine: Engine) -> exp.DataType:
 
 
 def struct_type(*fields: tuple[str, exp.DataType]) -> exp.DataType:
-    """A struct type of named fields."""
+    """A struct type with these fields."""
     return exp.DataType(
         this=exp.DType.STRUCT,
         nested=True,
@@ -101,14 +102,14 @@ def struct_type(*fields: tuple[str, exp.DataType]) -> exp.DataType:
 
 
 def typed(name: exp.DType) -> exp.DataType:
-    """A plain engine type."""
+    """An engine type without parameters."""
     return exp.DataType(this=name)
 
 
 def own(*asts: Ast) -> list[Ast]:
-    """The pieces for a tree of their own: as they are where no tree has them yet, else copies.
+    """The ASTs, ready for a new parent: copied only if they have one.
 
-    Most are made to stand in one place; copying each whenever something is made of it would take longer than everything else here.
+    Most are placed once; copying at every step would take longer than all other work here.
     """
     found: list[Ast] = []
     seen: set[int] = set()
@@ -120,7 +121,7 @@ def own(*asts: Ast) -> list[Ast]:
 
 
 def cast_to(ast: Ast, kind: exp.DataType) -> Ast:
-    """``CAST(ast AS kind)``: only where it cannot fail."""
+    """``CAST(ast AS kind)``; only where the cast cannot fail."""
     return exp.Cast(this=own(ast)[0], to=kind)
 
 
@@ -130,42 +131,42 @@ def try_cast_to(ast: Ast, kind: exp.DataType) -> Ast:
 
 
 def cast(ast: Ast, typ: SqlType, engine: Engine) -> Ast:
-    """Cast to a SQL type's carrier: only where it cannot fail."""
+    """A cast to the carrier of a SQL type; only where the cast cannot fail."""
     return cast_to(ast, sql_type(typ, engine))
 
 
 def try_cast(ast: Ast, typ: SqlType, engine: Engine) -> Ast:
-    """Cast to a SQL type's carrier, NULL where it fails."""
+    """A cast to the carrier of a SQL type; NULL where it fails."""
     return try_cast_to(ast, sql_type(typ, engine))
 
 
 def big(ast: Ast) -> Ast:
-    """As bigint."""
+    """A cast to bigint."""
     return cast_to(ast, typed(exp.DType.BIGINT))
 
 
 def integer(ast: Ast) -> Ast:
-    """As integer."""
+    """A cast to integer."""
     return cast_to(ast, typed(exp.DType.INT))
 
 
 def double(ast: Ast) -> Ast:
-    """As double."""
+    """A cast to double."""
     return cast_to(ast, typed(exp.DType.DOUBLE))
 
 
 def wide(ast: Ast) -> Ast:
-    """As ``decimal(38, 0)``: an integer with room for any sum or product of two bigints but one."""
+    """A cast to ``decimal(38, 0)``, which holds every sum and product of two bigints but one."""
     return cast_to(ast, decimal_type(38, 0))
 
 
 def hugeint(ast: Ast) -> Ast:
-    """As DuckDB's 128 bit integer."""
+    """A cast to DuckDB's 128-bit integer."""
     return cast_to(ast, typed(exp.DType.INT128))
 
 
 def string(ast: Ast) -> Ast:
-    """As text, in the engine's own form: only for types where that form is known."""
+    """A cast to text in the engine's own format; only for types where the engines' formats agree."""
     return cast_to(ast, typed(exp.DType.TEXT))
 
 
@@ -193,7 +194,7 @@ def boolean(value: bool) -> Ast:
 
 
 def call(name: str, *args: Ast) -> Ast:
-    """A function call by its name in the engine at hand."""
+    """A call of the engine's function with this name."""
     return exp.Anonymous(this=name, expressions=own(*args))
 
 
@@ -218,19 +219,19 @@ def mul(left: Ast, right: Ast) -> Ast:
 
 
 def div(left: Ast, right: Ast) -> Ast:
-    """``left / right``, as the engine divides these types."""
+    """``left / right``, with the engine's division for these types."""
     left, right = own(left, right)
     return exp.Paren(this=exp.Div(this=left, expression=right, typed=False, safe=False))
 
 
 def int_div(left: Ast, right: Ast) -> Ast:
-    """Integer division that truncates: ``DIV`` in Spark (of bigints), ``//`` in DuckDB."""
+    """Truncating integer division: ``DIV`` in Spark (of bigints), ``//`` in DuckDB."""
     left, right = own(left, right)
     return exp.Paren(this=exp.IntDiv(this=left, expression=right))
 
 
 def mod(left: Ast, right: Ast) -> Ast:
-    """``left % right``, the sign of `left`."""
+    """``left % right``, with the sign of ``left``."""
     return _operator(exp.Mod, left, right)
 
 
@@ -265,12 +266,12 @@ def gte(left: Ast, right: Ast) -> Ast:
 
 
 def and_(*args: Ast) -> Ast:
-    """All of the conditions; TRUE for none."""
+    """The conjunction; TRUE for no conditions."""
     return _fold(exp.And, args, True)
 
 
 def or_(*args: Ast) -> Ast:
-    """One of the conditions; FALSE for none."""
+    """The disjunction; FALSE for no conditions."""
     return _fold(exp.Or, args, False)
 
 
@@ -325,7 +326,7 @@ def coalesce(*args: Ast) -> Ast:
 
 
 def concat(*args: Ast) -> Ast:
-    """``a || b || …``: NULL if one of them is."""
+    """``a || b || …``: NULL if an operand is."""
     result, *others = own(*args)
     for arg in others:
         result = exp.DPipe(this=result, expression=arg)
@@ -333,22 +334,24 @@ def concat(*args: Ast) -> Ast:
 
 
 def at_least(arg: Ast, low: Ast) -> Ast:
-    """The larger of both, NULL for a NULL `arg` (GREATEST would skip it)."""
+    """The greater of both; NULL for a NULL ``arg``, which GREATEST would skip."""
     return case((lt(arg, low), low), otherwise=arg)
 
 
 def at_most(arg: Ast, high: Ast) -> Ast:
-    """The smaller of both, NULL for a NULL `arg` (LEAST would skip it)."""
+    """The lesser of both; NULL for a NULL ``arg``, which LEAST would skip."""
     return case((gt(arg, high), high), otherwise=arg)
 
 
 def attempt(ast: Ast, engine: Engine) -> Ast:
-    """DuckDB's ``TRY(ast)``: NULL where the evaluation fails. In Spark the caller uses functions that do not fail."""
+    """DuckDB's ``TRY(ast)``: NULL where the evaluation fails. Unchanged for Spark, where the caller uses functions that
+    do not fail.
+    """
     return call("TRY", ast) if engine is Engine.DUCKDB else own(ast)[0]
 
 
 def try_op(name: str, left: Ast, right: Ast, engine: Engine) -> Ast:
-    """``left name right`` (name: add, subtract, multiply, mod), NULL where it fails."""
+    """``left name right``, where name is add, subtract, multiply or mod; NULL where it fails."""
     if engine is Engine.SPARK:
         return call(f"TRY_{name.upper()}", left, right)
     build = {"add": add, "subtract": sub, "multiply": mul, "mod": mod}[name]
@@ -356,36 +359,36 @@ def try_op(name: str, left: Ast, right: Ast, engine: Engine) -> Ast:
 
 
 def regexp_replace(value: Ast, pattern: str, replacement: str, engine: Engine) -> Ast:
-    """Replace every match of `pattern` (in the part that Java's and RE2's syntax share)."""
+    """Replace every match of ``pattern``, which must be in the syntax common to Java and RE2."""
     flags = [text("g")] if engine is Engine.DUCKDB else []
     return call("REGEXP_REPLACE", value, text(pattern), text(replacement), *flags)
 
 
 def matches(value: Ast, pattern: str, engine: Engine) -> Ast:
-    """Whether `pattern` matches somewhere in the text."""
+    """Whether ``pattern`` matches anywhere in the text."""
     name = "REGEXP_LIKE" if engine is Engine.SPARK else "REGEXP_MATCHES"
     return call(name, value, text(pattern))
 
 
 def regexp_group(value: Ast, pattern: str, group: int) -> Ast:
-    """The text of a group of the first match; empty where the group or the pattern does not match."""
+    """The text of a group in the first match; empty where the group or the pattern does not match."""
     return call("REGEXP_EXTRACT", value, text(pattern), num(group))
 
 
 def trim_space(value: Ast, engine: Engine) -> Ast:
-    """Without white space at both ends."""
+    """The text without white space at both ends."""
     return regexp_replace(value, "^[ \t\n\r\f\x0b]+|[ \t\n\r\f\x0b]+$", "", engine)
 
 
 def field(struct: Ast, name: str) -> Ast:
-    """A struct's field."""
+    """A field of a struct."""
     return exp.Dot(
         this=exp.Paren(this=own(struct)[0]), expression=exp.to_identifier(name, quoted=True)
     )
 
 
 def struct(**fields: Ast) -> Ast:
-    """A struct of named fields."""
+    """A struct with these fields."""
     return exp.Struct(
         expressions=[
             exp.PropertyEQ(this=exp.to_identifier(name, quoted=True), expression=value)
@@ -400,17 +403,17 @@ def array(*items: Ast) -> Ast:
 
 
 def lambda_(parameters: tuple[str, ...], body: Ast) -> Ast:
-    """A lambda; parameters are unquoted lower-case names that no column has."""
+    """A lambda. Parameters are unquoted lower-case names that no column has."""
     return exp.Lambda(this=body, expressions=[exp.to_identifier(name) for name in parameters])
 
 
 def variable(name: str) -> Ast:
-    """A lambda's parameter."""
+    """A reference to a lambda's parameter."""
     return exp.column(exp.to_identifier(name))
 
 
 def let(value: Ast, name: str, body: Ast, engine: Engine) -> Ast:
-    """`body` with the lambda parameter `name` standing for `value`, which then is computed once; NULL values too."""
+    """``body`` with the lambda parameter ``name`` bound to ``value``, NULL included, so that it is computed once."""
     transformed = call(
         "TRANSFORM" if engine is Engine.SPARK else "LIST_TRANSFORM",
         array(value),
@@ -422,7 +425,7 @@ def let(value: Ast, name: str, body: Ast, engine: Engine) -> Ast:
 
 
 def is_simple(ast: Ast) -> bool:
-    """Whether an AST is cheap and short enough to be written several times."""
+    """Whether an AST is cheap and short enough to be repeated."""
     if isinstance(ast, exp.Paren):
         return is_simple(ast.this)
     if isinstance(ast, exp.Neg | exp.Cast):
@@ -431,14 +434,14 @@ def is_simple(ast: Ast) -> bool:
 
 
 def literal_of(ast: Ast) -> exp.Literal | None:
-    """The literal that an AST is, also under casts and parentheses; None of anything else (a negative number too)."""
+    """The literal inside casts and parentheses; None for anything else, including negative numbers."""
     while isinstance(ast, exp.Cast | exp.Paren):
         ast = ast.this
     return ast if isinstance(ast, exp.Literal) else None
 
 
 def known_integer(ast: Ast) -> int | None:
-    """The value of an integer literal, also under casts, signs and parentheses; None of anything else."""
+    """The value of an integer literal, possibly inside casts, signs and parentheses; None for anything else."""
     sign = 1
     while isinstance(ast, exp.Cast | exp.Paren | exp.Neg):
         sign = -sign if isinstance(ast, exp.Neg) else sign
@@ -449,7 +452,7 @@ def known_integer(ast: Ast) -> int | None:
 
 
 def presence(args: Sequence[Sql]) -> list[Ast]:
-    """For each argument that might be NULL, that it is not."""
+    """For each argument that may be NULL, the condition that it is not."""
     return [
         is_not_null(arg.ast)
         for arg in args

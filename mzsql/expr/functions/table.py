@@ -1,10 +1,10 @@
-"""What a row of the table of functions says.
+"""The rows of the table of functions.
 
-Promise: every scalar function, cast, operator, aggregate and table function is declared exactly once: its name, its overload's
-types, its properties, and how each engine spells it. A spelling is built as a sqlglot AST, never parsed from text. Two spellings
-belong to a function that can fail: its *value*, which never throws (NULL, or anything, where the function fails), and its
-*errors*: conditions, each with the message a person reads. So an error is data in a dataflow and a step never throws on a value
-(docs/architecture.md, decisions 4 and 10).
+Promise: every scalar function, cast, operator, aggregate and table function is declared exactly once: its name, its
+overload's types, its properties, and its spelling for each engine. A spelling is built as a sqlglot AST, never parsed
+from text. A function that can fail has two: its *value*, which never throws (NULL, or anything, where the function
+fails), and its *errors*, conditions with messages for the user. So an error is data in a dataflow, and a step never
+throws because of a value (docs/architecture.md, decisions 4 and 10).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mzsql.repr.types import RelationType, SqlType
 
 
 class Engine(enum.Enum):
-    """The engines a plan is spelled for."""
+    """The engines that plans are spelled for."""
 
     SPARK = "spark"
     DUCKDB = "duckdb"
@@ -27,26 +27,28 @@ class Engine(enum.Enum):
 
 @dataclass(frozen=True)
 class Sql:
-    """A SQL expression and the type of its value. Users must `.copy()` the AST before placing it twice."""
+    """A SQL expression and its type. Copy the AST with `.copy()` before placing it twice."""
 
     ast: exp.Expression
     typ: SqlType
 
 
-#: (engine, arguments, result type) to an AST whose value has the result type's Arrow type in that engine, or can be cast to it.
+#: A function of (engine, arguments, result type) that returns an AST whose value has, or can be cast to, the result
+#: type's Arrow type in that engine.
 Spelling = Callable[[Engine, Sequence[Sql], SqlType], exp.Expression]
-#: Result type, given or computed from the arguments' types (numeric scales).
+#: The result type, or a function that computes it from the arguments' types (for the scale of a numeric).
 ResultRule = SqlType | Callable[[Sequence[SqlType]], SqlType]
 
 
 @dataclass(frozen=True)
 class ErrorRule:
-    """One way in which a function fails.
+    """A way in which a function fails.
 
     Attributes:
-        condition: a boolean AST, asked only where no argument of a strict function is NULL; NULL counts as false; never throws.
-        message: text, or an AST that yields it.
-        possible: whether it can happen at all for arguments of these types and this result type; None: always.
+        condition: a boolean AST that never throws; NULL counts as false. For a strict function it applies only where no
+            argument is NULL.
+        message: the message, or the spelling of one.
+        possible: whether the error can happen for arguments and a result of these types; None: always.
     """
 
     condition: Spelling
@@ -56,23 +58,24 @@ class ErrorRule:
 
 @dataclass(frozen=True)
 class ScalarFunc:
-    """One overload of a scalar function.
+    """An overload of a scalar function.
 
     Attributes:
-        key: unique; what `Call.func` holds, and what EXPLAIN prints for ordinary functions and casts (``integer_to_text``).
-        name: the SQL name it is called by: ``+``, ``lower``; for casts ``cast``.
-        args: the types of the arguments (a numeric's scale is ignored in matching).
-        variadic: the type of further arguments, any number of them.
-        result: the result's type.
-        explain: how EXPLAIN prints it: a format over the arguments, ``({0} + {1})``; empty means ``key(args…)``.
-        strict: NULL in, NULL out.
-        introduces_nulls: NULL may come out though none goes in.
-        value: the spelling of its value.
+        key: unique; `Call.func` holds it, and EXPLAIN prints it for ordinary functions and casts (``integer_to_text``).
+        name: the SQL name: ``+``, ``lower``; for casts ``cast``.
+        args: the types of the arguments; a numeric's scale does not matter.
+        variadic: the type of any number of further arguments.
+        result: the type of the result.
+        explain: how EXPLAIN prints a call: a format of the arguments, ``({0} + {1})``; empty for ``key(args…)``.
+        strict: whether a NULL argument makes the result NULL.
+        introduces_nulls: whether the result can be NULL for non-NULL arguments.
+        value: the spelling of the value.
         errors: the ways it fails, in order of precedence.
-        negation: key of the function whose result is this one's negated (``lt_integer`` for ``gte_integer``), if any.
-        monotone: whether it is monotone in each argument (for temporal filters and push-down).
-        rounded: whether its value is the one nearest to what it means. False for roots, logarithms and their like, whose last digit
-            is the library's, and so another one than PostgreSQL's. (Which functions run where: `mzsql.expr.functions.portable`.)
+        negation: the key of the function with the negated result (``lt_integer`` for ``gte_integer``), if any.
+        monotone: whether it is monotone in each argument, for temporal filters and pushdown.
+        rounded: whether the value is correctly rounded. Not so for roots, logarithms and the like, whose last digit
+            depends on the library
+            and may differ from PostgreSQL's. (Where functions run: `mzsql.expr.functions.portable`.)
     """
 
     key: str
@@ -90,7 +93,7 @@ class ScalarFunc:
     rounded: bool = True
 
     def result_type(self, args: Sequence[SqlType]) -> SqlType:
-        """The result's type for arguments of these types."""
+        """The type of the result for arguments of these types."""
         return self.result(args) if callable(self.result) else self.result
 
     @property
@@ -101,21 +104,22 @@ class ScalarFunc:
 
 @dataclass(frozen=True)
 class AggregateFunc:
-    """One overload of an aggregate function.
+    """An overload of an aggregate function.
 
     Attributes:
-        key: unique; what `AggregateExpr.func` holds.
-        name: the SQL name, also what EXPLAIN prints: ``sum``.
-        args: the type of the argument.
-        result: the result's type.
-        kind: how it is maintained: ``accumulable`` (sum, count, any, all), ``hierarchical`` (min, max) or ``basic`` (the others).
-        nullable: whether it can be NULL (of an empty group, or of NULLs only).
+        key: unique; `AggregateExpr.func` holds it.
+        name: the SQL name, which EXPLAIN prints: ``sum``.
+        args: the types of its arguments: one.
+        result: the type of the result.
+        kind: how it is maintained: ``accumulable`` (sum, count, any, all), ``hierarchical`` (min, max) or ``basic``
+            (all others).
+        nullable: whether the result can be NULL, for an empty group or for NULLs only.
         ignores_nulls: whether NULL inputs are skipped.
-        accumulators: for accumulable ones: name suffix and type of each additive partial sum.
-        accumulate: AST of each partial sum's summand for one row with multiplicity `mz_diff`: (engine, [value, diff], type) → ASTs.
-        finish: AST of the value from the partial sums and the group's size: (engine, accumulators, type) → AST.
-        value: for hierarchical and basic ones: the aggregate over a group's rows, (engine, [value…], type) → AST.
-        errors: conditions over the accumulators (for accumulable ones), such as overflow of the result's type.
+        accumulators: if accumulable, the name's suffix and the type of each additive partial sum.
+        accumulate: makes each partial sum's summand for a row with multiplicity `mz_diff`.
+        finish: the spelling of the value from the partial sums and the group's size.
+        value: if hierarchical or basic, the spelling of the aggregate over a group's rows.
+        errors: conditions over the accumulators, if accumulable, such as an overflow of the result's type.
     """
 
     key: str
@@ -132,11 +136,13 @@ class AggregateFunc:
     errors: tuple[ErrorRule, ...] = ()
 
     def result_type(self, args: Sequence[SqlType]) -> SqlType:
-        """The result's type for an argument of this type."""
+        """The type of the result for an argument of this type."""
         return self.result(args) if callable(self.result) else self.result
 
     def accumulator_types(self, arg: SqlType) -> tuple[tuple[str, SqlType], ...]:
-        """Name suffix and type of each partial sum for an argument of this type: a numeric without a scale takes the argument's."""
+        """The name's suffix and the type of each partial sum for an argument of type ``arg``, whose scale a numeric
+        without one takes.
+        """
         return tuple(
             (name, arg if typ.kind == "numeric" and typ.scale is None else typ)
             for name, typ in self.accumulators
@@ -145,16 +151,18 @@ class AggregateFunc:
 
 @dataclass(frozen=True)
 class TableFunc:
-    """One overload of a table function.
+    """An overload of a table function.
 
     Attributes:
-        key: unique; what `FlatMap.func` holds, printed by EXPLAIN.
+        key: unique; `FlatMap.func` holds it, and EXPLAIN prints it.
         name: the SQL name.
-        args: the arguments' types.
-        output: names and types of the columns it yields.
-        rows: (engine, arguments, column types) to an AST of an array of the rows (one column: of its values; several: of structs
-            with fields f1, f2, …), which the renderer unnests.
-        columns: the columns' types where they depend on the arguments'.
+        args: the types of the arguments.
+        names: the names of the output columns.
+        output: the types of the output columns.
+        rows: the spelling of an array of the rows, which the renderer unnests: of values for one column, else of
+            structs with fields f1, f2, ….
+        errors: the ways it fails, in order of precedence.
+        columns: the types of the output columns where they depend on the arguments'.
     """
 
     key: str
@@ -167,5 +175,5 @@ class TableFunc:
     columns: Callable[[Sequence[SqlType]], RelationType] | None = None
 
     def output_type(self, args: Sequence[SqlType]) -> RelationType:
-        """The columns for arguments of these types."""
+        """The types of the output columns for arguments of these types."""
         return self.output if self.columns is None else self.columns(args)

@@ -1,7 +1,8 @@
 """Table functions: arrays of rows that a step unnests.
 
-Promise: a series is made by arithmetic on its length, so no engine's own series function (each with its own limits and errors) is asked;
-a step of zero is an error; a NULL argument yields no rows. A series longer than `MAX_ROWS` for one input row is an error.
+Promise: a series is computed from its length, so no engine's own series function, with its own limits and errors, is
+used. A step of zero is an error; a NULL argument yields no rows. More than `MAX_ROWS` rows for one input row are an
+error.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from mzsql.expr.functions.text import table_functions as text_tables
 from mzsql.expr.functions.time import hopping
 from mzsql.repr.types import INTERVAL, ColumnType, RelationType, SqlType
 
-#: The most rows that a table function yields for one row of its input.
+#: The maximum number of rows that a table function yields for one input row.
 MAX_ROWS = 10_000_000
 
 
@@ -27,7 +28,7 @@ def _one(kind: str) -> RelationType:
 
 
 def _series(engine: Engine, start: Ast, stop: Ast, step: Ast, body: Ast) -> Ast:
-    """`body` over the lambda variable ``i0`` = 0, 1, …; an empty array where there is nothing."""
+    """An array of ``body`` for the lambda variable ``i0`` = 0, 1, …; empty for an empty series."""
     size = _length(start, stop, step, engine)
     bounded = s.case((s.between(size, s.num(1), s.num(MAX_ROWS)), size))
     indexes = _indexes(bounded, engine)
@@ -36,7 +37,7 @@ def _series(engine: Engine, start: Ast, stop: Ast, step: Ast, body: Ast) -> Ast:
 
 
 def _length(start: Ast, stop: Ast, step: Ast, engine: Engine) -> Ast:
-    """The number of elements as bigint, NULL for a NULL argument or a step of zero."""
+    """The number of elements as bigint; NULL for a NULL argument or a step of zero."""
     return _steps(s.sub(s.wide(stop), s.wide(start)), step, engine)
 
 
@@ -55,7 +56,7 @@ def _steps(span: Ast, step: Ast, engine: Engine) -> Ast:
 
 
 def _indexes(size: Ast, engine: Engine) -> Ast:
-    """The array 0 … size - 1; empty where the size is NULL."""
+    """The array 0 … size - 1; empty for a NULL size."""
     if engine is Engine.SPARK:
         empty = s.call("SLICE", s.array(s.big(s.num(0))), s.num(1), s.num(0))
         full = s.call(
@@ -94,7 +95,9 @@ def _integers(kind: str, *, stepped: bool) -> TableFunc:
 
 
 def _by_months(args: Sequence[Sql], kind: str, engine: Engine) -> Ast:
-    """From step to step, as a month's length depends on where it begins; at most as many steps as shortest months fit in."""
+    """A series built step by step, since the length of a month depends on its start; the shortest months limit the
+    number of steps.
+    """
     start, stop = (s.cast(arg.ast, of("timestamp"), engine) for arg in args[:2])
     months, days, micros = (s.field(args[2].ast, part) for part in ("months", "days", "micros"))
     step = s.add(
@@ -122,7 +125,7 @@ def _by_months(args: Sequence[Sql], kind: str, engine: Engine) -> Ast:
 
 
 def _times(kind: str) -> TableFunc:
-    """By an interval without months: its length in microseconds is the step."""
+    """A series of times whose step is an interval without months, as microseconds."""
 
     def step_micros(args: Sequence[Sql]) -> Ast:
         days = s.mul(s.wide(s.field(args[2].ast, "days")), s.num(epoch.DAY_MICROS))
@@ -142,7 +145,7 @@ def _times(kind: str) -> TableFunc:
         return s.case((by_months, uneven), otherwise=s.cast(even, array, engine))
 
     def zero(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
-        """A month counts 30 days: one month less 30 days leads nowhere."""
+        """A step of a month less 30 days is zero, since a month counts as 30 days."""
         months = s.wide(s.field(args[2].ast, "months"))
         whole = s.add(s.mul(months, s.num(30 * epoch.DAY_MICROS)), step_micros(args))
         return s.eq(whole, s.num(0))

@@ -1,8 +1,8 @@
-"""One zero: no float that an expression makes is -0.0.
+"""One zero: no expression yields the float -0.0.
 
-Promise: where a function of floats could make -0.0 of its arguments, what it is spelled as makes 0.0 instead. Values that are equal are
-then the same value, so whichever of them an engine keeps of a group, a join or a sum of updates, its text, its bits and its
-retraction are those of the others. Trade-off: PostgreSQL keeps the sign of a zero, and shows it.
+Promise: where a float function could make -0.0, its spelling makes 0.0. Equal floats are then identical, so whichever
+of them an engine keeps from a group, a join or a sum of updates has the same text, bits and retraction. Trade-off:
+PostgreSQL keeps and shows the sign of a zero.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mzsql.expr.functions.declare import FLOATS, INTEGERS, Ast
 from mzsql.expr.functions.table import Engine, ScalarFunc, Spelling, Sql
 from mzsql.repr.types import SqlType
 
-#: What makes no -0.0 of arguments without one: IEEE 754 adds to -0.0 only from two of them.
+#: Functions that make no -0.0 from other arguments; in IEEE 754, only the sum of two -0.0 is -0.0.
 _NEVER = frozenset(
     f"{name}_{kind}" for name in ("add", "sub", "abs", "unsigned_zero") for kind in FLOATS
 )
@@ -23,7 +23,7 @@ _WITHOUT_SIGN = frozenset({*INTEGERS, "numeric"})
 
 
 def unsigned(value: Spelling) -> Spelling:
-    """A float's spelling without the sign of a zero: -0.0 + 0.0 is 0.0, and all else as it was."""
+    """The spelling without the sign of a zero: adding 0.0 turns -0.0 into 0.0 and changes nothing else."""
 
     def spelling(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
         return s.add(s.cast(value(engine, args, typ), typ, engine), s.cast(s.num(0), typ, engine))
@@ -32,7 +32,7 @@ def unsigned(value: Spelling) -> Spelling:
 
 
 def with_one_zero(func: ScalarFunc) -> ScalarFunc:
-    """The function as the table has it."""
+    """The function with its zeros unsigned, as it enters the table."""
     result = func.result
     if callable(result) or result.kind not in FLOATS or func.key in _NEVER:
         return func
