@@ -1,8 +1,9 @@
 """Aggregates.
 
-Promise: an accumulable aggregate's partial sums are exact and additive, whatever the order and however time is cut: integers and
-numerics are summed as decimals, in two parts so that no engine's SUM can overflow. Sums of floats are not associative, so they are
-``basic``: the group's values are added in ascending order. Rows with a multiplicity count that many times.
+Promise: the partial sums of an accumulable aggregate are exact and additive, in any order and for any division of time:
+integers and numerics are summed as decimals, in two parts so that no engine's SUM can overflow. Sums of floats are not
+associative, so they are ``basic``: the group's values are added in ascending order. A row counts as often as its
+multiplicity says.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from mzsql.expr.functions.number.numeric import OVERFLOW, numeric, rescale, same
 from mzsql.expr.functions.table import AggregateFunc, Engine, ErrorRule, Sql
 from mzsql.repr.types import BIGINT, BOOLEAN, NUMERIC_PRECISION, TEXT, SqlType, type_name
 
-#: Unscaled magnitudes below this are summed as they are: ten billion of them fit 38 digits.
+#: Values with fewer unscaled digits are summed in one part: ten billion of them fit 38 digits.
 _SMALL_DIGITS = 28
 
 _SUM_RESULT = {
@@ -36,7 +37,7 @@ _SUM_RESULT = {
 
 
 def _counted(value: Sql, diff: Ast) -> Ast:
-    """`diff` where the value is there, else 0."""
+    """``diff`` where the value is not NULL, else 0."""
     return s.big(s.case((s.is_null(value.ast), s.num(0)), otherwise=diff))
 
 
@@ -78,7 +79,7 @@ def _sum_integer(kind: str) -> AggregateFunc:
 
 
 def _sum_numeric() -> AggregateFunc:
-    """The accumulators' scale is the argument's: `accumulator_types` puts it in."""
+    """The sum of numerics; `accumulator_types` gives the accumulators the argument's scale."""
 
     def limit(scale: int) -> Ast:
         digits = _SMALL_DIGITS - scale
@@ -89,16 +90,16 @@ def _sum_numeric() -> AggregateFunc:
         scale = value.typ.effective_scale
         unit, times = limit(scale), s.cast_to(diff, s.decimal_type(10, 0))
         small = s.lt(s.call("ABS", value.ast), unit)
-        # A remainder by a literal other than zero cannot fail.
+        # A remainder by a nonzero literal cannot fail.
         rest = s.mod(value.ast, unit)
         kept = s.case((small, value.ast), otherwise=rest)
         if engine is Engine.SPARK:
-            # Exact: the integral quotient of decimals, at most ten digits.
+            # Exact: an integral quotient of decimals with at most ten digits.
             large = s.cast_to(
                 exp.IntDiv(this=value.ast.copy(), expression=unit), s.decimal_type(10, 0)
             )
         else:
-            # Text moves the point: DuckDB divides decimals as doubles.
+            # Moves the decimal point in the text, because DuckDB divides decimals as doubles.
             large = _units(s.sub(value.ast, rest), scale)
         zero = s.cast_to(s.num(0), s.decimal_type(NUMERIC_PRECISION, scale))
         return (
@@ -140,7 +141,7 @@ def _sum_numeric() -> AggregateFunc:
 
 
 def _units(multiple: Ast, scale: int) -> Ast:
-    """A multiple of 10^(28 - scale) as the number of those units, at most ten digits."""
+    """A multiple of 10^(28 - scale) as the number of those units, with at most ten digits."""
     digits = s.call("REPLACE", s.string(_fixed(multiple, scale)), s.text("."), s.text(""))
     length = s.integer(s.call("LENGTH", digits))
     head = s.call("SUBSTRING", digits, s.num(1), s.integer(s.sub(length, s.num(_SMALL_DIGITS))))
@@ -148,7 +149,7 @@ def _units(multiple: Ast, scale: int) -> Ast:
 
 
 def _fixed(ast: Ast, scale: int) -> Ast:
-    """A decimal with all its digits behind the point: the engines print those of its type."""
+    """A decimal cast to ``scale``, so that engines print exactly that many decimals."""
     return s.try_cast_to(ast, s.decimal_type(NUMERIC_PRECISION, scale))
 
 
@@ -210,7 +211,9 @@ def _truths(_engine: Engine, value: Sql, diff: Ast) -> Sequence[Ast]:
 
 
 def _logic(name: str, *, decisive: bool, strict: bool) -> AggregateFunc:
-    """`any` and `all` (three-valued, never NULL for an empty group), `bool_or` and `bool_and` (NULLs skipped)."""
+    """The aggregates `any` and `all` (three-valued, never NULL for an empty group), `bool_or` and `bool_and` (which
+    skip NULLs).
+    """
 
     def finish(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
         true, false, unknown = (s.neq(arg.ast, s.num(0)) for arg in args)
@@ -247,7 +250,7 @@ def _extreme(name: str, kind: str) -> AggregateFunc:
 
 
 def _bits(name: str, kind: str) -> AggregateFunc:
-    """All bits of a group's integers together."""
+    """The bitwise aggregate of a group's integers."""
     return AggregateFunc(
         key=f"{name}_{kind}",
         name=name,
@@ -258,14 +261,14 @@ def _bits(name: str, kind: str) -> AggregateFunc:
     )
 
 
-#: The order of an ordered aggregate: for each order expression, whether it descends and whether NULLs come last.
+#: The order of an ordered aggregate: for each order expression, whether it is descending and whether NULLs come last.
 Order = tuple[tuple[bool, bool], ...]
 
 _ORDERED_KEY = re.compile(r"(\w+)\[order_by=\[(.*)\]\]")
 
 
 def ordered_key(base: str, order: Order) -> str:
-    """The key of an ordered aggregate: ``string_agg[order_by=[#0 desc nulls_first]]``, as EXPLAIN prints it."""
+    """The key of an ordered aggregate, as EXPLAIN prints it: ``string_agg[order_by=[#0 desc nulls_first]]``."""
     items = [
         f"#{i} {'desc' if desc else 'asc'} {'nulls_last' if nulls_last else 'nulls_first'}"
         for i, (desc, nulls_last) in enumerate(order)
@@ -274,7 +277,7 @@ def ordered_key(base: str, order: Order) -> str:
 
 
 def parse_ordered_key(key: str) -> tuple[str, Order] | None:
-    """Base name and order of an ordered aggregate's key; None of any other key."""
+    """The base name and order in an ordered aggregate's key; None for any other key."""
     match = _ORDERED_KEY.fullmatch(key)
     if match is None:
         return None
@@ -284,7 +287,9 @@ def parse_ordered_key(key: str) -> tuple[str, Order] | None:
 
 
 def _sorted(rows: Sql, order: Order, engine: Engine) -> Ast:
-    """The group's rows as an array in order; ties are broken by the aggregated values, so the result is determined."""
+    """The group's rows as an array in order; ties are broken by the aggregated values, so that the result is
+    deterministic.
+    """
     keys = [(f"f{i}", *how) for i, how in enumerate(order, start=2)]
     keys.append(("f1", False, True))
     if engine is Engine.DUCKDB:
@@ -327,7 +332,7 @@ def _collecting(base: str, order: Order) -> AggregateFunc:
 
 
 def _plain_array_agg(base: str) -> AggregateFunc:
-    """Without an order: over the values themselves, ascending, so that the result is determined."""
+    """A collecting aggregate without an order, over values in ascending order, so that the result is deterministic."""
 
     def value(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
         wrapped = s.struct(f1=args[0].ast)
@@ -353,7 +358,7 @@ def _plain_array_agg(base: str) -> AggregateFunc:
 
 
 def _string_agg(order: Order) -> AggregateFunc:
-    """``string_agg(value, separator)``: NULL values are skipped, the first one's separator is not written."""
+    """``string_agg(value, separator)``: NULL values are skipped, and so is the first value's separator."""
 
     def value(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
         ordered = _sorted(args[0], order, engine)
@@ -389,7 +394,7 @@ def _first_separator_length(kept: Ast, engine: Engine) -> Ast:
     return s.coalesce(s.integer(s.call("LENGTH", separator)), s.num(0))
 
 
-#: Aggregates whose key carries an order: the row for each order is made when it is asked for.
+#: Aggregates with an order in their keys; their rows are made on request.
 _ORDERED: dict[str, Callable[[Order], AggregateFunc]] = {
     **{base: partial(_collecting, base) for base in collecting.ARGUMENTS},
     "string_agg": _string_agg,
@@ -397,7 +402,7 @@ _ORDERED: dict[str, Callable[[Order], AggregateFunc]] = {
 
 
 def ordered(key: str) -> AggregateFunc | None:
-    """The row of an ordered aggregate's key; None if it is no such key."""
+    """The row for an ordered aggregate's key; None for any other key."""
     parsed = parse_ordered_key(key)
     if parsed is None or parsed[0] not in _ORDERED:
         return None
@@ -417,7 +422,7 @@ FUNCTIONS: tuple[AggregateFunc, ...] = (
     *(_extreme(name, kind) for name in ("min", "max") for kind in ORDERABLE),
     _plain_array_agg("array_agg"),
     _plain_array_agg("list_agg"),
-    # Of two arguments: a call is planned with `ordered_key`, over row(row(value, separator), order …).
+    # For overload resolution only: calls are planned with `ordered_key`, over row(row(value, separator), order …).
     replace(_string_agg(()), args=(TEXT, TEXT)),
     *(
         replace(_collecting(base, ()), args=(ANY,) * count)

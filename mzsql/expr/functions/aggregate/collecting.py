@@ -1,7 +1,7 @@
-"""Aggregates that collect a group's rows, in order, into one value: arrays, lists, maps, jsonb.
+"""Aggregates that collect a group's rows, in order, into one value: array, list, map or jsonb.
 
-Promise: of equal keys the last one's value counts, in the order that the aggregate asks for; rows whose key is NULL, as rows
-that FILTER leaves out, are not there. Of no rows at all the value is NULL.
+Promise: the last value of a key counts, in the aggregate's order; rows with a NULL key, and rows that FILTER excludes,
+do not count. Without rows the value is NULL.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ from mzsql.expr.functions.json.jsonb import document
 from mzsql.expr.functions.table import Engine
 from mzsql.repr.types import JSONB, SqlType
 
-#: How many arguments each takes.
+#: The number of arguments of each.
 ARGUMENTS = {"array_agg": 1, "list_agg": 1, "jsonb_agg": 1, "jsonb_object_agg": 2, "map_agg": 2}
 
 
 def arguments(row: SqlType) -> tuple[SqlType, ...]:
-    """The types of an aggregate's arguments: its row is (record of the arguments, or the document that is collected, order …)."""
+    """The types of the arguments, given the aggregated row: (record of the arguments, or the collected document, order
+    …).
+    """
     first = row.fields[0][1].type
     return tuple(column.type for _, column in first.fields) if first.kind == "record" else (first,)
 
@@ -35,7 +37,15 @@ def result(base: str, row: SqlType) -> SqlType:
 
 
 def collected(base: str, rows: Ast, row: SqlType, typ: SqlType, engine: Engine) -> Ast:
-    """The value of the rows, an array in order."""
+    """The value for an ordered array of rows.
+
+    Args:
+        base: the aggregate.
+        rows: the rows; NULL where FILTER excludes one.
+        row: the type of the rows.
+        typ: the type of the result.
+        engine: the engine.
+    """
     spark = engine is Engine.SPARK
     there = s.lambda_(("cf0",), s.is_not_null(s.variable("cf0")))
     kept = s.call("FILTER" if spark else "LIST_FILTER", rows, there)

@@ -1,10 +1,12 @@
-"""Window functions as aggregates: what a group's rows amount to is a list of them, each with its window function's result.
+"""Window functions as aggregates: the aggregate of a partition is a list of its rows, each with its window function's
+value.
 
-Promise: a window function is named by a key that says all of it, as EXPLAIN prints it: ``row_number[order_by=[#0 asc nulls_last]]``,
-``lag[ignore_nulls=true, order_by=[]]``, ``first_value[order_by=[] rows between 1 preceding and current row]``,
-``window_agg[sum_integer order_by=[]]`` around an aggregate's own key. Its argument is a record: the payload, then the keys of the
-order. The payload holds the original row: ``list[row]`` for functions without arguments, ``row(row, argument)`` for the others. The result
-is a list of records of a result and its row. Rendering makes native window functions of them (`mzsql.render.windows`).
+Promise: the key of a window function encodes it completely, as EXPLAIN prints it: ``row_number[order_by=[#0 asc
+nulls_last]]``, ``lag[ignore_nulls=true, order_by=[]]``, ``first_value[order_by=[] rows between 1 preceding and current
+row]``, ``window_agg[sum_integer order_by=[]]`` around an aggregate's own key. The argument is a record of the payload,
+then the sort keys. The payload contains the original row: ``list[row]`` for functions without arguments, ``row(row,
+argument)`` for others. The result is a list of records (value, row). The renderer turns these into native window
+functions (`mzsql.render.windows`).
 """
 
 from __future__ import annotations
@@ -21,17 +23,17 @@ from mzsql.expr.functions.declare import Ast
 from mzsql.expr.functions.table import AggregateFunc, Engine, ScalarFunc, Sql
 from mzsql.repr.types import BIGINT, DOUBLE, ColumnType, SqlType
 
-#: Functions of the position alone, and what they give.
+#: Functions of the row's position alone, and the types of their results.
 SCALAR: Mapping[str, SqlType] = {
     **dict.fromkeys(("row_number", "rank", "dense_rank"), BIGINT),
     **dict.fromkeys(("percent_rank", "cume_dist"), DOUBLE),
 }
-#: Functions of an argument, and the position of the row that it is taken from; that of `ntile` is how many parts there are.
+#: Functions with an argument, most of which return its value in another row; that of `ntile` is the number of parts.
 VALUE = frozenset({"lag", "lead", "first_value", "last_value", "nth_value", "ntile"})
 WINDOW_FUNCTIONS = frozenset((*SCALAR, *VALUE))
-#: Functions whose argument is a record: the value, then what says of which row.
+#: Functions whose argument is a record of the value and of what determines the row it is taken from.
 OF_RECORDS = frozenset({"lag", "lead", "nth_value"})
-#: Functions of the rows in a frame; the others look at the whole partition.
+#: Functions of the frame; the others see the whole partition.
 FRAMED = frozenset({"first_value", "last_value", "nth_value"})
 
 _BOUND = r"(?:current row|(?:unbounded|\d+|'[^']*') (?:preceding|following))"
@@ -47,13 +49,15 @@ _WRAPPED = re.compile(r"window_agg\[(?P<func>.+) order_by=\[(?P<order>[^\]]*)\]"
 
 @dataclass(frozen=True)
 class Frame:
-    """A frame between two bounds.
+    """A window frame.
 
     Attributes:
-        start, end: how many rows or groups from the current one; None is unbounded. Where there is a distance, only the sign counts.
+        start: the first row or group, relative to the current one; None: unbounded. For a distance, only the sign
+            matters.
+        end: the last row or group, likewise.
         units: rows, range or groups.
-        exclude: what is left out: nothing, or current row, group, ties.
-        distances: of RANGE, each bound's distance as a text in quotes; empty where it has none.
+        exclude: current row, group or ties; empty for no exclusion.
+        distances: for RANGE, the distance of each bound as a quoted text; empty where there is none.
     """
 
     start: int | None
@@ -64,12 +68,12 @@ class Frame:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no row can lie in it."""
+        """Whether the frame can contain no row."""
         return self.start is not None and self.end is not None and self.start > self.end
 
     @property
     def is_plain(self) -> bool:
-        """Whether every engine has it: no groups, no distances, nothing left out."""
+        """Whether every engine supports the frame: no groups, distances or exclusion."""
         return self.units != "groups" and not self.exclude and not any(self.distances)
 
     def __str__(self) -> str:
@@ -105,14 +109,14 @@ def _distance(text: str) -> str:
 
 @dataclass(frozen=True)
 class WindowFunc:
-    """A window function's key, taken apart.
+    """The parsed key of a window function.
 
     Attributes:
-        func: its name, or the key of an aggregate.
+        func: its name, or an aggregate's key.
         kind: ``scalar``, ``value`` or ``aggregate``.
-        order: for each key of the order, whether it descends and whether NULLs come last.
-        frame: None is the default: from the partition's beginning to the current row's last peer.
-        ignore_nulls: whether rows whose argument is NULL are passed over.
+        order: for each sort key, whether it is descending and whether NULLs come last.
+        frame: the frame; None is the default, from the start of the partition to the current row's last peer.
+        ignore_nulls: whether rows with a NULL argument are skipped.
     """
 
     func: str
@@ -123,11 +127,11 @@ class WindowFunc:
 
     @property
     def key(self) -> str:
-        """As `parse` reads it."""
+        """The key, which `parse` parses."""
         return self._spelled(self.func)
 
     def shown(self, wrapped: str) -> str:
-        """As EXPLAIN prints it, an aggregate by the name `wrapped`."""
+        """The text in EXPLAIN, with an aggregate named ``wrapped``."""
         return self._spelled(wrapped)
 
     def _spelled(self, func: str) -> str:
@@ -141,7 +145,7 @@ class WindowFunc:
 
 @lru_cache(maxsize=1024)
 def parse(key: str) -> WindowFunc | None:
-    """A window function's key taken apart; None of any other key."""
+    """The parsed key of a window function; None for any other key."""
     match = _WRAPPED.fullmatch(key)
     kind = "aggregate"
     if match is None:
@@ -169,13 +173,23 @@ def _field(typ: SqlType, position: int) -> SqlType:
 
 
 def argument_type(window: WindowFunc, payload: SqlType) -> SqlType:
-    """The type of a value or aggregate function's argument, by its payload's."""
+    """The type of the argument of a value or aggregate function.
+
+    Args:
+        window: the function.
+        payload: the type of the payload.
+    """
     given = _field(payload, 1)
     return _field(given, 0) if window.func in OF_RECORDS else given
 
 
 def original_type(window: WindowFunc, payload: SqlType) -> SqlType:
-    """The type of the record of the original row."""
+    """The type of the original row's record.
+
+    Args:
+        window: the function.
+        payload: the type of the payload.
+    """
     if window.kind != "scalar":
         return _field(payload, 0)
     assert payload.element is not None
@@ -201,7 +215,12 @@ def _result(
 
 
 def aggregate(key: str, find: Callable[[str], AggregateFunc]) -> AggregateFunc | None:
-    """The row of a window function's key; None of any other key. `find`: gives the aggregate of a key."""
+    """The aggregate for a window function's key; None for any other key.
+
+    Args:
+        key: the key.
+        find: finds the wrapped aggregate by its key.
+    """
     window = parse(key)
     if window is None:
         return None

@@ -1,8 +1,9 @@
-"""Casts: how a value of one type becomes one of another, and in which contexts it does so by itself.
+"""Casts, and the contexts in which they apply.
 
-Promise: a cast rounds as PostgreSQL's does (numerics half away from zero, floats half to even), and what does not fit or cannot be
-read is an error in Materialize's words. The contexts are PostgreSQL's: ``implicit`` anywhere, ``assignment`` when a value is stored,
-``explicit`` only where written. Texts are read by patterns both engines share, so that neither engine's own leniency shows.
+Promise: a cast rounds as PostgreSQL's does (numerics half away from zero, floats half to even); values that do not fit
+and texts that cannot be parsed are errors in Materialize's words. The contexts are PostgreSQL's: ``implicit`` casts
+apply anywhere, ``assignment`` casts where a value is stored, ``explicit`` ones only where written. Texts are parsed
+with patterns common to both engines, so that neither engine's leniency shows.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _RANK = {IMPLICIT: 0, ASSIGNMENT: 1, EXPLICIT: 2}
 
 
 def _texts() -> list[Cast]:
-    """To text, and between the kinds of text."""
+    """Casts to text, and between the kinds of text."""
 
     def shown(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
         return _shortened(to_text(args[0].ast, args[0].typ, engine), typ)
@@ -64,12 +65,12 @@ def _texts() -> list[Cast]:
 
 
 def _unpadded(arg: Sql) -> Ast:
-    """A char's blanks at the end are no part of its value."""
+    """A char without its trailing blanks, which are no part of its value."""
     return s.call("RTRIM", arg.ast) if arg.typ.kind == "char" else arg.ast.copy()
 
 
 def _shortened(ast: Ast, typ: SqlType) -> Ast:
-    """Cut to the length of a varchar; cut or padded with blanks to that of a char."""
+    """The text truncated to the length of a varchar, or truncated or padded to that of a char."""
     if typ.length is None:
         return ast
     cut = s.call("LEFT", ast, s.num(typ.length))
@@ -77,7 +78,7 @@ def _shortened(ast: Ast, typ: SqlType) -> Ast:
 
 
 def _too_long(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
-    # Blanks beyond the length are cut silently, as the SQL standard says.
+    # Blanks beyond the length are removed silently, as the SQL standard says.
     del engine
     rest = s.call("RTRIM", args[0].ast)
     return s.gt(s.call("LENGTH", rest), s.num(typ.length or 0))
@@ -136,7 +137,7 @@ def _times() -> list[Cast]:
 
 
 def _mz_timestamps() -> list[Cast]:
-    """Milliseconds since 1970, never negative."""
+    """Casts from and to milliseconds since 1970, which are never negative."""
     unit = 1000
 
     def from_number(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
@@ -191,7 +192,7 @@ def _mz_timestamps() -> list[Cast]:
 
 
 def _readings() -> list[Cast]:
-    """From each kind of text to everything that can be read from it."""
+    """Casts from each kind of text to everything that can be parsed."""
     return [
         _cast(source, target, EXPLICIT, parser.value, *parser.errors)
         for source in STRINGS
@@ -215,15 +216,16 @@ for _row in CASTS:
 
 
 def find_cast(source: SqlType, target: SqlType, context: str) -> tuple[str, ...] | None:
-    """The keys of the casts that, applied one after another, make a `target` of a `source` in `context`.
+    """The keys of the casts that, applied in order, convert ``source`` to ``target`` in ``context``.
 
     Returns:
-        ``()`` where nothing is to be done, None where there is no such cast. The last call's type is `target`; where that is a
-        numeric without a scale, it is the function's `result_type` of its argument.
+        ``()`` if nothing needs doing, None if there is no such cast. The type of the last call is ``target``; if that
+            is a numeric without a
+        scale, it is the function's `result_type` for its argument.
 
     Args:
-        source: the type there is; ``unknown`` (an untyped NULL or string) becomes anything and needs no function.
-        target: the type wanted.
+        source: the given type; ``unknown``, an untyped NULL or string, converts to anything without a function.
+        target: the wanted type.
         context: ``implicit``, ``assignment`` or ``explicit``.
     """
     if source == target or source.kind == "unknown":
@@ -236,7 +238,7 @@ def find_cast(source: SqlType, target: SqlType, context: str) -> tuple[str, ...]
         return _to_precision(source, target, context)
     if source.kind == target.kind:
         if source.kind == "numeric":
-            # What is not declared may have more digits than the column that carries it: constants have.
+            # Constants of undeclared scale may have more digits than a column of the target.
             kept = target.scale in (None, source.scale) or (
                 context == IMPLICIT and target.effective_scale == source.effective_scale
             )
@@ -260,7 +262,7 @@ def find_cast(source: SqlType, target: SqlType, context: str) -> tuple[str, ...]
 
 
 def _to_short_text(source: SqlType, target: SqlType, context: str) -> tuple[str, ...] | None:
-    """By way of a text, but from an integer to a ``"char"``, which is of that code."""
+    """A cast by way of text, except from an integer to the ``"char"`` with that code."""
     if source.kind == "integer" and target == PG_CHAR:
         return (short_texts.OF_CODE,) if context == EXPLICIT else None
     first = find_cast(source, of("text"), context)
@@ -273,7 +275,7 @@ _CONTAINERS = ("array", "list", "map", "record")
 
 
 def _reading(source: SqlType, target: SqlType, context: str) -> tuple[str, ...] | None:
-    """From a text where a cast is written and what is inside can be read."""
+    """A cast from text to a container whose elements can be parsed; only explicit."""
     inner = target.element
     if context != EXPLICIT or inner is None or find_cast(of("text"), inner, EXPLICIT) is None:
         return None
@@ -282,7 +284,9 @@ def _reading(source: SqlType, target: SqlType, context: str) -> tuple[str, ...] 
 
 
 def _container_cast(source: SqlType, target: SqlType, context: str) -> tuple[str, ...] | None:
-    """Between two of a kind: where each element, or field, has a cast; of two names of users' only where it is written."""
+    """A cast between containers of one kind whose elements or fields have casts; between two named types, only
+    explicit.
+    """
     named = {source.custom_id, target.custom_id} - {None}
     if context != EXPLICIT and len(named) > 1:
         return None
@@ -309,7 +313,7 @@ def _container_cast(source: SqlType, target: SqlType, context: str) -> tuple[str
 
 
 def _from_container(source: SqlType, target: SqlType, context: str) -> tuple[str, ...] | None:
-    """To text where a value is stored or a cast is written; an array is read as a list where a cast is written."""
+    """A cast to text in assignments or explicitly; from an array to a list explicitly."""
     if target.kind in STRINGS and context != IMPLICIT:
         first = (f"{source.kind}_to_text",)
         return first if target.kind == "text" else (*first, f"text_to_{target.kind}")
@@ -323,7 +327,7 @@ def _from_container(source: SqlType, target: SqlType, context: str) -> tuple[str
 
 
 def _to_precision(source: SqlType, target: SqlType, context: str) -> tuple[str, ...] | None:
-    """First to the type itself, then to its digits."""
+    """A cast to the type, then to its precision."""
     first = find_cast(source, of(target.kind), context)
     if source.kind == target.kind:
         first = ()
@@ -338,5 +342,5 @@ def _length_cast(source: SqlType, target: SqlType, context: str) -> tuple[str, .
     allowed = [row for row in rows if _RANK[row.context] <= _RANK[context]]
     if not allowed:
         return None
-    # The strictest context that still allows it: an explicit cast to varchar cuts, an assignment refuses.
+    # The strictest context allowed: an explicit cast to varchar truncates, an assignment refuses.
     return (max(allowed, key=lambda row: _RANK[row.context]).func.key,)

@@ -1,8 +1,8 @@
-"""Casts by their keys, those of containers among them.
+"""Casts by key, including those of containers.
 
-Promise: what a key means is one cast, found when SQL is written. The trade-off: a container's cast is made of the casts of its elements,
-which may be containers again, whose modules stand above this one; so each module declares its casts here as it is loaded, and a key is
-looked up only once all are.
+Promise: a key stands for one cast, looked up when SQL is generated. Trade-off: the cast of a container is made of its
+elements' casts, which may be containers' in turn, in modules that import this one; so each module registers its casts
+here on import, and keys are looked up only after all imports.
 """
 
 from __future__ import annotations
@@ -14,11 +14,15 @@ _CASTS: dict[str, ScalarFunc] = {func.key: func for func in FUNCTIONS}
 
 
 def declared(*funcs: ScalarFunc) -> tuple[ScalarFunc, ...]:
-    """These casts, which `cast_named` finds from now on."""
+    """The given casts, now registered for `cast_named`."""
     _CASTS.update((func.key, func) for func in funcs)
     return funcs
 
 
 def cast_named(key: str) -> ScalarFunc:
-    """The cast of a key that `find_cast` gave; KeyError if there is none, which is a bug."""
+    """The cast with a key from `find_cast`.
+
+    Raises:
+        KeyError: there is none, which is a bug.
+    """
     return _CASTS[key]

@@ -1,7 +1,8 @@
-"""Casts of the numbers of catalog objects: ``oid``, and ``regclass``, ``regproc`` and ``regtype``, which are written as a name.
+"""Casts of object numbers: ``oid``, and ``regclass``, ``regproc`` and ``regtype``, which are written as names.
 
-Promise: as in PostgreSQL and Materialize, a number becomes one by itself, and one of a name's types an ``oid``; the way back is taken
-where a value is stored. A negative integer is the number with the same bits. Names are looked up by who plans (`mzsql.frontend`).
+Promise: as in PostgreSQL and Materialize, an integer casts implicitly to these, and one of the name types to ``oid``;
+the reverse happens in assignments. A negative integer becomes the number with the same bits. Names are resolved by the
+planner (`mzsql.frontend`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Casts of the texts that are cut: ``name``, of at most 63 bytes, and ``"char"``, of one.
+"""Casts of the short text types: ``name``, of at most 63 bytes, and ``"char"``, of one byte.
 
-Promise: as in PostgreSQL, a name loses what is beyond its 63rd byte, never a part of a letter, and a ``"char"`` keeps its first byte, shown
-in octal where it is none of ASCII's. A number is the ``"char"`` of that code, and the way back. As texts both are what they hold.
+Promise: as in PostgreSQL, a name is truncated to 63 bytes without splitting a character, and a ``"char"`` keeps its
+first byte, shown in octal unless it is ASCII. A number casts to the ``"char"`` with that code, and back. Cast to text,
+both are what they hold.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from mzsql.repr.errors import Unsupported
 from mzsql.repr.types import INTEGER, NAME, PG_CHAR
 
 _NAME_BYTES = 63
-#: The keys of the casts of a text to each of them, by its length.
+#: By the target's length, the keys of the casts from text.
 KEYS = {NAME.length: "text_to_name", PG_CHAR.length: "text_to_char_code"}
-#: The key of the cast of an integer to a ``"char"``, and of that to an integer.
+#: The keys of the casts between integer and ``"char"``.
 OF_CODE, TO_CODE = "integer_to_char_code", "char_code_to_integer"
 _ASCII = 128
 _INT = s.sql_type(INTEGER, Engine.DUCKDB)
@@ -45,7 +46,7 @@ def _name(engine: Engine, args: Sequence[Sql], _typ: object) -> Ast:
 
 
 def _octal(code: Ast) -> Ast:
-    """A byte as a backslash and three digits."""
+    """A byte as a backslash and three octal digits."""
     digits = [s.mod(s.int_div(code, s.num(unit)), s.num(8)) for unit in (64, 8, 1)]
     return s.concat(s.text("\\"), *(s.string(digit) for digit in digits))
 

@@ -1,9 +1,9 @@
 """Arithmetic of integers and floats.
 
-Promise: an integer operation computes in the operands' own type with the engines' operations that yield NULL on overflow, and what
-overflows is an error that shows the operation, as Materialize words it (``"2147483647 + 1" integer out of range``). Unsigned
-integers are computed in a wider signed type and compared with their range. Floats follow IEEE 754 but for what PostgreSQL makes an
-error: division by zero, and a finite operation whose result is infinite or vanishes.
+Promise: an integer operation uses the operands' type and the engines' operations that yield NULL on overflow; an
+overflow is an error that shows the operation in Materialize's words (``"2147483647 + 1" integer out of range``).
+Unsigned integers are computed in a wider signed type and checked against their range. Floats follow IEEE 754, except
+for what PostgreSQL makes an error: division by zero, and a finite operation with an infinite or vanishing result.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TRY = {"add": "add", "sub": "subtract", "mul": "multiply"}
 
 
 def in_range(ast: Ast, kind: str, engine: Engine) -> Ast:
-    """A wide integer as `kind`, NULL where it is out of the kind's range."""
+    """A wide integer as ``kind``; NULL out of range."""
     low, high = BOUNDS[kind]
     if kind in SIGNED:
         return s.try_cast(ast, of(kind), engine)
@@ -40,7 +40,7 @@ def in_range(ast: Ast, kind: str, engine: Engine) -> Ast:
 
 
 def out_of_range(symbol: str, lead: str = "") -> Spelling:
-    """``"a symbol b" kind out of range``, of one argument ``"a" kind out of range``, with `lead` in front."""
+    """The message ``"a symbol b" kind out of range``, or ``"a" kind out of range`` for one argument, after ``lead``."""
 
     def message(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
         shown = [s.string(arg.ast) for arg in args]
@@ -62,7 +62,7 @@ def _integer_value(op: str, kind: str) -> Spelling:
             return divide(a, b, kind, engine)
         if op == "mod":
             safe = s.nullif(b, s.num(0))
-            # The smallest integer modulo -1 overflows on its way to 0; modulo 1 it does not, and gives the same.
+            # The smallest integer modulo -1 overflows in the engine; modulo 1 is the same and does not.
             return s.cast(s.mod(a, s.call("ABS", s.wide(safe))), of(kind), engine)
         if kind in SIGNED:
             return s.try_cast(s.try_op(_TRY[op], a, b, engine), of(kind), engine)
@@ -72,10 +72,10 @@ def _integer_value(op: str, kind: str) -> Spelling:
 
 
 def divide(a: Ast, b: Ast, kind: str, engine: Engine) -> Ast:
-    """The whole quotient of two integers of a kind, NULL where there is none."""
+    """The truncated quotient of two integers of a kind; NULL where there is none."""
     safe = s.nullif(b, s.num(0))
     if kind == "uint8":
-        # decimal(20, 0): a quotient rounded to 18 digits may round up to a whole; the remainder taken off first, it is exact.
+        # In decimal(20, 0) a quotient could round up to an integer; without the remainder the division is exact.
         exact = s.sub(s.wide(a), s.mod(s.wide(a), s.wide(safe)))
         quotient = (
             s.div(exact, s.wide(safe))
@@ -103,7 +103,7 @@ def _integer(op: str, kind: str) -> ScalarFunc:
     if op in ("div", "mod"):
         errors += (DIVISION_BY_ZERO,)
     if op != "mod":
-        # Materialize calls an overflow by its first words, PostgreSQL by its last.
+        # The words before the colon are Materialize's, those after it PostgreSQL's.
         lead = "" if op == "div" else "numeric field overflow: "
         errors += (failed(value, out_of_range(_NAMES[op], lead)),)
     return ScalarFunc(
@@ -136,7 +136,7 @@ def _negate(kind: str) -> ScalarFunc:
 
 
 def is_infinite(ast: Ast, _engine: Engine | None = None) -> Ast:
-    """That a float is ±infinity."""
+    """Whether a float is ±infinity."""
     infinity = s.cast_to(s.text("Infinity"), s.typed(exp.DType.DOUBLE))
     return s.eq(s.call("ABS", s.double(ast)), infinity)
 
@@ -247,7 +247,7 @@ def _bitwise(op: str, kind: str) -> ScalarFunc:
     )
 
 
-#: What makes a key of a float, by its kind: no statement can call it.
+#: By float kind, the key of the function that turns -0.0 into 0.0 in keys. Not callable in SQL.
 UNSIGNED_ZERO = {kind: f"unsigned_zero_{kind}" for kind in FLOATS}
 
 

@@ -1,7 +1,7 @@
 """Shifts of integers, and the bits and bytes of a bytea.
 
-Promise: a shift counts modulo the width of the type (a smallint is shifted as an integer and cut), as PostgreSQL's does; bytes are numbered
-from 0, and an index outside is an error.
+Promise: a shift counts modulo the width of the type, as in PostgreSQL (a smallint is shifted as an integer, then
+truncated); bytes count from 0, and an index out of range is an error.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _WIDTH = {"smallint": 32, "integer": 32, "bigint": 64}
 
 
 def _wrapped(ast: Ast, bits: int) -> Ast:
-    """The low bits of a wide integer, as the signed number they stand for."""
+    """The low bits of a wide integer, as a signed number."""
     size = s.wide(s.num(2**bits))
     low = s.mod(s.add(s.mod(ast, size), size), size)
     return s.case((s.gte(low, s.num(2 ** (bits - 1))), s.sub(low, size)), otherwise=low)
@@ -36,7 +36,8 @@ def _shift(left: bool, kind: str) -> Spelling:
             name = "SHIFTLEFT" if left else "SHIFTRIGHT"
             shifted = s.call(name, carrier, by)
         elif left:
-            # DuckDB refuses a shift that loses bits: multiplied by a power of two in 128 bits, bit by bit of two halves.
+            # DuckDB refuses shifts that lose bits, so multiply by a power of two in 128 bits, 64-bit integers in two
+            # halves.
             power = s.call(
                 "LIST_EXTRACT", s.array(*(s.num(2**n) for n in range(width))), s.add(by, s.num(1))
             )
@@ -60,12 +61,12 @@ def _product(ast: Ast, power: Ast, width: int, kind: str) -> Ast:
     """DuckDB: the low bits of a product, in 128-bit integers."""
     bits = 16 if kind == "smallint" else width
     size = s.hugeint(s.num(2**bits))
-    # Only the low bits of the operand count, so that the product stays below 2^127.
+    # Only the operand's low bits matter; with them the product stays below 2^127.
     kept = s.mod(s.add(s.mod(s.hugeint(ast), size), size), size)
     if bits == 64:
         half = s.hugeint(s.num(2**32))
         high, low = s.int_div(kept, half), s.mod(kept, half)
-        # high * power counts 2^32: its bits above 2^32 fall out; both products are below 2^96.
+        # The upper half counts in units of 2^32, and its bits above 2^32 are lost; both products stay below 2^96.
         upper = s.mul(s.mod(s.mul(high, s.hugeint(power)), half), half)
         total = s.mod(s.add(upper, s.mul(low, s.hugeint(power))), size)
     else:
@@ -79,7 +80,9 @@ _UNSIGNED_BITS = {"uint2": 16, "uint4": 32, "uint8": 64}
 
 
 def _unsigned_shift(left: bool, kind: str) -> Spelling:
-    """By a power of two: what a shift to the left loses goes first, so that nothing overflows."""
+    """A shift as multiplication or division by a power of two; bits lost on the left are removed first, so that nothing
+    overflows.
+    """
     bits = _UNSIGNED_BITS[kind]
     width = max(bits, 32)
 
@@ -145,7 +148,7 @@ def _outside(limit: int) -> ErrorRule:
 
 
 def _nibble(ast: Ast, position: Ast) -> Ast:
-    """The value of a hexadecimal digit, 1-based."""
+    """The value of the hexadecimal digit at a position, from 1."""
     return s.sub(
         s.call(
             "INSTR", s.text("0123456789ABCDEF"), s.call("SUBSTRING", _hex(ast), position, s.num(1))
@@ -175,7 +178,7 @@ def _get_bit(ast: Ast, index: Ast) -> Ast:
 
 
 def _bit_count(ast: Ast) -> Ast:
-    """By how often each hexadecimal digit stands in the text of the bytes."""
+    """The number of set bits, from the counts of each hexadecimal digit in the bytes' text."""
     digits = _hex(ast)
     total: Ast = s.num(0)
     for count in (1, 2, 3, 4):

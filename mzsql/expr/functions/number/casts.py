@@ -1,7 +1,7 @@
 """Casts between numbers, and between numbers and booleans.
 
-Promise: numerics round half away from zero, floats half to even, as in PostgreSQL; what does not fit is an error that shows the number
-as it was rounded, in Materialize's words.
+Promise: numerics round half away from zero, floats half to even, as in PostgreSQL; a value that does not fit is an
+error that shows it rounded, in Materialize's words.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from mzsql.repr.types import NUMERIC_PRECISION, SqlType, type_name
 
 
 def shown_out_of_range(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
-    """``"<value>" <type> out of range``."""
+    """The message ``"<value>" <type> out of range``."""
     shown = _rounded_text(args[0], engine)
     return s.concat(s.text('"'), shown, s.text(f'" {type_name(typ)} out of range'))
 
 
 def _rounded_text(arg: Sql, engine: Engine) -> Ast:
-    """A number as it was rounded before it was found too large for an integer."""
+    """The number that was too large for an integer, rounded, as text."""
     shown = to_text(arg.ast, arg.typ, engine)
     if arg.typ.kind == "numeric":
         return s.string(rescale(arg.ast, 0))
@@ -43,7 +43,7 @@ def _rounded_text(arg: Sql, engine: Engine) -> Ast:
 
 
 def _spelled_out(shown: Ast) -> Ast:
-    """A whole number in scientific notation with all its digits, zeros behind those that name it; anything else as it is."""
+    """An integer in scientific notation with all digits, padded with zeros; any other text unchanged."""
     mantissa = s.call("SPLIT_PART", shown, s.text("e"), s.num(1))
     exponent = s.integer(s.call("SPLIT_PART", shown, s.text("e"), s.num(2)))
     digits = s.call("REPLACE", mantissa, s.text("."), s.text(""))
@@ -76,31 +76,31 @@ def _between_integers() -> list[Cast]:
 
 
 def integer_to_numeric(_engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
-    """An integer, or a numeric, as a numeric of the type's scale."""
+    """An integer or numeric as a numeric with the type's scale."""
     return rescale(args[0].ast, typ.effective_scale)
 
 
 def _fits_not(args: Sequence[SqlType], typ: SqlType) -> bool:
-    """Whether an integer of this type may have more digits than the numeric has in front of the point."""
+    """Whether an integer of this type may have more digits than the numeric has before the decimal point."""
     digits = len(str(BOUNDS[args[0].kind][1]))
     return digits > NUMERIC_PRECISION - typ.effective_scale
 
 
 def _numeric_to_integer(target: str) -> Spelling:
     def value(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
-        # To a whole number first: Spark truncates when it casts a decimal to an integer.
+        # Round first, since Spark truncates when it casts a decimal to an integer.
         return in_range(rescale(args[0].ast, 0), target, engine)
 
     return value
 
 
 def decimal_to_double(ast: Ast, engine: Engine) -> Ast:
-    """The nearest double; DuckDB's own cast divides doubles, its text parser rounds rightly."""
+    """The nearest double. DuckDB's own cast divides doubles; its parser rounds correctly."""
     return s.double(s.string(ast) if engine is Engine.DUCKDB else ast)
 
 
 def _float_to_decimal(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
-    # The shortest digits that name the float, as a person wrote it: 1.1 stays 1.1. Larger magnitudes overflow anyway.
+    # From the shortest digits that identify the float, so that 1.1 stays 1.1. Larger magnitudes overflow anyway.
     ast = args[0].ast
     fits = s.lt(s.call("ABS", s.double(ast)), s.num("1e38"))
     return rescale(to_text(s.case((fits, ast)), args[0].typ, engine), typ.effective_scale)
@@ -113,13 +113,13 @@ def _float_to_integer(target: str) -> Spelling:
         even = (
             s.call("RINT", ast) if engine is Engine.SPARK else s.call("ROUND_EVEN", ast, s.num(0))
         )
-        # The upper bound of bigint is not a double: the next power of two is, and is already too large.
+        # The upper bound of bigint is no double; the next power of two is one, and is out of range.
         above = s.double(s.num(high + 1))
         inside = s.and_(s.gte(even, s.double(s.num(low))), s.lt(even, above))
         found = s.try_cast(s.case((inside, even)), of(target), engine)
         if target != "uint8":
             return found
-        # Materialize: what is nearest to the upper bound of uint8 is that bound.
+        # As in Materialize, the double nearest to uint8's upper bound becomes that bound.
         return s.case((s.eq(even, above), s.cast(s.num(high), of(target), engine)), otherwise=found)
 
     return value

@@ -1,7 +1,7 @@
-"""Functions of numbers that libraries compute: roots, powers, logarithms; and the remainder under its name.
+"""Functions of numbers computed by libraries: roots, powers, logarithms; and the remainder as a function.
 
-Promise: roots, powers and logarithms of numerics are computed in doubles and so have about 15 digits, the trade-off for having them in
-both engines (those of constants have them all: `mzsql.expr.exact`). Domain errors are Materialize's.
+Promise: roots, powers and logarithms of numerics are computed as doubles, with about 15 digits: the trade-off for
+having them in both engines (for constants they have all digits: `mzsql.expr.exact`). Domain errors are Materialize's.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mzsql.repr.types import DOUBLE, NUMERIC, SqlType
 
 
 def domain(condition: Callable[[Ast], Ast], message: str) -> ErrorRule:
-    """A rule over the first argument."""
+    """An error rule with a condition on the first argument."""
     return ErrorRule(lambda _e, args, _t: condition(args[0].ast), message)
 
 
@@ -35,7 +35,7 @@ def _guarded(function: str, valid: Callable[[Ast], Ast]) -> Spelling:
 
 
 def _on_doubles(value: Spelling) -> Spelling:
-    """A numeric's function by way of doubles."""
+    """A numeric function computed as double."""
 
     def spelling(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
         doubles = [
@@ -49,7 +49,7 @@ def _on_doubles(value: Spelling) -> Spelling:
 
 
 def _plain_text(ast: Ast, engine: Engine) -> Ast:
-    """A double's 15 significant digits: what the engines' libraries agree on."""
+    """A double with 15 significant digits, on which the engines' libraries agree."""
     fits = s.case((s.lt(s.call("ABS", ast), s.num("1e37")), ast))
     if engine is Engine.SPARK:
         return s.call("FORMAT_STRING", s.text("%.14e"), fits)
@@ -87,7 +87,16 @@ def unary(
     also_numeric: bool = True,
     overflow: bool = False,
 ) -> list[ScalarFunc]:
-    """A function of a double, and of a numeric by way of one; `valid` says where it is defined."""
+    """A function of a double, and of a numeric computed as one.
+
+    Args:
+        name: its SQL name.
+        function: the engines' name.
+        valid: the condition on the argument under which it is defined.
+        errors: the ways it fails.
+        also_numeric: whether numerics have it too.
+        overflow: whether a finite argument may overflow.
+    """
     value = _guarded(function, valid)
     rules = list(errors)
     if overflow:
@@ -154,7 +163,8 @@ def _power() -> list[ScalarFunc]:
     def value(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
         invalid = s.or_(zero_to_negative(args), complex_result(engine, args))
         base = s.case((s.not_(invalid), s.double(args[0].ast)))
-        # PostgreSQL: 1 to any power is 1, any number to the power of 0 is 1, also with NaN; Java's POW says NaN.
+        # As in PostgreSQL, 1 to any power is 1, and any number to the power 0, even with NaN, for which Java's POW
+        # returns NaN.
         one = s.or_(s.eq(args[0].ast, s.num(1)), s.eq(args[1].ast, s.num(0)))
         known = s.and_(one, s.is_not_null(args[0].ast), s.is_not_null(args[1].ast))
         powered = s.call("POWER", base, s.double(args[1].ast))
@@ -204,7 +214,7 @@ def _power() -> list[ScalarFunc]:
 
 
 def _log_of_base() -> list[ScalarFunc]:
-    """``log(base, x)`` of numerics, by way of doubles."""
+    """``log(base, x)`` of numerics, computed as doubles."""
 
     def quotient(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
         logs = [s.call("LN", s.case((_positive(arg.ast), s.double(arg.ast)))) for arg in args]
@@ -242,7 +252,7 @@ def _log_of_base() -> list[ScalarFunc]:
 
 
 def _named_modulo() -> list[ScalarFunc]:
-    """``mod(a, b)``: the operator under its other name."""
+    """``mod(a, b)``: the operator as a function."""
     rows = {f.key: f for f in (*arithmetic.FUNCTIONS, *numerics.FUNCTIONS)}
     functions = []
     for kind in (*INTEGERS, *FLOATS, "numeric"):
@@ -261,7 +271,7 @@ def _named_modulo() -> list[ScalarFunc]:
     return functions
 
 
-#: Of what libraries compute: those that IEEE 754 or a single multiplication makes the same everywhere.
+#: Those library functions that IEEE 754, or a single multiplication, determines exactly.
 _ROUNDED = frozenset({"sqrt", "pi"})
 
 

@@ -27,24 +27,25 @@ from mzsql.expr.functions.declare import Ast, failed
 from mzsql.expr.functions.table import Engine, ErrorRule, ScalarFunc, Spelling, Sql
 from mzsql.repr.types import DEFAULT_NUMERIC_SCALE, NUMERIC, NUMERIC_PRECISION, SqlType
 
-#: What a cast says, and what an operation says.
+#: The error messages of a cast, and of an operation.
 OVERFLOW = "numeric field overflow"
 OUT_OF_RANGE = "value out of range: overflow"
-#: The key of a numeric as one of a larger scale, NULL where it does not fit: then it equals no number of that scale.
+#: The key of the function that raises a numeric's scale; NULL where it does not fit, and so equals no number of that
+#: scale.
 WIDENED = "numeric_widened"
-#: Digits behind the point that a product may be cut to, and that a quotient has.
+#: The scale of a quotient, and the scale below which no product is rounded.
 _CAP = DEFAULT_NUMERIC_SCALE
-#: Marks a quotient's tree.
+#: The key in a node's metadata that marks a quotient.
 _QUOTIENT = "mz_quotient"
 
 
 def numeric(scale: int) -> SqlType:
-    """The numeric type of a scale."""
+    """The numeric type with this scale."""
     return SqlType("numeric", scale=scale)
 
 
 def common_numeric(types: Sequence[SqlType]) -> SqlType:
-    """The numeric that holds all of these: declared where all are."""
+    """The numeric type that holds all of these; with a declared scale only if all have one."""
     scale = max(typ.effective_scale for typ in types)
     if any(typ.scale is None for typ in types):
         return NUMERIC if scale == DEFAULT_NUMERIC_SCALE else numeric(scale)
@@ -77,7 +78,7 @@ def same_type(args: Sequence[SqlType]) -> SqlType:
 
 
 def rescale(ast: Ast, scale: int) -> Ast:
-    """To ``decimal(38, scale)``, rounding half away from zero; NULL where it does not fit."""
+    """A cast to ``decimal(38, scale)``, rounding half away from zero; NULL where the value does not fit."""
     return s.try_cast_to(ast, s.decimal_type(NUMERIC_PRECISION, scale))
 
 
@@ -97,9 +98,9 @@ def _sum(name: str) -> Spelling:
 
 
 def _product(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
-    """The exact product when its scale fits, else the sum of the parts' products, of which only the last is rounded.
+    """The exact product where its scale fits, else the sum of the products of parts, of which only the last is rounded.
 
-    With a = ai + af and b = bi + bf (whole and fraction, signs alike): a·bi + ai·bf + af·bf.
+    With a = ai + af and b = bi + bf (whole and fraction, with the same sign): a·bi + ai·bf + af·bf.
     """
     a, b = args
     s1, s2, scale = a.typ.effective_scale, b.typ.effective_scale, typ.effective_scale
@@ -118,7 +119,9 @@ def _narrow(ast: Ast, arg: Sql) -> Ast:
 
 
 def _parts(arg: Sql, engine: Engine) -> tuple[Ast, Ast, int]:
-    """The whole part as a decimal of scale 0, the fraction as a decimal of at most 19 digits, and that number of digits."""
+    """The whole part as a decimal of scale 0, the fraction as a decimal of at most 19 digits, and the number of those
+    digits.
+    """
     scale = arg.typ.effective_scale
     one = s.cast_to(s.num(1), s.decimal_type(NUMERIC_PRECISION, scale))
     fraction = s.try_op("mod", arg.ast, one, engine)
@@ -138,7 +141,9 @@ def _remainder(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
 
 
 def _quotient(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
-    """Both to the larger scale; then Spark's own division has exactly 18 digits, and in DuckDB we divide by hand."""
+    """The quotient. Both operands get the larger scale; then Spark's division has exactly 18 decimals, and for DuckDB
+    it is spelled out.
+    """
     scale = max(arg.typ.effective_scale for arg in args)
     left, right = (rescale(arg.ast, scale) for arg in args)
     if engine is Engine.SPARK:
@@ -148,7 +153,7 @@ def _quotient(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
 
 
 def _unscaled(decimal: Ast) -> Ast:
-    """A decimal without its point, as DuckDB's 128 bit integer."""
+    """A decimal without its decimal point, as DuckDB's 128-bit integer."""
     return s.cast_to(
         s.call("REPLACE", s.string(decimal), s.text("."), s.text("")),
         s.typed(exp.DType.INT128),
@@ -156,10 +161,10 @@ def _unscaled(decimal: Ast) -> Ast:
 
 
 def _long_division(left: Ast, right: Ast) -> Ast:
-    """DuckDB: the quotient of the unscaled integers, then 18 digits in three rounds of six.
+    """DuckDB: the quotient of the unscaled integers, then 18 decimals in three rounds of six.
 
-    A divisor above 10^32 first loses six digits, and so does the dividend: the quotient then is below 10^6 and is wrong
-    by less than 10^-26, far behind the last digit kept.
+    A divisor above 10^32 first loses six digits, and so does the dividend: then the quotient is below 10^6, and its
+    error below 10^-26, far behind the last digit kept.
     """
     v = s.variable("q0")
     big = s.cast_to(s.num("100000000000000000000000000000000"), s.typed(exp.DType.INT128))
@@ -209,7 +214,7 @@ def _long_division(left: Ast, right: Ast) -> Ast:
 
 
 def division_of(ast: Ast) -> tuple[Ast, Ast] | None:
-    """Dividend and divisor of a quotient as it is spelled for DuckDB: two decimals of one scale. None of anything else."""
+    """The dividend and divisor, two decimals of one scale, of a quotient spelled for DuckDB; None for any other AST."""
     if not ast.meta.get(_QUOTIENT):
         return None
     pair = ast.find(exp.Struct)
@@ -220,17 +225,18 @@ def division_of(ast: Ast) -> tuple[Ast, Ast] | None:
 
 
 def small_quotient(left: Ast, right: Ast, scale: int, *, positive: bool, nonzero: bool) -> Ast:
-    """DuckDB: the same in one integer division, where ``2 * |left| * 10**(scale + 18) + |right| * 10**scale < 10**38``.
+    """DuckDB: the quotient by one integer division, where ``2 * |left| * 10**(scale + 18) + |right| * 10**scale <
+    10**38``.
 
-    The dividend is doubled and half of the divisor is added, away from zero, so that what is cut off is what is rounded off. A quotient
-    by zero is NULL.
+    The dividend is doubled and half of the divisor added, away from zero, so that truncation rounds. A quotient by zero
+    is NULL.
 
     Args:
         left: the dividend, a decimal.
         right: the divisor, a decimal of the same scale.
-        scale: theirs.
-        positive: whether the divisor is never below zero.
-        nonzero: whether it is never zero; DuckDB raises where it is.
+        scale: their scale.
+        positive: whether the divisor is never negative.
+        nonzero: whether the divisor is never zero; if it is, DuckDB raises.
     """
     integer, unit = s.typed(exp.DType.INT128), s.num(10**scale)
     a = s.cast_to(s.mul(left, unit) if scale else left, integer)
@@ -246,7 +252,7 @@ def small_quotient(left: Ast, right: Ast, scale: int, *, positive: bool, nonzero
 
 
 def _rescaled(unscaled: Ast) -> Ast:
-    """DuckDB: an integer count of 10^-18 as a decimal(38, 18), through its whole part and its fraction."""
+    """DuckDB: an integer that counts units of 10^-18, as a decimal(38, 18), from its whole part and its fraction."""
     x, unit = s.variable("u0"), s.num(10**_CAP)
     whole = s.cast_to(s.int_div(x, unit), s.decimal_type(20, 0))
     fraction = s.mul(
@@ -261,7 +267,7 @@ def _rescaled(unscaled: Ast) -> Ast:
 
 
 def _negated(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
-    """Zero minus the number: Spark's own negation rounds decimals to 34 digits."""
+    """Zero minus the number, because Spark's negation rounds decimals to 34 digits."""
     zero = s.cast_to(s.num(0), s.decimal_type(NUMERIC_PRECISION, typ.effective_scale))
     return s.try_op("subtract", zero, args[0].ast, engine)
 
@@ -312,7 +318,7 @@ FUNCTIONS: tuple[ScalarFunc, ...] = (
         explain="-({0})",
         monotone=True,
     ),
-    # No statement can call it: what makes keys of joins that are of different scales comparable.
+    # Not callable in SQL: it makes keys of joins on different scales comparable.
     ScalarFunc(
         key=WIDENED,
         name="widened numeric",

@@ -1,7 +1,7 @@
-"""Functions of numbers that keep what is exact: magnitude, sign, and rounding to a place.
+"""Exact functions of numbers: absolute value, sign, rounding.
 
-Promise: on numerics every digit of the result is right; on floats halves go to even, as in PostgreSQL, and the largest doubles, which are
-whole already, stay as they are.
+Promise: for numerics, every digit of the result is right. For floats, halves round to even, as in PostgreSQL, and large
+doubles, which are integers already, stay unchanged.
 """
 
 from __future__ import annotations
@@ -28,7 +28,17 @@ def declared(
     *errors: ErrorRule,
     monotone: bool = False,
 ) -> ScalarFunc:
-    """A row of the table of functions."""
+    """A row of the table of functions.
+
+    Args:
+        key: its key.
+        name: its SQL name.
+        args: the types of its arguments.
+        result: the type of its result, or a function that computes it.
+        value: the spelling of its value.
+        errors: the ways it fails, in order of precedence.
+        monotone: whether it is monotone.
+    """
     assert isinstance(result, SqlType) or callable(result)
     return ScalarFunc(
         key=key, name=name, args=args, result=result, value=value, errors=errors, monotone=monotone
@@ -36,7 +46,7 @@ def declared(
 
 
 def engine_call(function: str) -> Spelling:
-    """The function of this name in every engine."""
+    """A call of the function with this name in every engine."""
 
     def value(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
         return s.cast(s.call(function, *(arg.ast for arg in args)), typ, engine)
@@ -64,24 +74,24 @@ def _abs() -> list[ScalarFunc]:
     functions += [
         declared(f"abs_{kind}", "abs", (of(kind),), of(kind), engine_call("ABS")) for kind in FLOATS
     ]
-    # Not ABS: Spark negates decimals with 34 digits only.
+    # Not ABS, because Spark negates decimals with 34 digits only.
     functions.append(declared("abs_numeric", "abs", (NUMERIC,), same_type, integer_abs))
     return functions
 
 
 def whole_type(_args: Sequence[SqlType]) -> SqlType:
-    """A numeric of whole numbers."""
+    """The type of a numeric integer."""
     return numeric(0)
 
 
 def fraction(ast: Ast, typ: SqlType, engine: Engine) -> Ast:
-    """What stands behind the point of a decimal, with its sign."""
+    """The fractional part of a decimal, with its sign."""
     one = s.cast_to(s.num(1), s.decimal_type(38, typ.effective_scale))
     return s.try_op("mod", ast, one, engine)
 
 
 def _whole_numeric(name: str) -> Spelling:
-    """ceil, floor, trunc and round to a whole number; all results fit, since the scale goes away."""
+    """Ceil, floor, trunc and round to an integer; all results fit, since the scale is dropped."""
 
     def value(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
         arg = args[0]
@@ -105,7 +115,7 @@ def _whole_numeric(name: str) -> Spelling:
 
 
 def _whole_float(name: str) -> Spelling:
-    """The engines' CEIL and FLOOR give bigints in Spark, which would overflow: the largest doubles are whole already."""
+    """Spark's CEIL and FLOOR return bigints, which would overflow; large doubles are integers already, so they stay."""
 
     def value(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
         ast = args[0].ast
@@ -164,13 +174,13 @@ def _rounding() -> list[ScalarFunc]:
 
 
 def _unit(places: int, scale: int) -> Ast:
-    """10^-places as a decimal of the scale."""
+    """10^-places as a decimal with this scale."""
     text = f"0.{'0' * (places - 1)}1" if places > 0 else f"1{'0' * -places}"
     return s.cast_to(s.text(text), s.decimal_type(NUMERIC_PRECISION, scale))
 
 
 def _cut(ast: Ast, unit: Ast, scale: int, engine: Engine, *, half: bool) -> Ast:
-    """A decimal as a multiple of `unit`: towards zero, or with `half` to the nearest, halves away from zero."""
+    """A decimal as a multiple of ``unit``: toward zero or, with ``half``, to the nearest, halves away from zero."""
     zero = s.cast_to(s.num(0), s.decimal_type(NUMERIC_PRECISION, scale))
     rest = s.try_op("mod", ast, unit, engine)
     base = s.try_op("subtract", ast, rest, engine)
@@ -187,7 +197,7 @@ def _at_place(*, half: bool) -> Spelling:
     def value(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
         ast, places = (arg.ast for arg in args)
         scale = typ.effective_scale
-        # Units from 10^-scale up to the largest that fits.
+        # Units from 10^-scale to the largest that fits.
         coarsest = scale - (NUMERIC_PRECISION - 1)
         nothing = s.try_op("subtract", ast, ast, engine)
         beyond = nothing

@@ -67,7 +67,7 @@ def _trigonometry() -> list[ScalarFunc]:
 
 
 def _atanh(unit: Callable[[Ast], Ast]) -> list[ScalarFunc]:
-    """The ends of the interval are infinite; DuckDB refuses them."""
+    """Infinite at both ends of the interval, which DuckDB refuses."""
     infinity = s.cast_to(s.text("Infinity"), s.typed(exp.DType.DOUBLE))
 
     def value(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
