@@ -1,4 +1,4 @@
-"""The command ``mzsql``: the demo, scripts, the shell, a look at what is stored.
+"""The command ``mzsql``: the demo, scripts, the shell, inspection and maintenance of stored data.
 
 It uses what any user has, `mzsql.connect` and SQL, and adds only the terminal.
 """

@@ -1,4 +1,4 @@
-"""``python -m mzsql.cli``: the command ``mzsql`` of this very interpreter."""
+"""``python -m mzsql.cli``: the command ``mzsql`` under the running interpreter."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The commands of ``mzsql``.
 
-Promise: a mistake of the user ends in one error as PostgreSQL's tools print it and exit code 1 (2 for a wrong command line), never in
-a traceback; what went wrong inside mzsql says so and exits with 70. Statements run one by one, each in its own transaction unless BEGIN
-says otherwise.
+Promise: a user's mistake ends in one error in the format of PostgreSQL's tools and exit code 1 (2 for a wrong command line), never in a
+traceback; an internal error says that it is one, and exits with 70. Each statement runs in its own transaction unless BEGIN says otherwise.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from mzsql.cli.reporting import StatementFailed, report, run_pieces
 from mzsql.cli.script import Piece, decoded, expand, script_text
 from mzsql.repr.errors import InvalidParameter, SqlError
 
-#: What a shell says of a command that SIGPIPE ended.
+#: The exit code that shells report for a command ended by SIGPIPE.
 _PIPE_CLOSED = 141
 
 app = typer.Typer(
@@ -39,12 +38,12 @@ Env = Annotated[
 ]
 
 
-#: Seconds; what waits can be told to wait longer by none of the clocks.
+#: In seconds; every clock accepts waits up to this.
 _LONGEST = 1e9
 
 
 def _number(value: float) -> float:
-    """A number; NaN, which is in any range, is none."""
+    """The value, unless it is NaN, which passes any range check."""
     if math.isnan(value):
         raise typer.BadParameter("nan is not a number of anything")
     return value
@@ -473,7 +472,7 @@ def _typed(text: str) -> list[Piece]:
 
 
 def confined(folders: list[Path] | None, none: bool) -> list[Path] | None:
-    """What `mzsql.connect` takes as ``copy_paths``."""
+    """The ``copy_paths`` for `mzsql.connect`."""
     if folders and none:
         raise InvalidParameter("give either --copy-path or --no-copy-files, not both")
     return [] if none else folders or None
@@ -488,7 +487,7 @@ def main() -> None:
             sys.stdout.flush()
     except (Exception, KeyboardInterrupt, SystemExit) as error:
         if _reader_is_gone(error):
-            # What the interpreter flushes at its end has nowhere to go either.
+            # The interpreter flushes stdout at its end, which would fail as well.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(_PIPE_CLOSED)
         if isinstance(error, SystemExit):
@@ -497,9 +496,9 @@ def main() -> None:
 
 
 def _reader_is_gone(error: BaseException) -> bool:
-    """Whether all that went wrong is that nobody reads what is printed any more, as behind ``| head -1``."""
+    """Whether the error only means that nobody reads the output any more, as with ``| head -1``."""
     if isinstance(error, StatementFailed):
         error = error.error
-    # Typer ends with a status of its own where it meets one.
+    # Typer handles a broken pipe by exiting with a status of its own.
     found = error.__context__ if isinstance(error, SystemExit) else error
     return isinstance(found, BrokenPipeError)

@@ -1,7 +1,8 @@
-"""The main job, narrated: what ``sql/quickstart.sql`` does, step by step, with what a person would look at in between.
+"""The main job with commentary: ``sql/quickstart.sql`` step by step, with what a person would look at in between.
 
-Promise: everything shown is read through SQL from the environment that was just made; nothing is rehearsed. Views are compared with what
-Spark computes from the same tables after every change, and a difference ends the demo with an error. DuckDB's time stands beside.
+Promise: everything shown is read through SQL from the environment just created. After every change the views are
+compared with Spark's results over the same tables, and a difference ends the demo with an error. DuckDB's times are
+shown for comparison.
 """
 
 from __future__ import annotations
@@ -31,18 +32,18 @@ from mzsql.repr.errors import InternalError, NotReadable, SqlError
 
 VIEWS = {"q3": "tpch/q03.sql", "q1": "tpch/q01.sql", "q18": "tpch/q18.sql"}
 TABLES = ("region", "nation", "supplier", "customer", "part", "partsupp", "orders", "lineitem")
-#: What the demo waits for takes seconds; ten minutes without an end mean that something is broken.
+#: Each wait takes seconds; ten minutes mean that something is broken.
 PATIENCE_SECONDS = 600.0
 
 
 class GeneratorMissing(SqlError):
-    """The program that makes TPC-H data is not installed."""
+    """The generator of TPC-H data is not installed."""
 
     sqlstate = "58000"
 
 
 def generator() -> str:
-    """The path of ``tpchgen-cli``: the one of this installation, else the one on the PATH.
+    """The path of ``tpchgen-cli``: this installation's, else the one on the PATH.
 
     Raises:
         GeneratorMissing: there is none.
@@ -57,13 +58,13 @@ def generator() -> str:
 
 
 def generate(folder: Path, scale: float) -> None:
-    """Make the tables of TPC-H as Parquet files, one a table."""
+    """Write TPC-H's tables into ``folder``, one Parquet file per table."""
     command = [generator(), "parquet", "-s", f"{scale:g}", "-q", "--no-progress", "-o", str(folder)]
     subprocess.run(command, check=True)  # noqa: S603  a program of ours with arguments of ours
 
 
 class Demo:
-    """One run in a folder: ``tpch/`` for the data, ``env/`` for the environment."""
+    """A run of the demo in a folder: ``tpch/`` for the data, ``env/`` for the environment."""
 
     def __init__(self, folder: Path, scale: float, console: Console) -> None:
         self._folder = folder
@@ -73,7 +74,7 @@ class Demo:
         self._number = 0
 
     def run(self) -> None:
-        """All eight steps."""
+        """Run all eight steps."""
         begun = time.perf_counter()
         connection = self._open()
         try:
@@ -260,7 +261,7 @@ class Demo:
 
     @staticmethod
     def _be_patient(connection: Any) -> None:
-        """A busy machine may take long over the first statements of a cold Spark."""
+        """Raise the statement timeout, since the first statements of a cold Spark can be slow on a busy machine."""
         connection.execute(f"SET statement_timeout = '{PATIENCE_SECONDS:.0f} s'")
 
     # --- pieces -------------------------------------------------------------------------------------
@@ -275,7 +276,7 @@ class Demo:
         return {view: {shard for name, shard in rows if name == view} for view in VIEWS}
 
     def _steps_after(self, connection: Any, since: int) -> dict[str, _Ran]:
-        """What the steps of each view that went beyond a time did together."""
+        """For each view, the total of its steps that advanced beyond a time."""
         rows = _rows(
             connection,
             "SELECT o.name, sum(r.rows_in), sum(r.jobs), sum(r.bytes_read), sum(r.seconds), string_agg(DISTINCT r.engine, ', ') "
@@ -314,7 +315,8 @@ class Demo:
         self._say(f"{what}: {time.perf_counter() - begun:.1f} s")
 
 
-#: Of the table of refreshes, beside the view: what a refresh took and where it ran, what the others take for all of it.
+#: The columns of the table of refreshes beside the view: the refresh's time and engine, and the others' time for the
+#: whole query.
 _COLUMNS = (
     "changes",
     "refresh",
@@ -330,7 +332,7 @@ _COLUMNS = (
 
 @dataclass(frozen=True)
 class _Ran:
-    """Steps: input updates, Spark jobs, stored bytes that were read, seconds, and what ran them."""
+    """Totals of steps: input updates, Spark jobs, stored bytes read, seconds, and the engine."""
 
     updates: int
     jobs: int
@@ -363,7 +365,7 @@ def _size(count: int) -> str:
 
 
 def run_demo(directory: Path | None, scale: float) -> None:
-    """Run the demo in a directory that stays, or in a temporary one that goes."""
+    """Run the demo in a given directory, which remains, or in a temporary one."""
     console = Console(file=sys.stdout, highlight=False, width=_width())
     generator()
     if directory is not None:

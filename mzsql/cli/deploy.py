@@ -1,6 +1,6 @@
-"""``mzsql deploy``: which deploy generation is in charge of an environment, and putting a higher one in charge.
+"""``mzsql deploy``: the deploy generation in charge of an environment, and the promotion of a higher one.
 
-Promise: a promotion is one entry in the catalog; once the command has returned, nothing of a lower generation is committed any more.
+Promise: a promotion is one entry in the catalog; after the command returns, no lower generation commits anything.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def status(
 
 
 def _show(state: CatalogState, prepared: Prepared, waiting: Waiting) -> None:
-    """How far a deployment is that waits to be promoted, object by object."""
+    """Print the progress of a deployment that waits for promotion, by object."""
     who = f"process {waiting.who}" if prepared.alive else "no process any more"
     typer.echo(f"generation {waiting.generation} (mzsql {prepared.build}) waits, prepared by {who}")
     for item in state.maintained:

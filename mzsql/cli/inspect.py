@@ -1,8 +1,8 @@
-"""What a location stores: all its shards as a table with what each costs a month, or one shard laid open.
+"""What a location stores: a table of all shards with the monthly cost of each, or one shard in detail.
 
-Promise: nothing is written and no lease is taken. JSON says the same as the tables, in full; the tables shorten long lists and say so.
-The table of all shards has first what it is looked at for, and on a terminal as many columns as fit; in a pipe all of them.
-A shard that cannot be read is shown with its error, and makes the command fail once everything else has been shown.
+Promise: nothing is written and no lease is taken. JSON has everything in the tables, complete; the tables shorten long
+lists and say so. The table of all shards begins with the most important columns, as many as fit the terminal, or all in
+a pipe. An unreadable shard is shown with its error, and makes the command fail at the end.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mzsql.repr.errors import SqlError
 from mzsql.repr.frontier import show
 
 _SHOWN = 20
-"""So many lines of a list are printed; JSON has all."""
+"""The number of lines printed of a list; JSON has all."""
 
 _COLUMNS = (
     "owner",
@@ -49,18 +49,18 @@ _OF_AN_ENVIRONMENT = (
     *("readers", "writers", "holds", "shard", "unreferenced_bytes"),
     *("inline_bytes", "parts", "updates", "seqno"),
 )
-"""The order of columns in the table: the first ones fit a terminal of 80 columns, and name what --shard takes."""
+"""The order of the columns: the first fit a terminal of 80 columns, and name the arguments of --shard."""
 _OF_A_LOCATION = (
     "shard",
     *(name for name in _OF_AN_ENVIRONMENT if name not in ("shard", "owner")),
     "owner",
 )
 _OWNER_SHOWN = 30
-"""So many characters of an owner are shown on a terminal."""
+"""The number of characters of an owner shown on a terminal."""
 
 
 class Overview(msgspec.Struct, frozen=True, kw_only=True):
-    """All shards of a location, as JSON has them."""
+    """All shards of a location, as in the JSON output."""
 
     shards: list[ShardReport]
     owners: dict[str, str]
@@ -71,14 +71,14 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Detail(msgspec.Struct, frozen=True, kw_only=True):
-    """One shard, as JSON has it."""
+    """One shard, as in the JSON output."""
 
     owner: str
     report: ShardReport
 
 
 def usd(amount: float) -> str:
-    """Dollars; as many digits as it takes to tell a small amount from nothing."""
+    """An amount in dollars, with enough digits to distinguish a small one from zero."""
     return f"{amount:.2f}" if amount == 0 or amount >= 0.01 else f"{amount:.2g}"
 
 
@@ -108,7 +108,15 @@ def _stored(report: ShardReport) -> int:
 
 
 def print_overview(place: Place, style: str) -> int:
-    """Print all shards, the largest first, with totals; ended ones are left out unless they still cost something. The exit code."""
+    """Print all shards, largest first, with totals; ended shards only if they still cost something.
+
+    Args:
+        place: the location.
+        style: the format.
+
+    Returns:
+        The exit code.
+    """
     owners = place.owners()
     shards: list[ShardReport] = []
     failures: dict[str, str] = {}
@@ -168,12 +176,12 @@ def _print_rows(shards: Sequence[ShardReport], owners: dict[str, str], style: st
 
 
 def _shortened(owner: str) -> str:
-    """The end tells objects apart."""
+    """The end of the owner, which tells objects apart."""
     return owner if len(owner) <= _OWNER_SHOWN else f"…{owner[1 - _OWNER_SHOWN :]}"
 
 
 def _print_fitting(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """The columns that fit the terminal, in a pipe all; the last row is the total."""
+    """Print the columns that fit the terminal, or all in a pipe; the last row is the total."""
     count = len(names)
     if sys.stdout.isatty():
         rows = [
@@ -199,7 +207,7 @@ def _print_fitting(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
 
 
 def failure_lines(shard_id: str, error: str, hint: str) -> str:
-    """What kept a shard from being read or maintained, as PostgreSQL's tools print errors; the shard is named once."""
+    """Why a shard could not be read or maintained, in the format of PostgreSQL's tools, with the shard named once."""
     where = "" if shard_id in error else f"{shard_id}: "
     return f"ERROR:  {where}{error}\n" + (f"HINT:  {hint}\n" if hint else "")
 
@@ -227,7 +235,16 @@ def _print_json(value: object) -> None:
 
 
 def print_shard(place: Place, shard_id: str, style: str) -> int:
-    """Print everything of one shard. The exit code: 1 when objects it names are missing."""
+    """Print a shard in detail.
+
+    Args:
+        place: the location.
+        shard_id: the shard.
+        style: the format.
+
+    Returns:
+        The exit code: 1 if objects that it references are missing.
+    """
     report = place.client.report(shard_id)
     assert report is not None, "the shard was found in Consensus"
     owner = place.owners().get(shard_id, report.purpose)
@@ -282,7 +299,7 @@ def _state(report: ShardReport) -> str:
 
 
 def _held_by(report: ShardReport) -> str:
-    """Who keeps since where it is: those that are no further."""
+    """The handles that hold since where it is."""
     held = [f"reader {r.id}" for r in report.readers if r.frontier == report.since]
     held += [f"hold {h.id}" for h in report.critical if h.frontier == report.since]
     if report.since is None:

@@ -1,8 +1,8 @@
-"""What the kit found last, for each backend of each plugin: kept for this user between runs of ``mzsql plugins``.
+"""The latest results of the kit for each backend of each plugin, kept per user between runs of ``mzsql plugins``.
 
-Promise: one small JSON file for each distribution, scheme and kind below ``$XDG_STATE_HOME/mzsql/kit`` (``~/.local/state`` where that is
-not set), replaced as a whole; nothing in it is secret. A record counts for the version of the plugin and of the kit it was made with, and
-is out of date for any other. One that cannot be read is as none.
+Promise: one small JSON file per distribution, scheme and kind in ``$XDG_STATE_HOME/mzsql/kit`` (``~/.local/state`` by
+default), replaced atomically; it contains no secrets. A record is valid for the plugin's and the kit's version it was
+made with, and out of date for any other. An unreadable record counts as none.
 """
 
 from __future__ import annotations
@@ -19,19 +19,22 @@ from mzsql.location.directories import user_directory
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of the kit on one kind of backend.
+    """A run of the kit on one kind of backend.
 
     Attributes:
-        distribution, version: of the plugin.
-        scheme, kind: what was opened.
-        kit_version: of the cases.
-        mzsql_version: of mzsql.
-        url: where, without secrets.
+        distribution: the plugin's distribution.
+        version: the plugin's version.
+        scheme: the URL's scheme.
+        kind: the kind of backend.
+        kit_version: the version of the kit's cases.
+        mzsql_version: the version of mzsql.
+        url: the URL without secrets.
         level: quick or full.
-        seed: what reruns it.
-        ended_ms: when, in milliseconds since 1970.
-        passed, skipped: how many cases.
-        failed: the names of the cases that failed.
+        seed: the seed that repeats the run.
+        ended_ms: the end of the run, in milliseconds since 1970.
+        passed: the number of cases that passed.
+        skipped: the number of skipped cases.
+        failed: the names of the failed cases.
     """
 
     distribution: str
@@ -50,7 +53,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def state_directory(variables: Mapping[str, str] = os.environ) -> Path:
-    """Where this user's state is kept."""
+    """The directory of this user's records."""
     return user_directory("XDG_STATE_HOME", ".local/state", variables) / "mzsql" / "kit"
 
 
@@ -59,10 +62,14 @@ def _path(directory: Path, distribution: str, scheme: str, kind: str) -> Path:
 
 
 def keep(record: Record, directory: Path | None = None) -> None:
-    """Keep a record in place of the one before.
+    """Store a record in place of the previous one.
+
+    Args:
+        record: the record.
+        directory: the directory; `state_directory` by default.
 
     Raises:
-        OSError: the directory cannot be written.
+        OSError: the directory is not writable.
     """
     directory = directory or state_directory()
     directory.mkdir(parents=True, exist_ok=True)
@@ -78,7 +85,7 @@ def keep(record: Record, directory: Path | None = None) -> None:
 
 
 def find(distribution: str, scheme: str, kind: str, directory: Path | None = None) -> Record | None:
-    """The record of the latest run, of whatever versions, if there is one that can be read."""
+    """The readable record of the latest run, of any version; None if there is none."""
     path = _path(directory or state_directory(), distribution, scheme, kind)
     try:
         return msgspec.json.decode(path.read_bytes(), type=Record)

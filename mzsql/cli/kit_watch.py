@@ -1,7 +1,7 @@
-"""Ends ``mzsql plugins test`` when a backend hangs: its call cannot be interrupted from within.
+"""Ends ``mzsql plugins test`` when a backend hangs, since its call cannot be interrupted from within.
 
-Promise: within ``seconds`` of the beginning of a case that does not end, whoever runs the kit is told its name, what was found until then
-is shown and kept, and the process ends with exit code 1.
+Promise: ``seconds`` after the start of a case that does not end, its name is reported, the results so far are shown and
+kept, and the process exits with code 1.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ _FAILED = 1
 
 
 class Watch:
-    """Watches over one thing after another, each begun by `begun`.
+    """A watchdog for consecutive tasks, each announced by `begun`.
 
     Args:
-        seconds: that each may take.
+        seconds: the time limit of a task.
         where: the backend, without secrets.
-        hung: told the name of what did not end, on the watch's thread, before the process ends.
+        hung: called with the name of the hanging task, on the watchdog's thread, before the process ends.
         leave: ends the process.
     """
 
@@ -42,7 +42,7 @@ class Watch:
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
     def begun(self, name: str) -> None:
-        """What was watched over has ended, and ``name`` begins."""
+        """The previous task has ended, and ``name`` begins."""
         self._name = name
         self._event.set()
 

@@ -1,8 +1,9 @@
-"""Maintenance as a process of its own: compaction, collection, what ended shards leave behind, leaked objects.
+"""Maintenance in a process of its own: compaction, garbage collection, cleanup after ended shards, leaked objects.
 
-Promise: SIGTERM or Ctrl-C ends it once the shard at hand is done (a second one at once), with what was done told; a shard that fails
-is told and stops no other. With ``--forever`` shards are looked at again and again and touched when it is worth it, so a look costs
-only reads; the search for leaks, which lists the whole Blob store, comes less often.
+Promise: SIGTERM or Ctrl-C ends it after the current shard (a second Ctrl-C at once), with a report of what was done; a
+shard that fails is reported and stops no other. With ``--forever`` shards are examined repeatedly and changed only when
+it pays, so a round usually costs only reads; the search for leaks, which lists the whole Blob store, happens less
+often.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from mzsql.repr.errors import InvalidParameter
 
 
 class Rounds(msgspec.Struct, frozen=True, kw_only=True):
-    """How often: once, or for ever with pauses, in seconds."""
+    """How often to run: once, or forever with pauses in seconds."""
 
     forever: bool = False
     interval: float = 10.0
@@ -32,7 +33,11 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def serve_metrics(port: int, address: str) -> None:
-    """Serve Prometheus' default registry over HTTP on a thread that ends with the process.
+    """Serve Prometheus' default registry over HTTP, on a daemon thread.
+
+    Args:
+        port: the port.
+        address: the address to listen on.
 
     Raises:
         InvalidParameter: the port is taken, or the address is not this machine's.
@@ -47,7 +52,17 @@ def serve_metrics(port: int, address: str) -> None:
 
 
 def run_maintenance(place: Place, wanted: Wanted, rounds: Rounds, style: str) -> int:
-    """Do the rounds and tell of them. The exit code: 1 when something failed in the last one."""
+    """Run the rounds and report on them.
+
+    Args:
+        place: the location.
+        wanted: what to do in a round.
+        rounds: how often.
+        style: the format of the report.
+
+    Returns:
+        The exit code: 1 if something failed in the last round.
+    """
     with stopping() as stop:
         leaks_due, first = 0.0, True
         while True:

@@ -1,6 +1,7 @@
-"""``mzsql open``: an environment opened until all that it maintains is taken up, and where the time went.
+"""``mzsql open``: opens an environment, waits until all it maintains has hydrated, and reports where the time went.
 
-Promise: what had to be optimized is in the expression cache afterwards, written in one update; progress is shown on a terminal meanwhile.
+Promise: afterwards every optimized plan is in the expression cache, written in one update; a terminal shows progress
+meanwhile.
 """
 
 from __future__ import annotations
@@ -21,10 +22,15 @@ _LOOK_SECONDS = 0.2
 
 
 def open_environment(env: Path, *, profile: bool, timeout: float) -> None:
-    """Open, wait, tell and close.
+    """Open an environment, wait, report and close it.
+
+    Args:
+        env: the environment's directory.
+        profile: whether to report the time of each phase.
+        timeout: the seconds to wait.
 
     Raises:
-        NotReadable: not all was taken up within ``timeout`` seconds.
+        NotReadable: not everything has hydrated within ``timeout`` seconds.
     """
     with mzsql.connect(env) as con:
         startup = con.coordinator.env.startup

@@ -1,7 +1,8 @@
-"""What the terminal shows: rows as psql prints them, values in PostgreSQL's text form, errors in the lines that PostgreSQL's tools use.
+"""Output on the terminal: rows in psql's layout, values in PostgreSQL's text form, errors in the format of PostgreSQL's
+tools.
 
-Promise: rows are plain text without colours that does not depend on the terminal's width. Trade-off: a result is laid out as a whole,
-so that its columns line up.
+Promise: rows are plain text without colours, independent of the terminal's width. Trade-off: a result is laid out as a
+whole, so that its columns line up.
 """
 
 from __future__ import annotations
@@ -14,22 +15,22 @@ from typing import IO, Any, Protocol
 
 
 class Cursor(Protocol):
-    """The part of a PEP 249 cursor that is printed."""
+    """The part of a PEP 249 cursor that printing needs."""
 
     @property
     def description(self) -> Any:
-        """A sequence of column descriptions, or None where the statement gives no rows."""
+        """A sequence of column descriptions, or None for a statement without rows."""
 
     @property
     def rowcount(self) -> int:
-        """How many rows the statement gave or touched; -1 where that is unknown."""
+        """The number of rows returned or affected; -1 if unknown."""
 
     def fetchall(self) -> Sequence[Sequence[Any]]:
         """The rows."""
 
 
 def text_of(value: Any) -> str:
-    """A value as PostgreSQL prints it; the empty text for NULL."""
+    """A value as PostgreSQL prints it; the empty string for NULL."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -59,7 +60,7 @@ def _float_text(value: float) -> str:
 
 
 def _field_text(value: Any) -> str:
-    """A record's field; nothing stands for NULL, so the empty text is quoted."""
+    """A field of a record; the empty string is quoted, because NULL is printed as nothing."""
     if value is None:
         return ""
     text = text_of(value)
@@ -83,7 +84,14 @@ def print_table(
     *,
     footer: str | None = None,
 ) -> None:
-    """The rows as psql lays them out, with their number or ``footer``; a value of several lines that stands alone (a plan) as it is."""
+    """Print rows in psql's layout; a single value of several lines, such as a plan, without one.
+
+    Args:
+        names: the columns' names.
+        rows: the rows.
+        out: where to print.
+        footer: the last line; the number of rows by default.
+    """
     cells = [[text_of(value) for value in row] for row in rows]
     if len(names) == 1 and len(cells) == 1 and "\n" in cells[0][0]:
         out.write(f"{names[0]}\n{'-' * len(names[0])}\n{cells[0][0].rstrip()}\n\n")
@@ -131,8 +139,15 @@ def _is_number(value: Any) -> bool:
 def print_csv(
     names: Sequence[str], rows: Iterable[Sequence[Any]], out: IO[str], *, header: bool = True
 ) -> None:
-    """The rows as CSV, with a header; NULL is an empty field, the empty text a quoted one."""
-    # The csv module tells NULL and the empty text apart only from Python 3.12 on.
+    """Print rows as CSV; NULL is an empty field, the empty string a quoted one.
+
+    Args:
+        names: the columns' names.
+        rows: the rows.
+        out: where to print.
+        header: whether to print the names first.
+    """
+    # The csv module can distinguish NULL from the empty string only since Python 3.12.
     if header:
         out.write(_csv_line(names))
     for row in rows:
@@ -150,9 +165,9 @@ def _csv_field(text: str) -> str:
 
 
 def error_lines(error: BaseException, statement: str | None = None) -> str:
-    """An error as PostgreSQL's tools print it: ``ERROR:  …``, the line and a caret where the text is at fault, detail, hint."""
+    """An error in the format of PostgreSQL's tools: ``ERROR:  …``, the line with a caret at the position, detail, hint."""
     message = getattr(error, "message", None) or str(error) or type(error).__name__
-    # The exceptions of PEP 249 carry detail and hint in their text as well.
+    # PEP 249's exceptions repeat detail and hint in their text.
     message = message.partition("\nDETAIL:  ")[0].partition("\nHINT:  ")[0]
     lines = [f"ERROR:  {message}"]
     position = getattr(error, "position", None)
@@ -175,7 +190,7 @@ def _caret(statement: str, position: int) -> list[str]:
 
 
 def print_result(cursor: Cursor, style: str, out: IO[str] | None = None) -> None:
-    """What a statement gave: its rows in the style ``table`` or ``csv``, or the words that tell it is done."""
+    """Print a statement's rows in the style ``table`` or ``csv``, or its completion message."""
     out = sys.stdout if out is None else out
     if cursor.description is None:
         status = getattr(cursor, "statusmessage", None)

@@ -1,7 +1,8 @@
-"""Where ``mzsql inspect`` and ``mzsql maintain`` look: an environment's directory, or the URLs of any persist location.
+"""The location for ``mzsql inspect`` and ``mzsql maintain``: an environment's directory, or the URLs of a persist
+location.
 
-Promise: opening one makes nothing: a path where nothing is, is refused. Where the location holds an environment, its catalog is read,
-without a lease, for whose each shard is and for what its write-ahead log still holds.
+Promise: opening creates nothing; a path where nothing exists is refused. If the location holds an environment, its
+catalog is read, without a lease, for the owners of shards and for what its write-ahead log still holds.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from mzsql.storage import log_shard_of, unapplied_keys
 
 
 class Place(msgspec.Struct, frozen=True):
-    """An open location; `catalog` where it holds an environment."""
+    """An open location, with the ``catalog`` of the environment it holds, if any."""
 
     client: PersistClient
     catalog: CatalogState | None
 
     def owners(self) -> dict[str, str]:
-        """Whose each shard is that the catalog knows."""
+        """The owner of each shard that the catalog knows."""
         state = self.catalog
         if state is None:
             return {}
@@ -47,7 +48,8 @@ class Place(msgspec.Struct, frozen=True):
         return known
 
     def shard_named(self, name: str) -> str:
-        """The shard of that id, or of the object of that full name or, where it is the only one, of that last part of it.
+        """The shard with this id, or of the object with this full name, or with this last part of its name if it is
+        unique.
 
         Raises:
             UndefinedObject: there is none, or more than one.
@@ -71,8 +73,8 @@ class Place(msgspec.Struct, frozen=True):
         return matching[0]
 
     def protected(self) -> frozenset[str]:
-        """The objects that the environment's write-ahead log holds for tables' shards."""
-        # An environment may have been made since the place was opened; once it is there its log stays the same.
+        """The keys of Blob objects that the environment's write-ahead log holds for tables' shards."""
+        # An environment may have been created since the place was opened; once it exists its log stays the same.
         catalog = self.catalog or peek_catalog(self.client, CATALOG_SHARD)
         if catalog is None or catalog.meta is None:
             return frozenset({BLOB_MARKER})
@@ -90,9 +92,16 @@ def open_place(
 ) -> Iterator[Place]:
     """The environment in a directory, or the location at two URLs, for the duration of the block.
 
+    Args:
+        env: the environment's directory.
+        blob: the URL of the Blob store.
+        consensus: the URL of the Consensus store.
+        background: whether the client does maintenance in the background.
+        settings: the client's settings.
+
     Raises:
-        InvalidParameter: neither, both, or one URL only.
-        EnvironmentRefused: nothing is there, it is something else, or of a newer format.
+        InvalidParameter: neither, both, or only one URL is given.
+        EnvironmentRefused: nothing is there, or something else, or an environment of a newer format.
     """
     if env is not None and (blob is not None or consensus is not None):
         raise InvalidParameter("give either an environment's directory or --blob and --consensus")
@@ -111,14 +120,14 @@ def open_place(
     ) as client:
         catalog = peek_catalog(client, CATALOG_SHARD)
         if catalog is not None and catalog.meta is not None:
-            # A URL may hold a password, so it is not named.
+            # A URL may contain a password, so it is not shown.
             where = "the environment there" if env is None else str(env)
             refuse_newer(catalog.meta.format_version, where)
         yield Place(client, catalog)
 
 
 def _require_there(url: str) -> None:
-    """Opening a local backend would make it; whoever only looks wants to know that it is not there."""
+    """Refuse a local URL where nothing exists, because opening it would create it."""
     split = split_url(url)
     if split.scheme in ("file", "sqlite") and not Path(local_path(split)).exists():
         raise EnvironmentRefused(f"there is nothing at {shown_url(url)}", hint="Check the URL.")

@@ -1,8 +1,7 @@
-"""``mzsql plugins``: what is installed, what it serves, whether it passes its kit; and the kit itself, run on a URL.
+"""``mzsql plugins``: the installed plugins, what they serve, whether they pass the kit; and the kit run on a URL.
 
-Promise: a broken plugin is a row like any other. The kit ends: a case that takes longer than its limit is named, what was found before is
-told, and the command fails. No URL is shown with its secrets. The standard output is the command's own: what plugins print goes to the
-standard error.
+Promise: a broken plugin is a row like any other. The kit ends: a case that exceeds its time limit is named, earlier results are reported,
+and the command fails. URLs are shown without secrets. Standard output is the command's alone: what plugins print goes to standard error.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ def load_kit() -> ModuleType:
     """The module `mzsql.testing.kit`.
 
     Raises:
-        Unsupported: what it needs is not installed.
+        Unsupported: its requirements are not installed.
     """
     try:
         from mzsql.testing import kit  # noqa: PLC0415  it needs packages that only testers install
@@ -69,7 +68,7 @@ def _kit_version() -> int | None:
 
 
 class KitState(msgspec.Struct, frozen=True):
-    """What the kit says of one scheme of one kind: ``passed``, ``failed``, ``not run`` or ``out of date``; and the record, if any."""
+    """The kit's result for a scheme and kind: ``passed``, ``failed``, ``not run`` or ``out of date``, and the record, if any."""
 
     scheme: str
     kind: str
@@ -78,7 +77,7 @@ class KitState(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """For the table."""
+        """The text in the table."""
         if self.record is None:
             return self.state
         day = time.strftime("%Y-%m-%d", time.localtime(self.record.ended_ms / 1000))
@@ -91,7 +90,7 @@ class KitState(msgspec.Struct, frozen=True):
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One plugin, as ``mzsql plugins --json`` has it."""
+    """A plugin, as in ``mzsql plugins --json``."""
 
     name: str
     distribution: str
@@ -105,7 +104,7 @@ class Row(msgspec.Struct, frozen=True):
 
 
 def plugin_rows() -> list[Row]:
-    """Every plugin installed, sound or not."""
+    """All installed plugins, working or not."""
     version = _kit_version()
     rows = []
     for one in default_registry().installed:
@@ -131,7 +130,14 @@ def plugin_rows() -> list[Row]:
 
 
 def kit_state(one: Installed, scheme: str, kind: str, kit_version: int | None) -> KitState:
-    """What the latest run of the kit says of this version of a plugin."""
+    """The result of the latest run of the kit for this version of a plugin.
+
+    Args:
+        one: the plugin.
+        scheme: the scheme.
+        kind: the kind of backend.
+        kit_version: the kit's version; None where the kit is not installed.
+    """
     record = find(one.distribution, scheme, kind)
     if record is None:
         return KitState(scheme, kind, "not run")
@@ -142,7 +148,7 @@ def kit_state(one: Installed, scheme: str, kind: str, kit_version: int | None) -
 
 
 class Contested(msgspec.Struct, frozen=True):
-    """Plugins that say they serve the same scheme: none of them is opened."""
+    """Plugins that claim the same scheme; none of them is opened."""
 
     kind: str
     scheme: str
@@ -150,13 +156,13 @@ class Contested(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """For below the table."""
+        """The line below the table."""
         names = ", ".join(self.plugins)
         return f"{self.scheme}: is served as {self.kind} by {names}: none is opened, uninstall all but one"
 
 
 def contested(rows: Sequence[Row]) -> list[Contested]:
-    """The schemes that more than one of the plugins says it serves."""
+    """The schemes that several plugins claim."""
     names: dict[tuple[str, str], list[str]] = {}
     for row in rows:
         for kind, scheme in dict.fromkeys((s.kind, x) for s in row.serves for x in s.schemes):
@@ -166,14 +172,14 @@ def contested(rows: Sequence[Row]) -> list[Contested]:
 
 @contextlib.contextmanager
 def _output() -> Iterator[IO[str]]:
-    """The standard output; what a plugin or a library prints meanwhile goes to the standard error."""
+    """Standard output, while what plugins or libraries print goes to standard error."""
     out = sys.stdout
     with contextlib.redirect_stdout(sys.stderr):
         yield out
 
 
 def list_plugins(style: str) -> None:
-    """Print every plugin as a table or as JSON."""
+    """Print all plugins as a table or as JSON."""
     with _output() as out:
         _list(style, out)
 
@@ -195,7 +201,7 @@ def _list(style: str, out: IO[str]) -> None:
         table.add_column(name, overflow="fold")
     for row in rows:
         for cells in _cells(row):
-            # Texts, as a URL's form has brackets, which would be taken for markup.
+            # `Text`, because brackets in a URL's form would be parsed as markup.
             table.add_row(*[Text(cell) for cell in cells])
     console = _console(out)
     console.print(table)
@@ -237,7 +243,7 @@ def _cells(row: Row) -> Iterator[tuple[str, ...]]:
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """How the kit is to be run."""
+    """How to run the kit."""
 
     full: bool = False
     seed: int = 0
@@ -248,10 +254,15 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def test_url(place: str, wanted: Wanted, style: str) -> int:
-    """Run the kit on a URL, or on those of a profile (``profile:NAME``), and tell of it.
+    """Run the kit on a URL, or on those of a profile (``profile:NAME``), and report.
+
+    Args:
+        place: the URL or profile.
+        wanted: how to run it.
+        style: the format of the report.
 
     Returns:
-        The exit code: 0 when all passed, 1 when a case failed, 2 when there is nothing that can be opened.
+        The exit code: 0 if all passed, 1 if a case failed, 2 if nothing can be opened.
     """
     kit = load_kit()
     with _output() as out:
@@ -299,11 +310,11 @@ def _tell_json(runs: list[tuple[Any, Any]], out: IO[str], *, passed: bool) -> No
 
 
 def _targets(place: str, only: tuple[str, ...]) -> list[tuple[str, tuple[str, ...]]]:
-    """What to open, as which kinds; none is whatever it serves.
+    """The URLs to open with the kinds to test; no kinds means all that the URL serves.
 
     Raises:
         InvalidUrl: there is no such profile.
-        UsageError: a profile has nothing of the kinds asked for.
+        UsageError: the profile has none of the requested kinds.
     """
     if not place.startswith(PROFILE):
         return [(place, only)]
@@ -319,12 +330,19 @@ def _targets(place: str, only: tuple[str, ...]) -> list[tuple[str, tuple[str, ..
 
 
 def _good(report: Any, wanted: Wanted) -> bool:
-    """Whether all is well; of a whole run that is also that each kind has a case that was not skipped."""
+    """Whether the run is a success; a complete run needs a case of each kind that was not skipped."""
     return not report.failed if wanted.cases else bool(report.passed)
 
 
 def check_all(style: str) -> int:
-    """Run the quick kit on each plugin that names a scratch URL, keep what it finds, and list the plugins."""
+    """Run the quick kit on each plugin that names a scratch URL, keep the results, and list the plugins.
+
+    Args:
+        style: the format of the list.
+
+    Returns:
+        The exit code.
+    """
     kit = load_kit()
     with _output():
         good = _all_checked(kit)
@@ -349,7 +367,11 @@ def _all_checked(kit: ModuleType) -> bool:
 
 
 def _checked(kit: ModuleType, one: Installed, kind: Kind, place: str) -> bool:
-    """Run the quick kit where the plugin says it can be run with nothing set up; whether all is well."""
+    """Run the quick kit on the scratch URL of a plugin.
+
+    Returns:
+        Whether all is well.
+    """
     url = default_registry().scratch_url(one.name, kind, place)
     if url is None:
         return True
@@ -362,7 +384,7 @@ def _checked(kit: ModuleType, one: Installed, kind: Kind, place: str) -> bool:
 
 
 def _is_measured(report: Any, wanted: Wanted) -> bool:
-    """Whether there is to be a speed sheet: how fast a wrong answer comes is of no interest."""
+    """Whether to measure speed: only after a complete run that passed."""
     return wanted.speed and not wanted.cases and bool(report.passed)
 
 
@@ -384,7 +406,16 @@ def _run(
     progress: IO[str] | None,
     hung: Callable[[Any], None],
 ) -> Any:
-    """Run the kit; ``hung`` is given the report when a case does not end, and the process ends then."""
+    """Run the kit.
+
+    Args:
+        kit: the kit.
+        url: the backend.
+        kinds: the kinds to test; all that the URL serves by default.
+        wanted: how to run it.
+        progress: where to print progress.
+        hung: called with the report when a case does not end, just before the process ends.
+    """
     level = "full" if wanted.full else "quick"
     results: list[Any] = []
     running: list[tuple[str, Any]] = []
@@ -425,7 +456,7 @@ def _run(
 
 
 def _remember(report: Any) -> None:
-    """Keep what was found, for each kind, with the plugin that says it serves the scheme."""
+    """Keep the results for each kind, under the plugin that claims the scheme."""
     scheme = split_url(report.url).scheme
     for kind in report.kinds:
         for one in default_registry().installed:
@@ -456,7 +487,7 @@ def _remember(report: Any) -> None:
 def _tell(report: Any, place: str, wanted: Wanted, out: IO[str]) -> None:
     for one in report.failed:
         out.write(f"\nFAILED {one.kind}.{one.name}: {one.text}\n")
-        # The message's last line says how to do it in Python; here is a command line.
+        # The message's last line is about Python; this is a command line.
         lines = one.message.split("\n")
         lines = lines[:-1] if lines[-1].startswith("Run it again") else lines
         out.write("".join(f"    {line}\n" for line in lines))

@@ -1,8 +1,8 @@
-"""The other way to a view's contents: Spark and DuckDB computing the query from the same tables, to compare answers, times and bytes with.
+"""Recomputation of a view's query by Spark and DuckDB from the same tables, to compare results, times and bytes.
 
-Promise: the tables lie in plain Parquet files of the narrowest types that hold them, so that the others' side is as fast as it can be; what
-is timed is the query alone. Contents are compared as bags by EXCEPT ALL both ways; decimals at the smaller of the two scales, as Spark
-rounds an average to six digits.
+Promise: the tables are plain Parquet files with the narrowest types possible, so that the other engines are as fast as
+can be; only the query is timed. Contents are compared as bags, with EXCEPT ALL in both directions; decimals at the
+smaller of both scales, since Spark rounds averages to six digits.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from sqlglot import expressions as exp
 from mzsql.compute.engines.relations import arrow_frame
 from mzsql.persist import duck
 
-#: TPC-H declares its decimals so; Spark computes with up to 18 digits in a machine word.
+#: TPC-H's precision of decimals; with up to 18 digits Spark computes in a machine word.
 _DECIMAL_DIGITS = 15
 
 
 @dataclass(frozen=True)
 class Recomputed:
-    """What Spark computed: the rows, the seconds that the query took it and DuckDB, and the bytes of the files it reads."""
+    """The result: rows, the seconds that Spark and DuckDB took, the bytes of the files read."""
 
     rows: DataFrame
     seconds: float
@@ -46,7 +46,7 @@ def query_of(create_view: str) -> exp.Expression:
 
 
 def narrow(table: pa.Table) -> pa.Table:
-    """The table with decimals of as few digits as TPC-H declares."""
+    """The table with decimals of TPC-H's precision."""
     fields = [
         f.with_type(pa.decimal128(_DECIMAL_DIGITS, f.type.scale))
         if pa.types.is_decimal(f.type)
@@ -57,11 +57,11 @@ def narrow(table: pa.Table) -> pa.Table:
 
 
 class Recomputation:
-    """Runs queries on copies of tables in a session of its own.
+    """Runs queries over copies of tables in a Spark session of its own.
 
     Args:
-        session: any session; a new one beside it is used, with Spark's own defaults for queries.
-        folder: where the copies go.
+        session: any session, from which a new one with Spark's own defaults for queries is made.
+        folder: where to put the copies.
     """
 
     def __init__(self, session: SparkSession, folder: Path) -> None:
@@ -71,11 +71,11 @@ class Recomputation:
         self._duck = duck.opened()
 
     def close(self) -> None:
-        """Give up what is DuckDB's. Idempotent."""
+        """Close DuckDB's connection. Idempotent."""
         self._duck.close()
 
     def load(self, tables: Mapping[str, pa.Table]) -> None:
-        """Copy tables (again), under their names."""
+        """Copy tables under their names, replacing earlier copies."""
         for name, table in tables.items():
             path = self._folder / f"{name}.parquet"
             pq.write_table(narrow(table), path, compression="zstd")
@@ -86,7 +86,12 @@ class Recomputation:
             files.create_view(name, replace=True)
 
     def run(self, query: exp.Expression, *, times: int = 2) -> Recomputed:
-        """The query's rows; the best time of several runs, as the first also compiles."""
+        """Run a query.
+
+        Args:
+            query: the query.
+            times: the number of runs, the fastest of which counts; the first includes compilation.
+        """
         text = query.sql(dialect="spark")
         best, result = _best(lambda: self._session.sql(text).toArrow(), times)
         written = query.sql(dialect="duckdb")
@@ -96,14 +101,14 @@ class Recomputation:
         return Recomputed(arrow_frame(self._session, result), best, other, size)
 
     def differences(self, recomputed: Recomputed, contents: pa.Table) -> int:
-        """How many rows are in one of the two and not in the other, copies counted."""
+        """The size of the symmetric difference of both bags of rows."""
         ours = arrow_frame(self._session, contents)
         left, right = _alike(ours, recomputed.rows)
         return int(left.exceptAll(right).count() + right.exceptAll(left).count())
 
 
 def _best(run: Callable[[], pa.Table], times: int) -> tuple[float, pa.Table]:
-    """The seconds of the fastest of several runs, and the last one's rows."""
+    """The seconds of the fastest run, and the last run's rows."""
     best = float("inf")
     for _ in range(times):
         begun = time.perf_counter()
@@ -113,7 +118,7 @@ def _best(run: Callable[[], pa.Table], times: int) -> tuple[float, pa.Table]:
 
 
 def _alike(a: DataFrame, b: DataFrame) -> tuple[DataFrame, DataFrame]:
-    """Both with columns c0, c1, …, decimals rounded to the smaller scale of the two."""
+    """Both frames with columns c0, c1, …, and decimals at the smaller of both scales."""
     scales: Sequence[int | None] = [
         min(x.dataType.scale, y.dataType.scale)
         if isinstance(x.dataType, DecimalType) and isinstance(y.dataType, DecimalType)

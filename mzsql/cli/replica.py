@@ -1,7 +1,7 @@
 """``mzsql replica``: this process is a replica of a cluster.
 
-Promise: one line says that it is there and where it listens, one why it has ended. Ended as it was asked to, or because the replica was
-dropped, the exit code is 0; whatever it is refused for, or fails by, is one error and another code.
+Promise: one line says that it runs and where it listens, another why it ends. The exit code is 0 if it was asked to end
+or the replica was dropped; a refusal or failure is one error with another code.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from mzsql.threads import Wakeup
 
 
 def place_of(env: Path | None, profile: str | None) -> str:
-    """What names the environment: its directory, or ``profile:NAME``.
+    """The name of the environment: its directory, or ``profile:NAME``.
 
     Raises:
-        InvalidParameter: neither was given, or both.
+        InvalidParameter: neither is given, or both.
     """
     if profile is not None and env is not None:
         raise InvalidParameter("give either --env or --profile, not both")
@@ -39,10 +39,10 @@ def place_of(env: Path | None, profile: str | None) -> str:
 
 
 def listening_at(listen: str, advertise: str | None) -> Listening:
-    """What ``--listen`` and ``--advertise`` say.
+    """The address in ``--listen`` and ``--advertise``.
 
     Raises:
-        InvalidParameter: no address.
+        InvalidParameter: it is no address.
     """
     host, colon, port = listen.rpartition(":")
     if not colon:
@@ -55,10 +55,10 @@ def listening_at(listen: str, advertise: str | None) -> Listening:
 
 
 def settings_in(conf: Sequence[str]) -> dict[str, str]:
-    """What ``--conf`` says, each a ``spark.KEY=VALUE``.
+    """The settings in ``--conf``, each of the form ``spark.KEY=VALUE``.
 
     Raises:
-        InvalidParameter: no setting of Spark's.
+        InvalidParameter: one is no setting of Spark's.
     """
     found = {}
     for one in conf:
@@ -91,21 +91,25 @@ def run_replica(
     master: str | None = None,
     conf: Sequence[str] = (),
 ) -> int:
-    """Be the replica until it ends; the exit code.
+    """Run the replica until it ends.
 
     Args:
-        place: what names the environment.
+        place: the environment.
         cluster: the replica's cluster.
-        name: its name there.
-        listen: where it listens.
-        advertise: and how others call that.
-        with_input: whether to end when standard input does. Under `spark-submit`, which gives its application a pipe, it does in any case:
-            a signal that ends `spark-submit` reaches nobody else.
-        master: of Spark; where one is named Spark is started at once, so that one that cannot be had ends this before anything else.
-        conf: settings of Spark, as ``--conf`` has them.
+        name: its name in the cluster.
+        listen: the address it listens on.
+        advertise: the address by which others reach it.
+        with_input: whether to end with standard input. Under `spark-submit`, which gives its application a pipe, it
+            always does: a signal
+            that ends `spark-submit` reaches nobody else.
+        master: Spark's master. If given, Spark starts first, so that an unreachable one ends this before anything else.
+        conf: Spark's settings, as in ``--conf``.
+
+    Returns:
+        The exit code.
 
     Raises:
-        SqlError: it cannot be, or can be no longer.
+        SqlError: it cannot run, or not any longer.
     """
     listening = listening_at(listen, advertise)
     spark = partial(_spark, master, settings_in(conf))
@@ -138,7 +142,7 @@ def run_replica(
 
 
 def _has_piped_input() -> bool:
-    """Whether standard input is a pipe, whose other end somebody has."""
+    """Whether standard input is a pipe with an open other end."""
     try:
         return stat.S_ISFIFO(os.fstat(0).st_mode)
     except OSError:

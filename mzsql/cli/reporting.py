@@ -1,6 +1,6 @@
-"""Errors of statements as the terminal shows them, and the exit codes that they call for.
+"""Statements' errors on the terminal, and exit codes.
 
-Promise: a mistake of the user is one error as PostgreSQL's tools print it; what went wrong inside mzsql says so.
+Promise: a user's mistake is one error in the format of PostgreSQL's tools; an internal error says that it is one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mzsql.cli.running import run_statement
 from mzsql.cli.script import Piece
 from mzsql.repr.errors import InternalError, SqlError, lacking
 
-#: Set to anything, an internal error also prints where it came from.
+#: If set, internal errors are printed with their traceback.
 TRACEBACK_VARIABLE = "MZSQL_TRACEBACK"
 
 _USER_FAULT = 1
@@ -27,7 +27,7 @@ _INTERRUPTED = 130
 
 
 class StatementFailed(Exception):
-    """A statement of a script or of the command line failed; carries the statement for the error's caret."""
+    """A statement of a script or command line failed; it carries the statement for the error's caret."""
 
     def __init__(self, error: Exception, statement: str) -> None:
         super().__init__(str(error))
@@ -38,7 +38,14 @@ class StatementFailed(Exception):
 def run_pieces(
     pieces: list[Piece], env: Path, style: str, copy_paths: list[Path] | None = None
 ) -> None:
-    """Run the pieces of a script in an environment and print what they give; stops at the first error."""
+    """Run the pieces of a script in an environment and print their results; stops at the first error.
+
+    Args:
+        pieces: the pieces.
+        env: the environment's directory.
+        style: the style of results.
+        copy_paths: the directories that COPY may use.
+    """
     with (
         mzsql.connect(str(env), copy_paths=copy_paths) as connection,
         connection.cursor() as cursor,
@@ -54,12 +61,16 @@ def run_pieces(
 
 
 def _tell(text: str) -> None:
-    """Print on stderr, whatever it can hold: a path may have bytes that are no text."""
+    """Print on stderr any text, such as a path whose bytes are not UTF-8."""
     sys.stderr.write(text.encode(errors="backslashreplace").decode())
 
 
 def report(error: BaseException) -> int:
-    """Print an error for a person; the exit code it calls for."""
+    """Print an error for the user.
+
+    Returns:
+        The exit code.
+    """
     statement = None
     if isinstance(error, StatementFailed):
         statement = error.statement

@@ -1,8 +1,8 @@
-"""One statement on the terminal: run, its rows printed, or as they come where they never end.
+"""Runs one statement on the terminal and prints its rows, or streams them where they never end.
 
-Promise: rows of a SUBSCRIBE are printed when they arrive and each batch is flushed, so that a pipe sees them; Ctrl-C ends it as its end
-would, with the rows counted. COPY … TO STDOUT writes its bytes as they are and nothing else; COPY … FROM STDIN loads what stdin gives and
-prints how many rows that were, as psql does.
+Promise: rows of a SUBSCRIBE are printed as they arrive and flushed per batch, so that a pipe sees them; Ctrl-C ends it
+normally, with the number of rows. COPY … TO STDOUT writes its bytes and nothing else; COPY … FROM STDIN loads stdin and
+prints the number of rows, as psql does.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _CHUNK = 64 * 1024
 
 
 def run_statement(cursor: mzsql.Cursor, statement: str, style: str) -> None:
-    """Run a statement and print what it gives, in the style ``table`` or ``csv``."""
+    """Run a statement and print its result in the style ``table`` or ``csv``."""
     if cursor.is_copy(statement):
         _copy(cursor, statement, style)
         return
@@ -47,7 +47,7 @@ def _copy(cursor: mzsql.Cursor, statement: str, style: str) -> None:
 
 
 def print_stream(cursor: mzsql.Cursor, style: str, out: IO[str]) -> None:
-    """The rows of a SUBSCRIBE until it ends or Ctrl-C is pressed."""
+    """Print the rows of a SUBSCRIBE until it ends or Ctrl-C is pressed."""
     assert cursor.description is not None
     names = [column[0] for column in cursor.description]
     count = 0
@@ -82,7 +82,7 @@ def _print_rows(
     *,
     first: bool,
 ) -> None:
-    """Rows under the names, a column as wide as its widest value so far."""
+    """Print rows in columns as wide as their widest value so far, with the names above the first."""
     cells = [[text_of(value).replace("\n", "\\n") for value in row] for row in rows]
     for i in range(len(names)):
         widths[i] = max([widths[i], *(len(row[i]) for row in cells)])

@@ -1,8 +1,9 @@
-r"""Scripts: a text as statements and the few lines that are not SQL.
+r"""Scripts: texts of statements and a few lines that are not SQL.
 
-Promise: `split` cuts at the semicolons that the dialect's own tokenizer sees, so quotes, comments and dollar quotes are no obstacle.
-Lines of their own that psql users know are understood: ``\ir FILE`` runs a file beside this one, ``\i FILE`` one relative to the
-current directory, ``\echo TEXT`` prints. A comment line ``-- step: TITLE`` begins a step, for those who show a script step by step.
+Promise: `split` cuts at the semicolons that the dialect's tokenizer finds, so quotes, comments and dollar quotes are
+respected. Lines that psql users know are understood: ``\ir FILE`` runs a file relative to this one, ``\i FILE`` one
+relative to the current directory, ``\echo TEXT`` prints. A comment line ``-- step: TITLE`` begins a step, for tools
+that show a script step by step.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from pathlib import Path, PurePosixPath
 from mzsql.frontend.grammar.tokens import tokenize
 from mzsql.repr.errors import DataError, InvalidParameter, SqlSyntaxError
 
-#: The data package with the scripts that mzsql ships.
+#: The package with mzsql's own scripts.
 PACKAGE = "mzsql.scripts"
 
-#: How deep scripts may include scripts.
+#: The maximum depth of includes.
 _DEEPEST = 64
 
 _LINE = re.compile(
@@ -31,7 +32,9 @@ _LINE = re.compile(
 
 @dataclass(frozen=True)
 class Piece:
-    """A statement (``kind`` is ``statement``), or a line: ``ir``, ``i``, ``echo``, ``step`` and its argument as `text`."""
+    """A statement (``kind`` is ``statement``), or a line (``ir``, ``i``, ``echo``, ``step``) with its argument as
+    ``text``.
+    """
 
     kind: str
     text: str
@@ -40,14 +43,14 @@ class Piece:
 
 @dataclass(frozen=True)
 class Step:
-    """A titled part of a script and its statements."""
+    """A titled part of a script with its statements."""
 
     title: str
     statements: tuple[str, ...]
 
 
 def split(text: str) -> list[Piece]:
-    """The pieces of a script in their order.
+    """The pieces of a script in order.
 
     Raises:
         SqlSyntaxError: a quote or comment does not end.
@@ -77,7 +80,7 @@ def split(text: str) -> list[Piece]:
 
 
 def is_complete(text: str) -> bool:
-    """Whether what was typed ends a statement: its last token is a semicolon, or it is one line that is not SQL."""
+    """Whether the input is complete: its last token is a semicolon, or it is a line that is not SQL."""
     if text.lstrip().startswith("\\"):
         return True
     try:
@@ -88,10 +91,14 @@ def is_complete(text: str) -> bool:
 
 
 def decoded(data: bytes, origin: str) -> str:
-    """The text of a script's bytes.
+    """The bytes of a script as text.
+
+    Args:
+        data: the bytes.
+        origin: the script's name in the error.
 
     Raises:
-        DataError: they are not UTF-8; says on which line.
+        DataError: they are not UTF-8; the error gives the line.
     """
     try:
         return data.decode()
@@ -104,7 +111,11 @@ def decoded(data: bytes, origin: str) -> str:
 
 
 def script_text(path: Traversable | Path, origin: str | None = None) -> str:
-    """The text of a script's file.
+    """The text of a script file.
+
+    Args:
+        path: the file.
+        origin: its name in errors.
 
     Raises:
         OSError: it cannot be read.
@@ -120,16 +131,16 @@ def expand(
     origin: str = "script",
     depth: int = 0,
 ) -> Iterator[Piece]:
-    r"""The pieces of a script with the files it includes in their places.
+    r"""The pieces of a script, with included files expanded.
 
     Args:
         text: the script.
-        beside: the folder that ``\ir`` starts from.
-        origin: what the script is called in an error.
-        depth: how many files include it, one within the other.
+        beside: the folder that ``\ir`` is relative to.
+        origin: the script's name in errors.
+        depth: the number of files that include it, one within the other.
 
     Raises:
-        InvalidParameter: an included file is not there, or includes itself, or a line that begins with a backslash is none of ours.
+        InvalidParameter: an included file does not exist or includes itself, or a backslash command is unknown.
         DataError: an included file is not UTF-8.
     """
     for piece in split(text):
@@ -165,12 +176,12 @@ def expand(
 
 
 def shipped(name: str) -> str:
-    """The text of a script that mzsql ships, by its path: ``quickstart.sql``, ``tpch/q03.sql``."""
+    """The text of one of mzsql's scripts, by path: ``quickstart.sql``, ``tpch/q03.sql``."""
     return resources.files(PACKAGE).joinpath(name).read_text(encoding="utf-8")
 
 
 def shipped_steps(name: str) -> list[Step]:
-    """The steps of a shipped script; statements before the first title stand under an empty one."""
+    """The steps of one of mzsql's scripts; statements before the first title have an empty one."""
     steps: list[Step] = []
     title, statements = "", list[str]()
     for piece in expand(shipped(name), resources.files(PACKAGE), origin=name):

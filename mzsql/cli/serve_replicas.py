@@ -1,10 +1,10 @@
-"""``mzsql serve-replicas``: the replicas of an environment, each a process of its own, kept running on this machine.
+"""``mzsql serve-replicas``: runs the replicas of an environment on this machine, each in its own process.
 
-Promise: every replica that the catalog has (of the clusters named, or of all) has a process here, which is started anew when it has ended,
-after pauses that double from half a second up to 30 while it does not stay for as long; what each says is passed on with its name before
-it. A replica that is dropped has none any more, one that is created gets one within `_LOOK_SECONDS`. The end of this command is the end of
-its processes: they are asked to end, and killed when they have not after `_GRACE_SECONDS`; where it is killed itself they end as well, with
-the pipe that it holds. One that another process runs is left to it, and tried again.
+Promise: every replica in the catalog (of the named clusters, or of all) has a process here. A process that ends is
+restarted after a pause that doubles from half a second to 30, until one stays up that long; its output is forwarded,
+each line prefixed with the replica's name. A dropped replica's process ends, a new replica gets one within
+`_LOOK_SECONDS`. When this command ends its processes end: they are terminated, and killed after `_GRACE_SECONDS`; if it
+is killed itself, they end with the pipe it holds. A replica that another process runs is left to that, and tried again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from mzsql.cli.stopping import stopping
 from mzsql.location import LocationError
 from mzsql.threads import Backoff
 
-#: The catalog is looked at so often, in seconds.
+#: The interval between reads of the catalog, in seconds.
 _LOOK_SECONDS = 5.0
 _TICK_SECONDS = 0.2
 _GRACE_SECONDS = 60.0
@@ -33,7 +33,7 @@ _PAUSES = Backoff(0.5, 30.0)
 
 
 class _Kept:
-    """One replica's process, and the next one when it has ended."""
+    """A replica's process, restarted when it ends."""
 
     def __init__(self, full_name: str, command: Sequence[str]) -> None:
         self.full_name = full_name
@@ -45,7 +45,7 @@ class _Kept:
         self._ends_by: float | None = None
 
     def look(self) -> None:
-        """Start it where it is not there, and it is time to."""
+        """Start the process if it is not running and its pause is over."""
         now = time.monotonic()
         if self._process is not None:
             code = self._process.poll()
@@ -64,10 +64,10 @@ class _Kept:
 
     def _begin(self, now: float) -> None:
         self._began = now
-        # Ctrl-C at a terminal is for this command, which then ends its processes.
+        # Ctrl-C at a terminal goes to this command, which then ends its processes.
         self._process = subprocess.Popen(  # noqa: S603  this program
             self._command,
-            # Nothing is written to it: it ends when this process does, however that ends.
+            # Nothing is written to this pipe: the child ends when it closes, however this process ends.
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -81,7 +81,7 @@ class _Kept:
         ).start()
 
     def _closed(self) -> None:
-        """Its process has ended."""
+        """The process has ended."""
         assert self._process is not None
         assert self._process.stdin is not None
         with contextlib.suppress(OSError):
@@ -89,12 +89,12 @@ class _Kept:
         self._process = None
 
     def ask_to_end(self) -> None:
-        """Ask its process to end."""
+        """Terminate the process."""
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
 
     def end(self, until: float) -> None:
-        """Wait for that until a time of the monotonic clock, and kill it then."""
+        """Wait for the process until a time of the monotonic clock, then kill it."""
         if self._process is None:
             return
         try:
@@ -109,7 +109,7 @@ class _Kept:
         self._process.wait()
 
     def has_left(self) -> bool:
-        """Whether the process of a replica that was dropped has ended, as it is to do by itself; it is killed when it has not in time."""
+        """Whether a dropped replica's process has ended, as it does by itself; it is killed after a time."""
         if self._process is None:
             return True
         if self._process.poll() is not None:
@@ -129,7 +129,7 @@ def _ended(code: int) -> str:
 
 
 def _say(line: str) -> None:
-    # The replicas are kept running also where nobody hears any more what they say.
+    # The replicas keep running even when nobody reads this output any more.
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.write(line + "\n")
         sys.stdout.flush()
@@ -148,10 +148,20 @@ def serve(
     advertise: str | None,
     passed: Sequence[str] = (),
 ) -> int:
-    """Keep them running until this is asked to end, with what is ``passed`` on to each; the exit code.
+    """Run the replicas until asked to stop.
+
+    Args:
+        place: the environment.
+        clusters: the clusters; None for all.
+        listen: where the processes listen.
+        advertise: the host by which others reach them.
+        passed: further arguments for each process.
+
+    Returns:
+        The exit code.
 
     Raises:
-        UndefinedObject: a cluster that was named is not there.
+        UndefinedObject: there is no such cluster.
         EnvironmentRefused: there is no environment.
     """
     kept: dict[str, _Kept] = {}
@@ -168,7 +178,7 @@ def serve(
                     try:
                         wanted = _wanted(env, clusters)
                     except LocationError as error:
-                        # Those that run go on; what has become of the others is seen when the stores answer.
+                        # The processes go on; changes to the replicas are seen when the stores answer again.
                         _say(f"the stores do not answer: {error}")
                     leaving += [kept.pop(gid) for gid in kept.keys() - wanted.keys()]
                     for gid, (cluster, name) in wanted.items():
@@ -183,7 +193,7 @@ def serve(
             for one in kept.values():
                 one.ask_to_end()
             until = time.monotonic() + _GRACE_SECONDS
-            # Those whose replicas were dropped end by themselves.
+            # Processes of dropped replicas end by themselves.
             for one in (*kept.values(), *leaving):
                 one.end(until)
             env.close()
@@ -191,7 +201,7 @@ def serve(
 
 
 def _wanted(env: Environment, clusters: Sequence[str] | None) -> dict[str, tuple[str, str]]:
-    """The replicas that are to run, by their ids: their clusters and names."""
+    """The ids of the replicas that should run, with their clusters and names."""
     state = env.sync()
     names = {one.id: one.name for one in state.clusters.values()}
     return {

@@ -1,7 +1,8 @@
-r"""The shell: statements of several lines, history, completion of keywords and names, and the backslash commands that fingers know.
+"""The shell: multi-line statements, history, completion of keywords and names, and psql's most used backslash commands.
 
-Promise: a failed statement leaves the shell where it was; Ctrl-C drops what is typed or the running statement, Ctrl-D leaves. Without a
-terminal it reads statements from stdin, as psql does. The history is kept in the user's state directory.
+Promise: a failed statement does not change the shell's state; Ctrl-C drops the input or interrupts the running
+statement, Ctrl-D leaves. Without a terminal it reads statements from stdin, as psql does. The history is kept in the
+user's state directory.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ _LISTS = {
     "\\l": "SELECT id, name FROM mz_catalog.mz_databases ORDER BY name",
 }
 
-#: Words that begin statements or clauses and are no keywords to sqlglot.
+#: Words that begin statements or clauses but are not sqlglot keywords.
 _STATEMENT_WORDS = """
     SUBSCRIBE DECLARE CURSOR FETCH CLOSE PREPARE EXECUTE DEALLOCATE DISCARD COPY STDIN STDOUT ENVELOPE UPSERT DEBEZIUM SNAPSHOT
     PROGRESS WITHIN TIMESTAMP
@@ -67,20 +68,27 @@ _KEYWORDS = sorted(
 
 
 class Names(Completer):
-    """Completes keywords, schemas, relations and columns; asks for the names anew after each statement that may change them."""
+    """Completes keywords, schemas, relations and columns; reads the names again after each statement that may change
+    them.
+    """
 
     def __init__(self, fetch: Callable[[], Iterable[str]]) -> None:
         self._fetch = fetch
         self._names: list[str] | None = None
 
     def forget(self) -> None:
-        """Ask for the names again when they are next needed."""
+        """Read the names again when next needed."""
         self._names = None
 
     def get_completions(
         self, document: Document, complete_event: CompleteEvent
     ) -> Iterable[Completion]:
-        """The words that begin as the one before the cursor does."""
+        """The words that begin like the one before the cursor.
+
+        Args:
+            document: the input.
+            complete_event: not used.
+        """
         del complete_event
         word = document.get_word_before_cursor(WORD=True).rpartition("(")[2].rpartition(",")[2]
         if not word:
@@ -97,18 +105,18 @@ class Names(Completer):
 
 
 def history_file() -> Path:
-    """Where the history is kept: ``$XDG_STATE_HOME/mzsql/history``."""
+    """The history's file: ``$XDG_STATE_HOME/mzsql/history``."""
     path = user_directory("XDG_STATE_HOME", ".local/state") / "mzsql" / "history"
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with contextlib.suppress(OSError):
-        # Statements say what is in tables.
+        # Only the user may read it: statements contain data.
         make_file(path)
         close_to_others(path)
     return path
 
 
 class Shell:
-    """One run of the shell on an open connection."""
+    """A run of the shell on an open connection."""
 
     def __init__(self, connection: Any) -> None:
         self._cursor = connection.cursor()
@@ -116,7 +124,11 @@ class Shell:
         self.names = Names(self._known_names)
 
     def run(self, text: str) -> bool:
-        """Do what was typed; False when that was to leave."""
+        """Execute the input.
+
+        Returns:
+            False if it was to leave.
+        """
         stripped = text.strip()
         if stripped.startswith("\\"):
             return self._command(stripped.rstrip(";").strip())
@@ -170,7 +182,7 @@ class Shell:
 
 
 def _bindings() -> KeyBindings:
-    """Enter ends the input where a statement is complete, and else begins a new line."""
+    """Enter submits a complete statement, else begins a new line."""
     bindings = KeyBindings()
 
     @bindings.add("enter", filter=Condition(lambda: True))
@@ -188,7 +200,12 @@ def _bindings() -> KeyBindings:
 
 
 def run_shell(env: Path, copy_paths: list[Path] | None = None) -> None:
-    """Run the shell until the user leaves."""
+    """Run the shell until the user leaves.
+
+    Args:
+        env: the environment's directory.
+        copy_paths: the directories that COPY may use.
+    """
     if not sys.stdin.isatty():
         run_pieces(
             list(expand(decoded(sys.stdin.buffer.read(), "stdin"), Path(), origin="stdin")),

@@ -1,6 +1,6 @@
-"""How a command that goes on is asked to end: SIGTERM or Ctrl-C once, and Ctrl-C again for at once.
+"""How a continuous command is stopped: by SIGTERM or Ctrl-C, and at once by a second Ctrl-C.
 
-Promise: what a signal's handler does here takes no lock, so that it may come at any moment of the thread that it interrupts.
+Promise: signal handlers here take no lock, so they may interrupt the thread at any point.
 """
 
 from __future__ import annotations
@@ -20,23 +20,27 @@ _CHUNK = 4096
 
 
 class Stop:
-    """Whether a command was asked to end; one thread may wait for it."""
+    """Whether the command was asked to stop; one thread may wait for that."""
 
     def __init__(self) -> None:
         self._asked = False
         self._wakeup = Wakeup()
 
     def is_set(self) -> bool:
-        """Whether it was."""
+        """Whether it was asked."""
         return self._asked
 
     def ask(self) -> None:
-        """Ask it to end; may be called from a signal's handler."""
+        """Ask it to stop; safe in a signal handler."""
         self._asked = True
         self._wakeup.wake()
 
     def wait(self, seconds: float) -> bool:
-        """Wait until it is, for so many seconds at most; whether it was."""
+        """Wait until it is asked to stop, for at most ``seconds``.
+
+        Returns:
+            Whether it was asked.
+        """
         if not self._asked:
             self._wakeup.wait(seconds)
         return self._asked
@@ -44,7 +48,11 @@ class Stop:
 
 @contextmanager
 def stopping(then: Callable[[], None] | None = None) -> Iterator[Stop]:
-    """What SIGTERM and SIGINT ask to end, before ``then`` is called, which takes no lock; a second SIGINT interrupts."""
+    """A `Stop` that SIGTERM and SIGINT set within the block, before they call ``then``; a second SIGINT interrupts.
+
+    Args:
+        then: called in the signal handler; takes no lock.
+    """
     stop = Stop()
 
     def on_signal(number: int, frame: FrameType | None) -> None:
@@ -66,10 +74,10 @@ def stopping(then: Callable[[], None] | None = None) -> Iterator[Stop]:
 
 
 def ending_with_input(then: Callable[[], None]) -> None:
-    """Call ``then`` when standard input ends: whoever has started this process, and holds the other end, is gone."""
+    """Call ``then`` at the end of standard input: when the process that holds the other end is gone."""
 
     def read() -> None:
-        # Not through sys.stdin: its lock would be held while the interpreter ends.
+        # Not sys.stdin, whose lock would be held while the interpreter shuts down.
         with contextlib.suppress(OSError):  # what cannot be read has ended, too
             while os.read(source, _CHUNK):
                 pass
