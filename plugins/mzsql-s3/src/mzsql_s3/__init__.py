@@ -1,7 +1,7 @@
-"""mzsql's Blob store on S3 and on what speaks its API: ``s3://bucket/prefix?endpoint=…&region=…``.
+"""mzsql's Blob store on S3 and servers with its API: ``s3://bucket/prefix?endpoint=…&region=…``.
 
-Promise: a plugin like any other, found by its entry point. `S3Blob` with a `Place` of one's own `Options` is for programs that open it
-without a URL. boto3, which takes a while to import, is imported when the first store is opened.
+Promise: an ordinary plugin, found by its entry point. `S3Blob`, with a `Place` and `Options`, is for programs that open
+it without a URL. boto3, which is slow to import, is imported when the first store is opened.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 MZSQL_HOOKS = 1
 SCRATCH_VARIABLE = "MZSQL_TEST_S3_URL"
-"""Names a URL below which the kit may write: ``s3://bucket/prefix?endpoint=…``."""
+"""The environment variable with a URL that the kit may write below: ``s3://bucket/prefix?endpoint=…``."""
 
 _RUN = uuid.uuid4().hex
 
@@ -28,7 +28,7 @@ __all__ = ["MZSQL_HOOKS", "Options", "Place", "S3Blob", "mzsql_open_blob", "plac
 
 
 def __getattr__(name: str) -> Any:
-    """``S3Blob``, imported when it is asked for."""
+    """``S3Blob``, imported on first access."""
     if name != "S3Blob":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from mzsql_s3 import blob  # noqa: PLC0415 -- with boto3
@@ -38,7 +38,7 @@ def __getattr__(name: str) -> Any:
 
 @hookimpl
 def mzsql_serves() -> list[Serves]:
-    """Buckets."""
+    """Blob stores in buckets."""
     return [Serves("blob", ("s3",), "s3://bucket/prefix?endpoint=http://host:port&region=name")]
 
 
@@ -53,7 +53,7 @@ def mzsql_open_blob(url: SplitResult) -> Blob | None:
 
 @hookimpl
 def mzsql_scratch_url(kind: str, directory: str) -> str | None:
-    """A prefix for ``directory`` below the URL in the environment's variable ``MZSQL_TEST_S3_URL``, where that is set."""
+    """A prefix for ``directory`` below the URL in the environment variable ``MZSQL_TEST_S3_URL``, if set."""
     url = os.environ.get(SCRATCH_VARIABLE)
     if kind != "blob" or not url:
         return None

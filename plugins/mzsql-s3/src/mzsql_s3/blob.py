@@ -1,13 +1,14 @@
-"""A Blob in a bucket of S3, or of a server that speaks its API: ``s3://bucket/prefix?endpoint=…&region=…``.
+"""A Blob in a bucket of S3, or of a server with its API: ``s3://bucket/prefix?endpoint=…&region=…``.
 
-Promise: linearizable per key, also where tries are repeated, on a server with conditional writes (S3, MinIO and others have them). A try
-whose answer was lost may reach the server late; unconditional, it would undo a later write. So a write says what it replaces: nothing
-(If-None-Match: *, which is all it takes for objects written once), or the object whose ETag it saw (If-Match). A deletion names the object
-whose size it tells. A server that answers it does not know conditions is sent none from then on; one that ignores them loses only this
-promise. An ETag is of the content, so it cannot tell whether an object was replaced and then put back; and where an answer was lost,
-nothing tells whether what another wrote since came before or after, so that a write may then show on both sides of it. Trade-off:
-overwriting costs three requests, which is rare, as keys of shards are never written twice; a deletion costs two.
-Source: "Conditional requests" of the S3 documentation.
+Promise: linearizable per key, even with retries, on a server with conditional writes (S3, MinIO and others have them).
+A try whose response was lost may reach the server late, and if it were unconditional it would undo a later write. So a
+write states what it replaces: nothing (If-None-Match: *, enough for objects written once), or the object with the ETag
+it saw (If-Match). A deletion states which object's size it reports. A server that responds that it does not support
+conditions gets none from then on; one that ignores them loses only this promise. An ETag depends on content, so it does
+not show that an object was replaced and then put back. And after a lost response, nothing tells whether another's write
+came before or after, so that a write may appear on both sides of it. Trade-off: overwriting costs three requests, which
+is rare, since keys of shards are written once; a deletion costs two. Source: "Conditional requests" of the S3
+documentation.
 """
 
 from __future__ import annotations
@@ -28,21 +29,21 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 _MANY = 1000
-"""Keys of one DeleteObjects."""
+"""The number of keys in one DeleteObjects."""
 _NEXT = {"ContinuationToken": "NextContinuationToken"}
 _UNKNOWN = ("NotImplemented", "501")
 _DOUBTS = 4
-"""So often the server may refuse a condition that holds as far as can be seen; after that the write or deletion has none."""
+"""How often the server may refuse a condition that seems to hold; after that the write or deletion is unconditional."""
 _AGAIN_LATER = frozenset(
     {"InternalError", "SlowDown", "ServiceUnavailable", "OperationAborted", "RequestTimeout"}
 )
 
 
 class S3Blob:
-    """Objects below a prefix of a bucket. Opening makes no request to the bucket; the first use tells whether it is there.
+    """Objects below a prefix of a bucket. Opening sends nothing to the bucket; the first use shows whether it exists.
 
     Raises:
-        Determinate: there are no credentials, or there is no such profile.
+        Determinate: the credentials or the profile do not exist.
     """
 
     def __init__(self, place: Place) -> None:
@@ -55,7 +56,7 @@ class S3Blob:
 
     @property
     def requests(self) -> Mapping[str, int]:
-        """HTTP requests sent so far by this handle, by operation (``PutObject``, …), each try counted."""
+        """The number of HTTP requests of this handle by operation (``PutObject``, …), retries included."""
         return self._requests.sent.sent()
 
     def spark_path(self, key: str) -> str:
@@ -68,7 +69,7 @@ class S3Blob:
         return Read(self._requests, self._call("read", key), object_key, 0, None).result()
 
     def get_range(self, key: str, offset: int, length: int) -> bytes | None:
-        """Up to ``length`` bytes from ``offset``; empty beyond the end, `None` when there is no such key."""
+        """Up to ``length`` bytes from ``offset``; empty beyond the end, `None` if there is no such key."""
         object_key = self.place.object_key(key)
         if offset < 0 or length < 0:
             raise UsageError(f"not a range of bytes: {length} from {offset}")
@@ -93,7 +94,8 @@ class S3Blob:
     def _commit(self, call: Call, object_key: str, write: Write) -> None:
         """Make the write the object under ``object_key``, whatever is there now.
 
-        Tried until it is, or until the call's time is over: a write without a condition could arrive late and undo a later one.
+        Retried until it is, or until the call's time is over: an unconditional write could arrive late and undo a later
+        one.
         """
         condition, doubts = Condition(), 0
         while self._conditional and doubts < _DOUBTS:
@@ -109,7 +111,7 @@ class S3Blob:
             if found is not None and found == (write.size, write.etag()):
                 return  # The very value is there; by a try whose answer was lost, or else by another's write, which is as good.
             if condition.etag is not None and found is not None and found.etag != condition.etag:
-                # Another wrote after this call saw what was there: all is as if this write had come right before the other.
+                # Another write came after this call looked: as if this write had come right before that one.
                 return
             seen = None if found is None else found.etag
             doubts += seen == condition.etag
@@ -117,7 +119,7 @@ class S3Blob:
         write.commit(None)
 
     def delete(self, key: str) -> int | None:
-        """Remove ``key``; its former size in bytes, or `None`."""
+        """Remove ``key``; returns its former size in bytes, or `None`."""
         object_key = self.place.object_key(key)
         call = self._call("delete", key)
         found: Found | None = None
@@ -125,14 +127,14 @@ class S3Blob:
         while True:
             before, found = found, probe(self._requests, call, object_key)
             if found is None:
-                # Gone; by a try that failed, where there was one, even if its answer was that it did nothing.
+                # Gone, perhaps by a failed try of this call, even one with the response that it did nothing.
                 return before.size if before is not None and call.repeated else None
             doubts += found == before
             if self._remove(call, object_key, found if doubts < _DOUBTS else None):
                 return found.size
 
     def _remove(self, call: Call, object_key: str, found: Found | None) -> bool:
-        """Remove an object, if it is ``found`` where the server can see to that; whether it was."""
+        """Remove an object if it is ``found``, as far as the server can check that; returns whether it did."""
         conditional = self._conditional and found is not None
         more: dict[str, Any] = {"IfMatch": found.etag} if conditional and found else {}
 
@@ -148,7 +150,7 @@ class S3Blob:
         return True
 
     def delete_many(self, keys: Sequence[str]) -> None:
-        """Remove every key there is, a thousand by a request."""
+        """Remove the keys that exist, a thousand per request."""
         objects = [self.place.object_key(key) for key in keys]
         for start in range(0, len(objects), _MANY):
             self._delete_page(objects[start : start + _MANY])
@@ -168,7 +170,7 @@ class S3Blob:
             }
             left = [key for key in left if key in errors]
             if left:
-                # Of several the one that another try does not mend.
+                # Of several errors, one that a retry does not help.
                 worst = min(errors.values(), key=lambda one: one["Code"] in _AGAIN_LATER)
                 raise boto.ClientError(
                     {"Error": {"Code": worst["Code"], "Message": worst.get("Message", "")}},
@@ -178,7 +180,9 @@ class S3Blob:
         call.send(ask, takes_effect=True)
 
     def list_keys_and_metadata(self, prefix: str) -> Iterator[tuple[str, int]]:
-        """Each key that starts with ``prefix``, with its size, a page at a time; what is no key (a directory's marker) is left out."""
+        """Each key with the given prefix and its size, in pages; objects that are no keys (a directory's marker) are
+        left out.
+        """
         start = self.place.below(prefix)
         after: dict[str, Any] = {}
         while True:
@@ -197,19 +201,19 @@ class S3Blob:
                 return
 
     def list_unfinished(self) -> Iterator[Unfinished]:
-        """The multipart uploads under way, and those of writers that were killed."""
+        """The multipart uploads in progress, including those of killed writers."""
         return unfinished(self._requests)
 
     def abort_unfinished(self, unfinished: Unfinished) -> None:
-        """Give up one multipart upload; one that is not there any more is no error."""
+        """Abort a multipart upload; one that no longer exists is no error."""
         where = {"Bucket": self.place.bucket, "Key": self.place.object_key(unfinished.key)}
         abort(self._call("give up the upload of", unfinished.key), where, unfinished.upload)
 
     def make_durable(self, keys: Sequence[str]) -> None:
-        """Check that the objects are there: what a server has accepted, by whatever way, it keeps.
+        """Check that the objects exist: whatever a server has accepted is durable.
 
         Raises:
-            Determinate: one is not there.
+            Determinate: one does not exist.
         """
         call = self._call("find", f"{len(keys)} objects")
         objects = [self.place.object_key(key) for key in keys]

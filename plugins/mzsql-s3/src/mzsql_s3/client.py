@@ -1,10 +1,11 @@
-"""Requests to S3: one boto3 client a process, tries with full jitter inside one deadline, so many requests at once and no more.
+"""Requests to S3: one boto3 client per process, retries with full jitter within one deadline, and a limit on concurrent
+requests.
 
-Promise: every operation ends, by its result or an error, in the time of the options or of its caller, whichever is shorter
-(`mzsql_s3.connections` sees to that on the wire), and at most a read timeout beyond that of the options where it has an upload to give
-up; the child of a fork makes a client of its own; nothing is sent unless an operation asks for it. This layer retries and botocore's own
-does not, as only here the deadline of the operation is known, and whether an earlier try may have taken effect. Source: Brooker,
-"Exponential Backoff And Jitter" (full jitter).
+Promise: every operation ends, with its result or an error, within the time of the options or of its caller, whichever
+is shorter (`mzsql_s3.connections` enforces that on the wire), and at most a read timeout later where it has an upload
+to abort. A forked child makes a client of its own. Nothing is sent unless an operation asks for it. Retries are done
+here, not by botocore, because only here are the operation's deadline known, and whether an earlier try may have taken
+effect. Source: Brooker, "Exponential Backoff And Jitter" (full jitter).
 """
 
 from __future__ import annotations
@@ -43,20 +44,20 @@ T = TypeVar("T")
 _FIRST_PAUSE = 0.1
 _LAST_PAUSE = 3.0
 _LEAST_RATE = MIB
-"""Bytes a second: what an operation moves gives it so much more time."""
+"""Bytes per second; an operation gets additional time for the bytes it moves, at this rate."""
 _SEND_BYTES = 256 * 1024
-"""Sent at once; the connection's timeout is for so much, not for a whole part."""
+"""The size of a block to send; the connection's timeout is for a block, not for a whole part."""
 _SHORT_BYTES = MIB
 _SIDE_BY_SIDE = 8
-"""Parts or ranges of a handle under way at most, which bounds what they hold in memory."""
+"""The number of a handle's parallel parts or ranges, which bounds their memory."""
 
 
 class Call:
-    """One operation for a caller: its deadline and its tries. May be shared by threads.
+    """An operation for a caller: its deadline and its retries. Threads may share it.
 
     Attributes:
-        happened: a try that failed may have taken effect.
-        repeated: a try that was to take effect failed, in whatever way.
+        happened: whether a failed try may have taken effect.
+        repeated: whether a try that should take effect has failed, in any way.
     """
 
     def __init__(
@@ -68,13 +69,13 @@ class Call:
         *,
         within: float | None = None,
     ) -> None:
-        """``within``: seconds it has, in place of the options' timeout."""
+        """``within``: the seconds it has, in place of the options' timeout."""
         self._requests = requests
         self._act = act
         self._key = key
         self._seconds = requests.place.options.timeout if within is None else within
         self._began = time.monotonic()
-        # Asked on the caller's thread, as parts and ranges go over others.
+        # Read on the caller's thread, since parts and ranges run on others.
         self._patience = seconds_left()
         self.happened = False
         self.repeated = False
@@ -82,22 +83,22 @@ class Call:
         self.allow(moves)
 
     def allow(self, moves: int) -> None:
-        """Have more time, as so many bytes are to be moved; never more than the caller has."""
+        """Extend the deadline for ``moves`` bytes, but never beyond the caller's."""
         self._seconds += moves / _LEAST_RATE
         if self._patience is not None:
             self._seconds = min(self._seconds, self._patience)
         self._end = self._began + self._seconds
 
     def remaining(self) -> float:
-        """Seconds left, never below 0."""
+        """The seconds left, at least 0."""
         return max(0.0, self._end - time.monotonic())
 
     def signed(self, headers: Mapping[str, Any]) -> None:
-        """Remember what a request gives away, should the answer repeat it."""
+        """Remember the secrets of a request, in case the response quotes them."""
         self._secrets |= _secrets(headers)
 
     def check(self) -> None:
-        """Raise `Late` when no time is left."""
+        """Raise `Late` if no time is left."""
         if time.monotonic() >= self._end:
             raise Late(f"not done in {self._seconds:g} s")
 
@@ -109,12 +110,19 @@ class Call:
         expected: Collection[str] = (),
         passed: type[Exception] | tuple[type[Exception], ...] = (),
     ) -> T:
-        """``request(client)``, tried again while that may help; ``takes_effect``: it changes what others see.
+        """The result of ``request(client)``, retried while that may help.
+
+        Args:
+            request: the request.
+            takes_effect: whether it changes what others see.
+            expected: the error codes that the caller handles.
+            passed: the exceptions of ``request`` that the caller handles.
 
         Raises:
-            ClientError: the server answered with one of the ``expected`` codes.
+            ClientError: the server responded with one of the ``expected`` codes.
             passed: ``request`` raised it.
-            Determinate, Indeterminate: it failed for good.
+            Determinate: it failed for good, without effect.
+            Indeterminate: it failed for good, and may have taken effect.
         """
         tries = tenacity.Retrying(
             stop=tenacity.stop_after_attempt(self._requests.place.options.attempts)
@@ -147,7 +155,7 @@ class Call:
             if _answered(failure, expected):
                 raise
             failed = self.failed(self._verdict(failure), tried)
-        # Not with the failure as its cause or context: botocore's exceptions hold the request, with its signature and session token.
+        # Not from the failure: botocore's exceptions hold the request, with its signature and session token.
         raise failed
 
     def _again(
@@ -164,7 +172,7 @@ class Call:
         return judge(failure, self._requests.place.bucket)
 
     def failed(self, verdict: Verdict, tries: int = 1) -> LocationError:
-        """The error of the operation."""
+        """The operation's error."""
         url = self._requests.place.url
         why = verdict.why
         for secret in self._secrets:
@@ -173,10 +181,12 @@ class Call:
         return error(self._act, self._key, url, verdict, happened=self.happened, tries=tries)
 
     def side_by_side(self, acts: Sequence[Callable[[], T]]) -> list[T]:
-        """The results of ``acts``, done by the handle's threads; once one fails, those not begun are not, and all have ended.
+        """The results of ``acts``, run on the handle's threads.
+
+        After a failure no more are started; all started ones have ended when this returns or raises.
 
         Raises:
-            Whatever the first of them to fail raised.
+            Exception: that of the first one to fail.
         """
         if len(acts) < 2:
             return [act() for act in acts]
@@ -193,7 +203,7 @@ class Call:
 
 
 def _secrets(headers: Mapping[str, Any]) -> set[str]:
-    """What of a request's headers is nobody's business: the session token, the access key and the signature."""
+    """The secrets in a request's headers: session token, access key, signature."""
     found = {
         name.lower(): value.decode("latin-1") if isinstance(value, bytes) else str(value)
         for name, value in headers.items()
@@ -209,10 +219,10 @@ def _answered(failure: BaseException, expected: Collection[str]) -> bool:
 
 
 class Requests:
-    """The requests of one handle. Thread-safe.
+    """The requests of a handle. Thread-safe.
 
     Raises:
-        InvalidUrl, Determinate: there is no such profile, there are no credentials, or boto3 takes none of the options.
+        Determinate: the profile or credentials do not exist, or boto3 rejects an option.
     """
 
     def __init__(self, place: Place) -> None:
@@ -225,19 +235,21 @@ class Requests:
         _handles.add(self)
 
     def _start(self) -> None:
-        """Depend on nothing of before: at the beginning, and in the child of a fork."""
+        """The initial state, which also a forked child begins with."""
         self._lock = threading.Lock()
         self._client: S3Client | None = None
         self._pool: ThreadPoolExecutor | None = None
         self._free = threading.BoundedSemaphore(self.place.options.concurrency)
 
     def forked(self) -> None:
-        """In the child: leave the parent its connections and threads. The child's counts begin at what the parent's were."""
+        """Start anew in a forked child, leaving connections and threads to the parent. Counts continue from the
+        parent's.
+        """
         self.sent.forked()
         self._start()
 
     def once(self, call: Call, request: Callable[[S3Client], T]) -> T:
-        """``request(client)`` by the calling thread, when fewer than so many are under way; its failure as it is."""
+        """The result of one try of ``request(client)``, once a slot is free; its failure as it is."""
         call.check()
         if not self._free.acquire(timeout=call.remaining()):
             raise Late(
@@ -260,7 +272,7 @@ class Requests:
             return self._client
 
     def closed_error(self) -> Determinate:
-        """The error of an operation on a closed handle."""
+        """The error for an operation on a closed handle."""
         return Determinate(f"S3 {self.place.url}: the handle is closed")
 
     def _connect(self) -> S3Client:
@@ -289,14 +301,14 @@ class Requests:
         options = self.place.options
         settings: dict[str, Any] = {"addressing_style": options.addressing}
         if secure:
-            # TLS and the checksum guard the body; a SHA-256 of it for the signature would be a second pass.
+            # TLS and the checksum protect the body; a signed SHA-256 of it would be a second pass.
             settings["payload_signing_enabled"] = False
         config = Config(
             connect_timeout=options.connect_timeout,
             read_timeout=options.read_timeout,
             max_pool_connections=options.concurrency,
             retries={"total_max_attempts": 1, "mode": "standard"},
-            # Bodies come with checksums of ours, in a header: botocore's own would be in a trailer, which not all servers know.
+            # We send checksums in a header; botocore's own would be in a trailer, which not all servers support.
             request_checksum_calculation="when_required",
             response_checksum_validation="when_required",
             s3=settings,  # type: ignore[arg-type]
@@ -307,7 +319,7 @@ class Requests:
         )
 
     def _before_send(self, request: Any, event_name: str, **_: object) -> None:
-        """Count a request, and send none when there is no time left."""
+        """Count a request, and refuse to send it when no time is left."""
         operation = event_name.rpartition(".")[2]
         self.sent.count(operation)
         REQUESTS.count(operation)
@@ -324,7 +336,7 @@ class Requests:
         return None if call is None else call.remaining()
 
     def submit(self, act: Callable[[], T]) -> Future[T]:
-        """Have one of the handle's threads do it, which are there from the first time on."""
+        """Run ``act`` on one of the handle's threads, which the first call starts."""
         with self._lock:
             if self._closed:
                 raise self.closed_error()
@@ -334,33 +346,34 @@ class Requests:
             return self._pool.submit(act)
 
     def close(self) -> None:
-        """Take no more requests; parts and ranges under way end first. Idempotent."""
+        """Take no more requests, after parts and ranges in progress. Idempotent."""
         with self._lock:
             self._closed = True
             client, self._client = self._client, None
             pool, self._pool = self._pool, None
         if pool is not None:
-            # Those that have not begun end at once, as there is no client any more; cancelled, they would leave who waits for them waiting.
+            # Not cancelled: pending ones end at once without a client, whereas cancelled ones would leave their waiters
+            # waiting.
             pool.shutdown(wait=True)
         if client is not None:
             client.close()
 
 
 _loader = functools.cache(create_loader)
-"""What describes S3 to botocore, read once a process: it is most of what opening a handle costs."""
+"""botocore's loader of S3's description, cached per process: loading is most of the cost of opening a handle."""
 
 
 def _session(profile: str | None, region: str | None) -> boto3.Session:
     core = BotocoreSession(profile=profile)
     core.register_component("data_loader", _loader())
     session = boto3.Session(botocore_session=core, region_name=region)
-    # Each session adds a path of its own, the same.
+    # Each session adds the same search path again.
     _loader().search_paths[:] = dict.fromkeys(_loader().search_paths)
     return session
 
 
 class _Blocks:
-    """A body sent a block at a time while its operation has time."""
+    """A body sent in blocks, as long as its operation has time."""
 
     def __init__(self, body: io.BytesIO, call: Call) -> None:
         self._body = body
@@ -372,12 +385,12 @@ class _Blocks:
             yield block
 
     def seek(self, offset: int) -> None:
-        """Begin anew, where botocore follows a redirect to another region."""
+        """Start over, where botocore follows a redirect to another region."""
         self._body.seek(offset)
 
 
 def _expect_nothing(params: Any, **_: object) -> None:
-    """Send a short body with its headers, and not only once the server has said that it would take it: that is a round trip."""
+    """Send a short body with the headers, instead of waiting a round trip for ``100 Continue``."""
     body = params.get("body")
     if isinstance(body, io.BytesIO) and body.seek(0, io.SEEK_END) <= _SHORT_BYTES:
         params["headers"].pop("Expect", None)
@@ -386,7 +399,7 @@ def _expect_nothing(params: Any, **_: object) -> None:
 
 
 def _sign_md5(request: Any, **_: object) -> None:
-    """The checksum that servers know which do not know CRC32."""
+    """Replace the checksum by Content-MD5, for servers without CRC32."""
     body = request.data if isinstance(request.data, bytes) else bytes(request.body)
     for name in list(request.headers):
         if name.lower().startswith(("x-amz-checksum-", "x-amz-sdk-checksum")):
@@ -395,12 +408,12 @@ def _sign_md5(request: Any, **_: object) -> None:
 
 
 def content_md5(body: bytes) -> str:
-    """The value of the header Content-MD5."""
+    """The value of the Content-MD5 header."""
     return base64.b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode()
 
 
 def content_crc32(body: bytes) -> str:
-    """The value of the header x-amz-checksum-crc32."""
+    """The value of the x-amz-checksum-crc32 header."""
     return base64.b64encode(zlib.crc32(body).to_bytes(4, "big")).decode()
 
 

@@ -1,8 +1,9 @@
-"""Connections that keep an operation's deadline, whatever the server sends and how slowly.
+"""Connections that keep an operation's deadline, whatever the server sends and however slowly.
 
-Promise: no read from a connection and no write to it goes on past the time its operation has left, also where a server sends the head of
-an answer, or a listing, byte by byte: botocore reads those itself, and its timeout is for each byte. Trade-off: the classes are put where
-botocore keeps its own (`keep_deadlines`), for which it has no option; a version of it that keeps them elsewhere fails at once, loudly.
+Promise: no read or write on a connection lasts longer than its operation has time, even where a server sends a
+response's head, or a listing, byte by byte: botocore reads those itself, with a timeout per byte. Trade-off: the
+classes replace botocore's in its internals (`keep_deadlines`), as there is no option for it; a version of botocore that
+keeps them elsewhere fails at once.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 TimeLeft = Callable[[], float | None]
-"""Seconds that the calling thread's operation has left; `None` outside of one."""
+"""The seconds that the calling thread's operation has left; `None` outside an operation."""
 
 _ENDS = 16
-"""So often the end of a connection may be read; botocore looks for the end of a "100 Continue" beyond it for ever."""
+"""How often the end of a connection may be read; botocore searches beyond it for the end of a "100 Continue" forever."""
 
 
 class _Bounded:
-    """A connected socket whose every read and write is over in its timeout and in the time left, whichever is shorter."""
+    """A connected socket whose reads and writes each end within its timeout and the time left."""
 
     def __init__(self, sock: socket.socket, left: TimeLeft) -> None:
         self._sock = sock
@@ -42,12 +43,12 @@ class _Bounded:
         return getattr(self._sock, name)
 
     def settimeout(self, timeout: float | None) -> None:
-        """As of a socket."""
+        """See `socket.socket.settimeout`."""
         self._timeout = timeout
         self._sock.settimeout(timeout)
 
     def bound(self) -> None:
-        """Let the next read or write take no longer than it may.
+        """Limit the next read or write to the time left.
 
         Raises:
             TimeoutError: no time is left.
@@ -60,12 +61,12 @@ class _Bounded:
         self._sock.settimeout(left if self._timeout is None else min(self._timeout, left))
 
     def sendall(self, data: Any) -> None:
-        """As of a socket."""
+        """See `socket.socket.sendall`."""
         self.bound()
         self._sock.sendall(data)
 
     def makefile(self, mode: str, buffering: int | None = None) -> io.IOBase:
-        """As of a socket, for reading bytes."""
+        """See `socket.socket.makefile`; for reading bytes only."""
         if mode != "rb":
             raise ValueError(f"only made to read bytes, not {mode!r}")
         raw = _Reader(self._sock.makefile("rb", 0), self.bound)
@@ -76,7 +77,7 @@ class _Bounded:
 
 
 class _Reader(io.RawIOBase):
-    """What comes over a socket, each read bounded."""
+    """The bytes received on a socket, each read bounded."""
 
     def __init__(self, raw: io.RawIOBase, bound: Callable[[], None]) -> None:
         self._raw = raw
@@ -101,7 +102,7 @@ class _Reader(io.RawIOBase):
 
 
 def keep_deadlines(client: S3Client, left: TimeLeft) -> None:
-    """Have the client's connections, of which there is none so far, keep to the time ``left``."""
+    """Make the client's connections, none of which is open yet, keep to the time ``left``."""
     session = client._endpoint.http_session  # type: ignore[attr-defined]
     classes = _pools(left)
     session._pool_classes_by_scheme = classes
@@ -129,7 +130,7 @@ def _pools(left: TimeLeft) -> dict[str, type]:
 def _connect(connection: Any, connect: Callable[[], None], left: TimeLeft) -> None:
     seconds = left()
     if seconds is not None and isinstance(connection.timeout, (int, float)):
-        # Not 0, which would be a connection that never waits.
+        # Not 0, which means non-blocking.
         connection.timeout = max(0.001, min(connection.timeout, seconds))
     connect()
     connection.sock = _Bounded(connection.sock, left)

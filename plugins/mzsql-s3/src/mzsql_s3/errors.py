@@ -1,7 +1,7 @@
-"""What went wrong at S3, said to a person: typed, with the act, the place without its secrets, and what to do.
+"""Failures of S3 as typed errors that name the operation, the location without secrets, and what to do.
 
-Promise: a request that surely took no effect is `Determinate`; one that may have (an answer that did not come, a 5xx on a write) is
-`Indeterminate`. Nothing of the request's headers, and so nothing of a credential, is ever in a message or kept as an error's cause.
+Promise: a request that certainly took no effect is `Determinate`; one that may have (a lost response, a 5xx on a write)
+is `Indeterminate`. Nothing from a request's headers, hence no credential, is in a message or in an error's cause.
 Source: "Error responses" and "Best practices design patterns" of the S3 documentation.
 """
 
@@ -27,7 +27,7 @@ _THROTTLED = frozenset(
         "BandwidthLimitExceeded",
     }
 )
-"""Refused before anything was done."""
+"""Refusals before anything was done."""
 _AGAIN = frozenset(
     {
         "RequestTimeout",  # the body did not come in time; nothing was stored
@@ -39,7 +39,7 @@ _AGAIN = frozenset(
         "OperationAborted",
     }
 )
-"""Surely not done, and may be done the next time."""
+"""Certainly not done, and worth a retry."""
 _REGION = "The bucket is in another region: say ?region=… of the bucket."
 _HINTS = {
     "AccessDenied": "Give these credentials the permissions in the README of mzsql-s3 on the bucket and the prefix. "
@@ -76,21 +76,24 @@ _CERTIFICATE = "CERTIFICATE_VERIFY_FAILED"
 
 
 class ShortBody(Exception):
-    """An answer's body ended early, does not match its checksum, or its object was replaced while it was read; worth another try."""
+    """A response's body ended early, does not match its checksum, or its object was replaced during the read; worth a
+    retry.
+    """
 
 
 class Strange(Exception):
-    """An answer that S3 does not give: something else answers."""
+    """A response that S3 never sends: something else is listening."""
 
 
 class Late(Exception):
-    """The time of the operation ran out."""
+    """The operation's time is over."""
 
 
 class Verdict(NamedTuple):
     """What a failed request means.
 
-    ``happened``: whether it may have taken effect. ``again``: whether another try may succeed. ``why`` and ``hint`` are for a person.
+    ``happened``: whether it may have taken effect. ``again``: whether a retry may succeed. ``why`` and ``hint`` are for
+    the user.
     """
 
     happened: bool
@@ -100,10 +103,10 @@ class Verdict(NamedTuple):
 
 
 def etag_of(answer: Mapping[str, Any]) -> str:
-    """The ETag of an answer, which every answer of S3 about an object has.
+    """The ETag in a response about an object.
 
     Raises:
-        Strange: it has none.
+        Strange: it has none, though S3 always sends one.
     """
     found = answer.get("ETag")
     if not found:
@@ -112,7 +115,7 @@ def etag_of(answer: Mapping[str, Any]) -> str:
 
 
 def length_of(answer: Mapping[str, Any]) -> int:
-    """The bytes of an answer's body, which S3 says beforehand.
+    """The length of a response's body, as the response states it.
 
     Raises:
         Strange: it does not.
@@ -126,10 +129,15 @@ def length_of(answer: Mapping[str, Any]) -> int:
 def next_page(
     page: Mapping[str, Any], names: Mapping[str, str], before: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Where the next page of a listing begins, by the parameters in ``names``, each with the name of its value in this page.
+    """The parameters for the next page of a listing.
+
+    Args:
+        page: the current page.
+        names: the parameters, each with the name of its value in the page.
+        before: the parameters of the current page.
 
     Raises:
-        Strange: it is not said, or is where this page began, so that the listing would have no end.
+        Strange: the page does not say, or says where it began itself, so that the listing would never end.
     """
     after = {parameter: page.get(name) for parameter, name in names.items()}
     if None in after.values() or after == before:
@@ -138,7 +146,7 @@ def next_page(
 
 
 def code_of(failure: boto.ClientError) -> str:
-    """The server's word for an error, as ``NoSuchKey``; an HTTP status where it gave none."""
+    """The server's error code, such as ``NoSuchKey``; an HTTP status where it sent none."""
     return str(failure.response.get("Error", {}).get("Code", ""))
 
 
@@ -165,7 +173,7 @@ def judge(failure: Exception, bucket: str) -> Verdict:
             return Verdict(False, True, f"no connection to the server ({_cause(failure)})", _REACH)
         case boto.ReadTimeoutError() | urllib3.ReadTimeoutError():
             return Verdict(True, True, "the server did not answer in time", _SLOW)
-        # botocore leaves urllib3's errors as they are while it reads the body of an answer.
+        # botocore does not wrap urllib3's errors while it reads a response's body.
         case boto.HTTPClientError() | boto.IncompleteReadError() | urllib3.HTTPError():
             return Verdict(True, True, f"the connection broke ({_cause(failure)})", _REACH)
         case ShortBody():
@@ -206,13 +214,13 @@ def _judge_answer(failure: boto.ClientError, bucket: str) -> Verdict:
     if code in ("InternalError", "ServiceUnavailable") or status >= 500 or status == 408:
         return Verdict(True, True, f"the server failed ({why})", _HINTS.get(code))
     if status == 404 and code in ("404", "") and not said:
-        # An answer without a body: no S3 speaks there, or one that says no more.
+        # A response without a body: no S3 server, or one that says no more.
         return Verdict(False, False, why, _NO_S3)
     return Verdict(False, False, why, _HINTS.get(code))
 
 
 def _judge_set_up(failure: Exception) -> Verdict:
-    """Failures before any request."""
+    """What a failure before any request means."""
     match failure:
         case boto.NoCredentialsError():
             return Verdict(False, False, "there are no credentials", _FIND)
@@ -230,7 +238,7 @@ def _judge_set_up(failure: Exception) -> Verdict:
                 False, True, f"the credentials could not be had ({type(failure).__name__})", _FIND
             )
         case boto.BotoCoreError() | ValueError():
-            # Messages of these may repeat what they were given.
+            # The messages of these may repeat their arguments.
             return Verdict(
                 False,
                 False,
@@ -241,7 +249,7 @@ def _judge_set_up(failure: Exception) -> Verdict:
 
 
 def _cause(failure: Exception) -> str:
-    """The reason behind a failed connection, without the request that botocore's text may repeat."""
+    """The reason of a failed connection, without the request that botocore's text may quote."""
     inner = getattr(failure, "kwargs", {}).get("error")
     found: BaseException | None = inner if isinstance(inner, BaseException) else failure
     while found is not None and found.__cause__ is not None:
@@ -257,7 +265,16 @@ def _cause(failure: Exception) -> str:
 def error(
     act: str, key: str, url: str, verdict: Verdict, *, happened: bool, tries: int
 ) -> LocationError:
-    """The error to raise for an act on a key that failed for good."""
+    """The error to raise for an operation that has failed for good.
+
+    Args:
+        act: the operation.
+        key: its key.
+        url: the location without secrets.
+        verdict: what the last failure means.
+        happened: whether any try may have taken effect.
+        tries: the number of tries.
+    """
     what = f" {key!r}" if key else ""
     times = f" (after {tries} tries)" if tries > 1 else ""
     kind = Indeterminate if happened else Determinate

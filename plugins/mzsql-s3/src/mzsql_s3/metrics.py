@@ -1,7 +1,7 @@
-"""How many requests went to S3, for whoever pays for them: the Prometheus counter ``mzsql_s3_requests_total{operation}``.
+"""The number of requests to S3, which cost money: the Prometheus counter ``mzsql_s3_requests_total{operation}``.
 
-Promise: counting survives a fork at any moment; the counters of prometheus_client itself have locks that a fork leaves locked in the child
-when another thread was counting. Trade-off: the process's numbers are our own, collected when somebody asks.
+Promise: counting survives a fork at any moment, whereas prometheus_client's counters have locks that a fork may leave
+locked in the child. Trade-off: the process keeps its own numbers, which a collector reads.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ from prometheus_client.registry import Collector
 
 
 class RequestCounts(Collector):
-    """Requests of a process by operation, each try counted."""
+    """The requests of a process by operation, retries included."""
 
     def __init__(self) -> None:
         self.forked()
         self._sent: Counter[str] = Counter()
 
     def forked(self) -> None:
-        """In the child: nobody holds the lock."""
+        """In a forked child, replace the lock, which nobody holds there."""
         self._lock = threading.Lock()
 
     def count(self, operation: str) -> None:
-        """One more."""
+        """Count a request."""
         with self._lock:
             self._sent[operation] += 1
 
     def sent(self) -> dict[str, int]:
-        """The numbers now."""
+        """The current numbers."""
         with self._lock:
             return dict(self._sent)
 
     def describe(self) -> Iterator[Metric]:
-        """The name alone, for the registry to see that nobody else has it."""
+        """The name alone, so that the registry can detect duplicates."""
         yield self._family()
 
     def collect(self) -> Iterator[Metric]:
-        """As Prometheus wants it."""
+        """The numbers as Prometheus' metrics."""
         family = self._family()
         for operation, number in self.sent().items():
             family.add_metric([operation], number)

@@ -1,6 +1,6 @@
-"""``s3://bucket/prefix?option=value&…`` taken apart: where the objects are, and how to talk to the server.
+"""Parses ``s3://bucket/prefix?option=value&…``: where the objects are, and how to talk to the server.
 
-Promise: whatever is wrong with a URL is an `InvalidUrl` that names the part and shows no secret; credentials have no place in a URL.
+Promise: any error in a URL is an `InvalidUrl` that names the part and shows no secret; credentials may not be in a URL.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ Conditional = Literal["auto", "never"]
 
 MIB = 1024 * 1024
 LEAST_PART = 5 * MIB
-"""S3 refuses an upload with a smaller part that is not its last."""
+"""S3's minimum size of a part other than the last."""
 MOST_PARTS = 10_000
 MOST_OBJECT = 5 * 1024 * 1024 * MIB
 MOST_PUT = 5 * 1024 * MIB
-"""S3 takes no more by one PutObject."""
+"""S3's maximum size of one PutObject."""
 MOST_KEY = 1024
-"""Bytes of a key in UTF-8, the prefix with it."""
+"""S3's maximum length of a key in bytes of UTF-8, prefix included."""
 
 _BUCKET = re.compile(r"[A-Za-z0-9._-]{1,255}")
 _UNSENDABLE = re.compile("[\x00-\x08\x0a-\x1f\x7f\ufffe\uffff\ud800-\udfff]")
@@ -53,7 +53,9 @@ class Options(msgspec.Struct, frozen=True):
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where the objects are: below ``prefix`` (without slashes around; may be empty) of ``bucket``; ``url`` is for people."""
+    """The objects' location: below ``prefix`` (without outer slashes, may be empty) in ``bucket``; ``url`` is for
+    users.
+    """
 
     bucket: str
     prefix: str
@@ -61,10 +63,10 @@ class Place(msgspec.Struct, frozen=True):
     url: str
 
     def object_key(self, key: str) -> str:
-        """The S3 key of a Blob key.
+        """The S3 key for a Blob key.
 
         Raises:
-            UsageError: it is no key, or S3 cannot hold it.
+            UsageError: it is no key, or S3 does not take it.
         """
         check_blob_key(key)
         found = self.below(key)
@@ -76,11 +78,11 @@ class Place(msgspec.Struct, frozen=True):
         return found
 
     def below(self, text: str) -> str:
-        """``text`` after the prefix and its slash."""
+        """``text`` below the prefix."""
         return f"{self.prefix}/{text}" if self.prefix else text
 
     def blob_key(self, object_key: str) -> str | None:
-        """The Blob key of an S3 key; `None` where it is none, such as a directory's marker."""
+        """The Blob key for an S3 key; `None` if it is none, such as a directory's marker."""
         start = len(self.below(""))
         key = object_key[start:]
         try:
@@ -90,10 +92,10 @@ class Place(msgspec.Struct, frozen=True):
 
 
 def place_of(url: SplitResult) -> Place:
-    """The place and the options of a URL.
+    """The place and options in a URL.
 
     Raises:
-        InvalidUrl: it names no bucket, holds credentials, or has an option that is unknown or has an impossible value.
+        InvalidUrl: it has no bucket, or has credentials, or an unknown or invalid option.
     """
     shown = shown_url(url)
     if "@" in url.netloc:

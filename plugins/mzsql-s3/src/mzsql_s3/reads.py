@@ -1,10 +1,11 @@
-"""Reading objects: whole or a stretch, long ones in ranges side by side.
+"""Reads objects, whole or a range; long ones as parallel ranges.
 
-Promise: what is returned is one version of the object, as long as the server said and, where its checksum came along, matching that. The
-ranges after the first answer are asked for under its ETag, so one that meets a replaced object fails and everything is read anew.
-Trade-off: the first answer is that of the whole stretch, so that a short object costs one request; of a long one it is read up to a
-part's length while the other ranges come by other connections, and then cut off, which costs its connection. Ranges of an object that is
-overwritten faster than they come would never fit together; after a few rounds all is read from one answer, slower but of one version.
+Promise: the result is one version of the object, with the length that the server stated and, where it sent one,
+matching checksum. Ranges after the first response are requested with its ETag, so one that meets a replaced object
+fails, and the read starts over. Trade-off: the first request is for the whole range, so that a short object costs one
+request. For a long one, one part of the response is read while other connections fetch the other ranges; then it is cut
+off, which costs its connection. Ranges of an object overwritten faster than they arrive would never fit together, so
+after a few rounds one response is read to its end: slower, but one version.
 """
 
 from __future__ import annotations
@@ -24,17 +25,17 @@ if TYPE_CHECKING:
 
 _READ_BYTES = 256 * 1024
 _AT_ONCE = 64 * 1024 * 1024
-"""Longer bodies are read in stretches, between which it is seen that time is over."""
+"""Longer bodies are read in pieces of this size, between which the deadline is checked."""
 ABSENT = ("NoSuchKey",)
 _CHANGED = ("PreconditionFailed", "412", *ABSENT, "InvalidRange")
 _RANGED = 3
-"""So often ranges side by side are tried on an object that is replaced under the reader."""
+"""The number of rounds with parallel ranges, for an object that is being replaced."""
 _ROUNDS = 6
-"""So often an object is read; after `_RANGED` rounds from one answer, which only damage can spoil."""
+"""The number of rounds in all; those after `_RANGED` read a single response, which only damage can spoil."""
 
 
 class Found(NamedTuple):
-    """An object's size in bytes and its ETag."""
+    """The size in bytes and the ETag of an object."""
 
     size: int
     etag: str
@@ -43,7 +44,13 @@ class Found(NamedTuple):
 def probe(requests: Requests, call: Call, object_key: str) -> Found | None:
     """The object's size and ETag, or `None`.
 
-    By a GET of a byte, as the answer to HEAD has no body and so does not tell a missing object from a missing bucket.
+    Done by a GET of one byte: the response to HEAD has no body, so it would not tell a missing object from a missing
+    bucket.
+
+    Args:
+        requests: the handle's requests.
+        call: the operation.
+        object_key: the object's S3 key.
     """
 
     def ask(client: S3Client) -> Found:
@@ -60,7 +67,7 @@ def probe(requests: Requests, call: Call, object_key: str) -> Found | None:
 
 
 def _probe_empty(requests: Requests, call: Call, object_key: str) -> Found | None:
-    """As `probe`, for an object without a byte, of which there is no range."""
+    """Like `probe`, for an empty object, which has no range."""
 
     def ask(client: S3Client) -> Found:
         answer = client.get_object(Bucket=requests.place.bucket, Key=object_key)
@@ -75,7 +82,7 @@ def _probe_empty(requests: Requests, call: Call, object_key: str) -> Found | Non
 
 
 def _total(answer: Any) -> int:
-    """The size of the whole object that an answer is about."""
+    """The size of the whole object that a response is about."""
     described = answer.get("ContentRange")
     if described is None:  # a server that ignores Range
         return length_of(answer)
@@ -83,11 +90,11 @@ def _total(answer: Any) -> int:
 
 
 class _Replaced(Exception):
-    """The object is not the one of which the first answer was."""
+    """The object is not the one that the first response was about."""
 
 
 class Read:
-    """One reading of ``length`` bytes from ``offset`` (`None`: to the end) of an object."""
+    """A read of ``length`` bytes (`None`: to the end) from ``offset`` of an object."""
 
     def __init__(
         self, requests: Requests, call: Call, object_key: str, offset: int, length: int | None
@@ -102,7 +109,7 @@ class Read:
         self._rest: list[Future[list[bytes]]] = []
 
     def result(self) -> bytes | None:
-        """The bytes, fewer where the object ends; `None` when there is no object."""
+        """The bytes, fewer where the object ends; `None` if there is no object."""
         for round_ in range(_ROUNDS):
             first = functools.partial(self._first, alone=round_ >= _RANGED)
             try:
@@ -123,7 +130,9 @@ class Read:
         )
 
     def _first(self, client: S3Client, *, alone: bool) -> list[bytes]:
-        """The answer for the whole stretch: all of it when short or read ``alone``, else the first part, and the others begun."""
+        """The response for the whole range: complete if short or ``alone``, else its first part, with the other ranges
+        started.
+        """
         options = self._requests.place.options
         asked: dict[str, Any] = {}
         if self._offset or self._length is not None:
@@ -153,7 +162,7 @@ class Read:
         return read_body(self._call, answer, min(options.part_size, there))
 
     def _cut(self, answer: Any) -> list[bytes]:
-        """The stretch out of the answer of a server that ignores Range."""
+        """The range, cut from the response of a server that ignores Range."""
         whole = b"".join(read_body(self._call, answer, length_of(answer)))
         end = None if self._length is None else self._offset + self._length
         return [whole[self._offset : end]]
@@ -165,10 +174,10 @@ class Read:
             self._rest.append(self._requests.submit(fetch))
 
     def _range(self, offset: int, length: int, etag: str) -> list[bytes]:
-        """Some bytes of the version with this ETag.
+        """A range of the version with this ETag.
 
         Raises:
-            _Replaced: that is not the object any more.
+            _Replaced: the object has another ETag now.
         """
 
         def ask(client: S3Client) -> list[bytes]:
@@ -199,17 +208,22 @@ class Read:
             raise _Replaced from None
 
     def _drop(self) -> None:
-        """Let no range outlive the reading."""
+        """Cancel the other ranges, or wait for them, so that none outlives the read."""
         rest, self._rest, self._etag = self._rest, [], ""
         running = [future for future in rest if not future.cancel()]
         wait(running)
 
 
 def read_body(call: Call, answer: Any, length: int) -> list[bytes]:
-    """The first ``length`` bytes of an answer's body; what is beyond is cut off with the connection.
+    """The first ``length`` bytes of a response's body; what follows is dropped with the connection.
+
+    Args:
+        call: the operation.
+        answer: the response.
+        length: the number of bytes.
 
     Raises:
-        ShortBody: the body ended early, or did not go on in time.
+        ShortBody: the body ended early, or stalled.
     """
     whole = length == length_of(answer) and length <= _AT_ONCE
     try:
@@ -241,5 +255,5 @@ def _read_stretch(call: Call, raw: Any, length: int) -> list[bytes]:
 
 
 def _of_whole(checksum: str | None) -> str | None:
-    """The checksum if it is that of the whole object, not one of its parts' checksums (which ends in their number)."""
+    """The checksum, if it is that of the whole object and not one composed of its parts' (which ends in their number)."""
     return None if checksum is None or "-" in checksum else checksum

@@ -1,8 +1,9 @@
-"""Writing an object: by one PutObject, or as a multipart upload with its parts side by side.
+"""Writes objects, by one PutObject or by a multipart upload with parallel parts.
 
-Promise: an object appears whole or not at all, by the one request that `Put.commit` or `Multipart.commit` sends; a multipart upload that
-is not committed is given up, also where its writer fails, so that it costs no storage. Only a writer that is killed leaves one behind: see
-`unfinished`. Trade-off: a part on its way is copied once, so an upload holds up to eight parts beside the value.
+Promise: an object appears whole or not at all, by the one request that `Put.commit` or `Multipart.commit` sends. A
+multipart upload that is not committed is aborted, also when its writer fails, so that it costs no storage; only a
+killed writer leaves one behind, see `unfinished`. Trade-off: a part is copied once for sending, so an upload holds up
+to eight parts beside the value.
 """
 
 from __future__ import annotations
@@ -25,39 +26,43 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 REFUSED = ("PreconditionFailed", "412", "NoSuchKey", "404", "NotImplemented", "501")
-"""The answers to a condition that does not hold, or that the server does not know."""
+"""The error codes for a condition that does not hold, or that the server does not support."""
 _GONE = ("NoSuchUpload",)
 _NEXT_PART = {"PartNumberMarker": "NextPartNumberMarker"}
 _log = logging.getLogger(__name__)
 
 
 class Condition(NamedTuple):
-    """When a write is to take effect: there is no object (no ETag), or it is the one with this ETag."""
+    """When a write may take effect: if there is no object (no ETag), or if it is the one with this ETag."""
 
     etag: str | None = None
 
     def parameters(self) -> dict[str, str]:
-        """As boto3 wants it."""
+        """boto3's parameters."""
         return {"IfNoneMatch": "*"} if self.etag is None else {"IfMatch": self.etag}
 
 
 class Write(Protocol):
-    """A value that is to become an object of ``size`` bytes."""
+    """A value to be written as an object of ``size`` bytes."""
 
     size: int
 
     def etag(self) -> str:
-        """The ETag of the object where the server makes it of MD5s; empty when it is known not to."""
+        """The object's ETag, for servers that compute it from MD5s; empty if the server does not."""
 
     def commit(self, condition: Condition | None) -> None:
-        """Make it the object; the server's refusal, one of `REFUSED`, as a ``ClientError``."""
+        """Make it the object.
+
+        Raises:
+            ClientError: the server refused, with one of the codes in `REFUSED`.
+        """
 
     def abandon(self) -> None:
-        """Leave nothing of it behind. Idempotent; no effect after a commit."""
+        """Leave nothing behind. Idempotent; no effect after a commit."""
 
 
 def _checksum(requests: Requests, body: bytes) -> dict[str, str]:
-    """The parameter by which the server checks what it got."""
+    """The parameters with which the server checks the body."""
     if requests.place.options.checksums == "crc32":
         return {"ChecksumAlgorithm": "CRC32", "ChecksumCRC32": content_crc32(body)}
     return {"ContentMD5": content_md5(body)}
@@ -75,11 +80,11 @@ class Put:
         self._checksum = _checksum(requests, value)
 
     def etag(self) -> str:
-        """As `Write.etag`."""
+        """See `Write.etag`."""
         return f'"{hashlib.md5(self._value, usedforsecurity=False).hexdigest()}"'
 
     def commit(self, condition: Condition | None) -> None:
-        """As `Write.commit`."""
+        """See `Write.commit`."""
         more: dict[str, Any] = dict(self._checksum)
         if condition is not None:
             more |= condition.parameters()
@@ -93,11 +98,11 @@ class Put:
         self._call.send(put, takes_effect=True, expected=REFUSED if condition else ())
 
     def abandon(self) -> None:
-        """As `Write.abandon`: there is nothing."""
+        """See `Write.abandon`; nothing to do."""
 
 
 class Multipart:
-    """A long value, whose parts are uploaded when it is made."""
+    """A long value, whose parts are uploaded on construction."""
 
     def __init__(self, requests: Requests, call: Call, object_key: str, value: bytes) -> None:
         self._requests = requests
@@ -121,7 +126,7 @@ class Multipart:
                 raise Strange
             return upload
 
-        # A try whose answer is lost leaves an empty upload behind, which a sweep finds.
+        # A try with a lost response leaves an empty upload, which a sweep finds.
         self._upload = self._call.send(create)
         try:
             self._parts = self._call.side_by_side(
@@ -149,7 +154,7 @@ class Multipart:
         return self._call.send(upload)
 
     def commit(self, condition: Condition | None) -> None:
-        """As `Write.commit`."""
+        """See `Write.commit`."""
         more: Any = condition.parameters() if condition is not None else {}
         parts: Any = {"Parts": self._parts}
 
@@ -172,10 +177,11 @@ class Multipart:
             self._see_whether_done()
 
     def _see_whether_done(self) -> None:
-        """The upload is not there any more: completed by a try whose answer was lost, or given up by somebody else.
+        """Check an upload that no longer exists: completed by a try whose response was lost, or aborted by someone
+        else.
 
         Raises:
-            Indeterminate: the object is not the one it makes.
+            Indeterminate: the object is not this upload's.
         """
         found = probe(self._requests, self._call, self._where["Key"])
         if found is not None and found == (self.size, self.etag()):
@@ -185,7 +191,7 @@ class Multipart:
         raise Indeterminate(failed.message, hint="Do it again.")
 
     def etag(self) -> str:
-        """As `Write.etag`."""
+        """See `Write.etag`."""
         try:
             parts = b"".join(bytes.fromhex(part["ETag"].strip('"')) for part in self._parts)
         except ValueError:
@@ -193,11 +199,11 @@ class Multipart:
         return f'"{hashlib.md5(parts, usedforsecurity=False).hexdigest()}-{len(self._parts)}"'
 
     def abandon(self) -> None:
-        """As `Write.abandon`; where the server does not let it, a sweep finds the upload."""
+        """See `Write.abandon`; if the server fails, a sweep finds the upload."""
         upload, self._upload = self._upload, ""
         if upload:
             try:
-                # In the time left, or where there is hardly any, a little more; the caller's is kept in any case.
+                # In the remaining time or, if there is hardly any, a little more; the caller's limit holds in any case.
                 options = self._requests.place.options
                 within = max(self._call.remaining(), min(options.timeout, options.read_timeout))
                 call = Call(self._requests, "give up an upload", "", within=within)
@@ -210,7 +216,7 @@ class Multipart:
 
 
 def abort(call: Call, where: dict[str, Any], upload: str) -> None:
-    """Give up an upload; one that is not there any more is no error."""
+    """Abort an upload; one that no longer exists is no error."""
 
     def ask(client: S3Client) -> None:
         client.abort_multipart_upload(**where, UploadId=upload)
@@ -222,7 +228,7 @@ def abort(call: Call, where: dict[str, Any], upload: str) -> None:
 
 
 def unfinished(requests: Requests) -> Iterator[Unfinished]:
-    """Every multipart upload below the prefix, in pages, each with the size of its parts (a request for each upload)."""
+    """All multipart uploads below the prefix, each with the size of its parts, which costs a request per upload."""
     bucket, prefix = requests.place.bucket, requests.place.below("")
     after: dict[str, Any] = {}
     while True:
@@ -248,7 +254,7 @@ def unfinished(requests: Requests) -> Iterator[Unfinished]:
 
 
 def _after(page: Any, before: dict[str, Any]) -> dict[str, Any]:
-    """Where the next page of uploads begins."""
+    """The parameters for the next page of uploads."""
     decode = unquote_plus if page.get("EncodingType") == "url" else str
     names = {"KeyMarker": "NextKeyMarker", "UploadIdMarker": "NextUploadIdMarker"}
     marker = page.get("NextKeyMarker")
@@ -256,7 +262,7 @@ def _after(page: Any, before: dict[str, Any]) -> dict[str, Any]:
 
 
 def _size(requests: Requests, object_key: str, upload: str) -> int | None:
-    """Bytes of the parts an upload has; `None` when it is not there any more."""
+    """The size of an upload's parts; `None` if it no longer exists."""
     where: dict[str, Any] = {
         "Bucket": requests.place.bucket,
         "Key": object_key,
