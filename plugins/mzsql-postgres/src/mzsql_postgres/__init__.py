@@ -1,8 +1,8 @@
 """mzsql's Consensus and timestamp oracle on PostgreSQL and CockroachDB: ``postgres://user@host/database?schema=…``.
 
-Promise: any number of processes on any machines may share a database, and any number of environments too, each in a schema of its own. A
-commit is acknowledged when the server has made it durable. What may stand in the URL is in this distribution's README. psycopg, which takes
-a while to import, is imported when the first store is opened.
+Promise: any number of processes on any machines may share a database, and so may any number of environments, each in
+its own schema. A commit is acknowledged once the server has made it durable. The URL's options are in this
+distribution's README. psycopg, which is slow to import, is imported when the first store is opened.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _HOMES = {"PostgresConsensus": "consensus", "PostgresOracle": "oracle"}
 
 
 def __getattr__(name: str) -> Any:
-    """The classes, imported with psycopg when they are asked for."""
+    """The classes, imported with psycopg on first access."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

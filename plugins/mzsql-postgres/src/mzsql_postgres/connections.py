@@ -1,12 +1,12 @@
-"""The connections of one handle, and statements tried again on them.
+"""The connections of a handle, and retries of statements on them.
 
-Promise: at most ``pool_max_size`` connections, lent last in first out, so that those not needed grow old and are closed; a connection
-that died while nobody used it is found out before anything is sent on it. `Database.run` tries again, at random intervals that
-grow, until the call's time is over: what surely did not happen always, what may have happened only where once more does no harm. So a
-restart of the server delays calls and fails none that can wait for it. The child of a fork begins with no connections and leaves its
-parent's alone. A call that is interrupted, wherever that is, takes no room in the pool with it. Trade-off: not `psycopg_pool`, whose
-threads do not survive a fork, which keeps the reason of a failed attempt to connect to itself, and which waits seconds between attempts
-after a restart.
+Promise: at most ``pool_max_size`` connections, lent last in, first out, so that unneeded ones become idle and are
+closed; a connection that died while idle is detected before anything is sent on it. `Database.run` retries, at growing
+random intervals, until the call's time is over: always if the statement certainly was not executed, and otherwise only
+if repeating it is harmless. So a restart of the server delays calls, and fails only those that cannot wait for it. A
+forked child starts without connections and leaves its parent's alone. An interrupted call, wherever that happens,
+occupies no room in the pool. Trade-off: not `psycopg_pool`, whose threads do not survive a fork, which does not report
+why connecting failed, and which waits seconds between attempts after a restart.
 """
 
 from __future__ import annotations
@@ -30,25 +30,27 @@ from mzsql_postgres.sessions import Answer, Session, Statement, Value, open_sess
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 1.0
 _OPEN_ATTEMPTS = 2
-"""Attempts' worth of time that the first connection of a handle is given: a mistyped host shall not take the whole timeout."""
+"""The first connection of a handle gets the time of this many attempts, so that a mistyped host fails before the
+timeout.
+"""
 _YOUNGER = 0.1
-"""Up to this part a connection's life is shorter than the longest, so that not all end at once."""
+"""A connection's lifetime is reduced by up to this fraction, so that not all end at once."""
 
 T = TypeVar("T")
 Prepare = Callable[[Session], None]
 
 
 class _Room:
-    """Leave to open a connection."""
+    """The permission to open a connection."""
 
     __slots__ = ("__weakref__",)
 
 
 class Database:
-    """Connections to one server.
+    """The connections to a server.
 
     Args:
-        options: where it is.
+        options: the server.
         prepare: run on each new connection.
     """
 
@@ -61,18 +63,18 @@ class Database:
         _forks.add(self)
 
     def _begin(self) -> None:
-        # Entered by itself: an interrupt within the condition's own __enter__ would leave it locked.
+        # Entered on its own: an interrupt within the condition's ``__enter__`` would leave it locked.
         self._lock = threading.Lock()
         self._free = threading.Condition(self._lock)
         self._idle: list[Session] = []
-        # Weak, so that what an interrupt drops between two instructions frees its room.
+        # Weak, so that a member dropped by an interrupt between two instructions frees its room.
         self._members: weakref.WeakSet[Session | _Room] = weakref.WeakSet()
 
     def connect(self, end: float) -> Session:
-        """A connection that belongs to the caller.
+        """A new connection outside the pool, owned by the caller.
 
         Raises:
-            Failed: there is none to be had.
+            Failed: it cannot be opened.
         """
         session = open_session(self.options, end)
         session.end = _answers_by()
@@ -84,7 +86,7 @@ class Database:
         return session
 
     def first(self, act: Callable[[Session], None]) -> None:
-        """Open the first connection and do ``act`` on it; tried again while the server may be starting."""
+        """Open the first connection and run ``act`` on it, with retries while the server may be starting."""
         end = min(self.ends(), time.monotonic() + _OPEN_ATTEMPTS * self.options.connect_timeout)
 
         def attempt(until: float) -> None:
@@ -94,23 +96,23 @@ class Database:
         self.until(end, "open the database", attempt, repeatable=True)
 
     def ends(self) -> float:
-        """When a call that begins now makes no further attempt."""
+        """The time after which a call that begins now makes no further attempt."""
         return time.monotonic() + at_most(self.options.limits.timeout)
 
     def run(
         self, act: str, statement: Statement, *values: Value, repeatable: bool = False
     ) -> Answer:
-        """One statement, a transaction by itself.
+        """Run a statement as a transaction by itself, with retries.
 
         Args:
             act: what it does, for messages.
             statement: the statement.
             values: its parameters in binary form.
-            repeatable: whether doing it twice does no harm.
+            repeatable: whether repeating it is harmless.
 
         Raises:
-            Determinate: it was not done, and trying again did not help.
-            Indeterminate: it may have been.
+            Determinate: it was not executed, despite retries.
+            Indeterminate: it may have been executed.
         """
 
         def attempt(end: float) -> Answer:
@@ -137,7 +139,19 @@ class Database:
         repeatable: bool,
         reads: bool = False,
     ) -> T:
-        """What ``attempt`` (told when it must end) answers, tried again until ``end`` as `run` does."""
+        """The result of ``attempt``, retried until ``end`` as `run` does.
+
+        Args:
+            end: when to stop.
+            act: what it does, for messages.
+            attempt: called with the time at which it must end.
+            repeatable: whether repeating it is harmless.
+            reads: whether it only reads.
+
+        Raises:
+            Determinate: it was not executed, despite retries.
+            Indeterminate: it may have been executed.
+        """
         doubtful = False
         longest = _FIRST_PAUSE
         reason = None
@@ -148,7 +162,7 @@ class Database:
                 attempted(succeeded=False)
                 if reason is None or not isinstance(failure, OutOfTime):
                     reason = failure
-                # An attempt that surely did nothing says nothing of the ones before it.
+                # That this attempt did nothing says nothing about those before it.
                 doubtful = doubtful or failure.outlook is Outlook.DOUBTFUL
                 pause = random.uniform(0.0, longest)  # noqa: S311 - full jitter
                 again = failure.outlook is not Outlook.LASTING and (repeatable or not doubtful)
@@ -161,7 +175,7 @@ class Database:
             longest = min(_LONGEST_PAUSE, longest * 2)
 
     def failure(self, act: str, failure: Failed, *, doubtful: bool = False) -> LocationError:
-        """The error a caller gets."""
+        """The error for the caller."""
         kind: type[LocationError] = Indeterminate if doubtful else Determinate
         state = f" (SQLSTATE {failure.sqlstate})" if failure.sqlstate else ""
         return kind(f"{self.place}: cannot {act}: {failure.message}{state}", hint=failure.hint)
@@ -176,10 +190,10 @@ class Database:
             self.give_back(session)
 
     def take(self, end: float) -> Session:
-        """A connection that lives; give it back.
+        """A live connection, to be given back.
 
         Raises:
-            Failed: there is none to be had by ``end``, or the handle is closed.
+            Failed: there is none by ``end``, or the handle is closed.
         """
         while True:
             found = self._next(end)
@@ -206,7 +220,7 @@ class Database:
         return session
 
     def _next(self, end: float) -> Session | _Room:
-        """The connection used last, or room for one."""
+        """The connection used last, or room for a new one."""
         limits = self.options.limits
         with self._lock:
             if not self._available():
@@ -230,7 +244,7 @@ class Database:
         return bool(self._idle) or self._closed or len(self._members) < limits.pool_max_size
 
     def _drop(self, member: Session | _Room) -> None:
-        """Close a connection that was lent, or take back the room for one."""
+        """Close a lent connection, or return the room for one."""
         if isinstance(member, Session):
             member.close()
         with self._lock:
@@ -238,7 +252,7 @@ class Database:
             self._free.notify()
 
     def give_back(self, session: Session) -> None:
-        """Lend the connection to others; one that is closed, or has had its time, makes room for another."""
+        """Return a connection to the pool, or its room if it is closed or too old."""
         if session.pid != os.getpid():
             return
         now = time.monotonic()
@@ -259,11 +273,11 @@ class Database:
             self.close()
 
     def forked(self) -> None:
-        """Begin anew in a process that a fork has made: a thread that is not there any more may have held the lock."""
+        """Start anew in a forked child: a thread that does not exist there may have held the lock."""
         self._begin()
 
     def close(self) -> None:
-        """Close the idle connections; lent ones close when they come back. Idempotent."""
+        """Close the idle connections; lent ones close when given back. Idempotent."""
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []
@@ -275,7 +289,9 @@ class Database:
 
 
 def _answers_by() -> float:
-    """When the caller gives up a statement under way; without a limit of its own it waits as long as the server may take."""
+    """When the caller stops waiting for a running statement; without a limit of its own, it waits as long as the server
+    may take.
+    """
     left = seconds_left()
     return math.inf if left is None else time.monotonic() + left
 

@@ -1,9 +1,11 @@
-"""Consensus in the tables ``consensus`` and ``consensus_keys``. Why its statements are right stands in `mzsql_postgres.dialects`.
+"""Consensus in the tables ``consensus`` and ``consensus_keys``. `mzsql_postgres.dialects` explains why its statements
+are correct.
 
-Promise: a compare-and-set is one statement and one round trip. After it, and outside of its transaction, the connection is sent a
-notification whose answer nobody waits for: PostgreSQL commits transactions that notify one after another, each with its fsync, so a
-notification inside would make commits of different keys wait for each other (measured: 24 writers commit 15 times as much without).
-Trade-off: a writer that dies between the two leaves followers to their slow look, see `mzsql_postgres.notifications`.
+Promise: a compare-and-set is one statement and one round trip. A notification follows outside its transaction, and
+nobody waits for the response: PostgreSQL commits transactions that notify one after another, each with an fsync, so
+that inside the transaction it would make commits of different keys wait for each other (measured: 24 writers commit 15
+times as much without). Trade-off: a writer that dies in between leaves followers to their slow poll, see
+`mzsql_postgres.notifications`.
 """
 
 from __future__ import annotations
@@ -25,17 +27,17 @@ _DUPLICATE = "23505"
 
 
 class PostgresConsensus:
-    """The Consensus of one schema.
+    """The Consensus of a schema.
 
     Args:
         options: the server and the schema.
-        dialect: the server's, found out when it is not given.
+        dialect: the server's dialect; detected by default.
     """
 
     def __init__(self, options: Options, dialect: Dialect | None = None) -> None:
         self._database, self._dialect = open_database(options, dialect)
         self._statements = ConsensusStatements(self._dialect, options.schema)
-        # A channel's name has at most 63 bytes, as a schema's.
+        # A channel's name, like a schema's, has at most 63 bytes.
         digest = hashlib.sha256(options.schema.encode()).hexdigest()[:32]
         self._channel = f"mzsql_{digest}"
         self._followers = Followers(
@@ -51,7 +53,7 @@ class PostgresConsensus:
         return entries[0] if entries else None
 
     def compare_and_set(self, key: str, expected: int | None, new: Versioned) -> bool:
-        """Append ``new`` iff the newest seqno is ``expected``."""
+        """Append ``new`` iff the newest seqno is ``expected``; returns whether it did."""
         check_step(key, expected, new.seqno)
         name = encoded(key, _WHAT)
         statement = self._statements.first_entry
@@ -69,7 +71,7 @@ class PostgresConsensus:
                 except Failed as failure:
                     if failure.sqlstate != _DUPLICATE:
                         raise
-                    # Somebody else's entry came first.
+                    # Another entry came first.
                     return False
                 if done:
                     self._notify(session, payload)
@@ -103,7 +105,7 @@ class PostgresConsensus:
         return _entries(answer.rows)
 
     def truncate(self, key: str, seqno: int) -> int:
-        """Remove the entries below ``seqno``; how many."""
+        """Remove the entries below ``seqno``; returns their number."""
         bound = int8(min(max(0, seqno), MAX_SEQNO))
         answer = self._database.run(
             f"truncate the key {key!r}", self._statements.truncate, encoded(key, _WHAT), bound
@@ -113,7 +115,7 @@ class PostgresConsensus:
         return from_int8(removed or b"")
 
     def list_keys(self) -> Iterator[str]:
-        """Every key that has an entry, fetched in pages as they are asked for."""
+        """Every key with an entry, fetched in pages on demand."""
         after = b""
         while True:
             rows = self._database.run(
@@ -126,12 +128,12 @@ class PostgresConsensus:
                 return
 
     def wait(self, key: str, after_seqno: int, timeout: float) -> bool:
-        """Block until there is an entry beyond ``after_seqno``: woken by a notification where the server has them."""
+        """Block until there is an entry beyond ``after_seqno``, woken by a notification where the server has them."""
         encoded(key, _WHAT)
         return self._followers.wait(key, after_seqno, timeout)
 
     def close(self) -> None:
-        """End waits, and close the connections. Idempotent."""
+        """End waits and close the connections. Idempotent."""
         self._followers.close()
         self._database.close()
 

@@ -37,18 +37,20 @@ CONSENSUS, KEYS, ORACLE, MIGRATIONS = (
 
 
 def quoted(text: str, schema: str) -> str:
-    """``text`` with ``{consensus}``, ``{keys}``, ``{oracle}``, ``{migrations}`` and ``{schema}`` as quoted names."""
+    """``text`` with ``{consensus}``, ``{keys}``, ``{oracle}``, ``{migrations}`` and ``{schema}`` replaced by quoted
+    names.
+    """
     tables = {"consensus": CONSENSUS, "keys": KEYS, "oracle": ORACLE, "migrations": MIGRATIONS}
     names = {name: sql.Identifier(schema, table) for name, table in tables.items()}
     return sql.SQL(text).format(schema=sql.Identifier(schema), **names).as_string(None)
 
 
 NOTIFY = Statement("notify", "SELECT pg_notify($1, $2)", (TEXT, TEXT), name="mzsql_notify")
-"""Tells $2 on the channel $1. A new session of PostgreSQL begins by preparing it."""
+"""Sends $2 on the channel $1. A new session on PostgreSQL prepares it first."""
 
 
 class Dialect(Protocol):
-    """What differs between servers."""
+    """The differences between servers."""
 
     name: str
     notifies: bool
@@ -64,13 +66,13 @@ class Dialect(Protocol):
     oracle_table: str
 
     def settings(self, limits: Limits) -> str:
-        """The statements a new session begins with."""
+        """The first statements of a new session."""
 
 
 class Postgres:
     """PostgreSQL, 12 or newer.
 
-    Its sessions use indexes wherever they can: a plan kept from when a table was small would scan it whole ever after.
+    Sessions prefer indexes: a cached plan from when a table was small would scan the whole table ever after.
     """
 
     name = "PostgreSQL"
@@ -81,7 +83,7 @@ class Postgres:
         "INSERT INTO {consensus} (shard, sequence_number, data) SELECT shard, $2, $3 FROM {consensus}"
         " WHERE shard = $1 AND sequence_number = $4 FOR KEY SHARE ON CONFLICT DO NOTHING"
     )
-    # Collation "C": by bytes, which no upgrade of the server's locale changes under an index.
+    # Collation "C" orders by bytes, so no upgrade of the server's locale corrupts the index.
     keys_table = 'CREATE TABLE {keys} (shard text COLLATE "C" PRIMARY KEY)'
     consensus_table = (
         'CREATE TABLE {consensus} (shard text COLLATE "C" NOT NULL, sequence_number bigint NOT NULL,'
@@ -93,7 +95,7 @@ class Postgres:
     )
 
     def settings(self, limits: Limits) -> str:
-        """Timeouts, the isolation level, durable commits even where the server's default is not to wait for the disk."""
+        """Timeouts, isolation level, and synchronous commit even if the server's default is not to wait for the disk."""
         return (
             f"SET statement_timeout = {_ms(limits.statement_timeout)}; SET lock_timeout = {_ms(limits.lock_timeout)};"
             f" SET idle_in_transaction_session_timeout = {_ms(limits.statement_timeout)};"
@@ -105,7 +107,7 @@ class Postgres:
 
 
 class GuardedPostgres(Postgres):
-    """PostgreSQL with CockroachDB's compare-and-set under SERIALIZABLE: correct too, and slower where many write."""
+    """PostgreSQL with CockroachDB's compare-and-set under SERIALIZABLE: also correct, but slower with many writers."""
 
     name = "PostgreSQL (guarded)"
     isolation = "serializable"
@@ -136,7 +138,7 @@ class Cockroach:
     gc_seconds = 600
 
     def settings(self, limits: Limits) -> str:
-        """Timeouts, as on PostgreSQL."""
+        """Timeouts and isolation level."""
         return (
             f"SET statement_timeout = {_ms(limits.statement_timeout)}; SET lock_timeout = {_ms(limits.lock_timeout)};"
             f" SET idle_in_transaction_session_timeout = {_ms(limits.statement_timeout)};"
@@ -149,7 +151,7 @@ def _ms(seconds: float) -> int:
 
 
 class ConsensusStatements:
-    """The statements of a Consensus in one schema."""
+    """A Consensus' statements in one schema."""
 
     def __init__(self, dialect: Dialect, schema: str) -> None:
         def made(operation: str, text: str, *types: int, reads: bool = False) -> Statement:
@@ -179,7 +181,7 @@ class ConsensusStatements:
             INT8,
             reads=True,
         )
-        # The newest entry only grows, so what the statement's own snapshot says of it holds when the rows are removed.
+        # The newest number only grows, so what the statement's snapshot says of it still holds when rows are removed.
         self.truncate = made(
             "truncate",
             "WITH newest AS (SELECT sequence_number FROM {consensus} WHERE shard = $1"
@@ -206,7 +208,7 @@ class ConsensusStatements:
 
 
 class OracleStatements:
-    """The statements of an oracle in one schema."""
+    """An oracle's statements in one schema."""
 
     def __init__(self, schema: str) -> None:
         def made(operation: str, text: str, *types: int, reads: bool = False) -> Statement:

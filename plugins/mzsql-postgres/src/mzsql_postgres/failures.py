@@ -1,9 +1,9 @@
-"""What went wrong between this process and the server, and whether it is worth another try.
+"""Failures between this process and the server, and whether a retry makes sense.
 
-Promise: an error the server reports for a statement means that the statement, which is a transaction by itself, was rolled back. What
-ends the connection while a statement is under way (the server's shutdown, the network) leaves its outcome open, since the commit may have
-come first. Everything before the statement was sent is known not to have happened. libpq hands out no code for a refused
-connection, so those reasons are told apart by their English texts; one that is not recognised passes for one that will go over.
+Promise: an error that the server reports for a statement, which is a transaction by itself, means that it was rolled
+back. A connection lost during a statement (the server's shutdown, the network) leaves its outcome unknown, since the
+commit may have come first. A failure before the statement was sent means it was not executed. libpq has no error codes
+for refused connections, so their reasons are recognized by the English texts; an unknown one counts as temporary.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from psycopg import pq
 
 
 class Outlook(enum.Enum):
-    """What to expect of a failure."""
+    """What a failure means for the statement."""
 
     DOUBTFUL = "doubtful"
     """The statement may have been carried out; trying again may succeed."""
@@ -26,7 +26,7 @@ class Outlook(enum.Enum):
 
 
 class Failed(Exception):
-    """A statement, or the attempt to connect for it, failed. ``lost``: the connection is of no more use."""
+    """A statement, or the connection for it, failed. ``lost``: the connection is unusable."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Failed(Exception):
 
 
 class OutOfTime(Failed):
-    """The time was over before anything was tried: what failed before is the reason to tell."""
+    """The time was over before an attempt; the failure before it is the reason to report."""
 
     def __init__(self) -> None:
         super().__init__("there was no time left to connect", Outlook.PASSING, lost=True)
@@ -63,7 +63,7 @@ _PASSING_STATES = {
     "25006",  # read-only transaction: until the fail-over is done
 }
 _ENDING_CLASS = "57P"
-"""The session was ended under the statement: shutdown, crash, time-out."""
+"""The SQLSTATE class for a session ended during a statement: shutdown, crash, timeout."""
 
 _HINTS = {
     "53100": "The server's disk is full: make room there.",
@@ -97,13 +97,13 @@ _LASTING_TEXTS = (
 
 _PASSING_TEXTS = (
     ("too many|connection slots", _HINTS["53300"]),
-    # A standby may be about to be promoted.
+    # Temporary, since a standby may be about to be promoted.
     ("session is read-only|server is in hot standby mode", _HINTS["25006"]),
 )
 
 
 def refused(text: str) -> Failed:
-    """The failure of an attempt to connect, by libpq's text."""
+    """The failure to connect that libpq's text describes."""
     text = " ".join(text.split())
     for pattern, hint in _LASTING_TEXTS:
         if re.search(pattern, text):
@@ -116,7 +116,7 @@ def refused(text: str) -> Failed:
 
 
 def reported(result: pq.abc.PGresult) -> Failed:
-    """The failure that an error from the server, or from libpq in its place, tells of a statement under way."""
+    """The failure of a statement that an error from the server, or from libpq in its place, describes."""
     field = pq.DiagnosticField
     sqlstate = (result.error_field(field.SQLSTATE) or b"").decode()
     message = (result.error_field(field.MESSAGE_PRIMARY) or result.error_message).decode(
@@ -126,9 +126,9 @@ def reported(result: pq.abc.PGresult) -> Failed:
     hint = _HINTS.get(sqlstate)
     if not sqlstate or (sqlstate.startswith(_ENDING_CLASS) and sqlstate != "57P03"):
         return Failed(message, Outlook.DOUBTFUL, sqlstate=sqlstate, hint=hint, lost=True)
-    # 08, 58 and XX: the server is confused about its own state.
+    # In classes 08, 58 and XX the server is unsure about its own state.
     if sqlstate[:2] in ("08", "58", "XX", "40") and sqlstate not in _PASSING_STATES:
         return Failed(message, Outlook.DOUBTFUL, sqlstate=sqlstate, hint=hint, lost=True)
     outlook = Outlook.PASSING if sqlstate in _PASSING_STATES else Outlook.LASTING
-    # A read-only session stays so; another connection may find the new primary.
+    # A read-only session remains so; a new connection may reach the new primary.
     return Failed(message, outlook, sqlstate=sqlstate, hint=hint, lost=sqlstate == "25006")

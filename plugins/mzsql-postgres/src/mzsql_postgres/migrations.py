@@ -1,8 +1,9 @@
-"""The schema and its tables: made at first use, brought up to date by numbered migrations.
+"""The schema and its tables: created on first use, upgraded by numbered migrations.
 
-Promise: any number of processes may open the same schema for the first time at once; each migration happens once, whole. A schema that is
-up to date needs no rights but to read and write its tables. One that a newer version of this plugin has migrated is refused. On
-CockroachDB, which has no advisory locks and changes schemas outside of transactions, every step says IF NOT EXISTS and may be repeated.
+Promise: any number of processes may open a new schema at the same time; each migration happens once, atomically. An
+up-to-date schema needs no rights beyond reading and writing its tables. A schema migrated by a newer version of this
+plugin is refused. On CockroachDB, which has no advisory locks and changes schemas outside transactions, every step has
+IF NOT EXISTS and may be repeated.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _LOCK_CLASS = "mzsql"
 
 
 def _steps(dialect: Dialect) -> dict[int, tuple[str, ...]]:
-    """By version, what leads from the one before to it."""
+    """By version, the statements that lead there from the version before."""
     tables: tuple[str, ...] = (dialect.keys_table, dialect.consensus_table, dialect.oracle_table)
     if isinstance(dialect, Cockroach):
         zone = f"CONFIGURE ZONE USING gc.ttlseconds = {dialect.gc_seconds}"
@@ -30,10 +31,15 @@ def _steps(dialect: Dialect) -> dict[int, tuple[str, ...]]:
 
 
 def migrate(session: Session, dialect: Dialect, schema: str) -> None:
-    """Bring ``schema`` up to date, creating it when it is not there.
+    """Bring ``schema`` up to date, creating it if it does not exist.
+
+    Args:
+        session: the connection.
+        dialect: the server's dialect.
+        schema: the schema.
 
     Raises:
-        Determinate: the user may not, or a newer version has been here.
+        Determinate: the user lacks the rights, or a newer version has migrated the schema.
         Failed: the server failed.
     """
     if _version(session, schema) == LATEST:
@@ -77,18 +83,18 @@ def _version(session: Session, schema: str) -> int:
 
 
 def _migrate_locked(session: Session, dialect: Dialect, schema: str) -> None:
-    """In one transaction, alone; an error leaves nothing behind."""
+    """Migrate in one transaction, under a lock; an error leaves nothing behind."""
     session.script("BEGIN ISOLATION LEVEL READ COMMITTED")
     try:
         lock = Statement(
             "migrate", "SELECT pg_advisory_xact_lock(hashtext($1), hashtext($2))", (TEXT, TEXT)
         )
         session.run(lock, (_LOCK_CLASS.encode(), schema.encode()))
-        # CREATE SCHEMA IF NOT EXISTS demands the right to create one even where it exists.
+        # CREATE SCHEMA IF NOT EXISTS requires the right to create one even if it exists.
         there = Statement("migrate", "SELECT 1 FROM pg_namespace WHERE nspname = $1", (TEXT,))
         if not session.run(there, (schema.encode(),)).rows:
             session.script(quoted("CREATE SCHEMA {schema}", schema))
-        # The right to create tables is missed by the transaction's first statement that needs it.
+        # A missing right to create tables surfaces in the first statement that needs it.
         exists = Statement("migrate", "SELECT to_regclass($1)::text", (TEXT,))
         table = quoted("{migrations}", schema).encode()
         version = 0
@@ -104,7 +110,7 @@ def _migrate_locked(session: Session, dialect: Dialect, schema: str) -> None:
         if not session.closed:
             session.script("ROLLBACK")
         raise
-    # A commit whose outcome is open is looked at again by the next attempt.
+    # After a commit with unknown outcome, the next attempt looks again.
     session.script("COMMIT")
 
 

@@ -1,11 +1,11 @@
-"""Followers that sleep until the server tells them of an entry.
+"""Followers, which sleep until the server notifies them of an entry.
 
-Promise: however many threads wait on a handle, one thread listens for them all, on a connection of its own, and wakes those whose key got
-an entry. No wake-up is lost: a key is looked at once after the listening began, and everything committed later is told. Should a
-writer die between its commit and its notification, or a connection break silently, a slow look at all awaited keys, one statement
-for all of them, finds the entry. A follower of an idle key costs the server two statements a minute. When the listening connection is
-lost, it is opened anew at growing intervals, and until then the keys are looked at now and then. A server without notifications
-is looked at often while entries come in, and every six seconds when none do.
+Promise: however many threads wait on a handle, one thread listens for all, on a connection of its own, and wakes those
+whose key has a new entry. No wake-up is lost: each key is read once after listening has begun, and every later commit
+is notified. If a writer dies between its commit and its notification, or a connection breaks silently, a slow poll of
+all awaited keys, in one statement, finds the entry. An idle key costs the server two statements per minute. When the
+listening connection is lost it is reopened at growing intervals, and meanwhile the keys are polled occasionally. A
+server without notifications is polled often while entries arrive, and every six seconds when none do.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from mzsql_postgres.failures import Failed
 from mzsql_postgres.sessions import Answer, Session, Statement, from_int8, text_array
 
 LOOK_SECONDS = 30.0
-"""Between looks at all awaited keys, while listening."""
+"""The interval of polling all awaited keys while listening."""
 UNHEARD_SECONDS = 5.0
 """The same while the listening connection is lost."""
 LINGER_SECONDS = 120.0
-"""After so long without anybody waiting the thread and its connection go."""
+"""The thread and its connection end after so long without a waiter."""
 WANTED_SECONDS = 10.0
-"""A follower that waits in slices is thought to come back within this."""
+"""A follower that waits in slices counts as waiting for this long between them."""
 _FIRST_POLL = 0.05
 _LONGEST_POLL = 6.0
 _FIRST_RECONNECT = 0.1
@@ -46,7 +46,7 @@ _logger = logging.getLogger("mzsql_postgres")
 
 
 class _Followed:
-    """A key somebody waits for: its newest entry as far as known, and since which listening that is kept up to date."""
+    """An awaited key: its newest known entry, and since which listening that is kept up to date."""
 
     __slots__ = ("changed", "newest", "synced", "waiting", "wanted")
 
@@ -58,11 +58,11 @@ class _Followed:
         self.changed = threading.Condition(lock)
 
     def beyond(self, seqno: int) -> bool:
-        """Whether an entry beyond ``seqno`` is known of."""
+        """Whether an entry beyond ``seqno`` is known."""
         return self.newest is not None and self.newest > seqno
 
     def saw(self, seqno: int) -> bool:
-        """Take note of an entry; whether it is newer than what was known. The lock is held."""
+        """Record an entry, with the lock held; returns whether it is newer than the newest known."""
         if self.newest is not None and seqno <= self.newest:
             return False
         self.newest = seqno
@@ -71,12 +71,12 @@ class _Followed:
 
 
 class Followers:
-    """All that wait on one handle.
+    """All waits on a handle.
 
     Args:
         database: the handle's connections.
         heads: the statement that reads the newest entries of an array of keys.
-        channel: what to listen to; `None` where the server has no notifications.
+        channel: the channel to listen on; `None` if the server has no notifications.
     """
 
     def __init__(self, database: Database, heads: Statement, channel: str | None) -> None:
@@ -96,7 +96,7 @@ class Followers:
         self._awake: tuple[int, int] | None = None
 
     def renew(self) -> None:
-        """Depend on nothing of the parent's, in the child of a fork."""
+        """Start anew in a forked child, independent of the parent."""
         awake = self._awake
         self._begin()
         for descriptor in awake or ():
@@ -104,17 +104,22 @@ class Followers:
                 os.close(descriptor)
 
     def saw(self, key: str, seqno: int) -> None:
-        """An entry is known of; nobody needs to tell."""
+        """Record an entry known without notification."""
         with self._lock:
             followed = self._keys.get(key)
             if followed is not None:
                 followed.saw(seqno)
 
     def wait(self, key: str, after: int, timeout: float) -> bool:
-        """Whether ``key`` has an entry beyond ``after``, by ``timeout`` seconds from now.
+        """Whether ``key`` has an entry beyond ``after`` within ``timeout`` seconds.
+
+        Args:
+            key: the key.
+            after: the seqno.
+            timeout: the seconds to wait.
 
         Raises:
-            Determinate: the key was not looked at yet, and cannot be.
+            Determinate: the key has not been read yet, and cannot be.
         """
         end = time.monotonic() + timeout
         with self._lock:
@@ -130,7 +135,7 @@ class Followers:
             followed.waiting += 1
             try:
                 if timeout > 0 and not (followed.beyond(after) or self._closed):
-                    # Also when the look took all the time there was: the next slice shall not need one.
+                    # Even if the read took all the time, so that the next slice needs none.
                     self._start()
                     if not known:
                         self._wake()
@@ -144,7 +149,7 @@ class Followers:
                 followed.wanted = time.monotonic()
 
     def _look(self, keys: list[str], seconds: float) -> bool:
-        """Look at the keys over a connection of the pool; whether one had an entry not known of."""
+        """Read the keys on a connection of the pool; returns whether one had a new entry."""
         end = min(self._database.ends(), time.monotonic() + seconds)
         values = [text_array(keys)]
 
@@ -168,7 +173,7 @@ class Followers:
         return news
 
     def _start(self) -> None:
-        """See that the thread runs; the lock is held."""
+        """Start the thread if it does not run, with the lock held."""
         if self._thread is None or self._thread.failed:
             if self._thread is not None:
                 self._thread.join()
@@ -185,7 +190,7 @@ class Followers:
             )
 
     def _wake(self) -> None:
-        """Have the thread look around; the lock is held."""
+        """Wake the thread, with the lock held."""
         if self._awake is not None:
             with contextlib.suppress(BlockingIOError):
                 os.write(self._awake[1], b"!")
@@ -211,7 +216,7 @@ class Followers:
                     )
                     thread.trouble(failure)
             except Exception as bug:
-                # Followers must not miss entries by it: they look for them, as while the connection is lost.
+                # Followers must not miss entries because of it: they poll, as while the connection is lost.
                 thread.trouble(bug)
             finally:
                 with self._lock:
@@ -227,12 +232,12 @@ class Followers:
     def _look_unheard(self) -> None:
         wanted = self._wanted()
         if wanted:
-            # The next attempt to listen says what is wrong.
+            # The next attempt to listen reports the error.
             with contextlib.suppress(LocationError):
                 self._look(wanted, self._database.options.connect_timeout)
 
     def _over(self) -> bool:
-        """Whether the thread ends, as the handle is closed or nobody has waited for long."""
+        """Whether the thread should end: the handle is closed, or nobody has waited for long."""
         with self._lock:
             latest = time.monotonic() - LINGER_SECONDS
             if not self._closed and any(
@@ -247,7 +252,7 @@ class Followers:
             return True
 
     def _wanted(self, *, unsynced: bool = False) -> list[str]:
-        """The keys somebody waits for, or only those not looked at since the listening began."""
+        """The awaited keys, or only those not read since listening began."""
         with self._lock:
             latest = time.monotonic() - WANTED_SECONDS
             return [
@@ -274,7 +279,11 @@ class Followers:
         return session
 
     def _hear(self, session: Session, awake: int) -> None:
-        """Wake followers by notifications, until nobody wants it any more; `Failed` when the connection is lost."""
+        """Wake followers by notifications until there are none.
+
+        Raises:
+            Failed: the connection is lost.
+        """
         poll = select.poll()
         poll.register(session.fileno(), select.POLLIN)
         poll.register(awake, select.POLLIN)
@@ -305,7 +314,7 @@ class Followers:
                     followed.saw(int(seqno))
 
     def _poll(self, awake: int, thread: Supervised) -> None:
-        """Look at the wanted keys, often while something happens; until nobody wants it any more."""
+        """Poll the awaited keys, often while entries arrive, until there are no followers."""
         with self._lock:
             self._generation += 1
             self._live = True
@@ -351,7 +360,7 @@ def _drain(descriptor: int) -> None:
 
 
 def _sleep(awake: int, seconds: float) -> None:
-    """For so many seconds, or until woken."""
+    """Sleep for so many seconds, or until woken."""
     poll = select.poll()
     poll.register(awake, select.POLLIN)
     poll.poll(seconds * 1000)

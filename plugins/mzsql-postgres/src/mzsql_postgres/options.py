@@ -1,9 +1,9 @@
-"""From a URL to what a connection needs.
+"""Parses a URL into what a connection needs.
 
-Promise: everything libpq understands may stand in the URL and goes to libpq as it is (environment variables, password file and service
-file included); what neither libpq nor this plugin knows is an `InvalidUrl`. A password is in none of the texts made here. Only
-connections to a server that takes writes are asked for: a standby answers with the past, and every read of a Consensus or an oracle
-must be of the present.
+Promise: a URL may have everything that libpq understands, which is passed on unchanged (environment variables, password
+file and service file included); an option that neither libpq nor this plugin knows is an `InvalidUrl`. No text made
+here contains a password. Connections must be to a server that accepts writes: a standby returns the past, and every
+read of a Consensus or an oracle must be of the present.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ class Limits(msgspec.Struct, frozen=True):
     """The plugin's own options; times in seconds.
 
     Args:
-        timeout: within which a call may begin another attempt; the last one may take up to ``statement_timeout`` longer.
-        statement_timeout: for one statement on the server.
-        lock_timeout: for a row or a table that others hold, before an attempt is given up.
-        pool_max_size: connections of one handle at a time, besides the one that listens.
-        pool_timeout: for one of them to come free.
-        pool_max_lifetime: before a connection is exchanged, less up to a tenth.
-        pool_max_idle: before one that is not needed is closed.
+        timeout: a call begins no attempt after this; the last one may take up to ``statement_timeout`` longer.
+        statement_timeout: the limit of a statement on the server.
+        lock_timeout: the limit of an attempt's wait for a row or table locked by others.
+        pool_max_size: the maximum number of connections of a handle, without the one that listens.
+        pool_timeout: the limit of the wait for one of them.
+        pool_max_lifetime: the age at which a connection is replaced, less up to a tenth.
+        pool_max_idle: the time after which an idle connection is closed.
     """
 
     timeout: float = 30.0
@@ -73,7 +73,7 @@ _OWN = ("schema", *Limits.__struct_fields__)
 
 
 class Options:
-    """Where the server is and how to deal with it. Its representation has no secrets."""
+    """The server, and how to deal with it. Its ``repr`` has no secrets."""
 
     def __init__(
         self, place: str, schema: str, limits: Limits, parameters: Mapping[str, Any]
@@ -88,11 +88,11 @@ class Options:
 
     @property
     def connect_timeout(self) -> float:
-        """Seconds for one attempt to connect to one host."""
+        """The seconds for one attempt to connect to one host."""
         return float(self._parameters["connect_timeout"])
 
     def connect(self, seconds: float) -> psycopg.Connection[tuple[Any, ...]]:
-        """A new connection in autocommit, or psycopg's error; gives up after ``seconds``, or earlier where the URL says so."""
+        """A new connection in autocommit mode, or psycopg's error, within ``seconds`` or less if the URL says so."""
         import psycopg  # noqa: PLC0415 -- it takes a while, and a process may open no such store
 
         parameters = self._parameters | {
@@ -101,7 +101,7 @@ class Options:
         return psycopg.connect(**parameters, autocommit=True)
 
     def without_secrets(self, text: str) -> str:
-        """``text``, which libpq or the server wrote, with passwords taken out."""
+        """``text`` from libpq or the server, with passwords removed."""
         for name in ("password", "sslpassword"):
             secret = self._parameters.get(name)
             if secret:
@@ -110,10 +110,10 @@ class Options:
 
 
 def read_options(url: SplitResult) -> Options:
-    """The options that ``url`` states, defaults filled in.
+    """The options in ``url``, with defaults.
 
     Raises:
-        InvalidUrl: libpq cannot read it, an option is unknown or out of range, or it asks for a standby.
+        InvalidUrl: libpq cannot parse it, an option is unknown or out of range, or it asks for a standby.
     """
     from psycopg import pq  # noqa: PLC0415 -- as in Options.connect
 
@@ -135,15 +135,15 @@ def read_options(url: SplitResult) -> Options:
 
 
 def _located(url: SplitResult, place: str) -> dict[str, Any]:
-    """What stands before the ``?``, as libpq reads it."""
+    """The part before the ``?``, as libpq parses it."""
     import psycopg.conninfo  # noqa: PLC0415 -- as in Options.connect
 
     try:
         return psycopg.conninfo.conninfo_to_dict(f"postgresql://{url.netloc}{url.path}")
     except psycopg.Error as failure:
-        # What follows the colon quotes the URL, password and all.
+        # The text after the colon quotes the URL with its password.
         reason = str(failure).partition(":")[0].partition('"')[0].strip()
-    # Once psycopg's error is over, which would come along as the context.
+    # Outside the except block, since psycopg's error would become the context.
     raise InvalidUrl(
         f"{place}: {reason}",
         hint=f"Write {FORM}, with %25, %40, %2F, %3A for % @ / : in a name or password.",

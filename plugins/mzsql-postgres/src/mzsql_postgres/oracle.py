@@ -1,9 +1,10 @@
-"""The timestamp oracle: a row a timeline in the table ``timestamp_oracle``.
+"""The timestamp oracle: one row per timeline in the table ``timestamp_oracle``.
 
-Promise: every operation is one statement on the one row, so it is linearizable whatever processes there are. Allocation is repeated when
-its answer is lost: a timestamp that nobody got is a timestamp skipped. The statements are the distributed timestamp oracle design's, but
-for ``apply_write``, which raises the read timestamp to its argument (the design's text takes the stored write timestamp, and would miss
-the write just applied). Timestamps are bigint, as a time is an int64.
+Promise: every operation is one statement on one row, so it is linearizable for any number of processes. An allocation
+is retried when its response is lost: a timestamp that nobody received is skipped. The statements are those of the
+distributed timestamp oracle design, except ``apply_write``, which raises the read timestamp to its argument (the
+design's text takes the stored write timestamp, and would miss the write just applied). Timestamps are bigint, since a
+time is an int64.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from mzsql_postgres.store import encoded, open_database
 
 
 class PostgresOracle:
-    """The oracle of one timeline.
+    """The oracle of a timeline.
 
     Args:
         options: the server and the schema.
-        timeline: the row.
+        timeline: the timeline.
         now: the wall clock in milliseconds.
-        initial: both timestamps are at least this from now on.
-        dialect: the server's, found out when it is not given.
+        initial: a lower bound for both timestamps from now on.
+        dialect: the server's dialect; detected by default.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class PostgresOracle:
                 "open the timeline", self._statements.read_ts, self._timeline
             ).rows
             if rows and from_int8(rows[0][0] or b"") >= initial:
-                # Nothing to write: a process that may only read can open it too.
+                # Nothing to write, so that a process with read access only can open it too.
                 return
             self._database.run(
                 "open the timeline",
@@ -64,7 +65,7 @@ class PostgresOracle:
             raise
 
     def write_ts(self) -> int:
-        """Allocate a timestamp above all others and not below the clock."""
+        """Allocate a timestamp greater than all others and not below the clock."""
         now = self._now()
         if now >= MAX_SEQNO:
             raise UsageError(f"the clock says {now}, which is no timestamp")
@@ -82,7 +83,7 @@ class PostgresOracle:
         raise Determinate(f"{self._database.place}: timeline {self._name!r} has no timestamps left")
 
     def peek_write_ts(self) -> int:
-        """The most recently allocated timestamp."""
+        """The latest allocated timestamp."""
         return self._select("read the write timestamp", self._statements.peek_write_ts)
 
     def read_ts(self) -> int:
@@ -100,7 +101,7 @@ class PostgresOracle:
         return from_int8(rows[0][0] or b"")
 
     def apply_write(self, ts: int) -> None:
-        """Both timestamps become at least ``ts``; writes nothing when they are already."""
+        """Raise both timestamps to at least ``ts``; writes nothing if they are there already."""
         check_ts(ts)
         done = self._database.run(
             "apply a write",
@@ -110,11 +111,11 @@ class PostgresOracle:
             repeatable=True,
         )
         if not done.touched:
-            # Applied already, or the row is gone: that says so.
+            # Applied already, unless the row is gone, which this reports.
             self.read_ts()
 
     def clock_ms(self) -> int:
-        """The server's clock."""
+        """The server's clock in milliseconds."""
         rows = self._database.run("read the server's clock", self._statements.clock).rows
         return from_int8(rows[0][0] or b"")
 

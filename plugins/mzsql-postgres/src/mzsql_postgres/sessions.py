@@ -1,9 +1,9 @@
-"""One connection to the server, and prepared statements on it.
+"""A connection to the server, and prepared statements on it.
 
-Promise: a statement is prepared once a connection and costs one round trip after that, parameters and results in binary; an answer is not
-waited for much longer than the server may take for it, whatever network and server do; and each failure says whether the statement may
-have been carried out. Trade-off: this drives libpq through `psycopg.pq` rather than a cursor, because a cursor waits without end, and
-costs a small statement about half as much time again as the server needs for it.
+Promise: a statement is prepared once per connection and then costs one round trip, with parameters and results in
+binary form. A response is awaited not much longer than the server may take, whatever network and server do. Each
+failure says whether the statement may have been executed. Trade-off: this drives libpq through `psycopg.pq` instead of
+a cursor, which waits without limit and adds about half of the server's time to a small statement.
 """
 
 from __future__ import annotations
@@ -49,18 +49,18 @@ Row = tuple[Value, ...]
 
 
 def int8(value: int) -> bytes:
-    """A bigint as PostgreSQL's binary form has it."""
+    """A bigint in PostgreSQL's binary form."""
     return _INT8.pack(value)
 
 
 def from_int8(value: bytes) -> int:
-    """The reverse of `int8`."""
+    """The inverse of `int8`."""
     number: int = _INT8.unpack(value)[0]
     return number
 
 
 def text_array(values: Sequence[str]) -> bytes:
-    """An array of text in binary form."""
+    """A text array in PostgreSQL's binary form."""
     parts = [struct.pack("!iiiii", 1 if values else 0, 0, TEXT, len(values), 1)]
     if not values:
         return struct.pack("!iii", 0, 0, TEXT)
@@ -71,14 +71,14 @@ def text_array(values: Sequence[str]) -> bytes:
 
 
 class Statement:
-    """A statement with parameters ``$1``, …; ``reads`` when it changes nothing, so that to lose its answer is no harm.
+    """A statement with parameters ``$1``, ….
 
     Args:
-        operation: what the metric counts it as.
+        operation: its label in the metric.
         text: the SQL.
-        types: the parameters' types, by their object identifiers.
-        reads: whether it only reads.
-        name: what it is prepared as, where that is not left to the first use.
+        types: the parameters' types, as OIDs.
+        reads: whether it changes nothing, so that a lost response does no harm.
+        name: the name to prepare it under; by default one is given at first use.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Statement:
 
 
 class Answer:
-    """What a statement answered: the rows it returned, and how many rows it touched."""
+    """The response to a statement: its rows, and the number of affected rows."""
 
     __slots__ = ("_result",)
 
@@ -111,7 +111,7 @@ class Answer:
 
     @property
     def rows(self) -> list[Row]:
-        """All rows, each value in its binary form."""
+        """All rows, with values in binary form."""
         result = self._result
         value, columns = result.get_value, range(result.nfields)
         return [tuple([value(row, c) for c in columns]) for row in range(result.ntuples)]
@@ -123,7 +123,7 @@ class Answer:
 
 
 class Session:
-    """A connection in the hands of one thread at a time. Made by `open_session`."""
+    """A connection, used by one thread at a time. Made by `open_session`."""
 
     def __init__(self, connection: psycopg.Connection[Any], options: Options) -> None:
         self._connection = connection
@@ -132,7 +132,7 @@ class Session:
         self._prepared: set[bytes] = set()
         self._poll = select.poll()
         self._owed = False
-        # The server gives up first, and says so.
+        # The server's own timeout comes first, with an error.
         self._answer_seconds = options.limits.statement_timeout + _GRACE_SECONDS
         self.end = float("inf")
         """When whoever has it lent stops waiting for answers, on the monotonic clock."""
@@ -149,12 +149,12 @@ class Session:
 
     @property
     def closed(self) -> bool:
-        """Whether it is of no more use: closed, lost, or another process's."""
+        """Whether it is unusable: closed, lost, or another process's."""
         return self.pid != os.getpid() or self._connection.closed
 
     @property
     def user(self) -> str:
-        """Whom the server takes this for."""
+        """The user name on the server."""
         return self.pgconn.user.decode()
 
     def fileno(self) -> int:
@@ -162,7 +162,11 @@ class Session:
         return self.pgconn.socket
 
     def run(self, statement: Statement, values: Sequence[Value]) -> Answer:
-        """The statement's answer. Call `settle` before the first of a series.
+        """The response to a statement. Call `settle` before the first of a series.
+
+        Args:
+            statement: the statement.
+            values: its parameters.
 
         Raises:
             Failed: it failed.
@@ -188,12 +192,12 @@ class Session:
         except Failed:
             raise
         except BaseException:
-            # An interrupt leaves the answer on its way; nobody else shall get it.
+            # After an interrupt the response is still to come; nobody else may receive it.
             self.close()
             raise
 
     def script(self, text: str) -> Answer:
-        """Statements without parameters, in one transaction; the last one's answer."""
+        """Run statements without parameters in one transaction; returns the last one's response."""
         self.settle()
         try:
             self.pgconn.send_query(text.encode())
@@ -207,9 +211,9 @@ class Session:
             raise
 
     def post(self, statement: Statement, values: Sequence[bytes]) -> None:
-        """Send a statement and leave its answer for the next one to fetch; a connection that fails shows it then.
+        """Send a statement without waiting; the next call fetches its response, and reports a failed connection.
 
-        The statement was prepared by `script` under its name.
+        It must have been prepared by `script` under its name.
         """
         try:
             statement.counted.inc()
@@ -222,10 +226,10 @@ class Session:
             raise
 
     def settle(self) -> None:
-        """Fetch an answer that is owed, and see that the connection lives. What was posted and refused is logged.
+        """Fetch the response to a posted statement, and check the connection. A refusal of what was posted is logged.
 
         Raises:
-            Failed: the connection is lost; nothing was sent on it.
+            Failed: the connection is lost, and nothing was sent on it.
         """
         if self._owed:
             self._owed = False
@@ -241,23 +245,26 @@ class Session:
                 raise
         try:
             while self._wait(_READABLE, 0.0):
-                # A server that goes away says so to idle connections.
+                # A server that shuts down notifies idle connections.
                 self.pgconn.consume_input()
                 self.pgconn.is_busy()
         except (psycopg.Error, OSError) as failure:
             raise self._broken(failure, Outlook.PASSING) from failure
 
     def notified(self) -> list[str]:
-        """The payloads of the notifications that have come in. Call `settle` first."""
+        """The payloads of the notifications received. Call `settle` first."""
         found = []
         while notify := self.pgconn.notifies():
             found.append(notify.extra.decode(errors="replace"))
         return found
 
     def _results(self, outlook: Outlook) -> pq.abc.PGresult:
-        """All of one statement's results, the last of which counts; ``outlook`` is that of a connection lost meanwhile.
+        """All results of one statement, the last of which counts.
 
         The commit comes after a result, so an error can follow one.
+
+        Args:
+            outlook: the outlook if the connection is lost meanwhile.
         """
         pgconn, last, failed = self.pgconn, None, None
         end = min(time.monotonic() + self._answer_seconds, self.end)
@@ -303,7 +310,7 @@ class Session:
         return happened
 
     def _wait(self, events: int, seconds: float) -> int:
-        """Which of ``events`` happen on the socket within so many seconds."""
+        """The events among ``events`` that occur on the socket within so many seconds."""
         socket = self.pgconn.socket
         self._poll.register(socket, events)
         happened = self._poll.poll(max(0.0, seconds) * 1000)
@@ -318,12 +325,12 @@ class Session:
         return Failed(text or "the connection was lost", outlook, lost=True)
 
     def close(self) -> None:
-        """Close the connection, or leave it alone where it is a parent process's. Idempotent."""
+        """Close the connection, unless it belongs to a parent process. Idempotent."""
         if self.pid == os.getpid():
             self._connection.close()
 
     def abandon(self) -> None:
-        """In a child of the process that connected: let go of the socket and say nothing to the server, which talks to the parent."""
+        """In a forked child, close the socket without a word to the server, which talks to the parent."""
         with contextlib.suppress(psycopg.Error, OSError):
             os.close(self.pgconn.socket)
         _abandoned.append(self)
@@ -331,11 +338,11 @@ class Session:
 
 _sessions: weakref.WeakSet[Session] = weakref.WeakSet()
 _abandoned: list[Session] = []
-"""Sessions of a parent process, kept: to collect one would warn of a connection left open, which it is meant to be."""
+"""Sessions of a parent process, kept alive: collecting one would warn that its connection, deliberately, is open."""
 
 
 def _abandon_all() -> None:
-    """Lent ones too: whoever had them lent is a thread of the parent."""
+    """Abandon all sessions in a forked child, including those lent to threads of the parent."""
     for session in list(_sessions):
         session.abandon()
     _sessions.clear()
@@ -346,10 +353,14 @@ if hasattr(os, "register_at_fork"):
 
 
 def open_session(options: Options, end: float) -> Session:
-    """A new connection, by ``end``.
+    """A new connection.
+
+    Args:
+        options: the server.
+        end: the time by which to have it.
 
     Raises:
-        Failed: there is none to be had.
+        Failed: it cannot be opened.
     """
     seconds = end - time.monotonic()
     if seconds <= 0:
@@ -358,10 +369,11 @@ def open_session(options: Options, end: float) -> Session:
         connection = options.connect(seconds)
     except (psycopg.Error, OSError) as failure:
         said = options.without_secrets(str(failure))
-        # psycopg's error and the frames it came through refer to each other: the sockets of attempts that timed out would stay open until
-        # the garbage collector comes by.
+        # psycopg's error and its frames form a cycle, which would keep the sockets of timed-out attempts open until the
+        # next garbage collection.
         traceback.clear_frames(failure.__traceback__)
     else:
         return Session(connection, options)
-    # Once psycopg's error is over: it holds what was connected with, the password in clear, and would come along as the context.
+    # Outside the except block: psycopg's error holds the connection parameters with the plain password, and would
+    # become the context.
     raise refused(said)

@@ -1,4 +1,4 @@
-"""Opening a schema on a server: the dialect found out, each session set up, the tables there."""
+"""Opens a schema on a server: detects the dialect, sets up sessions, creates the tables."""
 
 from __future__ import annotations
 
@@ -15,6 +15,10 @@ _OLDEST = 120000
 def encoded(name: str, what: str) -> bytes:
     """``name`` as a text parameter.
 
+    Args:
+        name: the name.
+        what: what it names, for the error.
+
     Raises:
         UsageError: PostgreSQL's text cannot hold it.
     """
@@ -27,7 +31,11 @@ def encoded(name: str, what: str) -> bytes:
 
 
 def open_database(options: Options, dialect: Dialect | None = None) -> tuple[Database, Dialect]:
-    """The connections to the server, its schema up to date; and its dialect, found out when not given.
+    """The connections to the server, with the schema up to date, and the dialect.
+
+    Args:
+        options: the server and the schema.
+        dialect: the server's dialect; detected by default.
 
     Raises:
         Determinate: the server cannot be reached, refuses the user, or the schema cannot be used.

@@ -1,7 +1,8 @@
-"""The Spark data source ``mzsql``, where Spark looks for it.
+"""Registers the Spark data source ``mzsql``.
 
-Spark imports every top-level package whose name begins with ``pyspark_`` and registers its ``DefaultSource`` by itself, in every
-session and on every executor. So with this distribution installed, ``spark.read.format("mzsql")`` works with nothing else said.
+Spark imports every top-level package whose name begins with ``pyspark_`` and registers its ``DefaultSource``, in every
+session and on every executor. So with this distribution installed ``spark.read.format("mzsql")`` works without further
+setup.
 """
 
 from __future__ import annotations
