@@ -1,7 +1,7 @@
-"""Dates and times of day from text.
+"""Parsing dates and times of day from text.
 
-Promise: of a column ISO forms are read, of a constant also what `read_moment` knows. A text with all of its fields is told which of them is
-wrong, one without a day that it lacks one.
+Promise: columns are parsed in ISO formats, constants also in those of `read_moment`. The error for a text with all
+fields names the wrong one; the error for one without a day says so.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ _STAMP = f"^{_DATE}(?:[ tT]+{_TIME}{_ZONE})?$"
 
 
 def _groupless(pattern: str) -> str:
-    """The pattern without its capturing groups: DuckDB hands out nine of them at most."""
+    """The pattern without capturing groups, of which DuckDB returns at most nine."""
     return pattern.replace("(", "(?:").replace("(?:?:", "(?:")
 
 
-#: The same with groups for the sign, hours and minutes of the zone only.
+#: The same pattern, with groups only for sign, hours and minutes of the zone.
 _STAMP_ZONE = f"^{_groupless(_DATE)}[ tT]+{_groupless(_TIME)}[ ]*{_OFFSET}$"
 
 
 def part(text: Ast, pattern: str, group: int, default: str = "0") -> Ast:
-    """An integer out of a group, `default` where the group is empty."""
+    """The integer in a group, or ``default`` for an empty group."""
     found = s.nullif(s.regexp_group(text, pattern, group), s.text(""))
     return s.big(s.coalesce(found, s.text(default)))
 
 
 def micros_behind(text: Ast, pattern: str, group: int) -> Ast:
-    """Microseconds of the digits behind a point, the seventh rounded."""
+    """The microseconds in the digits after a decimal point; the seventh digit rounds."""
     digits = s.call(
         "RPAD",
         s.call("LEFT", s.regexp_group(text, pattern, group), s.num(7)),
@@ -52,7 +52,7 @@ def micros_behind(text: Ast, pattern: str, group: int) -> Ast:
 
 
 def _clock(text: Ast, pattern: str, first: int) -> tuple[Ast, Ast]:
-    """Microseconds of a time of day whose groups begin at `first`, and whether its fields are in range."""
+    """The microseconds of a time of day in the groups from ``first`` on, and whether its fields are in range."""
     hours, minutes, seconds = (part(text, pattern, first + i) for i in range(3))
     total = s.add(
         s.mul(
@@ -70,7 +70,7 @@ def _clock(text: Ast, pattern: str, first: int) -> tuple[Ast, Ast]:
 
 
 def _day(text: Ast, pattern: str) -> Ast:
-    """The date in groups 1 to 3; NULL where there is no such day."""
+    """The date in groups 1 to 3; NULL if there is no such day."""
     padded = s.concat(
         s.call(
             "LPAD",
@@ -85,13 +85,13 @@ def _day(text: Ast, pattern: str) -> Ast:
         s.text("-"),
         s.call("LPAD", s.regexp_group(text, pattern, 3), s.num(2), s.text("0")),
     )
-    # There is no year 0; five digits and more need a sign for Spark and none for DuckDB, so they are left to arithmetic.
+    # There is no year 0. Years of five or more digits need a sign in Spark and none in DuckDB, so they are computed.
     real = s.neq(part(text, pattern, 1), s.num(0))
     return s.try_cast_to(s.case((real, padded)), s.typed(exp.DType.DATE))
 
 
 def _known_moment(arg: Sql, kind: str) -> int | None:
-    """Microseconds since 1970 that the text of a constant stands for, within the calendar; None of anything else."""
+    """The microseconds since 1970 in a constant text, within the calendar; None for anything else."""
     known = s.literal_of(arg.ast)
     if known is None or not known.is_string:
         return None
@@ -101,7 +101,7 @@ def _known_moment(arg: Sql, kind: str) -> int | None:
 
 
 def date_parser() -> Parser:
-    """How a date is read."""
+    """The parser of dates."""
 
     def value(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
         known = _known_moment(args[0], "date")
@@ -150,7 +150,7 @@ def _incomplete(kind: str) -> Spelling:
 
 
 def _wrong_fields(text: Ast, pattern: str, kind: str) -> list[tuple[Ast, Ast]]:
-    """What is wrong with the fields of a text that has all of them: conditions, each with what is said of it."""
+    """Conditions on the fields of a complete text, each with its error message."""
     dated = kind != "time"
     clock = () if kind == "date" else (("HOUR", 0, 23), ("MINUTE", 0, 59), ("SECOND", 0, 60))
     fields = ((("MONTH", 1, 12), ("DAY", 1, 31)) if dated else ()) + clock
@@ -170,7 +170,7 @@ def _wrong_fields(text: Ast, pattern: str, kind: str) -> list[tuple[Ast, Ast]]:
 
 
 def stamp_parser(kind: str) -> Parser:
-    """How a timestamp, with or without a zone, is read."""
+    """The parser of timestamps, with or without time zone."""
 
     def value(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
         known = _known_moment(args[0], kind)
@@ -184,7 +184,7 @@ def stamp_parser(kind: str) -> Parser:
 
 def _stamp(text: Ast, kind: str, engine: Engine) -> Ast:
     clock, valid = _clock(text, _STAMP, 4)
-    # Wide: the last days that there are have no microseconds in 64 bits.
+    # Wide, since the microseconds of the calendar's last days exceed 64 bits.
     days = s.wide(epoch.days(_day(text, _STAMP), engine))
     micros = s.add(s.mul(days, s.wide(s.num(epoch.DAY_MICROS))), s.wide(clock))
     if kind == "timestamptz":
@@ -197,7 +197,7 @@ def _stamp(text: Ast, kind: str, engine: Engine) -> Ast:
 
 
 def mz_timestamp_parser() -> Parser:
-    """Milliseconds since 1970, or a date and time."""
+    """The parser of milliseconds since 1970, or of a date and time."""
     stamp = stamp_parser("timestamptz")
     digits = "^[+]?[0-9]{1,19}$"
 
@@ -233,7 +233,7 @@ def mz_timestamp_parser() -> Parser:
 
 
 def time_parser() -> Parser:
-    """How a time of day is read."""
+    """The parser of times of day."""
     pattern = f"^{_TIME}$"
 
     def value(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:

@@ -1,7 +1,7 @@
-"""Reading values out of texts in SQL, strictly by pattern.
+"""Parsing values from text in SQL, strictly by pattern.
 
-Promise: a text is read as PostgreSQL reads it, but in ISO forms only for dates and times; anything else is
-``invalid input syntax for type …`` with the text quoted. Patterns use what Java's and RE2's regular expressions share.
+Promise: a text is parsed as in PostgreSQL, except that dates and times must be in ISO format; any other text is
+``invalid input syntax for type …`` with the text quoted. Patterns use the regular expressions common to Java and RE2.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _integer(kind: str) -> Parser:
 
 
 _DECIMAL = "^[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?$"
-#: Exponents of more digits would let an engine build numbers of billions of digits.
+#: Longer exponents would make an engine build numbers with billions of digits.
 _SHORT_EXPONENT = "^[^eE]*([eE][+-]?0*[0-9]{1,4})?$"
 
 
@@ -183,7 +183,7 @@ def _bytea() -> Parser:
     return Parser(value, (null_fails(value, invalid("bytea", detail)),))
 
 
-#: What a backslash may begin in bytes that are no hexadecimal digits.
+#: The valid escapes in bytes that are not hexadecimal.
 _ESCAPES = "[\\\\]{2}|[\\\\][0-3][0-7][0-7]"
 
 
@@ -202,7 +202,7 @@ _INTERVAL_UNITS: tuple[tuple[str, str, int], ...] = (
     ("micros", "microseconds?|usecs?|us", 1),
 )
 _NAMES = "|".join(words for _, words, _ in _INTERVAL_UNITS)
-#: What is read out of a column: whole numbers with units (seconds also with a fraction) and at most one time of day.
+#: The intervals parsed in columns: integers with units (seconds may have a fraction), and at most one time of day.
 _INTERVAL = (
     f"^([ ]*[+-]?([0-9]{{1,15}}[ ]*({_NAMES})|[0-9]{{1,15}}[.][0-9]+[ ]*(seconds?|secs?|s))([ ]+|$))*"
     "([+-]?[0-9]{1,10}:[0-9]{1,2}(:[0-9]{1,2}([.][0-9]*)?)?)?[ ]*$"
@@ -210,7 +210,7 @@ _INTERVAL = (
 
 
 def _interval() -> Parser:
-    """A constant is read here, by `parse_interval` with all it knows; a column by pattern, in PostgreSQL's own output style."""
+    """A constant is parsed by `parse_interval`; a column by patterns for PostgreSQL's own output format."""
 
     def value(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
         known = s.literal_of(args[0].ast)
@@ -222,7 +222,7 @@ def _interval() -> Parser:
             fields = s.struct(months=s.num(months), days=s.num(days), micros=s.num(micros))
             return s.cast(fields, typ, engine)
         low = s.call("LOWER", s.trim_space(args[0].ast, engine))
-        # A number alone counts seconds.
+        # A number without a unit counts seconds.
         bare = s.matches(low, "^[+-]?[0-9]+([.][0-9]+)?$", engine)
         low = s.case((bare, s.concat(low, s.text(" s"))), otherwise=low)
         return s.let(low, "t0", _column_interval(s.variable("t0"), typ, engine), engine)
@@ -246,7 +246,7 @@ def _interval() -> Parser:
 
 
 def _parsed(text: str) -> Interval | str:
-    """The interval of a text, or the message that it is none."""
+    """The interval in a text, or the error message."""
     try:
         return parse_interval(text)
     except SqlError as failure:

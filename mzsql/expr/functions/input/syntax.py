@@ -1,4 +1,4 @@
-"""How a type is read from text, and what is said of a text that it cannot be read from.
+"""The parser of a type, and the error for a text it rejects.
 
 Promise: the message is ``invalid input syntax for type …``, with the text quoted.
 """
@@ -16,7 +16,7 @@ from mzsql.repr.types import SqlType, type_name
 
 @dataclass(frozen=True)
 class Parser:
-    """How a type is read from text."""
+    """The parser of a type: the spelling of the value, and its errors."""
 
     value: Spelling
     errors: tuple[ErrorRule, ...]
@@ -26,12 +26,12 @@ _INVALID = "invalid input syntax for type"
 
 
 def _said(kind: str) -> str:
-    """A type as errors of texts name it."""
+    """A type's name in errors about texts."""
     return kind if kind == "timestamp" else type_name(of(kind))
 
 
 def invalid(kind: str, detail: Spelling | str = "") -> Spelling:
-    """``invalid input syntax for type <type>: [detail: ]"<text>"``."""
+    """The message ``invalid input syntax for type <type>: [detail: ]"<text>"``."""
 
     def message(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
         shown = detail if isinstance(detail, str) else ""
@@ -45,5 +45,5 @@ def invalid(kind: str, detail: Spelling | str = "") -> Spelling:
 
 
 def null_fails(value: Spelling, message: str | Spelling) -> ErrorRule:
-    """The rule of a text that has no value."""
+    """The error for a text without a value."""
     return ErrorRule(lambda e, args, typ: s.is_null(value(e, args, typ)), message)

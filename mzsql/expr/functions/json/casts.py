@@ -1,6 +1,7 @@
-"""Casts of documents: from a text that holds one, to what a document's scalar is.
+"""Casts of documents: from a text that is JSON, and to the types of JSON scalars.
 
-Promise: a scalar of another kind, an object or an array is an error that names both types, and so is a number that the type cannot hold.
+Promise: a scalar of another kind, an object or an array is an error with both types; a number out of the type's range
+is an error too.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def _no_document(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
 
 
 def _other_kind(target: str) -> ErrorRule:
-    """A document that is no scalar of the kind."""
+    """The error for a document that is no scalar of the kind."""
     pattern = "^(true|false)$" if target == "boolean" else "^-?[0-9]"
 
     def wrong(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
@@ -79,7 +80,7 @@ def _scalar(target: str) -> Cast:
 
 
 def _number(target: str) -> Cast:
-    """By way of the type that a document's numbers have."""
+    """A cast by way of the type of a document's numbers."""
     between = of("double" if target == "real" else "numeric")
     parsed, onward = _parsed(between.kind), _NUMBERS[f"{between.kind}_to_{target}"]
 

@@ -1,8 +1,8 @@
-"""jsonb as text: how a document is read, built and taken apart in SQL.
+"""jsonb as text: parsing, building and taking apart documents in SQL.
 
-Promise: a jsonb is carried as its one canonical text: no blanks, an object's keys in the order of their bytes and each once (the last value
-given for it), numbers in plain notation without zeros at the end. So equal documents are equal texts, and what is put together here is
-canonical if its parts are. DuckDB reads and writes it; a dataflow on Spark over what these functions make says that it cannot.
+Promise: a jsonb is carried as its one canonical text: no blanks, an object's keys in byte order and each once (with its
+last value), numbers in plain notation without trailing zeros. So equal documents are equal texts, and a document built
+here is canonical if its parts are. DuckDB does all of this; a dataflow on Spark over these functions is refused.
 """
 
 from __future__ import annotations
@@ -20,13 +20,17 @@ from mzsql.repr.jsonb import DIGITS, WRITTEN_DIGITS
 from mzsql.repr.types import SqlType
 
 _PIECES = '"(?:[^"\\\\]|\\\\.)*"|[\\[\\]{},:]|[^\\[\\]{},:"\\s]+'
-#: An exponent is as good as this one if it is larger.
+#: Larger exponents are treated as this one.
 _FAR = 1_000_000_000
 _TEXTS = SqlType("array", element=of("text"))
 
 
 def duckdb(engine: Engine, what: str = "jsonb") -> None:
-    """Fail where the engine is not DuckDB."""
+    """Refuse any engine but DuckDB.
+
+    Raises:
+        Unsupported: the engine is Spark.
+    """
     if engine is not Engine.DUCKDB:
         raise Unsupported(
             f"a function over {what} cannot be maintained by a dataflow yet",
@@ -35,12 +39,12 @@ def duckdb(engine: Engine, what: str = "jsonb") -> None:
 
 
 def kind(json: Ast) -> Ast:
-    """OBJECT, ARRAY, VARCHAR, BOOLEAN, NULL, or one of several of numbers."""
+    """The document's kind: OBJECT, ARRAY, VARCHAR, BOOLEAN, NULL, or one of several for numbers."""
     return s.call("JSON_TYPE", json)
 
 
 def is_kind(json: Ast, name: str) -> Ast:
-    """Whether a document is of a kind."""
+    """Whether a document is of this kind."""
     return s.eq(kind(json), s.text(name))
 
 
@@ -50,7 +54,7 @@ def quoted(text: Ast) -> Ast:
 
 
 def unquoted(json: Ast) -> Ast:
-    """The text that a JSON string stands for."""
+    """The text of a JSON string."""
     return s.call("JSON_EXTRACT_STRING", json, s.text("$"))
 
 
@@ -62,17 +66,17 @@ def _extract(json: Ast, key: Ast) -> Ast:
 
 
 def field(json: Ast, key: Ast) -> Ast:
-    """An object's value; NULL where there is none, or no object."""
+    """The value under a key of an object; NULL if it is missing, or for another kind."""
     return s.case((is_kind(json, "OBJECT"), _extract(json, key)))
 
 
 def length(json: Ast) -> Ast:
-    """An array's length; NULL of what is none."""
+    """The length of an array; NULL for another kind."""
     return s.case((is_kind(json, "ARRAY"), s.integer(s.call("JSON_ARRAY_LENGTH", json))))
 
 
 def element(json: Ast, index: Ast) -> Ast:
-    """An array's element, counted from 0, negative ones from its end."""
+    """The element of an array at an index, from 0; negative ones count from the end."""
     size = s.big(length(json))
     place = s.case((s.lt(index, s.num(0)), s.add(s.big(index), size)), otherwise=s.big(index))
     inside = s.and_(s.gte(place, s.num(0)), s.lt(place, size))
@@ -80,14 +84,14 @@ def element(json: Ast, index: Ast) -> Ast:
 
 
 def numbered(json: Ast, index: Ast) -> Ast:
-    """What ``->`` finds by a number: an array's element; what holds nothing is the only element of itself, as in PostgreSQL."""
+    """The result of ``->`` with a number: an element of an array; a scalar is its own only element, as in PostgreSQL."""
     holds = s.or_(is_kind(json, "ARRAY"), is_kind(json, "OBJECT"))
     only = s.or_(s.eq(index, s.num(0)), s.eq(index, s.num(-1)))
     return s.case((s.and_(s.not_(holds), only), json), otherwise=element(json, index))
 
 
 def shown(json: Ast) -> Ast:
-    """The text of ``->>``: a string without its quotes, null as NULL."""
+    """The result of ``->>``: a string without quotes, null as NULL."""
     return s.case(
         (is_kind(json, "NULL"), exp.cast(s.null(), exp.DType.TEXT)),
         (is_kind(json, "VARCHAR"), unquoted(json)),
@@ -96,18 +100,18 @@ def shown(json: Ast) -> Ast:
 
 
 def elements(json: Ast) -> Ast:
-    """An array's elements as a list; NULL of what is none."""
+    """The elements of an array as a list; NULL for another kind."""
     listed = s.cast(s.call("JSON_EXTRACT", json, s.text("$[*]")), _TEXTS, Engine.DUCKDB)
     return s.case((is_kind(json, "ARRAY"), listed))
 
 
 def keys(json: Ast) -> Ast:
-    """An object's keys as a list; NULL of what is none."""
+    """The keys of an object as a list; NULL for another kind."""
     return s.case((is_kind(json, "OBJECT"), s.call("JSON_KEYS", json)))
 
 
 def entries(json: Ast, name: str = "je0") -> Ast:
-    """An object's entries as structs (key, value); NULL of what is none."""
+    """The entries of an object as structs (key, value); NULL for another kind."""
     key = s.variable(name)
     pair = s.struct(key=key, value=_extract(json, key))
     return s.call("LIST_TRANSFORM", keys(json), s.lambda_((name,), pair))
@@ -120,7 +124,7 @@ def array_of(items: Ast) -> Ast:
 
 
 def object_of(pairs: Ast, depth: str = "0") -> Ast:
-    """The object of a list of structs (key, value); of equal keys the last one's value counts."""
+    """The object of a list of structs (key, value); the last value of a key counts."""
     k = f"ok{depth}"
     entry = s.variable(k)
     text = s.concat(quoted(s.field(entry, "key")), s.text(":"), s.field(entry, "value"))
@@ -133,7 +137,7 @@ def object_of(pairs: Ast, depth: str = "0") -> Ast:
 
 
 def _scalar(token: Ast) -> Ast:
-    """A string or a number in its canonical form."""
+    """A string or number in canonical form."""
     number = s.matches(token, "^-?[0-9].*[.eE]", Engine.DUCKDB)
     return s.case(
         (s.call("STARTS_WITH", token, s.text('"')), quoted(unquoted(token))),
@@ -144,7 +148,7 @@ def _scalar(token: Ast) -> Ast:
 
 
 def _plain(token: Ast) -> Ast:
-    """A number in plain notation, all its digits kept but those that `mzsql.repr.jsonb` does not keep either."""
+    """A number in plain notation, with the digits that `mzsql.repr.jsonb` keeps."""
     digits, place = s.variable("jn0"), s.variable("jn1")
     whole = s.call("SUBSTR", digits, s.num(1), place)
     whole = s.call("LTRIM", s.call("RPAD", whole, s.integer(place), s.text("0")), s.text("0"))
@@ -167,7 +171,7 @@ def _plain(token: Ast) -> Ast:
     nothing = s.and_(s.eq(fraction, s.text("")), s.eq(integral, s.text("")))
     made = s.case((nothing, s.text("0")), otherwise=shown)
     made = s.let(whole, "jn3", s.let(behind, "jn2", made, Engine.DUCKDB), Engine.DUCKDB)
-    # Further away there is nothing but zeros, or `is_document` has refused it.
+    # Beyond this there are only zeros, or `is_document` has refused it.
     bounded = s.at_most(
         s.at_least(_place(token), s.num(-WRITTEN_DIGITS - 1)), s.num(WRITTEN_DIGITS)
     )
@@ -179,12 +183,12 @@ def _group(token: Ast, pattern: str) -> Ast:
 
 
 def _digits(token: Ast) -> Ast:
-    """The digits of a number, without its point and its exponent."""
+    """The digits of a number without decimal point and exponent."""
     return s.concat(_group(token, "^-?([0-9]+)"), _group(token, "[.]([0-9]+)"))
 
 
 def _place(token: Ast) -> Ast:
-    """Behind how many of its digits a number's point stands, its exponent heeded; of an exponent beyond counting as far as can be said."""
+    """The number of digits before the decimal point after applying the exponent; bounded for huge exponents."""
     exponent = _group(token, "[eE][+]?(-?[0-9]+)$")
     negative = s.call("STARTS_WITH", exponent, s.text("-"))
     far = s.case((negative, s.num(-_FAR)), otherwise=s.num(_FAR))
@@ -195,7 +199,7 @@ def _place(token: Ast) -> Ast:
 
 
 def _too_large(token: Ast) -> Ast:
-    """Whether a number has more digits than a numeric before its point, or an exponent that nobody counts to."""
+    """Whether a number has more digits before the decimal point than a numeric, or a huge exponent."""
     digits, kept = s.variable("jw0"), s.variable("jw1")
     leading = s.sub(s.call("LENGTH", digits), s.call("LENGTH", kept))
     whole = s.sub(_place(token), leading)
@@ -214,7 +218,7 @@ def _too_large(token: Ast) -> Ast:
 
 
 def closed(stack: Ast, opening: str, build: Callable[[Ast], Ast]) -> Ast:
-    """The stack of a document's pieces after a closing bracket: all behind the last opening one has become one piece."""
+    """The stack of a document's pieces after a closing bracket: those from the last opening one on become one piece."""
     reverse = s.call("LIST_REVERSE", stack)
     inside = s.sub(s.call("LIST_POSITION", reverse, s.text(opening)), s.num(1))
     size = s.call("LEN", stack)
@@ -231,7 +235,7 @@ def closed(stack: Ast, opening: str, build: Callable[[Ast], Ast]) -> Ast:
 
 
 def folded(tokens: Ast, name: str, step: Callable[[Ast, Ast], Ast]) -> Ast:
-    """What is left of a document's tokens on a stack, which `step` takes with each of them."""
+    """The result of folding a document's tokens with ``step``, over a stack."""
     none = s.cast(s.array(), _TEXTS, Engine.DUCKDB)
     stack, token = f"{name}s", f"{name}t"
     body = step(s.variable(stack), s.variable(token))
@@ -257,7 +261,7 @@ def _object(items: Ast, *, strip: bool) -> Ast:
 
 
 def canonical(text: Ast, *, strip: bool = False) -> Ast:
-    """The canonical text of a document; NULL of what is none. With `strip`, without the entries that are null."""
+    """The canonical text of a document; NULL if it is none. With ``strip``, without null entries."""
 
     def step(stack: Ast, token: Ast) -> Ast:
         return s.case(
@@ -274,7 +278,7 @@ def canonical(text: Ast, *, strip: bool = False) -> Ast:
 
 
 def is_document(text: Ast) -> Ast:
-    """Whether a text is JSON; DuckDB lets a comma stand at the end, NaN and Infinity, which are not."""
+    """Whether a text is JSON. DuckDB also accepts a trailing comma, NaN and Infinity, which are not JSON."""
     bare = s.call(
         "REGEXP_REPLACE", text, s.text('"(?:[^"\\\\]|\\\\.)*"'), s.text('""'), s.text("g")
     )

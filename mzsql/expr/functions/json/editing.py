@@ -1,8 +1,9 @@
-"""jsonb changed in a place: `jsonb_set`, `jsonb_insert`, ``#-``; documents compared by ``<``; and objects made of texts.
+"""Editing jsonb by path (`jsonb_set`, `jsonb_insert`, ``#-``), comparing documents with ``<``, and building objects
+from texts.
 
-Promise: PostgreSQL's rules: what a path does not lead to stays as it is, an index beyond an array's end is its end, and documents order
-as null, strings, numbers, booleans, arrays, objects, what holds fewer before what holds more. The
-trade-off: DuckDB does it all, a token or a step at a time.
+Promise: PostgreSQL's rules: a path that leads nowhere changes nothing, an index beyond an array's end means its end,
+and documents order as null, strings, numbers, booleans, arrays, objects, with fewer members first. Trade-off: DuckDB
+does it all, one token or step at a time.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _INTEGER = "^-?[0-9]{1,9}$"
 
 
 def step(json: Ast, key: Ast) -> Ast:
-    """What lies under a key of an object, or at the number of an array's element."""
+    """The document under a key of an object, or at an index of an array."""
     number = s.try_cast_to(
         s.case((s.matches(key, "^-?[0-9]{1,18}$", Engine.DUCKDB), key)),
         s.sql_type(BIGINT, Engine.DUCKDB),
@@ -34,7 +35,7 @@ def step(json: Ast, key: Ast) -> Ast:
 
 
 def _on_the_way(target: Ast, path: Ast) -> Ast:
-    """The documents that a path's steps are taken in, from the whole one on."""
+    """The documents to which a path's steps apply, from the whole document on."""
     state, key = s.variable("ew0"), s.variable("ew1")
     last = s.call("LIST_EXTRACT", state, s.num(-1))
     more = s.call("LIST_APPEND", state, step(last, key))
@@ -47,7 +48,7 @@ def _holder(json: Ast) -> Ast:
 
 
 def _within_array(json: Ast, key: Ast, name: str, build: Callable[[Ast, Ast, Ast], Ast]) -> Ast:
-    """What `build` makes of an array's elements before the place that a step leads to, at it and behind it."""
+    """The result of ``build`` for an array's elements before, at and after the index of a step."""
     items, place = s.variable(f"{name}i"), s.variable(f"{name}p")
     size = s.big(s.call("LEN", items))
     number = s.big(s.case((s.matches(key, _INTEGER, Engine.DUCKDB), key)))
@@ -80,7 +81,7 @@ def _with_key(json: Ast, key: Ast, value: Ast, name: str) -> Ast:
 
 
 def _put(json: Ast, key: Ast, value: Ast, name: str) -> Ast:
-    """A document with the value in the place that a step leads to, there or not."""
+    """A document with the value at the place of a step, which may not exist yet."""
     placed = _within_array(
         json, key, f"{name}a", lambda head, _, behind: _joined(head, s.array(value), behind)
     )
@@ -99,7 +100,9 @@ def _at_last(docs: Ast, steps: Ast, last: Callable[[Ast, Ast], Ast]) -> Ast:
 
 
 def _edited(target: Ast, path: Ast, last: Callable[[Ast, Ast], Ast]) -> Ast:
-    """The document with what `last` makes of the innermost one and the path's last step; as it is where the path leads nowhere."""
+    """The document with ``last`` applied to its innermost part and the path's last step; unchanged if the path leads
+    nowhere.
+    """
     docs, steps = s.variable("ed0"), s.variable("ep0")
     size = s.call("LEN", steps)
     at = s.variable("ei0")
@@ -181,7 +184,7 @@ def delete_at(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
 
 
 def _bad_step(args: Sequence[Sql]) -> Ast:
-    """The number of the first step that is to lead into an array and is no number; NULL where there is none."""
+    """The position of the first step into an array that is no number; NULL if there is none."""
     docs, steps, at = s.variable("eb2"), s.variable("eb3"), s.variable("eb0")
     bad = s.and_(
         j.is_kind(s.call("LIST_EXTRACT", docs, at), "ARRAY"),
@@ -221,7 +224,7 @@ NEW = ErrorRule(_there_already, "cannot replace existing key")
 
 
 def _scalar(does: str) -> ErrorRule:
-    """The rule that what a path is taken in be no scalar; one within a document only ends the way."""
+    """The error for a path into a scalar at the top; within a document a scalar only ends the path."""
     return ErrorRule(
         lambda _engine, args, _typ: s.not_(_holder(args[0].ast)),
         f"cannot {does} path in scalar",
@@ -239,7 +242,7 @@ def _padded(number: Ast) -> Ast:
 
 
 def _number_key(json: Ast) -> Ast:
-    """A number as a text that orders as it does: digits before the point filled up, those of negative ones turned around."""
+    """A text that sorts like a number: padded digits, complemented for negative numbers."""
     whole = s.call("LPAD", s.regexp_group(json, "^-?([0-9]+)", 1), s.num(40), s.text("0"))
     digits = s.concat(whole, s.regexp_group(json, "[.]([0-9]+)$", 1))
     turned = s.call("TRANSLATE", digits, s.text("0123456789"), s.text("9876543210"))
@@ -251,7 +254,7 @@ def _number_key(json: Ast) -> Ast:
 
 
 def _text_key(text: Ast) -> Ast:
-    """A text with an end that comes before every letter."""
+    """A text with a terminator that sorts before every character."""
     end = s.call("CHR", s.num(1))
     inner = s.call("REPLACE", text, end, s.concat(end, s.call("CHR", s.num(2))))
     return s.concat(s.text("2"), inner, end, end)
@@ -262,12 +265,12 @@ def _joined_keys(items: Ast) -> Ast:
 
 
 def _array_key(items: Ast) -> Ast:
-    """By the number of elements, then element by element."""
+    """The sort key of an array: the number of elements, then the elements."""
     return s.concat(s.text("5"), _padded(s.call("LEN", items)), _joined_keys(items))
 
 
 def _object_key(items: Ast) -> Ast:
-    """By the number of entries, then entry by entry, those of shorter keys first as they are stored."""
+    """The sort key of an object: the number of entries, then the entries, shorter keys first as they are stored."""
     place = s.variable("kp0")
     key = s.call("LIST_EXTRACT", items, place)
     value = s.call("LIST_EXTRACT", items, s.add(place, s.num(1)))
@@ -279,7 +282,7 @@ def _object_key(items: Ast) -> Ast:
 
 
 def order_key(json: Ast) -> Ast:
-    """A text that orders as the document does."""
+    """A text that sorts like the document."""
 
     def step(stack: Ast, token: Ast) -> Ast:
         one = s.case(
@@ -299,14 +302,14 @@ def order_key(json: Ast) -> Ast:
             otherwise=s.call("LIST_APPEND", stack, one),
         )
 
-    # PostgreSQL's own exception: an array without elements comes before everything that is none.
+    # PostgreSQL's exception: an empty array sorts before everything but arrays.
     return s.case(
         (s.eq(json, s.text("[]")), s.text("0")), otherwise=j.folded(j.tokens(json), "ko", step)
     )
 
 
 def compared(build: Callable[[Ast, Ast], Ast]) -> Spelling:
-    """A comparison of two documents."""
+    """The comparison of two documents."""
 
     def value(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
         j.duckdb(engine)
@@ -319,7 +322,7 @@ def compared(build: Callable[[Ast, Ast], Ast]) -> Spelling:
 
 
 def object_of_texts(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
-    """``jsonb_object(keys and values)``, or of keys and of values."""
+    """``jsonb_object`` of an array of keys and values, or of one of keys and one of values."""
     j.duckdb(engine)
     place, flat = s.variable("jt9"), args[0].ast
     inner = args[0].typ.element

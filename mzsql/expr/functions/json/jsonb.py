@@ -1,7 +1,7 @@
-"""jsonb: its operators and functions.
+"""jsonb's operators and functions.
 
-Promise: what a document does not have is NULL, never an error. Values of SQL become documents as Materialize makes them: numbers that JSON
-has none for (NaN) and everything that is no number, boolean, text, array, list, map or record by their text.
+Promise: what a document lacks is NULL, never an error. SQL values become documents as in Materialize: numbers that JSON cannot express
+(NaN), and values that are no number, boolean, text, array, list, map or record, become their texts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PATH = SqlType("array", element=TEXT)
 
 
 def _only(build: Callable[..., Ast]) -> Spelling:
-    """A spelling for DuckDB from the arguments' ASTs."""
+    """A spelling for DuckDB, from a function of the arguments' ASTs."""
 
     def value(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
         j.duckdb(engine)
@@ -31,7 +31,7 @@ def _only(build: Callable[..., Ast]) -> Spelling:
 
 
 def _strictly(build: Callable[[Ast, Ast], Ast]) -> Callable[[Ast, Ast], Ast]:
-    """NULL where an argument is: DuckDB's functions of lists take NULLs for elements, or for nothing."""
+    """The same, with NULL for NULL arguments, which DuckDB's list functions treat as elements or ignore."""
 
     def built(left: Ast, right: Ast) -> Ast:
         unknown = s.or_(s.is_null(left), s.is_null(right))
@@ -93,7 +93,7 @@ def document(ast: Ast, typ: SqlType, engine: Engine, depth: int = 0) -> Ast:
 
 
 def _or_null(ast: Ast, typ: SqlType, engine: Engine, depth: int) -> Ast:
-    """A value inside a document: NULL is null there."""
+    """A value inside a document, where NULL is null."""
     return s.coalesce(document(ast, typ, engine, depth), s.text("null"))
 
 
@@ -157,7 +157,7 @@ def _null_key(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
 
 
 def _path(json: Ast, path: Ast) -> Ast:
-    """Step by step: a key of an object, the number of an array's element."""
+    """The document reached by a path of keys and indexes."""
     one = e.step(s.variable("pa0"), s.variable("pk0"))
     return s.call("LIST_REDUCE", path, s.lambda_(("pa0", "pk0"), one), json)
 
@@ -218,7 +218,7 @@ def _typeof(json: Ast) -> Ast:
 
 
 def _pretty(json: Ast) -> Ast:
-    """Token by token, with two blanks for each bracket that is open."""
+    """The document with line breaks and two blanks of indent per open bracket, token by token."""
     tokens = s.call(
         "REGEXP_EXTRACT_ALL",
         json,
@@ -244,12 +244,12 @@ def _pretty(json: Ast) -> Ast:
     return s.field(s.call("LIST_REDUCE", tokens, s.lambda_(("pp0", "pt0"), step), start), "t")
 
 
-#: How many layers of objects and arrays the contained document may have: SQL has no recursion in an expression.
+#: The maximum nesting of a contained document: SQL expressions have no recursion.
 _LAYERS = 4
 
 
 def _contains(left: Ast, right: Ast) -> Ast:
-    """As in PostgreSQL: an array may also hold a scalar that stands alone on the right."""
+    """Containment as in PostgreSQL, where an array also contains a scalar."""
     alone = s.and_(
         j.is_kind(left, "ARRAY"),
         s.not_(j.is_kind(right, "ARRAY")),
@@ -260,7 +260,7 @@ def _contains(left: Ast, right: Ast) -> Ast:
 
 
 def _holds(left: Ast, right: Ast, depth: int) -> Ast:
-    """Every member on the right is held by one on the left, in an object under its key."""
+    """Whether every member on the right is contained in one on the left, in an object under the same key."""
     equal = s.eq(left, right)
     if depth == _LAYERS:
         return equal
@@ -290,7 +290,7 @@ def _holds(left: Ast, right: Ast, depth: int) -> Ast:
 
 
 def _members(json: Ast, name: str) -> Ast:
-    """The entries of an object, the elements of an array (under no key), as structs (key, value)."""
+    """The entries of an object, or elements of an array (with an empty key), as structs (key, value)."""
     unnamed = s.struct(key=s.text(""), value=s.variable(name))
     items = s.call("LIST_TRANSFORM", j.elements(json), s.lambda_((name,), unnamed))
     return s.case((j.is_kind(json, "OBJECT"), j.entries(json, name)), otherwise=items)
@@ -301,7 +301,7 @@ def _contained(left: Ast, right: Ast) -> Ast:
 
 
 def _too_deep(part: int) -> ErrorRule:
-    """Where the contained document has more layers than are looked through."""
+    """The error for a contained document nested too deeply."""
 
     def condition(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
         j.duckdb(engine)
@@ -312,7 +312,7 @@ def _too_deep(part: int) -> ErrorRule:
             s.text(""),
             s.text("g"),
         )
-        # Without its innermost brackets, layer by layer, nothing may be left.
+        # Remove innermost brackets layer by layer: nothing may remain.
         for _ in range(_LAYERS):
             bare = s.call("REGEXP_REPLACE", bare, s.text("\\[\\]|\\{\\}"), s.text(""), s.text("g"))
         return s.neq(bare, s.text(""))

@@ -1,4 +1,4 @@
-"""Table functions over jsonb: an array's elements, an object's keys and entries. What is neither yields no rows."""
+"""Table functions over jsonb: an array's elements, an object's keys and entries. Other documents yield no rows."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""`datediff`: how many units lie between two moments.
+"""`datediff`: the number of units between two timestamps.
 
-Promise: from weeks downwards whole units that have passed, cut towards zero; from months upwards how many times the calendar's number of
-the unit has changed. A unit that is no literal is asked for by a CASE over all of them.
+Promise: for weeks and smaller units, whole units passed, truncated toward zero; for months and larger ones, how often
+the calendar's number of the unit has changed. A unit that is no literal becomes a CASE over all units.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ def _micros(arg: Sql, engine: Engine) -> Ast:
 
 
 def _number(unit: str, arg: Sql, engine: Engine) -> Ast:
-    """A moment's number of a unit of the calendar, counted through all years."""
+    """The calendar's number of the unit, counted through all years."""
     local = s.cast(arg.ast, TIMESTAMP, engine) if arg.typ.kind == "timestamptz" else arg.ast
     date = local if arg.typ.kind == "date" else s.cast(local, DATE, engine)
     if unit in ("month", "quarter"):
-        # PostgreSQL's year before 1 is -1; the calendar's own counting has a year 0.
+        # PostgreSQL's year before 1 is -1; the calendar's has a year 0.
         year = s.big(s.call("YEAR", date))
         many = 12 if unit == "month" else 4
         return s.add(s.mul(year, s.num(many)), s.big(s.call(unit.upper(), date)))

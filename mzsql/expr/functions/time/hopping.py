@@ -1,7 +1,7 @@
-"""`date_bin_hopping`: the starts of all the windows that a moment lies in.
+"""`date_bin_hopping`: the starts of all windows that contain a timestamp.
 
-Promise: windows are as long as the width says and end at every hop from the origin on, 1970 where none is given; what `date_bin` refuses
-for a stride is refused for a hop.
+Promise: windows have the given width and end at every hop from the origin, 1970 by default. A hop has `date_bin`'s
+restrictions for a stride.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from mzsql.expr.functions.table import Engine, ErrorRule, Sql, TableFunc
 from mzsql.expr.functions.time import timestamps
 from mzsql.repr.types import INTERVAL, ColumnType, RelationType, SqlType
 
-#: Builds the array of a series of integers: (engine, start, stop, step, element of the index ``i0``).
+#: Makes the array of a series of integers from (engine, start, stop, step, element for the index ``i0``).
 Series = Callable[[Engine, Ast, Ast, Ast, Ast], Ast]
 
 
 def _bin_args(args: Sequence[Sql]) -> list[Sql]:
-    """The arguments of `date_bin`: the hop as its stride, the moment, the origin if there is one."""
+    """The arguments for `date_bin`: the hop as stride, the timestamp, and the origin if given."""
     return [args[0], *args[2:]]
 
 
@@ -32,7 +32,7 @@ def _rows(series: Series, kind: str) -> Callable[[Engine, Sequence[Sql], SqlType
     def rows(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
         hop, width = timestamps.stride(args[0]), timestamps.stride(args[1])
         good = s.and_(s.gt(hop, s.num(0)), *(_no_months(arg) for arg in args[:2]))
-        # The first start behind the moment less the width, rounded down to a bin.
+        # The first start after the timestamp less the width, rounded down to a bin.
         origin = _micros(args[3], engine) if len(args) > 3 else s.wide(s.num(0))
         span = s.sub(s.add(_micros(args[2], engine), hop), origin)
         size = s.case((good, hop))
@@ -71,7 +71,7 @@ def _rules() -> tuple[ErrorRule, ...]:
 
 
 def functions(series: Series) -> list[TableFunc]:
-    """The overloads; `series` makes the array of a series."""
+    """The overloads; ``series`` makes the array of a series."""
     found = []
     for kind in ("timestamp", "timestamptz"):
         for given in (3, 4):

@@ -1,7 +1,7 @@
-"""Intervals: months, days and microseconds, each on its own.
+"""Intervals: months, days and microseconds, kept apart.
 
-Promise: the three fields are added and negated separately and never carried into each other; only multiplication and division spill
-fractions downwards (a month is 30 days, a day 24 hours), as PostgreSQL does. What leaves a field's range is an error.
+Promise: the three fields are added and negated separately, without carry; only multiplication and division move
+fractions to smaller fields (a month is 30 days, a day 24 hours), as in PostgreSQL. A field out of range is an error.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FIELDS = ("months", "days", "micros")
 
 
 def build(months: Ast, days: Ast, micros: Ast, engine: Engine) -> Ast:
-    """An interval of wide numbers; NULL where one of them is NULL or leaves its field's range."""
+    """The interval of wide numbers; NULL if one is NULL or out of its field's range."""
     fields = s.struct(
         months=s.try_cast(months, of("integer"), engine),
         days=s.try_cast(days, of("integer"), engine),
@@ -34,7 +34,7 @@ def build(months: Ast, days: Ast, micros: Ast, engine: Engine) -> Ast:
 
 
 def known(ast: Ast) -> Interval | None:
-    """The interval that a literal's AST stands for; None of anything else."""
+    """The interval in a literal's AST; None for anything else."""
     while isinstance(ast, exp.Cast | exp.Paren):
         ast = ast.this
     if not isinstance(ast, exp.Struct):
@@ -67,7 +67,7 @@ def _negated(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
 
 
 def _scaled(*, divide: bool) -> Spelling:
-    """Each field times the factor; a month's fraction becomes days of 30, a day's fraction microseconds."""
+    """Each field multiplied or divided; a month's fraction becomes days, a day's fraction microseconds."""
 
     def value(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
         factor = s.double(args[1].ast)
@@ -85,7 +85,7 @@ def _scaled(*, divide: bool) -> Spelling:
 
 
 def _spill_months(row: Ast, engine: Engine) -> Ast:
-    """Whole months; the rest as days, rounded to a millionth of a day as PostgreSQL does; whole days of both apart."""
+    """Whole months; the rest as days, rounded to a millionth of a day as in PostgreSQL; whole days of both."""
     million = s.double(s.num(1_000_000))
     months, days = s.field(row, "m"), s.field(row, "d")
     whole = _truncate(months, engine)
@@ -100,7 +100,7 @@ def _spill_months(row: Ast, engine: Engine) -> Ast:
 
 
 def _spill_days(row: Ast, engine: Engine) -> Ast:
-    """The fractions of days together: what makes a whole day more is one, the rest are microseconds."""
+    """The sum of the fractions of days: a whole day is carried, the rest becomes microseconds."""
     spill, whole = s.field(row, "s"), s.field(row, "w")
     spilled = _truncate(spill, engine)
     rest = s.add(s.sub(s.field(row, "d"), whole), s.sub(spill, spilled))
@@ -119,7 +119,7 @@ def _spill_days(row: Ast, engine: Engine) -> Ast:
 
 
 def _truncate(ast: Ast, engine: Engine) -> Ast:
-    """Towards zero, as a double; in Spark NULL beyond a bigint, which is beyond a field's range too."""
+    """Truncation toward zero, as a double; in Spark NULL beyond bigint, which is out of a field's range anyway."""
     if engine is Engine.DUCKDB:
         return s.call("TRUNC", ast)
     return s.double(s.try_cast_to(ast, s.typed(exp.DType.BIGINT)))
@@ -130,7 +130,9 @@ def _round(ast: Ast, engine: Engine) -> Ast:
 
 
 def _bounded(ast: Ast, engine: Engine) -> Ast:
-    """A whole double as an integer of 38 digits; NULL beyond them, of NaN and of infinities. Its range is checked after."""
+    """An integral double as an integer of 38 digits; NULL beyond, and for NaN and infinities. Its range is checked
+    afterwards.
+    """
     return s.try_cast_to(
         s.call("TRUNC", ast) if engine is Engine.DUCKDB else ast, s.decimal_type(38, 0)
     )
@@ -178,7 +180,7 @@ def _seconds(micros: Ast, unit: str) -> tuple[Ast, int]:
 
 
 def field(unit: str, ast: Ast) -> tuple[Ast, int]:
-    """A field of an interval as an integer that counts 10^-n, and n; all truncate towards zero."""
+    """A field of an interval as an integer in units of 10^-n, and n; all truncate toward zero."""
     months, days, micros = (s.big(s.field(ast, name)) for name in _FIELDS)
     years = s.int_div(months, s.num(12))
     match unit:
@@ -198,7 +200,7 @@ def field(unit: str, ast: Ast) -> tuple[Ast, int]:
         case "minute":
             return s.mod(s.int_div(micros, s.num(60_000_000)), s.num(60)), 0
         case "epoch":
-            # A year is 365.25 days, a month 30.
+            # For the epoch, a year is 365.25 days and a month 30.
             year_micros = s.mul(s.wide(years), s.num(31_557_600_000_000))
             month_micros = s.mul(s.wide(s.mod(months, s.num(12))), s.num(30 * DAY_MICROS))
             day_micros = s.mul(s.wide(days), s.num(DAY_MICROS))
@@ -211,7 +213,7 @@ _DIVISION = ErrorRule(lambda _engine, args, _typ: s.eq(args[1].ast, s.num(0)), "
 
 
 def _justified(*, days: bool) -> Spelling:
-    """Whole months of days, or whole days of hours (`justify_days`, `justify_hours`)."""
+    """The functions `justify_days` (whole months of days) and `justify_hours` (whole days of hours)."""
 
     def value(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
         months, day, micros = _parts(args[0])
@@ -228,13 +230,13 @@ def _justified(*, days: bool) -> Spelling:
 
 
 def _justified_wholly(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
-    """Days of hours, months of days, then all of one sign (`justify_interval`)."""
+    """The function `justify_interval`: days of hours, months of days, then all fields with one sign."""
     months, day, micros = _parts(args[0])
     clock, span = s.variable("k0"), s.variable("k1")
     high, low = s.field(span, "h"), s.field(span, "l")
     rest = s.field(span, "c")
     one, month, unit = (s.wide(s.num(n)) for n in (1, 30, DAY_MICROS))
-    # A month borrowed or lent, then a day.
+    # Carry a month, then a day.
     up = s.and_(
         s.gt(high, s.num(0)),
         s.or_(s.lt(low, s.num(0)), s.and_(s.eq(low, s.num(0)), s.lt(rest, s.num(0)))),
@@ -277,7 +279,7 @@ def _exact(multiple: Ast, unit: int, engine: Engine) -> Ast:
 
 
 def _carry(high: Ast, small: Ast, unit: int, engine: Engine) -> Ast:
-    """Whole units of `small` into `high`, both of one sign after: a struct of h and l."""
+    """Whole units of ``small`` carried into ``high``, with one sign afterwards: a struct of h and l."""
     rest = s.mod(small, s.wide(s.num(unit)))
     carried = s.struct(h=s.add(high, _exact(s.sub(small, rest), unit, engine)), l=rest)
     row = s.variable("j0")

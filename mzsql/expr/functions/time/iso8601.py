@@ -1,7 +1,7 @@
-"""Moments in the one form of ISO 8601 that sorts as a text: ``2024-02-29T12:34:56.789Z``.
+"""Timestamps in the one format of ISO 8601 that sorts as text: ``2024-02-29T12:34:56.789Z``.
 
-Promise: a text of another form is NULL, never an error. As the form has a fixed width and its texts are in the order of their moments, a
-filter on one can be a filter on the other.
+Promise: a text in another format is NULL, never an error. The format has a fixed width and its texts sort like the
+timestamps, so a filter on one can become a filter on the other.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _FORM = "^[0-9]{4}-[0-9]{2}-[0-9]{2}T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9][.]
 
 def _moment(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
     text = args[0].ast
-    # A pattern's end may stand before a line feed.
+    # In a pattern, ``$`` may match before a final line feed, so the length is checked too.
     there = s.and_(s.eq(s.call("LENGTH", text), s.num(24)), s.matches(text, _FORM, engine))
     body = s.call("REPLACE", s.call("LEFT", text, s.num(23)), s.text("T"), s.text(" "))
     return s.case((there, s.try_cast(body, typ, engine)))

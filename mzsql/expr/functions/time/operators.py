@@ -1,6 +1,6 @@
-"""Dates, times, timestamps and intervals: arithmetic, extraction of fields, truncation.
+"""Arithmetic, fields and truncation of dates, times, timestamps and intervals.
 
-Promise: everything is computed on days and microseconds as integers (`calendar`), so both engines give the same and never throw. Adding
+Promise: everything is computed with integers of days and microseconds, so both engines agree and never throw. Adding
 months keeps to the last day of a shorter month. Weeks are ISO 8601's. Results outside the calendar are errors.
 """
 
@@ -36,18 +36,18 @@ _SYNONYMS: dict[str, tuple[str, ...]] = {
     "isodow": (),
     "doy": (),
 }
-#: Every spelling of a unit of time to the one that function names end in; a word not in it: ``unit 'x' not recognized``.
+#: All spellings of the units of time, with the suffix in functions' names; any other is ``unit 'x' not recognized``.
 UNITS: Mapping[str, str] = {
     word: unit for unit, others in _SYNONYMS.items() for word in (unit, *others)
 }
 
-#: The suffix of a kind in keys, as EXPLAIN prints it: ``extract_year_d``.
+#: The kinds' suffixes in keys and EXPLAIN: ``extract_year_d``.
 _SUFFIX = {"date": "d", "timestamp": "ts", "timestamptz": "tstz", "time": "t", "interval": "iv"}
 _OUT_OF_RANGE = "timestamp out of range"
 
 
 def _plus_interval(kind: str, sign: int) -> Spelling:
-    """Months on the calendar, then days, then microseconds."""
+    """Addition of an interval: months in the calendar, then days, then microseconds."""
 
     def value(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
         start = epoch.micros(args[0].ast, kind, engine)
@@ -76,7 +76,7 @@ def _plus_interval(kind: str, sign: int) -> Spelling:
 
 
 def _months_later(micros: Ast, months: Ast, engine: Engine) -> Ast:
-    """Microseconds since 1970 some months later."""
+    """Microseconds since 1970, some months later."""
     row = s.variable("n0")
     body = _shifted(s.field(row, "t"), s.field(row, "n"), engine)
     return s.let(s.struct(t=micros, n=months), "n0", body, engine)
@@ -198,7 +198,7 @@ def _differences() -> list[ScalarFunc]:
 
 
 def _year(ast: Ast) -> Ast:
-    """The astronomical year: 1 BC is 0."""
+    """The astronomical year, where 1 BC is 0."""
     return s.big(s.call("YEAR", ast))
 
 
@@ -208,7 +208,7 @@ def _calendar_year(ast: Ast) -> Ast:
 
 
 def _era(ast: Ast, length: int) -> Ast:
-    """The century (100) or millennium (1000), as PostgreSQL counts: there is no zeroth."""
+    """The century (100) or millennium (1000) as in PostgreSQL, without a zeroth."""
     year = _year(ast)
     after = s.int_div(s.add(year, s.num(length - 1)), s.big(s.num(length)))
     before = s.int_div(s.sub(s.num(length), year), s.big(s.num(length)))
@@ -227,7 +227,7 @@ def _weekday(ast: Ast, engine: Engine, *, iso: bool) -> Ast:
 
 
 def day_field(unit: str, ast: Ast, engine: Engine) -> Ast | None:
-    """A field of a date; None where the unit is one of the time of day."""
+    """A field of a date; None for a unit of the time of day."""
     match unit:
         case "year":
             return _calendar_year(ast)
@@ -250,7 +250,7 @@ def day_field(unit: str, ast: Ast, engine: Engine) -> Ast | None:
 
 
 def _clock_field(unit: str, micros: Ast) -> tuple[Ast, int]:
-    """A field of microseconds since midnight, and how many digits behind the point it stands for."""
+    """A field of the microseconds since midnight, and the number of its decimals."""
     minute = s.mod(micros, s.num(60_000_000))
     match unit:
         case "hour":
@@ -288,7 +288,7 @@ _FIELDS = {
 
 
 def _field(unit: str, arg: Sql, engine: Engine) -> tuple[Ast, int]:
-    """A field as an integer that counts 10^-n, and n."""
+    """A field as an integer in units of 10^-n, and n."""
     kind, ast = arg.typ.kind, arg.ast
     if kind == "interval":
         return intervals.field(unit, ast)
@@ -365,7 +365,7 @@ _UNIT_MICROS = {
 
 
 def _truncated_day(unit: str, ast: Ast, engine: Engine) -> Ast:
-    """The first day of the unit that a date lies in."""
+    """The first day of the unit that contains a date."""
     months = {"month": 1, "quarter": 3, "year": 12}
     first = s.sub(epoch.days(ast, engine), s.sub(s.call("DAY", ast), s.num(1)))
     month = s.sub(s.call("MONTH", ast), s.num(1))
@@ -376,7 +376,7 @@ def _truncated_day(unit: str, ast: Ast, engine: Engine) -> Ast:
     if unit in months:
         back = s.mod(month, s.num(months[unit]))
     else:
-        # Decades begin with their zeroth year, centuries and millennia with their first.
+        # Decades begin with year 0, centuries and millennia with year 1.
         length, offset = {"decade": (10, 0), "century": (100, 1), "millennium": (1000, 1)}[unit]
         shifted = s.sub(_year(ast), s.num(offset))
         size = s.num(length)

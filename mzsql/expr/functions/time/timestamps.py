@@ -1,7 +1,7 @@
-"""Functions of timestamps beside arithmetic: bins, ages, time zones, timestamps from their fields, units that are no literals.
+"""Functions of timestamps other than arithmetic: bins, ages, time zones, construction from fields, units as values.
 
-Promise: everything is computed on microseconds; a time zone by name is the engine's own knowledge of it, a fixed offset is arithmetic,
-with the sign of POSIX (``+5`` is west) as in PostgreSQL. Zones have to be constants.
+Promise: everything is computed in microseconds. A named time zone is the engine's; a fixed offset is arithmetic, with POSIX's sign (``+5``
+is west) as in PostgreSQL. For Spark, zones must be constant.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _OUT = "timestamp out of range"
 
 
 def stride(arg: Sql) -> Ast:
-    """An interval's microseconds but for its months, which are refused."""
+    """The microseconds of an interval without its months, which are refused."""
     days, micros = (s.wide(s.field(arg.ast, name)) for name in ("days", "micros"))
     return s.add(s.mul(days, s.wide(s.num(DAY_MICROS))), micros)
 
@@ -53,7 +53,7 @@ _NANOS_LIMIT = 2**63 // 1000
 
 
 def bin_rules() -> tuple[ErrorRule, ...]:
-    """The ways in which `date_bin` fails."""
+    """The errors of `date_bin`."""
 
     def far(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
         source = s.wide(epoch.micros(args[1].ast, args[1].typ.kind, engine))
@@ -96,7 +96,7 @@ def _bins() -> list[ScalarFunc]:
 
 
 def _age(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
-    """The calendar's difference; borrowed days are those of the earlier one's month, as in PostgreSQL."""
+    """The calendar difference; borrowed days are those of the earlier month, as in PostgreSQL."""
     left, right = (epoch.micros(arg.ast, arg.typ.kind, engine) for arg in args)
     pair = s.variable("a0")
     a, b = s.field(pair, "a"), s.field(pair, "b")
@@ -152,7 +152,7 @@ _ZERO = frozenset({"utc", "z", "gmt", "zulu"})
 
 
 def _zone(arg: Sql) -> str | int | None:
-    """A zone's name, or the seconds that it is east of UTC; None of NULL or of a name that there is not."""
+    """The name of a zone, or its seconds east of UTC; None for NULL or an unknown name."""
     text = constant_text(arg, "a time zone")
     if text is None:
         return None
@@ -170,7 +170,7 @@ def _zone(arg: Sql) -> str | int | None:
 
 
 def _is_known(arg: Sql) -> bool:
-    """Whether a zone is a constant (NULL is one)."""
+    """Whether a zone is constant, NULL included."""
     try:
         constant_text(arg, "a time zone")
     except Unsupported:
@@ -182,7 +182,7 @@ _DIGITS = "^[ ]*([+-])([0-9]{1,2})(?::?([0-9]{2}))?[ ]*$"
 
 
 def _in_zone_by_row(stamp: Sql, zone: Ast, typ: SqlType) -> Ast:
-    """DuckDB: a zone out of a column, by its name or its offset, no abbreviation; NULL where there is none of that name."""
+    """DuckDB: conversion by a zone from a column, by name or offset but not abbreviation; NULL for an unknown name."""
     engine = Engine.DUCKDB
 
     def part(group: int) -> Ast:
@@ -194,7 +194,7 @@ def _in_zone_by_row(stamp: Sql, zone: Ast, typ: SqlType) -> Ast:
     offset = s.case((west, s.sub(s.num(0), size)), otherwise=size)
     inside = s.and_(s.lte(part(2), s.num(15)), s.lte(part(3), s.num(59)))
     moved = _moved(stamp, s.case((inside, offset)), typ, engine)
-    # DuckDB fails, whatever stands around it, on a name that it does not know: only those of zones come to it.
+    # DuckDB fails on an unknown name even inside a CASE, so only known names are passed.
     low = s.call("LOWER", s.call("TRIM", zone))
     names = s.array(*(s.text(name) for name in sorted(zoneinfo.available_timezones())))
     same = s.lambda_(("zn1",), s.eq(s.call("LOWER", s.variable("zn1")), low))
@@ -226,7 +226,7 @@ def _in_zone(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
 
 
 def _moved(stamp: Sql, offset: Ast, typ: SqlType, engine: Engine) -> Ast:
-    """A zoned timestamp as the local time of an offset (in microseconds), or the other way."""
+    """A timestamptz as the local time at an offset in microseconds, or the reverse."""
     micros = s.wide(epoch.micros(stamp.ast, stamp.typ.kind, engine))
     moved = (s.add if stamp.typ.kind == "timestamptz" else s.sub)(micros, s.wide(offset))
     return epoch.timestamp_of_micros(moved, typ, engine)
@@ -318,7 +318,7 @@ def _made(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
 
 
 def _days_of(year: Ast, month: Ast, day: Ast) -> Ast:
-    """Days since 1970 of a date in the proleptic calendar (Hinnant, days_from_civil)."""
+    """The days since 1970 of a date in the proleptic calendar (Hinnant, days_from_civil)."""
     late = s.lte(month, s.num(2))
     y = s.case((late, s.sub(year, s.num(1))), otherwise=year)
     era = epoch.floor_div(y, 400)
@@ -338,7 +338,7 @@ def _days_of(year: Ast, month: Ast, day: Ast) -> Ast:
 def _stamp_of(row: Ast, typ: SqlType, engine: Engine) -> Ast:
     year, month, day, hour, minute, second = (s.field(row, name) for name in "ymdhis")
     date = epoch.date_of_days(_days_of(year, month, day), engine)
-    # The 31st of a month of 30 days is another month's first.
+    # The 31st of a month with 30 days becomes the 1st of the next.
     real = s.eq(s.big(s.call("DAY", date)), day)
     rounded = (
         s.call("RINT", s.mul(second, s.double(s.num(1_000_000))))
@@ -370,7 +370,7 @@ _MICROS_OF = {
 
 
 def _truncated(unit: str) -> Spelling:
-    """Towards zero, field by field; what is smaller than the unit is gone."""
+    """Truncation toward zero, by field; smaller units become zero."""
 
     def value(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
         months, days, micros = (
@@ -434,7 +434,7 @@ def _any_unit(name: str, kind: str, found: dict[str, ScalarFunc]) -> ScalarFunc:
     return scalar(key, name, (TEXT, of(kind)), result, value, message, explain=shown)
 
 
-#: How EXPLAIN names the type of a function whose unit is a value.
+#: The name in EXPLAIN for the type of a function whose unit is a value.
 _SHOWN = {"date": "d", "timestamp": "ts", "timestamptz": "tstz", "time": "t", "interval": "iv"}
 
 

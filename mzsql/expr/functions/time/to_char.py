@@ -1,7 +1,7 @@
-"""`to_char`: timestamps as text by PostgreSQL's patterns.
+"""`to_char` for timestamps: text by PostgreSQL's patterns.
 
-Promise: every pattern of PostgreSQL's table for dates and times with its modifiers FM, TM and TH; text in double quotes and what is no
-pattern stands as it is. The format has to be a constant: it is taken apart when the expression is written.
+Promise: all of PostgreSQL's patterns for dates and times with the modifiers FM, TM and TH; text in double quotes, and
+any other text, is copied. The format must be constant, since it is parsed when the expression is spelled.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ class _Fields:
         return s.big(s.call(name, self._date))
 
     def days(self) -> Ast:
-        """Days since 1970-01-01."""
+        """The days since 1970-01-01."""
         return epoch.days(self._date, self._engine)
 
     def weekday(self) -> Ast:
-        """0 is Sunday."""
+        """The weekday; 0 is Sunday."""
         shifted = s.add(self.days(), s.num(4))
         return s.mod(s.add(s.mod(shifted, s.num(7)), s.num(7)), s.num(7))
 
     def iso_weekday(self) -> Ast:
-        """1 is Monday."""
+        """The ISO weekday; 1 is Monday, 7 is Sunday."""
         return s.case((s.eq(self.weekday(), s.num(0)), s.num(7)), otherwise=self.weekday())
 
     def iso_year(self) -> Ast:
-        """The year of the week's Thursday, and that day's number in it."""
+        """The ISO year: that of the week's Thursday."""
         return s.big(s.call("YEAR", self._thursday()))
 
     def _thursday(self) -> Ast:
@@ -63,14 +63,14 @@ class _Fields:
         )
 
     def year(self) -> Ast:
-        """The year as counted, before Christ too."""
+        """The year, counted without a year 0."""
         return _counted(self.part("YEAR"))
 
     def hour(self) -> Ast:
         return s.int_div(self.clock, s.num(3_600_000_000))
 
     def within(self, unit: int, many: int) -> Ast:
-        """Whole units of the clock, modulo how many there are."""
+        """Whole units of the time of day, modulo ``many``."""
         return s.mod(s.int_div(self.clock, s.num(unit)), s.num(many))
 
 
@@ -79,7 +79,7 @@ def _counted(year: Ast) -> Ast:
 
 
 def _number(build: Callable[[_Fields], Ast], width: int) -> Callable[[_Fields, bool], Ast]:
-    """A number padded with zeros; not so under FM."""
+    """A number padded with zeros, except with FM."""
 
     def shown(fields: _Fields, bare: bool) -> Ast:
         text = s.string(build(fields))
@@ -97,7 +97,7 @@ def _number(build: Callable[[_Fields], Ast], width: int) -> Callable[[_Fields, b
 def _named(
     build: Callable[[_Fields], Ast], names: Sequence[str], first: int, width: int
 ) -> Callable[[_Fields, bool], Ast]:
-    """A name padded with blanks; not so under FM."""
+    """A name padded with blanks, except with FM."""
 
     def shown(fields: _Fields, bare: bool) -> Ast:
         number = build(fields)
@@ -159,7 +159,7 @@ def _iso_day(fields: _Fields) -> Ast:
 def _cased(
     name: str, build: Callable[[_Fields], Ast], names: Sequence[str], first: int, width: int
 ) -> dict[str, Callable[[_Fields, bool], Ast]]:
-    """A pattern in capitals, in small letters and as a name is written."""
+    """A pattern in upper case, lower case and capitalized."""
     forms: dict[str, Callable[[str], str]] = {
         name.upper(): str.upper,
         name.lower(): str.lower,
@@ -260,7 +260,7 @@ _TOKEN = re.compile(
 
 
 def _ordinal(text: Ast, lower: bool) -> Ast:
-    """``ST``, ``ND``, ``RD`` or ``TH``."""
+    """The suffix ``ST``, ``ND``, ``RD`` or ``TH``."""
     last = s.call("RIGHT", text, s.num(1))
     teen = s.and_(
         s.gt(s.call("LENGTH", text), s.num(1)),
@@ -291,7 +291,7 @@ def _pieces(fields: _Fields, form: str, zoned: bool) -> list[Ast]:
     return pieces
 
 
-#: A format becomes an expression of its parts: how long it may be.
+#: The maximum length of a format, whose parts become an expression.
 _LONGEST = 1_000
 
 

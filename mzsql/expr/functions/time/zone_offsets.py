@@ -1,7 +1,7 @@
-"""``timezone_offset(zone, moment)``: what a zone's clocks are called and how far they are from UTC.
+"""``timezone_offset(zone, moment)``: the abbreviation and offsets of a zone at a moment.
 
-Promise: the zone database's answer for every moment up to 2100, and the last one it has there for later ones. The zone has to be a
-constant: what it says is spelled as the spans between its changes, so that every engine answers alike.
+Promise: the zone database's answer until 2100, and its last one for later moments. The zone must be constant: its spans
+between changes become part of the expression, so that all engines agree.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _OFFSETS = SqlType(
     ),
 )
 _MICROS = 1_000_000
-#: No zone changes its clocks before, and none is asked about after.
+#: The seconds since 1970 between which changes are searched; no zone has changes before.
 _FIRST, _LAST = -4_300_000_000, 4_102_444_800
-#: No two changes of a zone are nearer to each other than they are found to be.
+#: The search step; changes of a zone are further apart.
 _STEP = 7 * 86_400
 
 
 @dataclass(frozen=True)
 class _Clock:
-    """What the clocks of a zone say for a while, offsets in seconds."""
+    """The clocks of a zone for a span: abbreviation, and offsets in seconds."""
 
     name: str
     base: int
@@ -54,7 +54,7 @@ def _clock(zone: zoneinfo.ZoneInfo, second: int) -> _Clock:
 
 
 def _change(zone: zoneinfo.ZoneInfo, low: int, high: int) -> int:
-    """The second at which the clocks change, which they do once after `low` and not after `high`."""
+    """The second of the one change after ``low`` and not after ``high``."""
     old = _clock(zone, low)
     while high - low > 1:
         middle = (low + high) // 2
@@ -67,7 +67,7 @@ def _change(zone: zoneinfo.ZoneInfo, low: int, high: int) -> int:
 
 @lru_cache(64)
 def _spans(name: str) -> tuple[tuple[int, _Clock], ...]:
-    """The seconds since 1970 from which a zone's clocks say something else, in order; the first stands for all before it."""
+    """The seconds since 1970 at which a zone's clocks change, in order; the first also stands for all time before."""
     zone = zoneinfo.ZoneInfo(name)
     spans = [(_FIRST, _clock(zone, _FIRST))]
     for second in range(_FIRST, _LAST, _STEP):
@@ -94,7 +94,7 @@ def _interval(seconds: int, engine: Engine) -> Ast:
 
 
 def _known_second(moment: Sql) -> int | None:
-    """The second since 1970 that a constant moment lies in; None of anything else."""
+    """The second since 1970 of a constant moment; None for anything else."""
     found = s.literal_of(moment.ast)
     if found is None:
         return None
@@ -102,7 +102,7 @@ def _known_second(moment: Sql) -> int | None:
         known = dt.datetime.fromisoformat(found.name)
     except ValueError:
         return None
-    # A moment without a zone is one in UTC.
+    # A moment without zone is in UTC.
     known = known if known.tzinfo else known.replace(tzinfo=dt.UTC)
     return (known - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(seconds=1)
 
