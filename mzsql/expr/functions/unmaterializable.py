@@ -1,7 +1,8 @@
-"""Functions of the session or the moment: known only when a statement runs, so plans carry them by name (`Unmaterializable`).
+"""Functions of the session or the moment, known only when a statement runs; plans carry them by name
+(`Unmaterializable`).
 
-Promise: a name and its type; whoever runs a statement puts the value in before a plan is rendered, but for `mz_now`, which a
-maintained view turns into validity intervals.
+Promise: a name and its type. Whoever runs a statement substitutes the values before a plan is rendered, except for
+`mz_now`, which a maintained view turns into validity intervals.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Mapping
 
 from mzsql.repr.types import BOOLEAN, INTEGER, INTERVAL, MZ_TIMESTAMP, TEXT, TIMESTAMPTZ, SqlType
 
-#: SQL name to type. The first three may also be written without parentheses.
+#: SQL names with their types. The first three may be written without parentheses.
 UNMATERIALIZABLE: Mapping[str, SqlType] = {
     "current_timestamp": TIMESTAMPTZ,
     "current_user": TEXT,
@@ -24,13 +25,13 @@ UNMATERIALIZABLE: Mapping[str, SqlType] = {
     "mz_version": TEXT,
     "version": TEXT,
     "pg_backend_pid": INTEGER,
-    # When this process began to answer, and how long ago that was.
+    # The start of this process, and how long ago that was.
     "pg_postmaster_start_time": TIMESTAMPTZ,
     "mz_uptime": INTERVAL,
     "mz_version_num": INTEGER,
-    # The replica whose introspection the session reads.
+    # The replica whose introspection relations the session reads.
     "mz_introspected_replica": TEXT,
-    # Every variable of the session with its value, and the schemas that names are looked up in: those without being named, and the path's.
+    # All variables of the session; the schemas searched for names: the implicit ones, and those in the search path.
     "mz_viewable_variables": SqlType("map", element=TEXT),
     "mz_schemas_of_session": SqlType("array", element=TEXT),
     "mz_schemas_of_path": SqlType("array", element=TEXT),

@@ -1,8 +1,7 @@
-"""Arrays of one value again and again.
+"""Arrays filled with one value.
 
-Promise: an array of as many dimensions as sizes are given, each of its size; where one is 0 it is empty. Sizes that are NULL and arrays
-that would not fit 128 MiB are errors, as in Materialize. How many sizes there are is part of the array's type, so each number of them is a
-function of its own.
+Promise: an array with one dimension per given size; empty if a size is 0. NULL sizes, and arrays above 128 MiB, are
+errors, as in Materialize. The number of sizes is part of the array's type, so each number has its own function.
 """
 
 from __future__ import annotations
@@ -16,23 +15,23 @@ from mzsql.expr.functions.table import Engine, ErrorRule, ScalarFunc, Sql
 from mzsql.repr.types import INTEGER, SqlType
 
 MAX_DIMENSIONS = 6
-#: How many bytes an array may take, and a value of one.
+#: The bytes that an array may have, and those of one of its values.
 _BYTES, _VALUE = 2**27, 24
 _MOST = _BYTES // _VALUE
 
 
 def key(dimensions: int) -> str:
-    """The function of so many sizes."""
+    """The key of the function with this number of sizes."""
     return f"array_fill_{dimensions}"
 
 
 def _total(sizes: Sequence[Sql]) -> Ast:
-    """How many values there are, or at least that they are too many; a size below 0 is the largest of all."""
+    """The number of values, capped above the maximum; a negative size counts as the largest."""
     total = s.big(s.num(1))
     for size in sizes:
         count = s.big(size.ast)
         count = s.case((s.lt(count, s.num(0)), s.big(s.num(2**31))), otherwise=count)
-        # Not `s.at_most`, which would spell the product of all before twice.
+        # Not `s.at_most`, which would repeat the product so far.
         total = s.call("LEAST", s.mul(total, count), s.big(s.num(_MOST + 1)))
     empty = s.or_(*(s.eq(size.ast, s.num(0)) for size in sizes))
     return s.case((empty, s.big(s.num(0))), otherwise=total)

@@ -1,6 +1,7 @@
-"""What PostgreSQL asks of arrays beyond their elements: dimensions as text, all positions of a value, values replaced, the end cut off.
+"""PostgreSQL's further array functions: dimensions as text, all positions of a value, replacement of values, trimming.
 
-Promise: elements compare as values, NULL equals NULL; the dimensions of an array are those of its type, an empty one has none.
+Promise: elements compare as values, NULL equals NULL; the number of an array's dimensions is its type's, and an empty
+one has none.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def _trimmed(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
 
 
 def _most_frequent(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
-    """Of an array in order: the value that is there most often, the first one of several."""
+    """The most frequent value in a sorted array, the first if there are several."""
     if engine is Engine.SPARK:
         raise duckdb_only("mode")
     assert typ is not None

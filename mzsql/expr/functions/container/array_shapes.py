@@ -1,7 +1,7 @@
-"""Arrays of several dimensions, and arrays made of texts.
+"""Arrays of several dimensions, and arrays made from texts.
 
-Promise: an array has as many elements as its dimensions say: one made of arrays of unlike lengths, or joined of such, is an error, as in
-Materialize; of empty ones only an empty one is made. What has no meaning for several dimensions says so.
+Promise: an array is rectangular: one built or joined from arrays of different lengths is an error, as in Materialize;
+empty ones make only an empty one. Functions without meaning for several dimensions are errors.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _leaves(array: Ast, typ: SqlType, engine: Engine) -> Ast:
 
 
 def leaves(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
-    """The number of elements in all dimensions, of an array that is not NULL."""
+    """The number of elements in all dimensions of a non-NULL array."""
     (array,) = args
     return s.case((s.is_not_null(array.ast), _leaves(array.ast, array.typ, engine)))
 
@@ -49,7 +49,7 @@ def _inside(typ: SqlType) -> bool:
 
 
 def items(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
-    """The array of these elements; of empty arrays an empty one."""
+    """The array of these elements; empty for empty arrays."""
     made = s.cast(s.array(*(arg.ast for arg in args)), typ, engine)
     if not args or args[0].typ.kind != "array":
         return made
@@ -85,7 +85,7 @@ def _uneven_message(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
     )
 
 
-#: Arrays as elements have to be of one length.
+#: The error for arrays of different lengths as elements.
 EVEN = ErrorRule(_uneven, _uneven_message, _of_arrays)
 
 
@@ -93,7 +93,7 @@ EVEN = ErrorRule(_uneven, _uneven_message, _of_arrays)
 
 
 def _incompatible(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
-    """Whether arrays to be joined hold arrays of unlike lengths; an empty one fits any."""
+    """Whether arrays to be joined contain arrays of different lengths; an empty one fits any."""
     firsts = [_first_size(arg, engine) for arg in args]
     return s.neq(firsts[0], firsts[1])
 
@@ -111,13 +111,13 @@ JOINABLE = ErrorRule(
 
 
 def _element_fits(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
-    """Whether an array as a new element has another length than those that are there."""
+    """Whether an array as a new element has another length than the existing ones."""
     (whole,) = (arg for arg in args if _inside(arg.typ))
     (one,) = (arg for arg in args if not _inside(arg.typ))
     return s.neq(_first_size(whole, engine), size(one.ast, engine))
 
 
-#: Of an array of two dimensions and one of one.
+#: For an array of two dimensions and one of one.
 ELEMENT_JOINABLE = ErrorRule(
     _element_fits,
     "cannot concatenate incompatible arrays",
@@ -128,7 +128,7 @@ ELEMENT_JOINABLE = ErrorRule(
 
 
 def flat_only(what: str) -> ErrorRule:
-    """``<what> multidimensional arrays is not supported``."""
+    """The error ``<what> multidimensional arrays is not supported``."""
     return ErrorRule(
         lambda _engine, args, _typ: s.is_not_null(args[0].ast),
         f"{what} multidimensional arrays is not supported",
@@ -140,7 +140,7 @@ def _no_start(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
     return s.and_(s.is_not_null(args[0].ast), s.is_null(args[2].ast))
 
 
-#: Where a search begins has to be known.
+#: The error for a search from an unknown position.
 STARTED = ErrorRule(_no_start, "initial position must not be null")
 
 
@@ -148,7 +148,9 @@ STARTED = ErrorRule(_no_start, "initial position must not be null")
 
 
 def _split(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
-    """Between separators: no separator splits into characters, an empty one nothing. The text of a third argument is NULL."""
+    """The pieces between separators: NULL splits into characters, an empty separator nothing; a piece equal to the
+    third argument is NULL.
+    """
     if engine is Engine.SPARK:
         raise duckdb_only("string_to_array")
     text, separator = args[0].ast, args[1].ast

@@ -1,7 +1,7 @@
-"""Casts of what holds other values, element by element.
+"""Casts of containers, element by element.
 
-Promise: an array, list or map becomes one of other elements exactly if its elements have a cast; the first element that fails says why.
-Their texts are those of `mzsql.expr.functions.output`.
+Promise: an array, list or map casts to one with other elements exactly if its elements do; the first failing element
+gives the error. Their texts are those of `mzsql.expr.functions.output`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mzsql.repr.types import TEXT, SqlType
 
 
 def _chain(source: SqlType, target: SqlType) -> list[tuple[ScalarFunc, SqlType]]:
-    """The casts from one type to the other, with the type of each one's result."""
+    """The casts from one type to the other, each with the type of its result."""
     steps: list[tuple[ScalarFunc, SqlType]] = []
     typ = source
     keys = find_cast(source, target, "explicit") or ()
@@ -34,7 +34,7 @@ def _chain(source: SqlType, target: SqlType) -> list[tuple[ScalarFunc, SqlType]]
 
 
 def element_cast(ast: Ast, source: SqlType, target: SqlType, engine: Engine) -> Ast:
-    """A value cast; anything where it fails."""
+    """A value cast; arbitrary where the cast fails."""
     typ = source
     for func, result in _chain(source, target):
         made = func.value(engine, [Sql(ast, typ)], result)
@@ -48,7 +48,7 @@ def element_cast(ast: Ast, source: SqlType, target: SqlType, engine: Engine) -> 
 
 
 def element_error(ast: Ast, source: SqlType, target: SqlType, engine: Engine) -> Ast | None:
-    """The message with which a cast fails; NULL where it does not; None where it never does."""
+    """The message with which a cast fails; NULL where it succeeds, None if it never fails."""
     found: list[Ast] = []
     typ = source
     for func, result in _chain(source, target):
@@ -88,7 +88,7 @@ def _each_value(map_: Ast, name: str, body: Ast, typ: SqlType, engine: Engine) -
 
 
 def _messages(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast | None:
-    """The first message of an element that fails; NULL where none does; None where none can."""
+    """The message of the first failing element; NULL if none fails, None if none can."""
     if args[0].typ.kind == "record":
         return _field_messages(args[0], typ, engine)
     source, target = _elements(args[0].typ), _elements(typ)
@@ -114,7 +114,7 @@ def _message(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
 
 
 def _field_messages(record: Sql, typ: SqlType, engine: Engine) -> Ast | None:
-    """The same of a record's fields, from the first one on."""
+    """The message of the first failing field of a record; NULL if none fails, None if none can."""
     pairs = zip(record.typ.fields, typ.fields, strict=True)
     failures = [
         element_error(s.field(record.ast, f"f{i}"), old.type, new.type, engine)

@@ -1,7 +1,7 @@
-"""Arrays, lists, maps, records and ranges: the table of what constructs, searches, joins and compares them.
+"""The table rows of arrays, lists, maps, records and ranges: construction, search, concatenation, comparison.
 
-Promise: subscripts count from 1, and what lies outside is NULL (a slice outside is empty), never an error. Elements compare as values:
-NULL equals NULL and is the greatest. A missing bound of a range is neither.
+Promise: subscripts count from 1, and those out of range give NULL (or an empty slice), never an error. Elements compare
+as values: NULL equals NULL and is greatest. A missing bound of a range is not a NULL element.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mzsql.repr.types import BIGINT, BOOLEAN, INTEGER, TEXT, SqlType
 
 
 def _first(args: Sequence[SqlType]) -> SqlType:
-    """The first argument's type, by the name that users gave to it or to another one."""
+    """The first argument's type, with the user-given name of any argument's equal type."""
     alike = (
         arg for arg in args[1:] if arg.custom_id is not None and arg.element == args[0].element
     )

@@ -1,6 +1,6 @@
-"""Maps: texts with a value each.
+"""Maps from texts to values.
 
-Promise: a map's entries lie in the order of their keys, each key once, the last value given for it. What a map has under no key is NULL.
+Promise: a map's entries are in the order of keys, each key once with its last value. A missing key gives NULL.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def _element(args: Sequence[SqlType]) -> SqlType:
 
 
 def _map(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
-    """Of keys and values by turns: those with a key, the last one of equal keys."""
+    """The map of alternating keys and values, without NULL keys; the last of equal keys counts."""
     keys, values = args[::2], args[1::2]
     assert typ.element is not None
     entries = [
@@ -34,7 +34,7 @@ def _map(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
 
 
 def map_of_entries(entries: Ast, typ: SqlType, engine: Engine) -> Ast:
-    """A map of an array of structs (key, value); a later one counts."""
+    """The map of an array of structs (key, value); the last of equal keys counts."""
     if engine is Engine.SPARK:
         raise duckdb_only("maps")
 
@@ -54,7 +54,7 @@ def _map_type(args: Sequence[SqlType]) -> SqlType:
 
 
 def map_get(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
-    """The value under a key; NULL where there is none."""
+    """The value under a key; NULL if it is missing."""
     if engine is Engine.SPARK:
         return s.call("TRY_ELEMENT_AT", args[0].ast, args[1].ast)
     return s.call("MAP_EXTRACT_VALUE", args[0].ast, args[1].ast)

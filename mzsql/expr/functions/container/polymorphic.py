@@ -1,6 +1,7 @@
-"""Parameters of any element type: ``anyarray``, ``anyelement`` and their like.
+"""Parameters of any element type: ``anyarray``, ``anyelement`` and similar.
 
-Promise: all of a function's parameters that mention `ELEMENT` mean one and the same type, the one that every argument can become by itself.
+Promise: all parameters of a function that mention `ELEMENT` stand for one type, to which every argument casts
+implicitly.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 from mzsql.expr.functions.cast.casts import find_cast
 from mzsql.repr.types import SqlType
 
-#: The type of an element, whatever it is in a call.
+#: Stands for the element type of a call.
 ELEMENT = SqlType("anyelement")
 ARRAY = SqlType("array", element=ELEMENT)
 LIST = SqlType("list", element=ELEMENT)
@@ -29,9 +30,9 @@ def _mentions(param: SqlType | None) -> bool:
 
 
 def bind(params: Sequence[SqlType], args: Sequence[SqlType]) -> tuple[SqlType, ...] | None:
-    """The parameters' types for arguments of these types; None where there are none that fit.
+    """The parameters' types for these arguments; None if none fit.
 
-    A record takes the argument's fields. What is unknown yet takes the type that the others say.
+    A record gets the argument's fields. Unknown types become the type that the others determine.
     """
     if not is_polymorphic(params):
         return tuple(
@@ -40,7 +41,7 @@ def bind(params: Sequence[SqlType], args: Sequence[SqlType]) -> tuple[SqlType, .
         )
     ranges = {arg.element for p, arg in zip(params, args, strict=True) if p == RANGE == _any(arg)}
     if ranges:
-        # A range never becomes one of other elements: what stands beside it has to.
+        # A range never casts to one with other elements, so the others must fit it.
         (element, *others) = ranges
         assert element is not None
         return None if others else tuple(_put(param, element) for param in params)
@@ -63,7 +64,7 @@ def bind(params: Sequence[SqlType], args: Sequence[SqlType]) -> tuple[SqlType, .
 
 
 def _any(arg: SqlType) -> SqlType | None:
-    """The parameter that any range fits, of a range."""
+    """The parameter type for any range, if this is one."""
     return RANGE if arg.kind == "range" else None
 
 
@@ -84,7 +85,7 @@ def _put(param: SqlType, element: SqlType) -> SqlType:
 
 
 def common(types: Sequence[SqlType]) -> SqlType | None:
-    """The one of these types that all the others become by themselves."""
+    """The one of these types to which all others cast implicitly."""
     if not types:
         return None
     best = types[0]
@@ -94,7 +95,7 @@ def common(types: Sequence[SqlType]) -> SqlType | None:
             and typ.custom_id is None
             and find_cast(typ, best, "implicit") is not None
         ):
-            # What has a name of a user's gives it to what has none.
+            # A user-named type prevails over an equal one without name.
             continue
         if typ.kind == best.kind == "numeric":
             best = SqlType("numeric", scale=max(typ.effective_scale, best.effective_scale))

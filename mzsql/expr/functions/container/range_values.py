@@ -1,7 +1,8 @@
-"""How a range is carried in SQL: its parts, what a range of given bounds is, and its text.
+"""The representation of ranges in SQL: parts, construction from bounds, text.
 
-Promise: a range is a struct of the fields of `mzsql.repr.types.range_fields`, so the engines' own comparison of structs, grouping and joins
-are PostgreSQL's for ranges. What is built here is canonical: equal ranges are equal structs.
+Promise: a range is a struct with the fields of `mzsql.repr.types.range_fields`, so the engines' native comparison,
+grouping and joins of structs are PostgreSQL's for ranges. Ranges built here are canonical: equal ranges are equal
+structs.
 """
 
 from __future__ import annotations
@@ -26,31 +27,39 @@ def element(typ: SqlType) -> SqlType:
 
 
 def compare(op: str, left: Ast, right: Sql, typ: SqlType, engine: Engine) -> Ast:
-    """A bound of type `typ` compared with a value of its kind."""
+    """The comparison of a bound of type ``typ`` with a value.
+
+    Args:
+        op: the operator's name.
+        left: the bound.
+        right: the value.
+        typ: the bound's type.
+        engine: the engine.
+    """
     func = _COMPARE[f"{op}_{typ.kind}"]
     return func.value(engine, [Sql(left, typ), right], BOOLEAN)
 
 
 @dataclass(frozen=True)
 class Parts:
-    """A range taken apart."""
+    """The parts of a range."""
 
     ast: Ast
     typ: SqlType
     engine: Engine
 
     def part(self, name: str) -> Ast:
-        """A field of its carrier."""
+        """A field of the struct."""
         return s.field(self.ast, name)
 
     @property
     def empty(self) -> Ast:
-        """Whether nothing is in it."""
+        """Whether the range is empty."""
         return s.eq(self.part("lower_rank"), s.num(0))
 
     @property
     def lower_end(self) -> Ast:
-        """The lower end as a struct that compares as PostgreSQL compares ends."""
+        """The lower end as a struct that compares like PostgreSQL's range ends."""
         return self._end("lower_rank", "lower", "lower_exclusive")
 
     @property
@@ -62,7 +71,7 @@ class Parts:
         return s.struct(**{f"e{i}": self.part(name) for i, name in enumerate(names)})
 
     def has(self, value: Sql) -> Ast:
-        """Whether a value lies in it."""
+        """Whether the range contains a value."""
         typ, engine = element(self.typ), self.engine
         low, high = self.part("lower"), self.part("upper")
         at_low = s.and_(
@@ -74,7 +83,7 @@ class Parts:
         return s.and_(s.not_(self.empty), above, below)
 
     def reaches(self, other: Parts) -> Ast:
-        """Whether its lower end lies at the other one's upper end or before it. Neither is empty."""
+        """Whether the lower end is not above the other's upper end; both are non-empty."""
         low, high = self.part("lower"), other.part("upper")
         both = s.and_(s.not_(self.part("lower_exclusive")), other.part("upper_inclusive"))
         return s.or_(
@@ -82,7 +91,7 @@ class Parts:
         )
 
     def meets(self, other: Parts) -> Ast:
-        """Whether it ends exactly where the other one begins, the bound being in one of them."""
+        """Whether the range ends exactly where the other begins, with the bound in one of them."""
         high, low = self.part("upper"), other.part("lower")
         either = s.eq(self.part("upper_inclusive"), other.part("lower_exclusive"))
         known = s.and_(s.is_not_null(high), s.is_not_null(low))
@@ -90,22 +99,22 @@ class Parts:
 
 
 def overlap(left: Parts, right: Parts) -> Ast:
-    """Whether two ranges have values in common."""
+    """Whether two ranges overlap."""
     return s.and_(present(left, right), left.reaches(right), right.reaches(left))
 
 
 def present(left: Parts, right: Parts) -> Ast:
-    """Whether neither range is empty."""
+    """Whether both ranges are non-empty."""
     return s.and_(s.not_(left.empty), s.not_(right.empty))
 
 
 def adjacent(left: Parts, right: Parts) -> Ast:
-    """Whether one range begins exactly where the other one ends."""
+    """Whether two ranges are adjacent."""
     return s.and_(present(left, right), s.or_(left.meets(right), right.meets(left)))
 
 
 def of_ends(lower: Parts, upper: Parts) -> Ast:
-    """The range from the lower end of one to the upper end of the other, which is not empty."""
+    """The non-empty range from one's lower end to the other's upper end."""
     names = ("lower_rank", "lower", "lower_exclusive")
     fields = {name: lower.part(name) for name in names}
     names = ("upper_rank", "upper", "upper_inclusive")
@@ -131,7 +140,7 @@ def empty(typ: SqlType, engine: Engine) -> Ast:
 
 @dataclass(frozen=True)
 class Given:
-    """Bounds that somebody gave: values or NULL, and whether each is included."""
+    """Bounds as given: values or NULL, and whether each is inclusive."""
 
     lower: Ast
     upper: Ast
@@ -147,7 +156,7 @@ class Given:
 
     @property
     def overflows(self) -> Ast:
-        """Whether the value after a bound that has to be moved there does not exist."""
+        """Whether a bound must be moved to the next value, but there is none."""
         if element(self.typ).kind not in DISCRETE:
             return s.boolean(False)
         moved = s.and_(s.is_not_null(self.lower), s.not_(self.lower_in), s.is_null(self._low()[0]))
@@ -167,7 +176,7 @@ class Given:
         return s.case((self.upper_in, following), otherwise=self.upper), s.boolean(False)
 
     def range(self) -> Ast:
-        """The range that the bounds mean."""
+        """The range with these bounds."""
         (low, low_in), (high, high_in) = self._low(), self._high()
         moved = s.struct(low=low, low_in=low_in, high=high, high_in=high_in)
         return s.let(moved, "rv9", self._made(s.variable("rv9")), self.engine)
@@ -191,14 +200,14 @@ class Given:
 
 
 def following_value(ast: Ast, typ: SqlType, engine: Engine) -> Ast:
-    """The next value of a type that has one; NULL beyond the last."""
+    """The next value of a discrete type; NULL beyond the last."""
     if typ.kind == "date":
         return epoch.date_of_days(s.add(epoch.days(ast, engine), s.num(1)), engine)
     return s.try_cast(s.add(s.wide(ast), s.num(1)), typ, engine)
 
 
 def as_bound(arg: Sql, typ: SqlType, engine: Engine) -> Ast:
-    """A constructor's argument as a bound; NULL also where it does not fit."""
+    """A constructor's argument as a bound; NULL if it does not fit."""
     bound = element(typ)
     if bound.kind == "numeric":
         return rescale(arg.ast, bound.effective_scale)

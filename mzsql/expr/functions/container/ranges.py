@@ -1,7 +1,7 @@
-"""Ranges: constructors, operators, and what reads them from texts.
+"""Ranges: constructors, operators, and parsing from text.
 
-Promise: answers and messages are PostgreSQL's; a text that is no range says why as Materialize does. Operators are spelled over the parts
-of both ranges, each computed once. Texts are read in DuckDB only.
+Promise: PostgreSQL's results and messages; for a text that is no range, Materialize's reason. Operators work on the parts of both ranges,
+each computed once. Texts are parsed in DuckDB only.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _first(args: Sequence[SqlType]) -> SqlType:
 
 
 def _pair(build: _Pair) -> Spelling:
-    """Of two ranges, each computed once, of which neither is NULL."""
+    """A spelling over two non-NULL ranges, each computed once."""
 
     def value(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
         both = s.struct(a=args[0].ast, b=args[1].ast)
@@ -78,7 +78,7 @@ def _not_left(left: Parts, right: Parts) -> Ast:
 
 
 def _merged(left: Parts, right: Parts) -> Ast:
-    """The smallest range that holds both."""
+    """The smallest range that contains both."""
     low = s.lte(left.lower_end, right.lower_end)
     high = s.gte(left.upper_end, right.upper_end)
     return s.case(
@@ -108,7 +108,7 @@ def _common(left: Parts, right: Parts) -> Ast:
 
 
 def _split(left: Parts, right: Parts) -> Ast:
-    """Whether the right range lies in the middle of the left one, so that what is left of it are two."""
+    """Whether the right range lies strictly inside the left one, so that subtraction would leave two."""
     inside = s.and_(s.lt(left.lower_end, right.lower_end), s.gt(left.upper_end, right.upper_end))
     return s.and_(present(left, right), inside)
 
@@ -272,7 +272,7 @@ def _wrong_flags(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
 
 
 def _too_fine(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
-    """Whether a numeric does not fit the digits of a bound."""
+    """Whether a numeric does not fit the precision of a bound."""
     if element(typ).kind != "numeric":
         return s.boolean(False)
     lost = [
@@ -324,7 +324,7 @@ _SPACES = "[ \\t\\n\\r\\f\\x0b]*"
 _BOUND = '(?:"(?:[^"\\\\]|\\\\.|"")*"|\\\\.|[^"\\\\,)\\]])*'
 _WHOLE = f"(?s)^{_SPACES}([\\[(])({_BOUND}),({_BOUND})([\\])]){_SPACES}$"
 _EMPTY = f"(?i)^{_SPACES}empty{_SPACES}$"
-#: What is wrong with a text, by the first pattern that it matches.
+#: The errors of texts, by the first pattern that matches.
 _PROBLEMS = (
     (f"(?i)^{_SPACES}empty", 'Junk after "empty" key word.'),
     (f"^{_SPACES}($|[^\\[( \\t\\n\\r\\f\\x0b])", "Missing left parenthesis or bracket."),
@@ -335,7 +335,7 @@ _PROBLEMS = (
 
 
 def _bound_text(text: Ast, group: int, engine: Engine) -> Ast:
-    """The text of a bound without its quotes and escapes; NULL where there is nothing."""
+    """The text of a bound without quotes and escapes; NULL if it is missing."""
     raw = s.regexp_group(text, _WHOLE, group)
     piece = s.variable("rb0")
     inside = s.call("SUBSTRING", piece, s.num(2), s.sub(s.call("LENGTH", piece), s.num(2)))
@@ -367,7 +367,7 @@ def _taken_apart(text: Ast, engine: Engine) -> Ast:
 def _over_texts(
     text: Ast, engine: Engine, build: Callable[[Ast, Ast, Ast, Ast], Ast], name: str
 ) -> Ast:
-    """What is made of the texts of both bounds and of whether they are included."""
+    """The result of ``build`` for the texts of both bounds and whether they are inclusive."""
     if engine is Engine.SPARK:
         raise duckdb_only("reading a range from a text")
     parts = s.variable(name)
@@ -378,7 +378,7 @@ def _over_texts(
 def _over_values(
     text: Ast, typ: SqlType, engine: Engine, build: Callable[[Given], Ast], name: str
 ) -> Ast:
-    """What is made of the bounds that a text names."""
+    """The result of ``build`` for the bounds in a text."""
 
     def read(low: Ast, high: Ast, low_in: Ast, high_in: Ast) -> Ast:
         values = s.struct(
@@ -425,7 +425,7 @@ def _broken_message(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
 
 
 def _bound_error(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
-    """What a bound's own reader says; NULL where it says nothing."""
+    """The error of parsing a bound; NULL if there is none."""
 
     def told(low: Ast, high: Ast, _low_in: Ast, _high_in: Ast) -> Ast:
         found = [

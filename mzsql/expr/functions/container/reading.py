@@ -1,9 +1,10 @@
-"""Texts read as arrays, lists and maps, in SQL.
+"""Parsing of arrays, lists and maps from text, in SQL.
 
-Promise: what PostgreSQL and Materialize print for a value is read back as it, row by row in DuckDB: a text is cut into its pieces by
-one pattern, these become a JSON document, and the document's parts are read by the element's own cast. What is no value is an error that
-quotes the text; an element that cannot be read says why. A constant is looked at more closely when the statement is planned
-(`mzsql.frontend.scalar.container_literals`), so its errors name the place. A column's text is an array of one dimension.
+Promise: the text that PostgreSQL and Materialize print for a value parses to this value, per row, in DuckDB: one
+pattern splits the text, the pieces become a JSON document, and the elements' casts parse its parts. An invalid text is
+an error that quotes it; an element that cannot be parsed gives its own error. A constant is examined more closely in
+planning (`mzsql.frontend.scalar.container_literals`), so its errors name the place. The text of a column must be an
+array of one dimension.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _QUOTED = '"(?:[^"\\\\]|\\\\.)*"'
 
 
 def _patterns(special: str) -> tuple[str, str]:
-    """The pattern of a piece and that of a whole text of pieces, where a word holds none of these characters."""
+    """The pattern of a piece, and that of a whole text, where unquoted words contain none of ``special``."""
     edge = f"(?:[^{special}\\s]|\\\\.)"
     word = f"{edge}(?:(?:[^{special}]|\\\\.)*{edge})?"
     arrow = "=>|" if "=" in special else ""
@@ -41,7 +42,9 @@ def _has_map(typ: SqlType | None) -> bool:
 
 
 def _document(text: Ast, typ: SqlType) -> Ast:
-    """The text as JSON: arrays of texts. Where a map lies in the type, every element is an array of its own, a map's of key and value."""
+    """The text as a JSON document of arrays of texts. If the type contains a map, every element is an array; a map's of
+    key and value.
+    """
     mapped = _has_map(typ)
     piece = s.variable("tj0")
     pieces = s.call("REGEXP_EXTRACT_ALL", text, s.text((_MAPPED if mapped else _PLAIN)[0]))
@@ -61,7 +64,7 @@ def _document(text: Ast, typ: SqlType) -> Ast:
     )
     shown = s.call("LIST_TRANSFORM", pieces, s.lambda_(("tj0",), made))
     joined = s.call("ARRAY_TO_STRING", shown, s.text(""))
-    # What reads JSON takes a comma before the end; here an element is missing there.
+    # DuckDB's JSON parser accepts a trailing comma, which here is a missing element.
     bare = s.regexp_replace(text, f"(?s){_QUOTED}|\\\\.", "x", Engine.DUCKDB)
     sound = s.and_(
         s.not_(s.matches(bare, ",\\s*[}]", Engine.DUCKDB)),
@@ -73,7 +76,7 @@ def _document(text: Ast, typ: SqlType) -> Ast:
 
 
 def _parts(node: Ast, mapped: bool, name: str) -> Ast:
-    """What lies directly in a value."""
+    """The elements or entries directly inside a value."""
     parts = j.elements(node)
     if not mapped:
         return parts
@@ -82,7 +85,7 @@ def _parts(node: Ast, mapped: bool, name: str) -> Ast:
 
 
 def _nth(part: Ast, mapped: bool, n: int) -> Ast:
-    """The key or the value of a part; an element itself."""
+    """The key or value of an entry; an element itself."""
     return s.string(s.call("JSON_EXTRACT", part, s.text(f"$[{n}]"))) if mapped else part
 
 
@@ -108,7 +111,7 @@ def _value(node: Ast, typ: SqlType, mapped: bool, depth: int) -> Ast:
 
 
 def _malformed(node: Ast, typ: SqlType, mapped: bool, depth: int) -> Ast:
-    """Whether a part of the document is not of the type's shape."""
+    """Whether a part of the document lacks the type's shape."""
     if typ.kind not in _KINDS or typ.element is None:
         return j.is_kind(node, "ARRAY")
     name = f"tw{depth}"
@@ -131,7 +134,7 @@ def _malformed(node: Ast, typ: SqlType, mapped: bool, depth: int) -> Ast:
 
 
 def _failure(node: Ast, typ: SqlType, mapped: bool, depth: int) -> Ast | None:
-    """What the reader of an element says, of the first one that it refuses; None where it refuses none."""
+    """The error of the first element that does not parse; None if all can."""
     if typ.kind not in _KINDS or typ.element is None:
         text = j.shown(node)
         told = element_error(text, TEXT, typ, Engine.DUCKDB)
@@ -193,7 +196,7 @@ def _broken_message(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
     return _syntax(s.case(*branches, otherwise=s.text("malformed literal")), text, typ)
 
 
-#: What is said of braces within braces where the type has none.
+#: The errors for nested braces, where the type has none.
 _NESTED = {
     "array": "an array of several dimensions is only read from a constant",
     "list": (

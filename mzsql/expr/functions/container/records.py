@@ -1,6 +1,6 @@
-"""Records: rows as values, which ordered aggregates take as their argument.
+"""Records: rows as values, used as arguments of ordered aggregates.
 
-Promise: a record's fields are named f1, f2, … in every engine; the getters' keys carry the position, ``record_get_1``.
+Promise: the fields of a record are named f1, f2, … in every engine; a getter's key has the position, ``record_get_1``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _GET = re.compile(r"record_get_(\d+)")
 
 
 def record_type(args: Sequence[SqlType]) -> SqlType:
-    """The record of values of these types, each nullable."""
+    """The type of records of these types, all nullable."""
     fields = tuple((f"f{i}", ColumnType(arg)) for i, arg in enumerate(args, start=1))
     return SqlType("record", fields=fields)
 
@@ -29,7 +29,11 @@ def _row(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
 
 
 def getter(key: str) -> ScalarFunc:
-    """The function of key ``record_get_<position>`` (1-based); KeyError of any other key."""
+    """The function with key ``record_get_<position>``, from 1.
+
+    Raises:
+        KeyError: it is another key.
+    """
     match = _GET.fullmatch(key)
     if match is None:
         raise KeyError(key)
@@ -53,7 +57,9 @@ def getter(key: str) -> ScalarFunc:
 
 
 def _item(kind: str) -> ScalarFunc:
-    """One value that ``array_agg`` or ``list_agg`` collects: a record of one field, which stands for (and prints as) a container of one."""
+    """An item for ``array_agg`` or ``list_agg``: a record with one field, which stands for (and prints as) a container
+    of one element.
+    """
     return ScalarFunc(
         key=f"{kind}_item",
         name=f"{kind}_item",

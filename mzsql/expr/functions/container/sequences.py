@@ -1,7 +1,7 @@
-"""What arrays and lists have in common: subscripts and slices, lengths, what searches and joins them.
+"""Functions of arrays and lists: subscripts, slices, lengths, search, concatenation.
 
-Promise: subscripts count from 1, and what lies outside is NULL (a slice outside is empty), never an error. Elements compare as values:
-NULL equals NULL. The dimensions of an array, and the layers of a list, are those of its type.
+Promise: subscripts count from 1, and those out of range give NULL (or an empty slice), never an error. Elements compare
+as values: NULL equals NULL. The dimensions of an array, and the layers of a list, are its type's.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mzsql.repr.types import TEXT, SqlType
 
 
 def at(array: Ast, index: Ast, engine: Engine) -> Ast:
-    """The element at a position from 1 on; NULL outside."""
+    """The element at a position from 1; NULL out of range."""
     name = "TRY_ELEMENT_AT" if engine is Engine.SPARK else "LIST_EXTRACT"
     return s.case((s.gte(index, s.num(1)), s.call(name, array, s.integer(_bounded(index)))))
 
@@ -40,7 +40,7 @@ def slice_of(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
 
 
 def _sliced(array: Ast, bounds: list[Ast], typ: SqlType, engine: Engine, depth: int) -> Ast:
-    """By pairs of bounds, from the outermost dimension inwards; without an element nothing is left."""
+    """Slices by pairs of bounds, from the outermost dimension inwards; an empty dimension leaves nothing."""
     low, high = s.at_least(bounds[0], s.num(1)), bounds[1]
     size = s.at_least(s.add(s.sub(_bounded(high), _bounded(low)), s.num(1)), s.num(0))
     if engine is Engine.SPARK:
@@ -75,7 +75,7 @@ def length(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
 
 
 def dimensions(typ: SqlType) -> int:
-    """How many arrays, or lists, lie within each other in a type."""
+    """The number of nested arrays or lists in a type."""
     count = 0
     while typ.kind in ("array", "list") and typ.element is not None:
         count, typ = count + 1, typ.element
@@ -83,7 +83,7 @@ def dimensions(typ: SqlType) -> int:
 
 
 def dimension(args: Sequence[Sql], engine: Engine) -> Ast:
-    """The size of an array's n-th dimension; NULL where it has none, or is empty."""
+    """The size of an array's n-th dimension; NULL if it does not exist or is empty."""
     array, wanted = args[0].ast, args[1].ast
     branches: list[tuple[Ast, Ast]] = []
     for number in range(1, dimensions(args[0].typ) + 1):
@@ -122,7 +122,7 @@ def longest(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
 
 
 def too_deep(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
-    """Whether a list has no such layer."""
+    """Whether a list lacks the layer."""
     layers = dimensions(args[0].typ)
     return s.not_(s.between(args[1].ast, s.num(1), s.num(layers)))
 
@@ -138,7 +138,7 @@ def too_deep_message(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast
 
 
 def concat(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
-    """NULL joins like nothing; two of them are NULL."""
+    """Concatenation, in which NULL counts as empty; NULL if both are."""
     left, right = args[0].ast, args[1].ast
     name = "CONCAT" if engine is Engine.SPARK else "LIST_CONCAT"
     joined = s.call(name, left, right)
@@ -147,19 +147,19 @@ def concat(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
 
 
 def append(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
-    """With one more element at the end."""
+    """The array or list with an element appended."""
     one = Sql(s.cast(s.array(args[1].ast), typ, engine), typ)
     return concat(engine, [args[0], one], typ)
 
 
 def prepend(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
-    """With one more element at the beginning."""
+    """The array or list with an element prepended."""
     one = Sql(s.cast(s.array(args[0].ast), typ, engine), typ)
     return concat(engine, [one, args[1]], typ)
 
 
 def has_all(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
-    """Whether all elements of the second are in the first; a NULL is in none, as it equals nothing."""
+    """Whether the first contains all elements of the second; NULL elements equal nothing, so are never contained."""
     if engine is Engine.SPARK:
         raise duckdb_only("the containment of arrays and lists")
     whole, part = args[0].ast, args[1].ast
@@ -168,31 +168,31 @@ def has_all(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
 
 
 def within(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
-    """Whether all elements of the first are in the second."""
+    """Whether the second contains all elements of the first."""
     return has_all(engine, [args[1], args[0]], typ)
 
 
 def overlap(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
-    """Whether they have an element in common."""
+    """Whether both have a common element."""
     name = "ARRAYS_OVERLAP" if engine is Engine.SPARK else "LIST_HAS_ANY"
     return s.call(name, args[0].ast, args[1].ast)
 
 
 def same_element(item: Ast, wanted: Ast) -> Ast:
-    """Whether an element equals a value, NULL equals NULL."""
+    """Whether an element equals a value, with NULL equal to NULL."""
     neither = s.and_(s.is_null(item), s.is_null(wanted))
     return s.coalesce(s.or_(s.eq(item, wanted), neither), s.boolean(False))
 
 
 def remove(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
-    """Without the elements that equal one."""
+    """The array or list without the elements equal to a value."""
     name = "FILTER" if engine is Engine.SPARK else "LIST_FILTER"
     kept = s.not_(same_element(s.variable("rm0"), args[1].ast))
     return s.cast(s.call(name, args[0].ast, s.lambda_(("rm0",), kept)), typ, engine)
 
 
 def position(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
-    """The first position, from a third argument on, at which the element stands."""
+    """The first position of an element, from the third argument on."""
     if engine is Engine.SPARK:
         raise duckdb_only("array_position")
     start = s.at_least(args[2].ast, s.num(1)) if len(args) > 2 else s.num(1)
@@ -203,11 +203,11 @@ def position(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
 
 
 def to_string(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
-    """The texts of the elements with a separator in between."""
+    """The texts of the elements, with a separator in between."""
     spark = engine is Engine.SPARK
     array, element = _leaves(args[0])
     if not all(map(sizes.is_short, args[1:])):
-        # NULL, not a giant text, where the result would be too large: that is an error of its own.
+        # NULL where the result would be too large, which is a separate error, so that no giant text is built.
         array = s.case((s.not_(sizes.too_large(_written_size(engine, args, typ))), array))
     item = s.variable("ts0")
     shown = inner_text(item, element, engine, to_text)
@@ -223,7 +223,7 @@ def to_string(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
 
 
 def _leaves(arg: Sql) -> tuple[Ast, SqlType]:
-    """The elements of an array through all its dimensions, or of a list, and their type."""
+    """The elements of an array through all dimensions, or of a list, and their type."""
     array, element = arg.ast, arg.typ.element or TEXT
     while element.kind == "array" and element.element is not None:
         array, element = s.call("FLATTEN", array), element.element
@@ -231,7 +231,7 @@ def _leaves(arg: Sql) -> tuple[Ast, SqlType]:
 
 
 def _written_size(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
-    """The bytes of what `to_string` writes besides the elements: separators, and texts for NULL."""
+    """The bytes that `to_string` writes besides the elements: separators, and texts for NULL."""
     array, _ = _leaves(args[0])
     spark = engine is Engine.SPARK
     length, filtered = ("SIZE", "FILTER") if spark else ("LEN", "LIST_FILTER")
@@ -250,12 +250,14 @@ def _is_written_too_often(engine: Engine, args: Sequence[Sql], typ: SqlType) -> 
     return sizes.too_large(_written_size(engine, args, typ))
 
 
-#: The rule of `to_string`: the elements have bounds of their own, what is written between them may be long and written often.
+#: The error of `to_string`: elements have their own limits, but separators and texts for NULL may be long and frequent.
 WRITTEN = ErrorRule(_is_written_too_often, sizes.TOO_LARGE)
 
 
 def _joined(texts: Ast, separator: Ast, engine: Engine) -> Ast:
-    """DuckDB joins by constants only: each text behind its separator, without the first one."""
+    """For DuckDB, which joins by constant separators only, each text is prefixed with the separator, and the first
+    prefix removed.
+    """
     if engine is Engine.SPARK:
         return s.call("ARRAY_JOIN", texts, separator)
     behind = s.lambda_(("ts2",), s.concat(separator, s.variable("ts2")))
@@ -264,5 +266,5 @@ def _joined(texts: Ast, separator: Ast, engine: Engine) -> Ast:
 
 
 def layers(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
-    """How many layers a list has."""
+    """The number of layers of a list."""
     return s.num(dimensions(args[0].typ))

@@ -13,7 +13,7 @@ from mzsql.repr.types import INTEGER, TEXT, ColumnType, RelationType, SqlType
 
 
 def base_element(typ: SqlType) -> SqlType:
-    """What an array holds, through all its dimensions; the element of a list."""
+    """The element type of an array through all dimensions, or of a list."""
     element = typ.element or TEXT
     while typ.kind == "array" and element.kind == "array" and element.element is not None:
         element = element.element
@@ -21,7 +21,7 @@ def base_element(typ: SqlType) -> SqlType:
 
 
 def _flat(arg: Sql) -> Ast:
-    """An array's elements in one dimension."""
+    """The elements of an array in one dimension."""
     array, element = arg.ast, arg.typ.element
     while arg.typ.kind == "array" and element is not None and element.kind == "array":
         array, element = s.call("FLATTEN", array), element.element

@@ -31,7 +31,7 @@ def _only(build: Callable[..., Ast]) -> Spelling:
 
 
 def _strictly(build: Callable[[Ast, Ast], Ast]) -> Callable[[Ast, Ast], Ast]:
-    """The same, with NULL for NULL arguments, which DuckDB's list functions treat as elements or ignore."""
+    """The result of ``build``, with NULL for NULL arguments, which DuckDB's list functions treat as elements or ignore."""
 
     def built(left: Ast, right: Ast) -> Ast:
         unknown = s.or_(s.is_null(left), s.is_null(right))

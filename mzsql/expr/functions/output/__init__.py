@@ -1,1 +1,1 @@
-"""Values as text: what PostgreSQL calls output functions. `to_text` has those of every type."""
+"""Values as text: PostgreSQL's output functions. `to_text` covers every type."""

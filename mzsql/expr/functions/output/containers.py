@@ -1,7 +1,7 @@
-"""The texts of what holds other values: arrays, lists, maps, records.
+"""The text of containers: arrays, lists, maps, records.
 
-Promise: they are PostgreSQL's (of lists and maps Materialize's): elements are quoted where they would be read differently, NULL is a bare
-word, and inside another value a boolean is one letter.
+Promise: PostgreSQL's format (for lists and maps Materialize's): elements are quoted where they would be parsed
+differently, NULL is unquoted, and a boolean inside another value is one letter.
 """
 
 from __future__ import annotations
@@ -13,14 +13,21 @@ from mzsql.expr.functions.declare import Ast, variable_of
 from mzsql.expr.functions.table import Engine
 from mzsql.repr.types import TEXT, SqlType
 
-#: How any value is put as text: what holds values asks for theirs.
+#: Makes the text of any value, for those inside containers.
 ToText = Callable[[Ast, SqlType, Engine], Ast]
 
 _NESTING = ("array", "list", "map")
 
 
 def container_text(ast: Ast, typ: SqlType, engine: Engine, to_text: ToText) -> Ast:
-    """The text of an array, list, map or record; NULL for NULL. `to_text` has those of the values inside."""
+    """The text of an array, list, map or record; NULL for NULL.
+
+    Args:
+        ast: the value.
+        typ: its type.
+        engine: the engine.
+        to_text: makes the texts of the values inside.
+    """
     if typ.kind == "record":
         return _record_text(ast, typ, engine, to_text)
     if typ.kind == "map":
@@ -40,7 +47,14 @@ def _braced(texts: Ast, whole: Ast, engine: Engine) -> Ast:
 
 
 def inner_text(ast: Ast, typ: SqlType, engine: Engine, to_text: ToText) -> Ast:
-    """The text of a value inside another one."""
+    """The text of a value inside another.
+
+    Args:
+        ast: the value.
+        typ: its type.
+        engine: the engine.
+        to_text: makes the text of a value that is not inside another.
+    """
     if typ.kind == "boolean":
         return s.case((ast, s.text("t")), (s.not_(ast), s.text("f")))
     return to_text(ast, typ, engine)

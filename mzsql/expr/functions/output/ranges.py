@@ -10,7 +10,7 @@ from mzsql.repr.types import TEXT, SqlType
 
 
 def range_text(ast: Ast, typ: SqlType, engine: Engine, to_text: ToText) -> Ast:
-    """The text of a range; NULL for NULL. `to_text` has those of its bounds."""
+    """The text of a range; NULL for NULL. ``to_text`` makes the texts of its bounds."""
     return s.let(ast, "rt8", _text(s.variable("rt8"), typ.element or TEXT, engine, to_text), engine)
 
 
@@ -32,7 +32,7 @@ def _text(of: Ast, bound: SqlType, engine: Engine, to_text: ToText) -> Ast:
 
 
 def _shown(ast: Ast, typ: SqlType, engine: Engine, to_text: ToText) -> Ast:
-    """A bound's text, in quotes where it holds a blank: times, and dates before Christ."""
+    """The text of a bound, quoted if it contains a blank, as times and dates before Christ do."""
     text = to_text(ast, typ, engine)
     quoted = s.concat(s.text('"'), text, s.text('"'))
     if typ.kind in ("timestamp", "timestamptz"):

@@ -1,7 +1,7 @@
-"""The text form of values, as PostgreSQL prints them: what `<type>_to_text` casts and error messages say.
+"""The text of values as PostgreSQL prints them, in `<type>_to_text` casts and error messages.
 
-Promise: both engines give the same characters. Numerics print without trailing zeros (Materialize's choice: a scale is not part of a
-numeric's value), floats with the fewest digits that read back as the same float, in PostgreSQL's choice of notation.
+Promise: both engines give the same characters. Numerics print without trailing zeros (as in Materialize, where scale is
+no part of the value), floats with the fewest digits that identify them, in the notation PostgreSQL chooses.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def to_text(ast: Ast, typ: SqlType, engine: Engine) -> Ast:
 
 
 def _numeric(ast: Ast, typ: SqlType) -> Ast:
-    # Spark writes small decimals in scientific notation (0E-18): formatting the whole and the fraction apart avoids it.
+    # Spark prints small decimals in scientific notation (0E-18); printing whole and fraction separately avoids it.
     if typ.effective_scale == 0:
         return s.string(ast)
     trimmed = s.call("RTRIM", s.call("REGEXP_REPLACE", s.string(ast), s.text("0+$"), s.text("")))
@@ -55,7 +55,7 @@ def _numeric(ast: Ast, typ: SqlType) -> Ast:
 
 
 def _digits(ast: Ast, kind: str, engine: Engine) -> Ast:
-    """The shortest scientific notation of a finite positive float that reads back as the same float: ``1.5e+300``."""
+    """The shortest scientific notation that identifies a finite positive float: ``1.5e+300``."""
     carrier = s.typed(exp.DType.FLOAT if kind == "real" else exp.DType.DOUBLE)
     if engine is Engine.SPARK:
         last = 8 if kind == "real" else 16
@@ -89,7 +89,9 @@ def _digits(ast: Ast, kind: str, engine: Engine) -> Ast:
 
 
 def _float(ast: Ast, kind: str, engine: Engine) -> Ast:
-    """PostgreSQL: plain notation for exponents of -4 to 14 (5 for real), else scientific with two digits of exponent."""
+    """As in PostgreSQL: plain notation for exponents from -4 to 14 (5 for real), else scientific with a two-digit
+    exponent.
+    """
     plain_below = 6 if kind == "real" else 15
     science = s.variable("f0")
     mantissa = s.call("SPLIT_PART", science, s.text("e"), s.num(1))
@@ -149,7 +151,7 @@ def _year(ast: Ast) -> Ast:
 
 
 def _date_body(ast: Ast) -> tuple[Ast, Ast]:
-    """``YYYY-MM-DD`` (the year of a date before Christ counted backwards) and the suffix `` BC`` or nothing."""
+    """The text ``YYYY-MM-DD``, with years before Christ counted backwards, and the suffix `` BC`` or nothing."""
     year = _year(ast)
     before = s.lt(year, s.num(1))
     shown = s.string(s.case((before, s.sub(s.num(1), year)), otherwise=year))
@@ -177,7 +179,7 @@ def _date(ast: Ast, engine: Engine) -> Ast:
 
 
 def micros_of_day(ast: Ast, kind: str, engine: Engine) -> Ast:
-    """Microseconds since midnight of a timestamp (in UTC)."""
+    """The microseconds since midnight of a timestamp, in UTC."""
     day = s.num(86_400_000_000)
     return s.mod(s.add(s.mod(micros(ast, kind, engine), day), day), day)
 
@@ -191,14 +193,14 @@ def _timestamp(ast: Ast, kind: str, engine: Engine) -> Ast:
 
 
 def _fraction(micros: Ast) -> Ast:
-    """``.5`` of 500000 microseconds, nothing of none."""
+    """The fraction of a second: ``.5`` for 500000 microseconds, nothing for 0."""
     padded = s.call("LPAD", s.string(micros), s.num(6), s.text("0"))
     trimmed = s.call("REGEXP_REPLACE", padded, s.text("0+$"), s.text(""))
     return s.case((s.eq(micros, s.num(0)), s.text("")), otherwise=s.concat(s.text("."), trimmed))
 
 
 def time_text(micros: Ast) -> Ast:
-    """``HH:MM:SS[.ffffff]`` of non-negative microseconds; hours may be more than two digits."""
+    """``HH:MM:SS[.ffffff]`` for non-negative microseconds; hours may have more than two digits."""
     m = s.big(micros)
     seconds = s.int_div(m, s.num(1_000_000))
     hours = s.string(s.int_div(seconds, s.num(3600)))
@@ -221,13 +223,13 @@ def time_text(micros: Ast) -> Ast:
 
 
 def interval_text(ast: Ast) -> Ast:
-    """Materialize's style: ``1 year 2 months -3 days +04:05:06.7``, ``00:00:00`` of nothing."""
+    """The text of an interval in Materialize's format: ``1 year 2 months -3 days +04:05:06.7``, ``00:00:00`` if empty."""
     months, days, micros = (s.big(s.field(ast, name)) for name in ("months", "days", "micros"))
     years, mons = s.int_div(months, s.num(12)), s.mod(months, s.num(12))
     zero = s.num(0)
 
     def unit(count: Ast, name: str, earlier: list[Ast]) -> Ast:
-        # A positive number after a negative one is signed, as PostgreSQL prints it.
+        # As in PostgreSQL, a positive number after a negative one has a sign.
         before_negative = _last_negative(earlier)
         sign = s.case(
             (s.and_(before_negative, s.gt(count, zero)), s.text("+")), otherwise=s.text("")
@@ -257,7 +259,7 @@ def interval_text(ast: Ast) -> Ast:
 
 
 def _wide_time_text(micros: Ast) -> Ast:
-    # The magnitude of the smallest bigint is one above the largest: as microseconds it can only be written apart.
+    # The magnitude of the smallest bigint exceeds the largest, so its text is constant.
     largest = s.text("2562047788:00:54.775808")
     return s.case(
         (s.gt(micros, s.num(2**63 - 1)), largest),
@@ -266,7 +268,7 @@ def _wide_time_text(micros: Ast) -> Ast:
 
 
 def _last_negative(fields: list[Ast]) -> Ast:
-    """That the last of the fields that is not zero is negative."""
+    """Whether the last nonzero field is negative."""
     if not fields:
         return s.boolean(False)
     *earlier, last = fields

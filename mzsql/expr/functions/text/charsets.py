@@ -1,7 +1,8 @@
-"""The characters that bytes are in an encoding by name.
+"""Decoding of bytes in a named encoding.
 
-Promise: names are those of the WHATWG's standard or PostgreSQL's (an underscore is a hyphen); bytes that are no text of the encoding are an
-error. UTF-8 and the encodings of one byte a character are counted in every engine; the others of constants only, and said so.
+Promise: names are the WHATWG standard's or PostgreSQL's (with a hyphen for an underscore); bytes that are invalid in
+the encoding are an error. UTF-8 and single-byte encodings work in every engine; others for constants only, as the
+refusal says.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from mzsql.expr.functions.text.encodings import known_bytes, utf8_text
 from mzsql.repr.errors import Unsupported
 from mzsql.repr.types import BYTEA, INTEGER, TEXT, SqlType
 
-#: Names that Python spells otherwise, and the encodings that are wider than those of their names in the standard.
+#: Names that differ in Python, and encodings that are supersets of the standard's.
 _OTHERWISE = {
     "big5": "big5hkscs",
     "big5-hkscs": "big5hkscs",
@@ -35,12 +36,12 @@ _OTHERWISE = {
     "win1252": "cp1252",
     "windows-874": "cp874",
 }
-#: What Python calls a codec and is no encoding of texts.
+#: Python's codecs that are no text encodings.
 _NO_TEXT = frozenset({"idna", "punycode", "raw-unicode-escape", "unicode-escape", "undefined"})
 
 
 def _codec(name: str) -> str | None:
-    """Python's name of an encoding; None where there is none of this name."""
+    """Python's name of an encoding; None if the name is unknown."""
     low = name.strip().lower().replace("_", "-")
     try:
         found = codecs.lookup(_OTHERWISE.get(low, low))
@@ -56,7 +57,7 @@ def _encoding(args: Sequence[Sql]) -> str | None:
 
 
 def _is_single(codec: str) -> bool:
-    """Whether every character of an encoding is one byte and every byte one character."""
+    """Whether every byte of an encoding is one character."""
     try:
         return len(bytes(range(256)).decode(codec)) == 256
     except UnicodeError:

@@ -1,7 +1,7 @@
-"""Texts and bytes: encodings, digests, characters by their number.
+"""Texts and bytes: encodings, digests, characters by code.
 
-Promise: what is no text of an encoding is an error in Materialize's words, never a replaced character. Base64 is broken into lines of 76
-characters, as MIME asks and PostgreSQL does. Digests that an engine lacks are taken of constants only, and said so.
+Promise: invalid bytes or text for an encoding are an error in Materialize's words; no character is replaced. Base64 has lines of 76
+characters, as in MIME and PostgreSQL. Digests that an engine lacks work for constants only, as the refusal says.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ def _transform(items: Ast, name: str, body: Ast, engine: Engine) -> Ast:
 
 
 def _pieces(text: Ast, pattern: str, engine: Engine) -> Ast:
-    """Every match of a pattern without groups."""
+    """All matches of a pattern without groups."""
     more = [s.num(0)] if engine is Engine.SPARK else []
     return s.call("REGEXP_EXTRACT_ALL", text, s.text(pattern), *more)
 
 
 def _initcap(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
-    """Words are runs of letters and digits."""
+    """Each run of letters and digits, capitalized."""
     word = s.variable("w0")
     head = upper(s.call("SUBSTRING", word, s.num(1), s.num(1)))
     tail = s.call("LOWER", s.call("SUBSTRING", word, s.num(2)))
@@ -89,7 +89,7 @@ def _base64(ast: Ast, engine: Engine) -> Ast:
 
 
 def _escaped(ast: Ast, engine: Engine) -> Ast:
-    """Zero and bytes above 127 as a backslash and three octal digits, a backslash doubled."""
+    """Bytes in escape format: zero and those above 127 as a backslash and three octal digits, a backslash doubled."""
     pair = s.variable("h0")
     digits = s.text("0123456789ABCDEF")
     nibbles = [
@@ -114,7 +114,7 @@ _TOKENS = "\\\\[0-3][0-7][0-7]|\\\\\\\\|[^\\\\]+"
 
 
 def unescaped(text: Ast, engine: Engine) -> Ast:
-    r"""The bytes of a text in PostgreSQL's escape format (``\\`` and ``\ooo``); NULL where it is none."""
+    r"""The bytes of a text in PostgreSQL's escape format (``\\`` and ``\ooo``); NULL if invalid."""
     piece = s.variable("e0")
 
     def octal(position: int) -> Ast:
@@ -153,7 +153,7 @@ def _encode(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
 
 
 def _encoded_size(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
-    """The bytes of `encode`: of escapes counted only where escaping each byte would be too much."""
+    """The size of `encode`'s result; escapes are counted only if escaping each byte would be too large."""
     ast = args[0].ast
     size = s.big(s.call("OCTET_LENGTH", ast))
     four, three = s.big(s.num(4)), s.big(s.num(3))
@@ -235,7 +235,7 @@ def _utf8_name(args: Sequence[Sql]) -> Ast:
 
 
 def utf8_text(ast: Ast, engine: Engine) -> Ast:
-    """The text that bytes are in UTF-8; NULL where they are none."""
+    """The text of UTF-8 bytes; NULL if invalid."""
     if engine is Engine.SPARK:
         return s.call("TRY_VALIDATE_UTF8", s.string(ast))
     return s.call("TRY", s.call("DECODE", ast))
@@ -282,7 +282,7 @@ _DIGESTS: dict[str, Callable[[bytes], bytes]] = {
 
 
 def known_bytes(arg: Sql) -> bytes | None:
-    """The bytes of a constant; None of anything else."""
+    """The bytes of a constant; None for anything else."""
     ast = arg.ast
     while isinstance(ast, exp.Cast | exp.Paren):
         ast = ast.this
@@ -302,7 +302,7 @@ def _constant_digest(name: str, args: Sequence[Sql], make: Callable[..., bytes])
 
 
 def constant_null(arg: Sql) -> bool:
-    """Whether an argument is a NULL that is written out, whatever its type."""
+    """Whether an argument is a literal NULL of any type."""
     ast = arg.ast
     while isinstance(ast, exp.Cast | exp.Paren):
         ast = ast.this
@@ -394,7 +394,7 @@ def _digests() -> list[ScalarFunc]:
 
 
 def _bytes_between(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
-    """A substring of bytes, by way of their hexadecimal digits; positions before the first exist but are empty."""
+    """A substring of bytes, from their hexadecimal digits; positions before the first exist but are empty."""
     start = s.big(args[1].ast)
     first = s.at_least(start, s.big(s.num(1)))
     begin = s.integer(
@@ -447,7 +447,7 @@ def _bytes() -> list[ScalarFunc]:
 
 
 def _uuid5(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
-    """A name's UUID of version 5: the first half of a SHA-1 over the name space's bytes and the name's."""
+    """A UUID of version 5: the first half of a SHA-1 over the namespace's bytes and the name's."""
     space = s.call("REPLACE", args[0].ast, s.text("-"), s.text(""))
     digest = s.call(
         "LOWER",

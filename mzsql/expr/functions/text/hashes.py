@@ -1,7 +1,7 @@
-"""Hashes that spread keys: SeaHash, and Kafka's Murmur2.
+"""Hashes for distributing keys: SeaHash, and Kafka's Murmur2.
 
-Promise: the numbers that other programs compute of the same bytes. They are computed of constants; of columns no engine has them, and the
-refusal says so.
+Promise: the same numbers as other programs compute for these bytes. Constants only: no engine has these hashes, as the
+refusal says.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _diffuse(x: int) -> int:
 
 
 def seahash(data: bytes) -> int:
-    """SeaHash of bytes with its own seeds."""
+    """The SeaHash of bytes with its own seeds."""
     lanes = list(_SEEDS)
     for place, start in enumerate(range(0, len(data), 8)):
         word = int.from_bytes(data[start : start + 8], "little")
@@ -37,7 +37,7 @@ def seahash(data: bytes) -> int:
 
 
 def kafka_murmur2(data: bytes) -> int:
-    """Murmur2 of bytes with the seed of Kafka's partitioner, without its highest bit."""
+    """The Murmur2 of bytes with the seed of Kafka's partitioner, without the highest bit."""
     whole = len(data) // 4 * 4
     found = _KAFKA_SEED ^ len(data)
     for start in range(0, whole, 4):

@@ -1,6 +1,6 @@
-"""Names and literals of SQL as texts: quoted where they must be, and taken apart.
+"""SQL identifiers and literals as texts: quoting and parsing.
 
-Promise: as PostgreSQL's functions of these names. A word that SQL has a use for is quoted, too.
+Promise: as in PostgreSQL's functions with these names; keywords are quoted too.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from mzsql.expr.functions.output.to_text import to_text
 from mzsql.expr.functions.table import Engine, ErrorRule, ScalarFunc, Sql
 from mzsql.repr.types import BOOLEAN, TEXT, SqlType
 
-#: Words of PostgreSQL's that are no plain names.
+#: PostgreSQL's words that need quotes as names.
 KEYWORDS = frozenset(
     """
     all analyse analyze and any array as asc asymmetric authorization between bigint binary bit boolean both case cast char character
@@ -42,7 +42,7 @@ def _quote_ident(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
 
 
 def _quoted(text: Ast) -> Ast:
-    """A literal; one with a backslash is written as E'…'."""
+    """The text as a literal; with a backslash, as E'…'."""
     doubled = s.call("REPLACE", text, s.text("'"), s.text("''"))
     escaped = s.call("REPLACE", doubled, s.text("\\"), s.text("\\\\"))
     special = s.gt(s.call("INSTR", text, s.text("\\")), s.num(0))
@@ -68,7 +68,7 @@ _WHOLE = f"^{_SPACE}{_PART}(?:{_SPACE}[.]{_SPACE}{_PART})*{_SPACE}"
 
 
 def _lead(text: Ast) -> Ast:
-    """What of a text is a name; empty where nothing is."""
+    """The name at the start of the text; empty if there is none."""
     return s.regexp_group(text, _WHOLE, 0)
 
 
@@ -77,11 +77,11 @@ def _rest(text: Ast) -> Ast:
 
 
 def _is_name(args: Sequence[Sql]) -> Ast:
-    """Whether the text is a name, and where that is asked for nothing else."""
+    """Whether the text begins with a name and, if strict, contains nothing else."""
     text, rest = args[0].ast, _rest(args[0].ast)
     found = s.neq(_lead(text), s.text(""))
     next_ = s.call("SUBSTRING", rest, s.num(1), s.num(1))
-    # Behind a point there has to be a part, and a quote has to end.
+    # A part must follow a dot, and a quote must end.
     open_ = s.or_(
         s.eq(next_, s.text(".")),
         s.and_(s.eq(next_, s.text('"')), s.eq(s.call("RIGHT", _lead(text), s.num(1)), s.text('"'))),

@@ -1,6 +1,6 @@
-"""``normalize(text, form)``: the normal forms of Unicode.
+"""``normalize(text, form)``: Unicode normal forms.
 
-Promise: NFC of any text in process; the other forms, which no engine has, of constants only, and the refusal says so.
+Promise: NFC for any text in process; the other forms, which no engine has, for constants only, as the refusal says.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mzsql.repr.errors import Unsupported
 from mzsql.repr.types import TEXT, SqlType
 
 _Form = Literal["NFC", "NFD", "NFKC", "NFKD"]
-#: The names of the forms, as the grammar has them.
+#: The names of the forms in the grammar.
 FORMS: tuple[_Form, ...] = get_args(_Form)
 
 

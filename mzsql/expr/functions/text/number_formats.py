@@ -1,8 +1,8 @@
-"""`to_char` of numbers and `to_number`, by PostgreSQL's patterns.
+"""`to_char` for numbers and `to_number`, by PostgreSQL's patterns.
 
-Promise: the patterns of PostgreSQL's table for numbers, as its locale C has them: 9, 0, point and comma (D, G), FM, S, MI, PL, SG, PR, L,
-RN, TH, V, EEEE, text in double quotes; what has more digits than the pattern is shown as ``#``. The format has to be a constant: it is
-taken apart when the expression is written.
+Promise: PostgreSQL's patterns for numbers in locale C: 9, 0, point and comma (D, G), FM, S, MI, PL, SG, PR, L, RN, TH,
+V, EEEE, text in double quotes; a number with more digits than the pattern is shown as ``#``. The format must be
+constant, since it is parsed when the expression is spelled.
 """
 
 from __future__ import annotations
@@ -24,20 +24,21 @@ _ROMAN = (
     (4, "IV"), (1, "I"),
 )  # fmt: skip
 _ROMAN_WIDTH, _LARGEST_ROMAN = 15, 3999
-#: A format becomes an expression of its parts: how long it may be.
+#: The maximum length of a format, whose parts become an expression.
 _LONGEST = 100
 _MOST_DIGITS = 38
 
 
 @dataclass(frozen=True)
 class _Format:
-    """A format taken apart.
+    """A parsed format.
 
     Attributes:
-        nodes: its parts in order: a kind and what it says, digits by their places from 1 on.
-        whole, fraction: how many digits there are before and behind the point.
-        zero: the first place before the point that is filled with zeros; None where none is.
-        kept: how many digits behind the point are shown though they are zeros.
+        nodes: its parts in order: the kind, and its text or, for a digit, its position from 1.
+        whole: the number of digits before the decimal point.
+        fraction: the number of digits after the decimal point.
+        zero: the first position before the decimal point that is zero-filled; None if there is none.
+        kept: the number of decimals shown even if zero.
         words: the words in it.
     """
 
@@ -50,7 +51,7 @@ class _Format:
 
     @property
     def bare(self) -> bool:
-        """FM: nothing is filled up."""
+        """Whether padding is off (FM)."""
         return "FM" in self.words
 
 
@@ -122,12 +123,12 @@ def _to_char(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
 
 
 def _digits(arg: Sql, scale: int, shift: int = 0) -> Ast:
-    """The number without its sign, rounded, with so many digits behind the point; NULL where it has too many before it."""
+    """The absolute value, rounded to ``scale`` decimals; NULL if it has too many digits."""
     size = s.call("ABS", s.hugeint(arg.ast) if arg.typ.kind in INTEGERS else arg.ast)
     if arg.typ.kind not in FLOATS:
         size = s.try_cast_to(size, s.decimal_type(38, min(arg.typ.effective_scale, 37)))
     if arg.typ.kind in FLOATS and not shift:
-        # As C prints it: of two values as near the even one.
+        # As in C: ties round to even.
         return s.call("FORMAT", s.text(f"{{:.{scale}f}}"), s.double(size))
     if shift:
         size = s.mul(size, s.num(10**shift))
@@ -149,7 +150,7 @@ def _plain(arg: Sql, form: _Format) -> Ast:
     )
     below = s.lt(arg.ast, s.num(0))
     if arg.typ.kind not in FLOATS:
-        # The sign is the rounded number's; a number too long for the format has its own.
+        # The sign of the rounded number; a number too long for the format keeps its own.
         nonzero = s.matches(number, "[1-9]", Engine.DUCKDB)
         below = s.and_(below, s.coalesce(nonzero, s.boolean(True)))
     body = s.concat(s.text(""), *_pieces(form))
@@ -161,12 +162,12 @@ def _plain(arg: Sql, form: _Format) -> Ast:
 
 
 def _filled(whole: Ast, over: Ast, form: _Format) -> Ast:
-    """The digits before the point, filled up with zeros and blanks."""
+    """The digits before the decimal point, padded with zeros and blanks."""
     nothing = s.eq(whole, s.text("0"))
     if form.zero is not None or form.fraction == 0:
         nothing = s.boolean(False)
     elif form.bare:
-        # Where no digit is left behind the point, the one before it is shown.
+        # If no decimal remains, the digit before the decimal point is shown.
         nothing = s.and_(nothing, s.gt(s.variable(_KEPT), s.num(0)))
     digits = s.case((nothing, s.text("")), otherwise=whole)
     zeros = 0 if form.zero is None else form.whole - form.zero + 1
@@ -234,13 +235,13 @@ def _sign_of(kind: str, below: Ast, blank: Ast) -> Ast:
 
 
 def _signed_behind(form: _Format, first_digit: int) -> bool:
-    """Whether S stands behind the digits."""
+    """Whether S follows the digits."""
     places = [i for i, (kind, _) in enumerate(form.nodes) if kind == "S"]
     return bool(places) and places[0] > first_digit
 
 
 def _signs(form: _Format) -> tuple[Ast, Ast]:
-    """What stands right before the first digit, and right behind the last one."""
+    """The signs right before the first digit and right after the last."""
     below, nothing = s.variable(_BELOW), s.text("")
     blank = nothing if form.bare else s.text(" ")
     if "S" in form.words:
@@ -260,7 +261,7 @@ def _signs(form: _Format) -> tuple[Ast, Ast]:
 
 
 def _ordinal(word: str, form: _Format) -> Ast:
-    """``st``, ``nd``, ``rd`` or ``th`` of a whole number that is not negative."""
+    """The suffix ``st``, ``nd``, ``rd`` or ``th`` for a non-negative integer."""
     if form.words & {".", "D"}:
         return s.text("")
     digits = s.call("TRIM", s.variable(_PADDED))
@@ -295,7 +296,7 @@ def _roman(arg: Sql, form: _Format) -> Ast:
 
 
 def _left_of(number: Ast, value: int) -> Ast:
-    """What is left of a number once all larger letters are taken off."""
+    """The rest of a number after removing all larger Roman numerals."""
     left = number
     for larger, _ in _ROMAN:
         if larger <= value:

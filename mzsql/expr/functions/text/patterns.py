@@ -1,8 +1,9 @@
-r"""The syntax of regular expressions: what a pattern is made of, and how each engine is told the same.
+r"""The syntax of regular expressions, and its translation for each engine.
 
-Promise: patterns are RE2's syntax (Materialize's, but for what little its crate has beyond), with the classes ``\w``, ``\d`` and ``\s``
-over all of Unicode and a dot that takes line feeds too, as in Materialize and PostgreSQL. What Java reads differently (classes of POSIX,
-brackets in classes, names of groups, ends of lines, cases beyond ASCII) is rewritten for Spark; what it cannot say is refused there.
+Promise: patterns are in RE2's syntax (Materialize's, except for a few extensions of its crate); ``\w``, ``\d`` and
+``\s`` cover all of Unicode and a dot matches line feeds, as in Materialize and PostgreSQL. What Java interprets
+differently (POSIX classes, brackets in classes, group names, line ends, case beyond ASCII) is rewritten for Spark; what
+it cannot express is refused there.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import pyarrow.compute as pc
 from mzsql.expr.functions.table import Engine
 from mzsql.repr.errors import Unsupported
 
-#: Flags as PostgreSQL has them; ``g`` (every match) is a matter of the function.
+#: PostgreSQL's flags; ``g`` (every match) concerns the function.
 FLAGS = frozenset("cgimnpsw")
 
 _TOKEN = re.compile(
@@ -35,7 +36,7 @@ _TOKEN = re.compile(
 )
 _SET_PART = re.compile(r"\[:\^?\w+:\]|\\[pP](?:\{[^}]*\}|.)|\\x\{[^}]*\}|\\.|.", re.DOTALL)
 
-#: Classes over all of Unicode: what stands in a set for each letter.
+#: Unicode classes: the contents of a set for each letter.
 _CLASSES = {
     "d": r"\p{Nd}",
     "s": r"\t-\r\x{85}\p{Z}",
@@ -53,7 +54,7 @@ _WORD = "[0-9A-Za-z_]"
 
 @dataclass(frozen=True)
 class Group:
-    """A capturing group: its name, if it has one, and whether the whole may match without it."""
+    """A capturing group: its name, if any, and whether the pattern can match without it."""
 
     name: str | None
     optional: bool
@@ -61,7 +62,7 @@ class Group:
 
 @lru_cache(maxsize=1024)
 def problem(pattern: str) -> str | None:
-    """What RE2 says is wrong with a pattern."""
+    """RE2's error for an invalid pattern; None for a valid one."""
     try:
         pc.match_substring_regex(pa.array([""]), pattern)
     except pa.ArrowInvalid as failure:
@@ -77,13 +78,13 @@ def matches_nothing(pattern: str) -> bool:
 
 
 def matches_nothing_somewhere(pattern: str) -> bool:
-    """Whether a valid pattern matches the empty text in some place of some text: ``x*``, and ``$``, too."""
+    """Whether a valid pattern matches the empty text at some place of some text, as ``x*`` and ``$`` do."""
     bare = ("(?:)" if _asks(kind, text) else text for kind, text in _tokens(pattern))
     return matches_nothing("".join(bare))
 
 
 def asks_for_places(pattern: str) -> bool:
-    r"""Whether a valid pattern asks for what stands around it: ``^``, ``$``, ``\b``."""
+    r"""Whether a valid pattern has assertions about the text around it: ``^``, ``$``, ``\b``."""
     return any(_asks(kind, text) for kind, text in _tokens(pattern))
 
 
@@ -101,7 +102,7 @@ def _tokens(pattern: str) -> Iterator[tuple[str, str]]:
 
 @dataclass
 class _Level:
-    """What stands between two brackets, or the whole pattern."""
+    """The contents of a group, or the whole pattern."""
 
     name: str | None = None
     captures: bool = False
@@ -139,7 +140,7 @@ def _captured(level: _Level, *, optional: bool) -> Iterator[Group]:
 
 
 def inline(flags: str) -> str:
-    """Flags of PostgreSQL's as a pattern's beginning; the last one that says something counts."""
+    """PostgreSQL's flags as a pattern's prefix; of contradicting flags the last one counts."""
     insensitive, dot, lines = False, True, False
     for flag in flags:
         if flag in "ic":
@@ -151,10 +152,15 @@ def inline(flags: str) -> str:
 
 
 def spelled(pattern: str, flags: str, engine: Engine) -> str:
-    """A valid pattern as an engine reads it.
+    """A valid pattern in an engine's syntax.
+
+    Args:
+        pattern: the pattern.
+        flags: its flags.
+        engine: the engine.
 
     Raises:
-        Unsupported: Java cannot say it.
+        Unsupported: Java cannot express it.
     """
     whole = inline(flags) + pattern
     lines = "m" in "".join(text for kind, text in _tokens(whole) if kind == "flags")
@@ -187,7 +193,7 @@ def _flags(text: str) -> str:
     if "U" in letters:
         raise Unsupported("the flag U of a regular expression is not supported in a dataflow")
     on, minus, off = letters.partition("-")
-    # Cases of all letters, and line feeds alone as ends of lines.
+    # Case-insensitivity for all letters, and only line feeds as line ends.
     on += "u" if "i" in on else ""
     on += "d" if "m" in on or "s" in on else ""
     return f"(?{on}{minus}{off}{text[-1]}"

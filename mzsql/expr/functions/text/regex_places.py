@@ -1,8 +1,9 @@
-r"""Which match of a regular expression: `regexp_count`, `regexp_instr`, `regexp_substr`, and `regexp_replace` of the n-th one.
+r"""Functions of the n-th match of a regular expression: `regexp_count`, `regexp_instr`, `regexp_substr`, and
+`regexp_replace` of the n-th.
 
-Promise: matches are counted from 1 and looked for from a place on, as in PostgreSQL. The pattern has to be a constant. What stands before
-the place is not looked at, so that a pattern that asks for it (``^``, ``\b``) is refused where the place is not the beginning. A match
-may be empty; where one that is asks for what stands around it (``$``), only the first one is found.
+Promise: matches count from 1 and are searched from a start, as in PostgreSQL. The pattern must be constant. The text
+before the start is ignored, so a pattern that asserts something about it (``^``, ``\b``) is refused unless the start is
+1. Matches may be empty; if such a pattern has assertions (``$``), only its first match is found.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from mzsql.expr.functions.text.sizes import TOO_LARGE
 from mzsql.repr.errors import Unsupported
 from mzsql.repr.types import INTEGER, TEXT, SqlType
 
-#: What asks for what stands before.
+#: Assertions about the preceding text.
 _LOOKS_BACK = re.compile(r"(?<!\[)\^|\\[bBA]")
 _ALL = FLAGS - {"g"}
 
@@ -35,7 +36,7 @@ def _bound(args: Sequence[Sql], place: int, otherwise: int) -> Ast:
 
 
 class _Search:
-    """A text from a place on, and the matches in it."""
+    """A text from a start on, and the matches in it."""
 
     def __init__(self, engine: Engine, args: Sequence[Sql], start: int, flags: int) -> None:
         if engine is not Engine.DUCKDB:
@@ -54,11 +55,11 @@ class _Search:
         self.spelled = spelled(self.shown, regexes.known_flags(args, flags), engine)
         self.pattern = s.text(self.spelled)
         self.hollow = self.known and matches_nothing_somewhere(self.shown)
-        # Behind the end of the text not even nothing is found.
+        # Beyond the end of the text not even the empty text matches.
         self.beyond = s.gt(self.start, s.add(s.call("LENGTH", args[0].ast), s.num(1)))
 
     def matches(self, group: int = 0) -> Ast:
-        """Every match, or a group of each."""
+        """All matches, or a group of each."""
         found = s.call("REGEXP_EXTRACT_ALL", self.text, self.pattern, s.num(group))
         if not self.hollow or s.known_integer(self.start) == 1:
             return found
@@ -66,15 +67,16 @@ class _Search:
         return s.case((self.beyond, none), otherwise=s.own(found)[0])
 
     def before(self, number: Ast) -> Ast:
-        """How many characters of the text stand before the n-th match.
+        """The number of characters before the n-th match.
 
         Raises:
-            Unsupported: the places of the matches before it are not known.
+            Unsupported: the positions of the matches before it are unknown.
         """
         if self.hollow and asks_for_places(self.shown):
             return self._before_first(number)
         if self.hollow:
-            # Something is matched wherever the search goes on: at the end of the match before, or a character on where that is empty.
+            # The pattern matches everywhere: at the end of the previous match, or one character further if that was
+            # empty.
             match = s.variable("rp0")
             size = s.call("GREATEST", s.call("LENGTH", match), s.num(1))
             earlier = s.call("LIST_SLICE", self.matches(), s.num(1), s.sub(number, s.num(1)))
@@ -131,7 +133,9 @@ def _place(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
 def _replacing(
     engine: Engine, args: Sequence[Sql]
 ) -> tuple[_Search, int, Ast, tuple[Sql, Sql, Sql, Sql]]:
-    """The search, which match is replaced (0: all of them), what stands before it, and what `regexes.replaced` is to do behind."""
+    """The search, the number of the match to replace (0: all), the text before it, and the arguments for
+    `regexes.replaced` on the rest.
+    """
     search = _Search(engine, args, 3, 5)
     number = 1 if len(args) < 5 else s.known_integer(args[4].ast)
     if number is None:
@@ -160,7 +164,7 @@ def _replaced(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
     whole = s.concat(head, regexes.replaced(engine, given, typ))
     if number <= 1 and not search.hollow:
         return whole
-    # What is not found stays: in what is left of the text an empty match would be.
+    # A text without an n-th match stays: the rest of it could have an empty match.
     there = s.is_not_null(s.call("LIST_EXTRACT", search.matches(), s.num(max(number, 1))))
     kept = s.and_(*s.presence(args), s.not_(there))
     return s.case((kept, args[0].ast), otherwise=whole)

@@ -1,8 +1,9 @@
-"""Regular expressions: matching, replacing, splitting, taking apart.
+"""Regular expressions: matching, replacing, splitting, extracting.
 
-Promise: patterns are those of `mzsql.expr.functions.text.patterns`, and one that is none is an error with RE2's words; what only Java
-knows, look-around and back references, is refused in Spark too. A pattern that is not a constant is read by DuckDB for each row; a
-dataflow, which Spark runs, asks for a constant. ``$1`` in a replacement stands for a group, as in Materialize.
+Promise: patterns are those of `mzsql.expr.functions.text.patterns`; an invalid one is an error in RE2's words;
+look-around and back references, which only Java supports, are refused in Spark too. DuckDB parses a non-constant
+pattern for each row; a dataflow, run by Spark, requires a constant. ``$1`` in a replacement is a group, as in
+Materialize.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _WHAT = "a regular expression"
 
 
 def is_known(arg: Sql) -> bool:
-    """Whether an argument is a constant (NULL is one)."""
+    """Whether an argument is constant, NULL included."""
     try:
         constant_text(arg, _WHAT)
     except Unsupported:
@@ -43,22 +44,34 @@ def is_known(arg: Sql) -> bool:
 
 
 def known_flags(args: Sequence[Sql], place: int) -> str:
-    """The flags of a call, none where it has none."""
+    """The flags of a call, or none.
+
+    Args:
+        args: the arguments.
+        place: the position of the flags.
+
+    Raises:
+        Unsupported: they are not constant.
+    """
     if len(args) <= place:
         return ""
     return constant_text(args[place], "flags of a regular expression") or ""
 
 
 def valid_pattern(arg: Sql) -> str | None:
-    """The text of a constant pattern; None of NULL and of one that is invalid, which is an error of its own."""
+    """The text of a constant pattern; None for NULL, and for an invalid one, which has its own error.
+
+    Raises:
+        Unsupported: it is not constant.
+    """
     text = constant_text(arg, _WHAT)
     return None if text is None or problem(text) is not None else text
 
 
 def _by_row(engine: Engine, arg: Sql, flags: str, build: Callable[[Ast], Ast]) -> Ast:
-    """What `build` makes of a pattern that is no constant; NULL where the pattern is invalid.
+    """The result of ``build`` for a non-constant pattern; NULL if the pattern is invalid.
 
-    A lambda's parameter is what keeps DuckDB from reading the pattern, and failing, before there is a row.
+    The lambda's parameter keeps DuckDB from parsing the pattern, and failing, before there is a row.
     """
     if engine is Engine.SPARK:
         raise Unsupported(
@@ -70,7 +83,7 @@ def _by_row(engine: Engine, arg: Sql, flags: str, build: Callable[[Ast], Ast]) -
 
 
 def invalid(place: int) -> ErrorRule:
-    """The rule that an argument be a pattern."""
+    """The error for an argument that is no pattern."""
 
     def condition(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
         if not is_known(args[place]):
@@ -92,7 +105,7 @@ def invalid(place: int) -> ErrorRule:
 
 
 def bad_flag(place: int, allowed: frozenset[str] = FLAGS) -> ErrorRule:
-    """The rule that flags be some of those allowed."""
+    """The error for flags other than those allowed."""
 
     def unknown(args: Sequence[Sql]) -> str:
         return next((flag for flag in known_flags(args, place) if flag not in allowed), "")
@@ -104,7 +117,11 @@ def bad_flag(place: int, allowed: frozenset[str] = FLAGS) -> ErrorRule:
 
 
 def refuse_nothing(pattern: str, flags: str) -> None:
-    """Fail where Java would find more: it also matches the empty text right behind a match.
+    """Refuse patterns for which Java finds more matches: it also matches the empty text right after a match.
+
+    Args:
+        pattern: the pattern.
+        flags: its flags.
 
     Raises:
         Unsupported: the pattern matches the empty text.
@@ -159,16 +176,16 @@ def _operators() -> list[ScalarFunc]:
 
 
 def captured(text: Ast, pattern: str, group: Group | None, number: int) -> Ast:
-    """A group of the first match; NULL of one that the match went by.
+    """A group of the first match; NULL if the group took no part in it.
 
-    Engines give the empty text for those: it stands for NULL where the pattern lets a match do without the group.
+    Engines return the empty text then, so an empty group is NULL where the pattern can match without it.
     """
     found = s.regexp_group(text, pattern, number)
     return s.nullif(found, s.text("")) if group is not None and group.optional else found
 
 
 def _match(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
-    """The groups of the first match, or the match where there are none; NULL without a match."""
+    """The groups of the first match, or the match itself if there are no groups; NULL without a match."""
     pattern, text = valid_pattern(args[1]), args[0].ast
     if pattern is None:
         return s.cast(s.null(), typ, engine)
@@ -182,10 +199,10 @@ def _match(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
 
 
 def replaced(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
-    """The first match replaced, or with the flag g all of them."""
+    """The text with the first match replaced or, with the flag g, all matches."""
     if not _may_write_much(args):
         return _with_replacement(engine, args)
-    # NULL, not a giant text, where the result would be too large: that is an error of its own.
+    # NULL where the result would be too large, which is a separate error, so that no giant text is built.
     fits = s.not_(too_large(_written_size(engine, args, typ)))
     return _with_replacement(engine, args, lambda new: s.case((fits, new)))
 
@@ -195,7 +212,9 @@ def _may_write_much(args: Sequence[Sql]) -> bool:
 
 
 def _written_size(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
-    """The bytes of a text with every match replaced, its groups left out: matches are counted only where one at each byte is too many."""
+    """The bytes of the text after replacement, without groups; matches are counted only if one per byte would be too
+    many.
+    """
     size, of_new = octets(args[0].ast, engine), octets(args[2].ast, engine)
     without, marked = (
         octets(replaced(engine, [*args[:2], Sql(s.text(one), TEXT), *args[3:]], TEXT), engine)
@@ -207,7 +226,7 @@ def _written_size(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
 
 
 def writes_too_much(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
-    """Whether `replaced` would make too large a text."""
+    """Whether the result of `replaced` would be too large."""
     if not _may_write_much(args):
         return s.boolean(False)
     return too_large(_written_size(engine, args, typ))
@@ -216,7 +235,7 @@ def writes_too_much(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
 def _with_replacement(
     engine: Engine, args: Sequence[Sql], guarded: Callable[[Ast], Ast] = lambda new: new
 ) -> Ast:
-    """Matches replaced by what `guarded` makes of the replacement in the engine's form."""
+    """The text with matches replaced; ``guarded`` is applied to the replacement in the engine's syntax."""
     flags = known_flags(args, 3)
     every = [s.text("g")] if "g" in flags else []
     if not (is_known(args[1]) and is_known(args[2])):
@@ -242,16 +261,17 @@ def _with_replacement(
             guarded(s.text(shown_text)),
             *(every if engine is Engine.DUCKDB else []),
         )
-    # Spark replaces every match: one that takes the whole text, from its beginning, is the only one.
+    # Spark replaces every match, so the pattern is extended to the whole text, which matches once.
     everything = f"\\A((?s:.*?))(?:{whole})((?s:.*))\\z"
     shown_text = _replacement(replacement, count, engine, behind=1)
     return s.regexp_replace(args[0].ast, everything, f"$1{shown_text}${count + 2}", engine)
 
 
 def _replacement(text: str, count: int, engine: Engine, behind: int = 0) -> str:
-    """``$1`` and ``${1}`` in the engine's form; a group that is not there is empty, ``$$`` is a dollar.
+    """A replacement in the engine's syntax: ``$1`` and ``${1}`` are groups, empty if they do not exist, and ``$$`` is a
+    dollar.
 
-    `behind` is how many groups stand before the pattern's own.
+    ``behind`` is the number of groups before the pattern's own.
     """
     out = []
     for literal, number, braced, dollar in re.findall(r"([^$]+)|\$(\d+)|\$\{(\d+)\}|(\$\$?)", text):
@@ -267,7 +287,7 @@ def _replacement(text: str, count: int, engine: Engine, behind: int = 0) -> str:
 
 
 def _by_duckdb(replacement: Ast) -> Ast:
-    """A replacement that is no constant, in DuckDB's form."""
+    """A non-constant replacement in DuckDB's syntax."""
     quoted = s.call("REPLACE", replacement, s.text("\\"), s.text("\\\\"))
     numbered = s.regexp_replace(quoted, "[$](?:[{]([0-9])[}]|([0-9]))", "\\\\\\1\\2", Engine.DUCKDB)
     return s.call("REPLACE", numbered, s.text("$$"), s.text("$"))
@@ -277,7 +297,7 @@ def _by_duckdb(replacement: Ast) -> Ast:
 
 
 def split(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
-    """The pieces between the matches."""
+    """The pieces between matches."""
     flags, text = known_flags(args, 2), args[0].ast
     if not is_known(args[1]):
         pieces = _by_row(engine, args[1], flags, lambda p: s.call("REGEXP_SPLIT_TO_ARRAY", text, p))

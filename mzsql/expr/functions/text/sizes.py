@@ -1,9 +1,9 @@
-"""How large a text a function may make.
+"""The limit on the size of texts that functions make.
 
-Promise: what would have more than `MAX_RESULT` bytes is an error, as in Materialize, in views and queries alike, and where that may be
-much more than its arguments have it is not even made. Sizes are reckoned in bytes from those of the arguments; where that does not
-settle it, they are counted. The trade-off: what `regexp_replace` and `array_to_string` write again and again is reckoned with where it is
-no constant, or a long one; with a short one they cannot fail, so that views of them need no errors.
+Promise: a result of more than `MAX_RESULT` bytes is an error, as in Materialize, in views and queries alike; where it
+could exceed the arguments by much, it is not even built. Sizes are bounded from the arguments' bytes, and counted where
+the bound does not decide. Trade-off: for `regexp_replace` and `array_to_string`, what is written repeatedly is checked
+only where it is no constant, or a long one; with a short one they cannot fail, so that views of them need no errors.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from mzsql.expr.functions.table import Engine, ErrorRule, Spelling, Sql
 from mzsql.repr.errors import Unsupported
 from mzsql.repr.types import SqlType
 
-#: The most bytes of a text that a function makes.
+#: The maximum size of a function's result, in bytes.
 MAX_RESULT = 100 * 1024 * 1024
 TOO_LARGE = "requested length too large"
-#: A constant of so many bytes may be written as often as there is a place for it: a text has as many times its bytes at most.
+#: A constant up to this size may be written at every place: it multiplies the text's bytes at most by this.
 _SHORT = 16
 
 
 def octets(ast: Ast, engine: Engine) -> Ast:
-    """The bytes of a text, as bigint."""
+    """The size of a text in bytes, as bigint."""
     return s.big(s.call("OCTET_LENGTH" if engine is Engine.SPARK else "STRLEN", ast))
 
 
 def too_large(size: Ast) -> Ast:
-    """Whether so many bytes are too many."""
+    """Whether a size exceeds the limit."""
     return s.gt(size, s.num(MAX_RESULT))
 
 
 def within(size: Spelling) -> ErrorRule:
-    """The rule of a function whose result has ``size`` bytes."""
+    """The error for a result of ``size`` bytes."""
 
     def condition(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
         return too_large(size(engine, args, typ))
@@ -43,7 +43,7 @@ def within(size: Spelling) -> ErrorRule:
 
 
 def total(parts: Sequence[Ast], engine: Engine) -> Ast:
-    """The bytes of several texts one after the other, those that are NULL left out."""
+    """The bytes of several texts together, without NULLs."""
     size = s.big(s.num(0))
     for part in parts:
         size = s.add(size, s.coalesce(octets(part, engine), s.big(s.num(0))))
@@ -51,7 +51,7 @@ def total(parts: Sequence[Ast], engine: Engine) -> Ast:
 
 
 def is_short(arg: Sql) -> bool:
-    """Whether an argument is a constant so short (NULL is one) that nobody has to reckon with how often it is written."""
+    """Whether an argument is a constant, possibly NULL, so short that its repetitions need no check."""
     try:
         text = constant_text(arg, "a text")
     except Unsupported:

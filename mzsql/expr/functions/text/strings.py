@@ -1,7 +1,7 @@
-"""Functions of text.
+"""Text functions.
 
-Promise: positions and lengths count characters; answers are PostgreSQL's, also where an engine's own function differs: a substring that
-begins before the text, negative counts of `left` and `right`, empty delimiters. A result that would be larger than 100 MiB is an error.
+Promise: positions and lengths count characters. Results are PostgreSQL's, also where an engine's function differs: a substring that begins
+before the text, negative counts in `left` and `right`, empty delimiters. A result above 100 MiB is an error.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _length(ast: Ast) -> Ast:
 
 
 def _substring(text: Ast, start: Ast, count: Ast | None) -> Ast:
-    """PostgreSQL's: positions before the first character exist but are empty."""
+    """The substring as in PostgreSQL, where positions before the first character exist but are empty."""
     known_start = s.known_integer(start)
     known_count = None if count is None else s.known_integer(count)
     if known_start is not None and (count is None or known_count is not None):
@@ -38,7 +38,7 @@ def _substring(text: Ast, start: Ast, count: Ast | None) -> Ast:
         size = max(known_start + max(known_count, 0) - max(known_start, 1), 0)
         return s.call("SUBSTRING", text, begin, s.num(min(size, _LONGEST)))
     first = s.at_least(s.big(start), s.big(s.num(1)))
-    # Bigints keep the sum of both from overflowing.
+    # Bigints, so that the sum does not overflow.
     begin = s.integer(s.at_most(first, s.big(s.num(_LONGEST))))
     if count is None:
         return s.call("SUBSTRING", text, begin)
@@ -47,16 +47,16 @@ def _substring(text: Ast, start: Ast, count: Ast | None) -> Ast:
     return s.call("SUBSTRING", text, begin, s.integer(s.at_most(span, s.big(s.num(_LONGEST)))))
 
 
-#: No text has more characters.
+#: The maximum number of characters in a text.
 _LONGEST = 2**31 - 1
 
 
-#: The one letter of which DuckDB knows a capital that Unicode's simple mapping, and so PostgreSQL, does not.
+#: The only letter with an upper case in DuckDB but none in Unicode's simple mapping, and so none in PostgreSQL.
 _SHARP_S = "ß"
 
 
 def upper(text: Ast) -> Ast:
-    """Capitals, letter by letter as Unicode's simple mapping has them: PostgreSQL's in the locale C.UTF-8."""
+    """Upper case by Unicode's simple mapping: PostgreSQL's in the locale C.UTF-8."""
     pieces = s.call("STRING_SPLIT", text, s.text(_SHARP_S))
     capitals = s.call(
         "LIST_TRANSFORM", pieces, s.lambda_(("u0",), s.call("UPPER", s.variable("u0")))
@@ -67,7 +67,7 @@ def upper(text: Ast) -> Ast:
 
 
 def _reverse(text: Ast) -> Ast:
-    """Character by character, as PostgreSQL does: DuckDB's own keeps marks behind their letters."""
+    """The characters reversed one by one, as in PostgreSQL; DuckDB's own function keeps combining marks after their letters."""
     letters = s.call("STRING_SPLIT", text, s.text(""))
     return s.call("ARRAY_TO_STRING", s.call("LIST_REVERSE", letters), s.text(""))
 
@@ -88,7 +88,7 @@ def _right(text: Ast, count: Ast) -> Ast:
         otherwise=s.sub(length, s.big(count)),
     )
     begin = s.add(s.at_least(skipped, s.big(s.num(0))), s.num(1))
-    # The least integer has no positive counterpart: nothing is left out, as in PostgreSQL.
+    # The least integer has no positive counterpart; as in PostgreSQL, nothing is left out.
     least = s.eq(s.big(count), s.num(-(2**31)))
     first = s.case((least, s.big(s.num(1))), otherwise=s.at_most(begin, s.big(s.num(_LONGEST))))
     return s.call("SUBSTRING", text, s.integer(first))
@@ -101,14 +101,14 @@ def _position(needle: Ast, text: Ast) -> Ast:
 def _pad(function: str) -> Callable[..., Ast]:
     def spell(text: Ast, count: Ast, fill: Ast | None = None) -> Ast:
         filler = s.text(" ") if fill is None else fill
-        # NULL, not a giant text, where the result would be too large: that is an error of its own.
+        # NULL where the result would be too large, which is a separate error, so that no giant text is built.
         size = s.case((s.lte(count, s.num(MAX_RESULT)), s.at_least(count, s.num(0))))
         padded = s.call(
             function, text, size, s.case((s.eq(filler, s.text("")), s.text(" ")), otherwise=filler)
         )
         if fill is None:
             return padded
-        # Nothing to fill with: only cutting is left to do.
+        # An empty fill: only truncation remains.
         return s.case(
             (s.eq(fill, s.text("")), s.call("SUBSTRING", text, s.num(1), size)), otherwise=padded
         )
@@ -129,13 +129,13 @@ def _repeat(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
 
 
 def _replaced_size(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
-    """The bytes of `replace`: counted only where each byte replaced would be too much."""
+    """The size of `replace`'s result; matches are counted only if replacing at every byte would be too large."""
     text, old, new = (arg.ast for arg in args)
     size, of_old, of_new = (octets(ast, engine) for ast in (text, old, new))
     without = octets(s.call("REPLACE", text, old, s.text("")), engine)
     times = s.int_div(s.sub(size, without), s.nullif(of_old, s.big(s.num(0))))
     grown = s.add(size, s.mul(times, s.sub(of_new, of_old)))
-    # Nothing is replaced, or nothing grows.
+    # Nothing is replaced, or the text does not grow.
     same = s.or_(s.eq(of_old, s.big(s.num(0))), s.lte(of_new, of_old))
     small = s.lte(s.mul(size, of_new), s.num(MAX_RESULT))
     return s.case((s.or_(same, small), s.big(s.num(0))), otherwise=grown)
@@ -144,7 +144,7 @@ def _replaced_size(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
 def _replace(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
     text, old, new = (arg.ast for arg in args)
     fits = s.lte(_replaced_size(engine, args, typ), s.num(MAX_RESULT))
-    # An argument that is NULL, not a branch: of constants DuckDB makes what no branch asks for, too.
+    # A NULL argument instead of a branch, because DuckDB evaluates constants even in branches not taken.
     return s.case(
         (s.eq(old, s.text("")), text), otherwise=s.call("REPLACE", text, old, s.case((fits, new)))
     )
@@ -152,7 +152,7 @@ def _replace(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
 
 def _split_part(text: Ast, delimiter: Ast, part: Ast) -> Ast:
     first = s.or_(s.eq(part, s.num(1)), s.eq(part, s.num(-1)))
-    # An empty delimiter: the whole text is its only field.
+    # With an empty delimiter the whole text is one field.
     whole = s.case((first, text), otherwise=s.text(""))
     return s.case(
         (s.or_(s.is_null(delimiter), s.is_null(part)), s.string(s.null())),
@@ -163,7 +163,7 @@ def _split_part(text: Ast, delimiter: Ast, part: Ast) -> Ast:
 
 
 def _trim(function: str) -> dict[int, Spelling]:
-    """By the number of arguments: blanks, or any of the given characters."""
+    """The spellings by number of arguments: trimming blanks, or the given characters."""
 
     def spaces(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
         return s.call(function, args[0].ast)
@@ -200,14 +200,14 @@ def _lower(pattern: Ast) -> Ast:
 
 
 def _literal_text(ast: Ast) -> str | None:
-    """The text of a string literal, also under the cast that gives it its type."""
+    """The text of a string literal, possibly inside casts; None for anything else."""
     while isinstance(ast, exp.Cast | exp.Paren):
         ast = ast.this
     return ast.name if isinstance(ast, exp.Literal) and ast.is_string else None
 
 
 def _sound(pattern: Ast, engine: Engine) -> Ast:
-    """The pattern with escapes only where `sound_pattern` leaves them: Spark's LIKE refuses others, DuckDB's a dangling one."""
+    """The pattern with the escapes that `sound_pattern` keeps: Spark's LIKE refuses others, DuckDB's a dangling one."""
     known = _literal_text(pattern)
     if known is not None:
         return exp.Literal.string(sound_pattern(known))
@@ -227,7 +227,7 @@ def _dangles(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
 
 
 def sound_pattern(pattern: str) -> str:
-    """A LIKE pattern that means the same and escapes nothing but ``%``, ``_`` and the backslash."""
+    """An equivalent LIKE pattern that escapes only ``%``, ``_`` and the backslash."""
     out, chars = [], iter(pattern)
     for char in chars:
         if char != "\\":
@@ -247,18 +247,18 @@ def _md5(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
 
 def _as_text(arg: Sql, engine: Engine) -> Ast:
     if arg.typ.kind == "boolean":
-        # A boolean among other values is shown as PostgreSQL outputs it, t or f.
+        # Inside other values PostgreSQL prints a boolean as t or f.
         return s.case((arg.ast, s.text("t")), (s.not_(arg.ast), s.text("f")))
     return to_text(arg.ast, arg.typ, engine)
 
 
 def _concat(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
-    """Values of any type as their text; NULLs count as nothing."""
+    """The concatenated texts of values of any type, without NULLs."""
     return s.concat(*(s.coalesce(_as_text(arg, engine), s.text("")) for arg in args))
 
 
 def _concat_ws(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
-    """The separator, then values of any type; NULL values leave no separator, a NULL separator makes NULL."""
+    """The texts of values of any type with a separator in between; NULL values are skipped, a NULL separator gives NULL."""
     separator, *values = args
     return s.call("CONCAT_WS", separator.ast, *(_as_text(value, engine) for value in values))
 
@@ -273,7 +273,7 @@ def _shown_size(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
 
 
 def _separated_size(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
-    """The bytes of `concat_ws`, a separator counted for each value."""
+    """The size of `concat_ws`'s result, with one separator per value."""
     separator, *values = args
     separators = s.mul(octets(separator.ast, engine), s.num(len(values)))
     return s.add(total([_as_text(value, engine) for value in values], engine), separators)
@@ -286,7 +286,7 @@ _PAD_NEGATIVE = ErrorRule(
 
 
 def _overlay(text: Ast, new: Ast, start: Ast, count: Ast | None = None) -> Ast:
-    """The text with some of its characters, as many as the new ones have by default, replaced."""
+    """The text with ``count`` characters replaced, by default as many as the new ones."""
     size = s.big(_length(new)) if count is None else s.big(count)
     head = s.call(
         "SUBSTRING", text, s.num(1), s.integer(s.sub(s.at_least(start, s.num(1)), s.num(1)))
@@ -377,7 +377,7 @@ def _likes() -> list[ScalarFunc]:
                 explain=f"({{0}} {name} {{1}})",
             )
         )
-        # Of a char its blanks count, which a cast to text would take away.
+        # A char's blanks count, which a cast to text would remove.
         functions.append(
             scalar(
                 f"{name}_char",

@@ -1,7 +1,7 @@
-"""Table functions over texts: pieces between matches, matches, the groups of a match, the fields of CSV.
+"""Table functions over texts: pieces between matches, matches, the groups of a match, fields of CSV.
 
-Promise: how many columns `regexp_extract` and `csv_extract` yield is known from a constant, and part of their key:
-``regexp_extract/column1/year`` are two columns, ``csv_extract/3`` are three.
+Promise: the number of columns of `regexp_extract` and `csv_extract` follows from a constant, and is in the key:
+``regexp_extract/column1/year`` has two columns, ``csv_extract/3`` three.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ def _none(typ: SqlType, engine: Engine) -> Ast:
 
 
 def _matches(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
-    """The groups of each match (of the first one without the flag g), or the match where there are none."""
+    """The groups of each match (without the flag g, of the first one), or the match itself if the pattern has no
+    groups.
+    """
     pattern, text = regexes.valid_pattern(args[1]), args[0].ast
     if pattern is None:
         return _none(regexes.TEXTS, engine)
@@ -66,7 +68,7 @@ def _matches(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
 
 
 def _positions(size: Ast, engine: Engine) -> Ast:
-    """1 to `size`."""
+    """The array 1 … ``size``."""
     if engine is Engine.SPARK:
         every = s.call("SEQUENCE", s.num(0), size)
         return _filter(every, "ps0", s.gt(s.variable("ps0"), s.num(0)), engine)
@@ -114,7 +116,7 @@ def _regexp_tables() -> list[TableFunc]:
 
 
 def extract_key(pattern: str) -> str | None:
-    """The key of `regexp_extract` for a valid pattern; None of one without groups."""
+    """The key of `regexp_extract` for a valid pattern; None for one without groups."""
     known = groups(pattern)
     if not known:
         return None
@@ -128,7 +130,7 @@ def csv_key(columns: int) -> str:
 
 
 def made(key: str) -> TableFunc | None:
-    """The table function of such a key; None of any other one."""
+    """The table function with such a key; None for any other key."""
     name, *parts = key.split("/")
     if name == "regexp_extract" and parts:
         return _extract(key, tuple(parts))
