@@ -186,7 +186,7 @@ class Coordinator:
 
     @property
     def subscriptions(self) -> int:
-        """How many SUBSCRIBEs run in this process."""
+        """The number of SUBSCRIBEs that run in this process."""
         return self._streams.subscribes.running
 
     def session(self) -> Session:

@@ -71,7 +71,7 @@ def _ranked(expr: Scalar) -> Rank:
             name, kind = _kind(expr)
             ranks = tuple(rank(arg) for arg in args)
             if kind == 3 and len(args) == 2:
-                # The pattern is part of the function.
+                # The literal pattern counts as part of the function.
                 ranks = (ranks[0], (1, (0, str(getattr(args[1], "value", "")).encode()), ""))
             if kind == 3:
                 return (3, _UNARY_RANK.get(name, _LAST), func, *reversed(ranks))
@@ -81,7 +81,7 @@ def _ranked(expr: Scalar) -> Rank:
 
 def _kind(call: Call) -> tuple[str, int]:
     """The function's name, and 3, 4 or 5 for one, two, or any other number of arguments."""
-    # The table of functions is read at call time: it is made of modules that need this package.
+    # Looked up at call time: the table of functions is built by modules that import this package.
     name = functions.scalar(call.func).name
     count = len(call.args)
     if count == 1 and name not in _VARIADIC_RANK:
@@ -152,7 +152,7 @@ def can_fail(call: Call) -> bool:
     """Whether a call can fail although its arguments do not. A LIKE fails for its pattern only, so a literal pattern
     decides.
     """
-    # The table of functions is read at call time: it is made of modules that need this package.
+    # Looked up at call time: the table of functions is built by modules that import this package.
     if call.func in _LIKES and isinstance(pattern := call.args[1], Literal):
         text = pattern.value
         return isinstance(text, str) and (len(text) - len(text.rstrip("\\"))) % 2 == 1

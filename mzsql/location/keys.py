@@ -1,4 +1,4 @@
-"""What a Blob key, a Consensus step and a timestamp must look like, checked alike by all embedded backends."""
+"""Checks of Blob keys, Consensus steps and timestamps, common to all embedded backends."""
 
 from __future__ import annotations
 

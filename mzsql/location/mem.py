@@ -231,5 +231,5 @@ def mzsql_serves() -> list[Serves]:
 
 @hookimpl
 def mzsql_scratch_url(kind: str, directory: str) -> str | None:
-    """A store of its own for each directory."""
+    """A separate store for each directory."""
     return local_url("mem", f"{directory}/{kind}")

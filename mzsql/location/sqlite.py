@@ -234,7 +234,7 @@ class SqliteConsensus:
     def _poll(
         self, connection: sqlite3.Connection, version: int, done: Callable[[], bool], end: float
     ) -> bool:
-        """As `_sleep_until`, for the one thread that looks."""
+        """As `_sleep_until`, for the one thread that polls."""
         watch = self._watched()
         # A commit may have been under way when the wait began.
         lively_until = time.monotonic() + _LIVELY_SECONDS

@@ -38,7 +38,7 @@ class BatchingOracle:
 
     @property
     def gathered(self) -> int:
-        """How many callers of `read_ts` wait for a call that has not begun."""
+        """The number of callers of `read_ts` that wait for a call that has not begun."""
         return self._reads.gathered
 
     def write_ts(self) -> int:

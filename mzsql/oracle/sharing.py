@@ -222,7 +222,7 @@ class SharedCalls(Generic[T]):
 
     @property
     def gathered(self) -> int:
-        """How many callers wait for a call that has not begun."""
+        """The number of callers that wait for a call that has not begun."""
         with self._lock:
             return 0 if self._gathering is None else self._gathering.callers
 

@@ -97,7 +97,7 @@ class _Pending:
         return self.state == "done"
 
     def is_surely_out(self) -> bool:
-        """Whether nothing of it was written or ever will be."""
+        """Whether it certainly was not written and never will be."""
         if self.state == "done":
             return self.error is not None and not isinstance(self.error, CommitOutcomeUnknown)
         return self.state in ("new", "withdrawn")

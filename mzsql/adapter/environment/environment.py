@@ -138,7 +138,7 @@ class Environment:
         self.catalog_oracle = CatalogOracle(locations.oracle, clock)
         self.meta = meta
         self.id = meta.environment_id
-        # One place says what program this is.
+        # The persist client's version is the program's, so that only one place defines it.
         self.build = persist.version
         self.process = f"{socket.gethostname()}/{uuid.uuid4()}"
         self.read_only = read_only or awaits_promotion

@@ -174,7 +174,7 @@ class ExpressionCache:
         self._map: DurableMap | _InMemory | None = _InMemory() if persist is None else None
         self._on = ""
         self._given_up = 0
-        # Entries as they were read, with their bytes: none is looked at twice.
+        # Entries as read, with their bytes, so that none is decoded twice.
         self._known: dict[str, tuple[bytes, Entry]] = {}
         self._opened_with: tuple[Callable[[], Current], bool] | None = None
         self._closed = False
@@ -519,7 +519,7 @@ class ExpressionCache:
         self._forget_gone()
 
     def sync(self) -> None:
-        """Read what other processes wrote."""
+        """Read the entries that other processes wrote."""
         if self._with_map(lambda entries: entries.sync()):
             self._forget_gone()
 

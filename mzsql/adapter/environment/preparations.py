@@ -397,5 +397,5 @@ def _waiting(value: bytes | None) -> Waiting | None:
     try:
         return msgspec.json.decode(value, type=Waiting)
     except msgspec.MsgspecError:
-        # Nobody can say who that is: it is as if its process were gone.
+        # The holder is unknown, so treat it as if its process had ended.
         return Waiting(-1, "", "")

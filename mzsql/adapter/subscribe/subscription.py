@@ -404,7 +404,7 @@ class Subscribes:
     def _sources(
         self, plan: p.SubscribePlan, gid: GlobalId
     ) -> tuple[list[GlobalId], DataflowDescription | None]:
-        """What is read, and the dataflow over it where one is needed."""
+        """The inputs, and the dataflow over them where one is needed."""
         if plan.collection is not None:
             return [plan.collection.id], None
         relation = self._planner.local(plan.query).mir

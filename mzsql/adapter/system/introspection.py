@@ -130,7 +130,7 @@ def _sizes(source: Source, shard: str) -> dict[int, tuple[int, int, int]]:
 
 
 def error_count_rows(source: Source) -> Rows:
-    """How many errors each export holds now."""
+    """The current number of errors in each export."""
     state = source.env.catalog.state
     shards = {(replica, gid): shard for gid, _, replica, shard in source.arrangements()}
     for item in state.maintained:

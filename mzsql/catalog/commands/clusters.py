@@ -122,7 +122,7 @@ def size_of(state: CatalogState, cluster: Cluster) -> str | None:
 
 
 def factor_of(state: CatalogState, cluster: Cluster) -> int | None:
-    """How many replicas a managed cluster has."""
+    """The replication factor of a managed cluster; None for an unmanaged one."""
     if cluster.replication_factor is not None or not cluster.managed:
         return cluster.replication_factor
     return len(state.replicas_of(cluster.id))

@@ -50,7 +50,7 @@ class QueryGrammar(MaterializeParser):
             self.raise_error("Expected OVER")
         return done
 
-    #: Parses SHOW as a query; set by who parses statements.
+    #: Parses SHOW as a query; the statement parser sets it.
     parse_show: Any = None
 
     def _parse_wrapped_select(self, table: bool = False) -> exp.Expr | None:

@@ -111,7 +111,7 @@ class Reads:
     _known: dict[int, tuple[hir.Relation, Outside]] = field(default_factory=dict)
 
     def of(self, rel: hir.Relation) -> Outside:
-        """What a relation reads."""
+        """The reads of a relation."""
         known = self._known.get(id(rel))
         if known is None:
             known = self._known[id(rel)] = rel, self._found(rel)

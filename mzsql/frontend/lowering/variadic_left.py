@@ -77,7 +77,7 @@ def variadic_left(
 
 
 def _arity(rel: hir.Relation) -> int:
-    """How many columns a relation has."""
+    """The number of columns of a relation."""
     match rel:
         case hir.Constant(typ=typ) | hir.Get(typ=typ) | hir.CallTable(output=typ):
             return len(typ.columns)

@@ -71,7 +71,7 @@ class _Resolved:
 
     @property
     def rows(self) -> RelationType:
-        """The columns of its rows."""
+        """The columns of the function's rows."""
         typ: RelationType = self.func.output_type([a.typ for a in self.args])
         return typ
 

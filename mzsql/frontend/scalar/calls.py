@@ -1,8 +1,4 @@
-"""Calls: CASE and similar forms, casts, functions with and without a syntax of their own, aggregates.
-
-Promise: a call whose arguments no overload takes fails with PostgreSQL's or Materialize's message; functions with a special meaning are one
-table (`_SPECIAL`).
-"""
+"""Calls: CASE, casts, functions, aggregates. A call that fits no overload fails with PostgreSQL's or Materialize's message."""
 
 from __future__ import annotations
 

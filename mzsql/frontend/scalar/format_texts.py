@@ -21,7 +21,7 @@ from mzsql.repr.errors import InvalidParameter, UndefinedFunction, Unsupported
 _SPECIFIER = re.compile(
     r"%(?:(?P<percent>%)|(?:(?P<place>\d+)\$)?(?P<left>-*)(?:(?P<width>\d+)|(?P<by>\*)(?:(?P<at>\d+)\$)?)?(?P<kind>[sIL]?))"
 )
-#: $1 is the value.
+#: In the templates, $1 is the value.
 _SHOWN = {
     "s": "concat($1)",
     "I": "CASE WHEN mz_internal.mz_raise_if(($1) IS NULL, 'null values cannot be formatted as an SQL identifier')"

@@ -105,7 +105,7 @@ def _times() -> list[Cast]:
         return s.case((s.is_not_null(args[0].ast), s.cast(value, typ, engine)))
 
     def rounded(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
-        """To the digits of the type, halves upwards."""
+        """Rounded to the type's precision, halves upwards."""
         unit = 10 ** (6 - (6 if typ.length is None else typ.length))
         micros = epoch.micros(args[0].ast, args[0].typ.kind, engine)
         half = s.add(s.wide(micros), s.wide(s.num(unit // 2)))

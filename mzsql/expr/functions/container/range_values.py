@@ -64,7 +64,7 @@ class Parts:
 
     @property
     def upper_end(self) -> Ast:
-        """The upper end, likewise."""
+        """The upper end as a struct that compares like PostgreSQL's range ends."""
         return self._end("upper_rank", "upper", "upper_inclusive")
 
     def _end(self, *names: str) -> Ast:

@@ -1,1 +1,1 @@
-"""Values read from texts: what PostgreSQL calls input functions."""
+"""Values parsed from text: PostgreSQL's input functions."""
