@@ -7,9 +7,10 @@ SHELL := bash
 
 BIN := .venv/bin
 READY := .venv/.ready
-# Many tests of every day wait more than they work, those that need Spark share a worker; longer ones mind how long they wait.
+# Many tests wait more than they work: for servers that fail, for timeouts, for processes that they started. Tests of every day that need Spark share a worker; the soak minds how long it waits.
 JOBS ?= 3
-LONG_JOBS ?= 2
+LONG_JOBS ?= 3
+SOAK_JOBS ?= 2
 SOAK ?=
 FRESH ?=
 MUTATE ?=
@@ -54,7 +55,7 @@ test-long: java $(READY)  ## the tests that take longer
 
 .PHONY: test-soak
 test-soak: java $(READY)  ## the tests that take longest, before a release; SOAK="-k name" for some of them
-	$(PYTEST) -m soak -n $(LONG_JOBS) --dist loadfile --timeout 7200 $(SOAK)
+	$(PYTEST) -m soak -n $(SOAK_JOBS) --dist loadfile --timeout 7200 $(SOAK)
 
 .PHONY: test-fresh
 test-fresh: $(READY)  ## the tests of every day without Spark, with new examples where they are drawn; FRESH=tests/repr for some of them

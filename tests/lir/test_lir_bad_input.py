@@ -428,7 +428,9 @@ def test_broken_texts_every_day(con: mzsql.Connection) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(2, 10))
+@pytest.mark.parametrize(
+    "seed", [2, 3, 4, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(5, 20))]
+)
 def test_broken_texts_at_length(con: mzsql.Connection, seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(1_500):

@@ -78,7 +78,7 @@ def test_faults_are_drawn() -> None:
 @pytest.mark.timeout(300)
 def test_the_soak_finds_its_tests() -> None:
     assert "test_e2e_histories" in ended(
-        "test-soak", SOAK="--collect-only tests/e2e", LONG_JOBS="0"
+        "test-soak", SOAK="--collect-only tests/e2e", SOAK_JOBS="0"
     )
 
 
