@@ -13,9 +13,11 @@ import os
 import shutil
 import tempfile
 import threading
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import duckdb
 from sqlglot import expressions as exp
@@ -44,23 +46,46 @@ SPARK_STEP_SETTINGS: Mapping[str, str] = MappingProxyType(
 )
 
 
-class _SparkText(SparkGenerator):
-    """sqlglot's generator for Spark, interruptible while it writes."""
+class _Writer(Generator):
+    """sqlglot's generator, interruptible while it writes. It counts the numbers that it writes as literals."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(identify=True, comments=False, **given)
+        self.numbers: Counter[str] = Counter()
 
     def identifier_sql(self, expression: exp.Identifier) -> str:
         check_for_interrupts()
         return super().identifier_sql(expression)
 
-
-class _DuckDbText(DuckDBGenerator):
-    """sqlglot's generator for DuckDB, interruptible while it writes."""
-
-    def identifier_sql(self, expression: exp.Identifier) -> str:
-        check_for_interrupts()
-        return super().identifier_sql(expression)
+    def literal_sql(self, expression: exp.Literal) -> str:
+        if not expression.is_string:
+            self.numbers[expression.this] += 1
+        return super().literal_sql(expression)
 
 
-_WRITERS: Mapping[Engine, tuple[type[Generator], str]] = MappingProxyType(
+class _SparkText(_Writer, SparkGenerator):
+    """Writes SQL for Spark."""
+
+
+class _DuckDbText(_Writer, DuckDBGenerator):
+    """Writes SQL for DuckDB."""
+
+    def datatype_sql(self, expression: exp.DataType) -> str:
+        """The type's name. Cached: sqlglot builds a tree of every type that it compares this one with, a tenth of all writing."""
+        if expression.expressions or expression.args.get("values"):
+            return super().datatype_sql(expression)
+        known = _PLAIN_TYPES.get(expression.this)
+        if known is None:
+            known = super().datatype_sql(expression)
+            if set(expression.args) <= {"this", "expressions"}:
+                _PLAIN_TYPES[expression.this] = known
+        return known
+
+
+#: What DuckDB calls the types that have no parameters.
+_PLAIN_TYPES: dict[object, str] = {}
+
+_WRITERS: Mapping[Engine, tuple[type[_Writer], str]] = MappingProxyType(
     {Engine.SPARK: (_SparkText, "spark"), Engine.DUCKDB: (_DuckDbText, "duckdb")}
 )
 
@@ -80,8 +105,21 @@ logging.getLogger("sqlglot").setLevel(logging.ERROR)
 @undisturbed()
 def to_sql(ast: exp.Expression, engine: Engine) -> str:
     """The SQL text of a statement or expression, with every identifier quoted."""
+    return _written(ast, engine)[0]
+
+
+@undisturbed()
+def to_sql_with_numbers(ast: exp.Expression, engine: Engine) -> tuple[str, Mapping[str, int]]:
+    """As `to_sql`, and how often each number was written as a literal."""
+    return _written(ast, engine)
+
+
+def _written(ast: exp.Expression, engine: Engine) -> tuple[str, Mapping[str, int]]:
     writer, dialect = _WRITERS[engine]
-    return writer(dialect=dialect, identify=True, comments=False).generate(ast)
+    made = writer(dialect=dialect)
+    # Writing for Spark changes the tree, so it gets a copy. For DuckDB sqlglot changes only nodes of kinds that are not rendered, and the
+    # copy would be a third of the time.
+    return made.generate(ast, copy=engine is not Engine.DUCKDB), made.numbers
 
 
 def is_wide(statement: str) -> bool:

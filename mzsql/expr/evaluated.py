@@ -21,6 +21,7 @@ from sqlglot import expressions as exp
 from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.sql import Ast
 from mzsql.expr.functions.table import Sql
+from mzsql.expr.nodes import nodes
 from mzsql.repr.types import SqlType, arrow_type
 
 #: The key in a node's metadata under which it carries its `Evaluation`.
@@ -72,7 +73,7 @@ def call(key: str, spelled: str, args: Sequence[Sql], result: SqlType) -> Ast:
 def evaluations(statement: exp.Expression) -> dict[str, Evaluation]:
     """The `Evaluation`s that a statement calls, by name."""
     found: dict[str, Evaluation] = {}
-    for node in statement.find_all(exp.Anonymous):
+    for node in nodes(statement, exp.Anonymous):
         known = node.meta.get(_META)
         if isinstance(known, Evaluation):
             found[known.name] = known

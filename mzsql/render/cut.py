@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from sqlglot import expressions as exp
 
+from mzsql.expr.nodes import nodes
 from mzsql.render.statement import identifier
 
 #: A cut must save at least so many inlined CTEs. Measured on Spark 4.3, warm: an inlined CTE costs about 4 to 8 ms of
@@ -57,7 +58,7 @@ def _named(query: exp.Expression) -> Counter[str]:
     """How often a query names each relation."""
     return Counter(
         found.name
-        for found in query.find_all(exp.Table)
+        for found in nodes(query, exp.Table)
         # A hint names an alias.
         if not isinstance(found.parent, exp.JoinHint)
     )

@@ -18,6 +18,7 @@ from sqlglot import expressions as exp
 
 from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.table import Engine
+from mzsql.expr.nodes import relations_in
 from mzsql.expr.relation import RowSetFinishing
 from mzsql.lir import plan as lir
 from mzsql.lir.plan import DataflowDescription
@@ -255,7 +256,7 @@ class RenderedDataflow:
         statement = without(step.statement, idle)
         if statement is None:
             return StepTemplate(None, (), engine)
-        read = frozenset(one.name for one in statement.find_all(exp.Table)).intersection(step.reads)
+        read = relations_in(statement).intersection(step.reads)
         pruned = replace(step, kept=Kept(statement), reads=tuple(sorted(read)))
         return StepTemplate(pruned, needed(lookups, read), engine)
 

@@ -14,6 +14,8 @@ from collections.abc import Set as AbstractSet
 
 from sqlglot import expressions as exp
 
+from mzsql.expr.nodes import nodes, relations_in
+
 
 def without(statement: exp.Expression, empty: AbstractSet[str]) -> exp.Expression | None:
     """The statement, given that some relations are empty; None if it then has no rows.
@@ -124,11 +126,11 @@ def of_nothing(query: exp.Select) -> bool:
         # A grouped query has no group without rows, and every HAVING without GROUP BY that is rendered here asks for
         # rows.
         return False
-    aggregates = (node for item in query.expressions for node in item.find_all(exp.AggFunc))
+    aggregates = (node for item in query.expressions for node in nodes(item, exp.AggFunc))
     return any(not _windowed(node, query) for node in aggregates)
 
 
-def _windowed(node: exp.Expression, top: exp.Select) -> bool:
+def _windowed(node: exp.Expr, top: exp.Select) -> bool:
     parent = node.parent
     while parent is not None and parent is not top:
         if isinstance(parent, exp.Window):
@@ -144,8 +146,7 @@ def _reached(
     found: dict[str, exp.Expression] = {}
     waiting = [body]
     while waiting:
-        for table in waiting.pop().find_all(exp.Table):
-            name = table.name
+        for name in relations_in(waiting.pop()):
             if name in ctes and name not in found:
                 found[name] = _left(ctes[name].this, empty)
                 waiting.append(found[name])

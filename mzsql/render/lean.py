@@ -20,6 +20,7 @@ from fractions import Fraction
 from sqlglot import expressions as exp
 
 from mzsql.expr.functions import sql as s
+from mzsql.expr.nodes import nodes
 from mzsql.render.facts import INTEGERS, Fact, bounded, column_of, decimal, more_rows, one_of
 from mzsql.render.facts import widened as wider
 from mzsql.render.idle import of_nothing, without
@@ -275,7 +276,7 @@ class _Reader:
                 first = seen.setdefault(made, name)
                 if first != name:
                     same[name] = first
-            for node in made.find_all(exp.Anonymous):
+            for node in nodes(made, exp.Anonymous):
                 if str(node.this).upper() == "UNNEST":
                     rows = min(_MANY, rows * (_elements(node) or _MANY))
         # An UNNEST makes several rows of one and so repeats the other columns, which invalidates their totals.
@@ -309,11 +310,10 @@ def _is_row_wise(query: exp.Select) -> bool:
     """Whether a query makes its rows from single rows, independent of others."""
     if any(query.args.get(part) for part in ("distinct", "having", "limit", "offset", "order")):
         return False
-    items = (node for item in query.expressions for node in item.walk())
     return not any(
-        isinstance(node, exp.AggFunc | exp.Window)
-        or (isinstance(node, exp.Anonymous) and str(node.this).upper() == "UNNEST")
-        for node in items
+        not isinstance(node, exp.Anonymous) or str(node.this).upper() == "UNNEST"
+        for item in query.expressions
+        for node in nodes(item, exp.AggFunc, exp.Window, exp.Anonymous)
     )
 
 
@@ -325,7 +325,7 @@ def _elements(unnest: exp.Anonymous) -> int:
 
 def _is_settled(ast: Ast) -> bool:
     """Whether two occurrences of an expression always have the same value."""
-    for node in ast.walk():
+    for node in nodes(ast, exp.AggFunc, exp.Anonymous, exp.Window):
         if isinstance(node, exp.AggFunc) and not isinstance(node, exp.Sum | exp.Max | exp.Min):
             return False
         if isinstance(node, exp.Anonymous) and str(node.this).upper() not in SETTLED:
@@ -442,14 +442,16 @@ def _is_fixed(query: exp.Select) -> bool:
         return True
     if query.args.get("group") is not None:
         return False
-    return any(item.find(exp.AggFunc) and not item.find(exp.Window) for item in query.expressions)
+    return any(
+        nodes(item, exp.AggFunc) and not nodes(item, exp.Window) for item in query.expressions
+    )
 
 
 def _stays(item: Ast, names: set[str]) -> bool:
     """Whether an item is read, or affects the number of rows."""
     if item.alias_or_name in names:
         return True
-    return any(str(node.this).upper() == "UNNEST" for node in item.find_all(exp.Anonymous))
+    return any(str(node.this).upper() == "UNNEST" for node in nodes(item, exp.Anonymous))
 
 
 def _demand_of(

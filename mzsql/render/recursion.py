@@ -17,6 +17,7 @@ from sqlglot import expressions as exp
 
 from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.table import Engine
+from mzsql.expr.nodes import relations_in
 from mzsql.render.statement import (
     DIFF,
     ERROR,
@@ -80,7 +81,7 @@ class Recursion:
 
 def relations_of(loops: tuple[Loop, ...], statement: exp.Expression) -> frozenset[str]:
     """The names of all relations, including intermediate ones, that recursions and the statement above them read."""
-    found = {table.name for table in statement.find_all(exp.Table)}
+    found = set(relations_in(statement))
     for loop in loops:
         for one in loop.bindings:
             found |= relations_of(one.loops, one.statement)

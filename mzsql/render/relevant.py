@@ -18,6 +18,7 @@ from sqlglot import expressions as exp
 from mzsql.expr.engines import to_sql
 from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.table import Engine
+from mzsql.expr.nodes import nodes
 from mzsql.render.times import LOWER, UPPER
 
 #: A longer condition, in characters, costs more than it saves.
@@ -32,8 +33,8 @@ def relevance(statement: exp.Expression, deltas: Iterable[str]) -> dict[str, str
     """
     wanted = set(deltas)
     readers: dict[str, list[exp.Table]] = {}
-    for table in statement.find_all(exp.Table):
-        if table.name in wanted:
+    for table in nodes(statement, exp.Table):
+        if table.name in wanted and isinstance(table, exp.Table):
             readers.setdefault(table.name, []).append(table)
     found: dict[str, str] = {}
     for name, tables in readers.items():
@@ -95,7 +96,7 @@ def _is_rowwise(item: exp.Expression) -> bool:
     """Whether an item's value depends on a single row."""
     if item.find(exp.AggFunc, exp.Window, exp.Query, exp.Star, exp.UDTF, exp.Explode):
         return False
-    return all(str(node.this).upper() != "UNNEST" for node in item.find_all(exp.Anonymous))
+    return all(str(node.this).upper() != "UNNEST" for node in nodes(item, exp.Anonymous))
 
 
 def _inside(condition: exp.Expression, query: exp.Select) -> exp.Expression | None:

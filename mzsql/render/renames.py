@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from sqlglot import expressions as exp
 
+from mzsql.expr.nodes import nodes
 from mzsql.render.simplify.pieces import columns_named
 
 _PLAIN = frozenset(("expressions", "from_", "kind", "hint"))
@@ -42,7 +43,7 @@ def rename(statement: exp.Expression) -> None:
     statement.set("with_", None)
     for query in _selects(statement):
         _read_sources(query, known)
-    read = {table.name for part in (statement, *kept) for table in part.find_all(exp.Table)}
+    read = {table.name for part in (statement, *kept) for table in nodes(part, exp.Table)}
     stay = {id(cte) for cte in kept}
     # Relations that are read under a name that cannot be resolved stay, too.
     left = [cte for cte in with_.expressions if id(cte) in stay or cte.alias in read]

@@ -13,6 +13,7 @@ from sqlglot import expressions as exp
 
 from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.table import Engine, Sql
+from mzsql.expr.nodes import relations_in
 from mzsql.repr.types import BIGINT, TEXT, ColumnType
 
 Ast = exp.Expression
@@ -203,7 +204,7 @@ class Statement:
         """The names of the CTEs, and of other relations, that a body reads, directly or through CTEs."""
         ctes: set[str] = set()
         others: set[str] = set()
-        queue = [_relations(body)]
+        queue = [relations_in(body)]
         while queue:
             for name in queue.pop():
                 if name not in self._ctes:
@@ -219,7 +220,7 @@ class Statement:
         """
         known = self._read.get(name)
         if known is None:
-            known = self._read[name] = _relations(self._query(name))
+            known = self._read[name] = relations_in(self._query(name))
         return known
 
     def bases(self, relation: str) -> frozenset[str]:
@@ -252,22 +253,3 @@ class Statement:
         if ctes:
             body.set("with_", exp.With(expressions=ctes))
         return body
-
-
-#: Most of a statement's nodes are of these types, which contain no relation.
-_WITHOUT_RELATIONS = (exp.Column, exp.Identifier, exp.Literal, exp.DataType)
-
-
-def _relations(query: exp.Expression) -> frozenset[str]:
-    """The names of the relations that a query reads itself. A join hint names an alias, not a relation."""
-    found: set[str] = set()
-    waiting: list[object] = [query]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, list):
-            waiting += node
-        elif isinstance(node, exp.Expression) and not isinstance(node, _WITHOUT_RELATIONS):
-            if isinstance(node, exp.Table) and not isinstance(node.parent, exp.JoinHint):
-                found.add(node.name)
-            waiting += node.args.values()
-    return frozenset(found)

@@ -22,9 +22,10 @@ from dataclasses import dataclass, replace
 
 from sqlglot import expressions as exp
 
-from mzsql.expr.engines import to_sql
+from mzsql.expr.engines import to_sql, to_sql_with_numbers
 from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.table import Engine
+from mzsql.expr.nodes import nodes, relations_in
 from mzsql.render.cut import Piece, pieces
 from mzsql.render.kept import Kept
 from mzsql.render.lean import Relation, columns_read, lean, widened
@@ -82,10 +83,8 @@ class Text:
     @functools.cached_property
     def _written(self) -> str | None:
         """The text; None if a stand-in also occurs in it as something else."""
-        statement = self.statement
-        literals = [one.this for one in statement.find_all(exp.Literal) if not one.is_string]
-        text = to_sql(statement, self._engine)
-        same = all(text.count(one) == literals.count(one) for one in _NAMES)
+        text, numbers = to_sql_with_numbers(self.statement, self._engine)
+        same = all(text.count(one) == numbers.get(one, 0) for one in _NAMES)
         return text if same else None
 
     @functools.cached_property
@@ -298,8 +297,7 @@ class StepTemplate:
             statement, straight = taken_out(statement, self.step.outputs, self.step.reads)
         reads: frozenset[str] = frozenset()
         if statement is not None:
-            names = (one.name for one in statement.find_all(exp.Table))
-            reads = frozenset(names).intersection(self.step.reads)
+            reads = relations_in(statement).intersection(self.step.reads)
         text = None if statement is None else Text(statement, self.engine, recurs=True)
         made = LeanText(relations, text, tuple(sorted(reads)), straight)
         with self._lock:
@@ -332,7 +330,7 @@ class StepTemplate:
         return not any(
             found.this == stand_in
             for one in self._cut()
-            for found in one.statement.find_all(exp.Literal)
+            for found in nodes(one.statement, exp.Literal)
         )
 
     def pieces(self, joins: Joins) -> tuple[TextPiece, ...]:
