@@ -100,8 +100,7 @@ def run_replica(
         listen: the address it listens on.
         advertise: the address by which others reach it.
         with_input: whether to end with standard input. Under `spark-submit`, which gives its application a pipe, it
-            always does: a signal
-            that ends `spark-submit` reaches nobody else.
+            always does: a signal that ends `spark-submit` reaches nobody else.
         master: Spark's master. If given, Spark starts first, so that an unreachable one ends this before anything else.
         conf: Spark's settings, as in ``--conf``.
 

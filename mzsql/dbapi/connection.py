@@ -357,8 +357,7 @@ class Connection:
 
         Args:
             wait: seconds to wait at most until the generation has caught up with every view and index, so that none of them is missed;
-                None: do
-                not check. An object that only the generation in charge can hydrate is not waited for, and is logged.
+                None: do not check. An object that only the generation in charge can hydrate is not waited for, and is logged.
 
         Raises:
             OperationalError: a higher generation is in charge; or this one has not caught up in time, or cannot run an object, and nothing

@@ -130,7 +130,7 @@ def _type_of(expr: Scalar) -> SqlType:
 
 
 def _connected(expr: Call, ask: Ask) -> Constant:
-    """The value of AND, OR or COALESCE; an argument that decides without failing hides all errors."""
+    """The value of AND or OR; an argument that decides without failing hides all errors."""
     decisive = expr.func == "or"
     parts = [reduced(arg, ask) for arg in expr.args]
     if any(isinstance(part, Literal) and part.value is decisive for part in parts):

@@ -221,7 +221,7 @@ def _or_null(ast: Ast | None) -> Ast:
 
 
 def _connector_error(expr: Call, columns: Sequence[Sql], engine: Engine) -> Ast | None:
-    """The error of AND, OR or COALESCE; an argument that decides without failing hides all errors."""
+    """The error of AND or OR; an argument that decides without failing hides all errors."""
     errors = [error(arg, columns, engine) for arg in expr.args]
     found = [failure for failure in errors if failure is not None]
     if not found:

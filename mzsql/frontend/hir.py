@@ -287,8 +287,7 @@ class Query(msgspec.Struct, frozen=True, tag="query", cache_hash=True):
         relation: its rows before `finishing`; no column refers to an outer scope.
         desc: names and types of the result's columns, after `finishing.project`.
         finishing: ORDER BY, LIMIT, OFFSET and projection, applied at the very end. Trivial in a view's query, whose
-            LIMIT is a
-            `TopK` and whose ORDER BY is dropped.
+            LIMIT is a `TopK` and whose ORDER BY is dropped.
         input_types: the types of `relation`'s columns.
     """
 

@@ -86,8 +86,8 @@ class PluginRelation(msgspec.Struct, frozen=True):
         columns: at least one column.
         comment: a description.
         rows: returns the present rows, each with a value for each column: None, bool, int, float, Decimal, str, bytes,
-            date, datetime, or a
-            list of them. Called when a query reads the relation; an exception fails that query only.
+            date, datetime, or a list of them. Called when a query reads the relation; an exception fails that query
+            only.
         schema: a schema of the system catalog.
     """
 

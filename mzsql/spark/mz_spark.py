@@ -95,8 +95,7 @@ class MzSpark:
         reader: reads the environment.
         execute: runs one of mzsql's own statements and returns its rows, or None where it has none.
         options: the data source options that name the environment; without them, or where one holds a secret (Spark
-            shows options
-            to everyone), nothing is registered in the session's catalog.
+            shows options to everyone), nothing is registered in the session's catalog.
         errors: turns the engine's errors into those of the caller's API.
     """
 

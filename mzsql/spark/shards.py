@@ -63,14 +63,12 @@ def shard_dataframe(
         as_of: the time; waits until the shard is complete there.
         columns: the columns, in this order.
         filters: only rows in these ranges, as in `ReadHandle.snapshot_arrow`: parts whose statistics exclude them are
-            left out, and
-            Spark's scan skips row groups and pages. Use `DataFrame.where`, which Spark pushes down too, for any other
-                condition.
+            left out, and Spark's scan skips row groups and pages. Use `DataFrame.where`, which Spark pushes down too,
+            for any other condition.
         consolidate: whether to sum up equal rows where the shard is not consolidated: each row then comes once, with a
-            nonzero diff.
-            Otherwise updates come as stored, and only sums over ``mz_diff`` are meaningful; for aggregates that
-                multiply by it this
-            saves the shuffle. With fewer columns than the shard has, equal rows may come more than once either way.
+            nonzero diff. Otherwise updates come as stored, and only sums over ``mz_diff`` are meaningful; for
+            aggregates that multiply by it this saves the shuffle. With fewer columns than the shard has, equal rows may
+            come more than once either way.
         timeout: seconds to wait for ``as_of``.
 
     Raises:
@@ -79,8 +77,7 @@ def shard_dataframe(
             treats as equal.
         Unsupported: a column of a type that Spark lacks.
         UsageError: neither the session nor its executors can open the Blob store, and there are more parts than may go
-            through the
-            driver; or a filter has more ranges than Spark handles well.
+            through the driver; or a filter has more ranges than Spark handles well.
     """
     wanted = _wanted(reader, columns)
     filters = {} if filters is None else filters

@@ -74,8 +74,8 @@ class ScalarFunc:
         negation: the key of the function with the negated result (``lt_integer`` for ``gte_integer``), if any.
         monotone: whether it is monotone in each argument, for temporal filters and pushdown.
         rounded: whether the value is correctly rounded. Not so for roots, logarithms and the like, whose last digit
-            depends on the library
-            and may differ from PostgreSQL's. (Where functions run: `mzsql.expr.functions.portable`.)
+            depends on the library and may differ from PostgreSQL's. (Where functions run:
+            `mzsql.expr.functions.portable`.)
     """
 
     key: str

@@ -28,8 +28,7 @@ def plan_statement(
         statement: a result of `parse_statements`.
         catalog: where names are resolved.
         table_keys: whether CREATE TABLE may declare keys that the optimizer relies on (the system variable
-            ``enable_table_keys``);
-            nothing enforces them.
+            ``enable_table_keys``); nothing enforces them.
 
     Raises:
         SqlError: a name or type cannot be resolved, or something is not supported.

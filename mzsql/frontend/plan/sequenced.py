@@ -19,8 +19,7 @@ class StatementPlan(msgspec.Struct, frozen=True):
         writes: whether it writes rows of tables, invisible to others until its transaction commits.
         defines: whether it changes the catalog's objects; inside BEGIN it is carried out by COMMIT.
         stageable: for DDL, whether it only changes catalog entries, so that it can be staged: a transaction may hold
-            several such
-            statements, and later ones see the names that they give.
+            several such statements, and later ones see the names that they give.
     """
 
     command: ClassVar[str] = ""

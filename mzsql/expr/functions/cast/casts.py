@@ -220,8 +220,7 @@ def find_cast(source: SqlType, target: SqlType, context: str) -> tuple[str, ...]
 
     Returns:
         ``()`` if nothing needs doing, None if there is no such cast. The type of the last call is ``target``; if that
-            is a numeric without a
-        scale, it is the function's `result_type` for its argument.
+            is a numeric without a scale, it is the function's `result_type` for its argument.
 
     Args:
         source: the given type; ``unknown``, an untyped NULL or string, converts to anything without a function.
