@@ -74,7 +74,7 @@ def fill(path: str, number: str) -> dict[str, Any]:
     coordinator = Coordinator(env, spark=None)
     planner, items = coordinator.planner, env.catalog.state.maintained
     made = {item.id: planner.deploy(item) for item in items}
-    outlined = {gid: coordinator.dataflows.outlined(plan) for gid, plan in made.items()}
+    outlined = {gid: coordinator.planner.outlined(plan) for gid, plan in made.items()}
     planner.remember_all(outlined, running=frozenset())
     coordinator.close()
     env.close()

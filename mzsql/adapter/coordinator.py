@@ -16,11 +16,12 @@ from pyspark.sql import SparkSession
 
 from mzsql.adapter.commit.group_commit import GroupCommit
 from mzsql.adapter.dataflows.dataflows import Dataflows
+from mzsql.adapter.dataflows.reports import DataflowReports
 from mzsql.adapter.environment.closing import close_all
 from mzsql.adapter.environment.environment import Environment
-from mzsql.adapter.environment.expression_cache import Current, spell_features
 from mzsql.adapter.peek.queries import Queries
 from mzsql.adapter.planning.explaining import Explainer
+from mzsql.adapter.planning.features import SystemFeatures
 from mzsql.adapter.planning.planner import Planner
 from mzsql.adapter.planning.statements import StatementPlanner
 from mzsql.adapter.session.prepared import PreparedStatements
@@ -42,12 +43,12 @@ from mzsql.adapter.system.rows import SystemRelations
 from mzsql.adapter.system.source import Source
 from mzsql.catalog.builtin import Builtin
 from mzsql.catalog.commands.settings import session_defaults
-from mzsql.catalog.settings import features_of
 from mzsql.compute.peek.execute import Peeker
 from mzsql.compute.peek.index import IndexReads
 from mzsql.compute.peek.inputs import Inputs
 from mzsql.compute.peek.outflow import Limits
 from mzsql.compute.peek.spark import Peeks
+from mzsql.compute.replica.dataflow import Renderings
 from mzsql.expr.engines import shortage
 from mzsql.frontend import bind_parameters, parse_statements
 from mzsql.frontend.parse import statements as st
@@ -64,7 +65,6 @@ from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.interrupt import Interrupt
 from mzsql.repr.types import RelationDesc
-from mzsql.transform import OptimizerFeatures
 
 Parameters = Sequence[object] | Mapping[str, object] | None
 
@@ -88,35 +88,40 @@ class Coordinator:
         limits: Limits | None = None,
     ) -> None:
         self.env = env
-        self._known_features: tuple[Mapping[str, str], OptimizerFeatures] | None = None
+        features = SystemFeatures(env)
         self.planner = Planner(
             lambda: env.catalog.state,
             env.cache,
-            self._features,
+            features.in_force,
+            Renderings(env.collections),
             env.collections.estimated_rows,
         )
-        self._reconcile_cache()
+        prior = not env.read_only
+        env.cache.reconcile_when_opened(features.current, remove_prior_versions=prior)
         limits = limits or Limits()
         self._dataflows = Dataflows(
             env,
             self.planner,
             spark,
             lead=lead and spark is not None,
-            reconcile_cache=lambda: env.cache.reconcile(self._current, remove_prior_versions=True),
+            reconcile_cache=lambda: env.cache.reconcile(
+                features.current, remove_prior_versions=True
+            ),
         )
+        self.reports = reports = DataflowReports(env, self.planner, self._dataflows)
         self._activity = Activity()
         system = SystemRelations(
             Source(
                 env,
                 self.planner.builtin_desc,
-                self._dataflows.running,
-                self._dataflows.arrangements,
-                self._dataflows.trouble,
-                self._dataflows.usage,
+                reports.running,
+                reports.arrangements,
+                reports.trouble,
+                reports.usage,
                 self._activity,
             )
         )
-        self.inputs = Inputs(env.collections, env.manager, system, self._dataflows.who, limits)
+        self.inputs = Inputs(env.collections, env.manager, system, reports.who, limits)
         indexes = IndexReads(
             env.collections,
             lambda: env.catalog.state,
@@ -153,24 +158,6 @@ class Coordinator:
             prepared,
             self._statements,
         )
-
-    def _reconcile_cache(self) -> None:
-        prior = not self.env.read_only
-        self.env.cache.reconcile_when_opened(self._current, remove_prior_versions=prior)
-
-    def _current(self) -> Current:
-        """The objects that exist with their versions, and the optimizer features in force."""
-        state = self.env.catalog.sync()
-        return {i.id: i.version for i in state.items.values()}, spell_features(self._features())
-
-    def _features(self) -> OptimizerFeatures:
-        """The optimizer's switches as ALTER SYSTEM has set them."""
-        settings = self.env.catalog.state.settings
-        known = self._known_features
-        # A new catalog state shares unchanged settings with the old one, so identity tells whether they changed.
-        if known is None or known[0] is not settings:
-            known = self._known_features = settings, features_of(settings)
-        return known[1]
 
     # --- what others ask ----------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from mzsql.adapter.planning.planner import Planner
 from mzsql.adapter.session.session import Session
 from mzsql.catalog.objects import Index, Item
 from mzsql.catalog.state import CatalogState
+from mzsql.compute.replica.dataflow import Renderings
 from mzsql.repr.ids import GlobalId
 from mzsql.transform import OptimizerFeatures
 
@@ -57,7 +58,9 @@ def no_spark() -> SparkSession:
 
 
 def planner_of(env: Environment) -> Forgetful:
-    return Forgetful(lambda: env.catalog.state, env.cache, OptimizerFeatures)
+    return Forgetful(
+        lambda: env.catalog.state, env.cache, OptimizerFeatures, Renderings(env.collections)
+    )
 
 
 def id_of(state: CatalogState, name: str) -> GlobalId:

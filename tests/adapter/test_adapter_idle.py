@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pytest
 
 import mzsql
-from mzsql.adapter.dataflows import dataflows
+from mzsql.adapter.dataflows import history
 from mzsql.adapter.environment import leader, opening
 from mzsql.location import (
     Determinate,
@@ -103,7 +103,7 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> Requests:
     counting = Requests()
     monkeypatch.setattr(opening, "default_registry", lambda: counting)
     monkeypatch.setattr("mzsql.oracle.open_bare_oracle", counting.open_oracle)
-    monkeypatch.setattr(dataflows, "RELEASE_SECONDS", 0.5)
+    monkeypatch.setattr(history, "RELEASE_SECONDS", 0.5)
     return counting
 
 

@@ -59,7 +59,7 @@ def test_it_makes_what_this_process_would_make(env: Path) -> None:
             for item in items:
                 made = []
                 until(lambda item=item, made=made: made.append(ahead.take(item.id)) or made[-1])  # type: ignore[misc]
-                afresh = coordinator.dataflows.outlined(planner.deploy(item, fresh=True))
+                afresh = coordinator.planner.outlined(planner.deploy(item, fresh=True))
                 assert made[-1] == afresh, item.full_name
                 assert ahead.take(item.id) is None, "once"
             assert ahead.fits(state, planner.features())

@@ -275,11 +275,11 @@ def test_what_keeps_a_view_back_is_told_though_another_reads_it(
         str(name): GlobalId(str(gid)) for gid, name in place.rows("SELECT id, name FROM mz_objects")
     }
     dataflows = place.coordinator.dataflows
-    assert "fails" not in dataflows.who(ids["over"])
+    assert "fails" not in place.coordinator.reports.who(ids["over"])
     monkeypatch.setattr(
         type(dataflows), "failure", lambda _, gid: "no room" if gid == ids["mv"] else None
     )
-    assert dataflows.who(ids["mv"]) == "Its dataflow fails: no room."
+    assert place.coordinator.reports.who(ids["mv"]) == "Its dataflow fails: no room."
     told = 'It reads materialized view "materialize.public.mv", whose dataflow fails: no room.'
-    assert dataflows.who(ids["over"]) == told
-    assert "fails" not in dataflows.who(ids["i"])
+    assert place.coordinator.reports.who(ids["over"]) == told
+    assert "fails" not in place.coordinator.reports.who(ids["i"])

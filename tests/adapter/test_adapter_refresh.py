@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import mzsql
-from mzsql.adapter.dataflows import dataflows
+from mzsql.adapter.dataflows import history
 from mzsql.compute.controller import controller
 from mzsql.compute.protocols import ComputeSettings
 
@@ -217,9 +217,9 @@ def test_a_view_that_no_replica_has_refreshed_for_long_is_refreshed_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where what its tables were at its last refresh cannot be read any more: it is right from the next one on."""
-    monkeypatch.setattr(dataflows, "RELEASE_SECONDS", 0.0)
-    monkeypatch.setattr(dataflows, "RELEASE_WRITES", 1_000_000)
-    monkeypatch.setattr(dataflows, "RETAIN_MS", 100)
+    monkeypatch.setattr(history, "RELEASE_SECONDS", 0.0)
+    monkeypatch.setattr(history, "RELEASE_WRITES", 1_000_000)
+    monkeypatch.setattr(history, "RETAIN_MS", 100)
     env, plain = str(tmp_path / "env"), "SELECT a, b FROM t"
     with mzsql.connect(env) as con:
         con.execute("CREATE TABLE t (a int, b text); INSERT INTO t VALUES (1, 'x'), (2, 'y')")
@@ -241,7 +241,7 @@ def test_a_view_that_no_replica_has_refreshed_for_long_is_refreshed_again(
             con.execute("INSERT INTO t VALUES (3, 'x')")
             con.execute("SELECT count(*) FROM t")
             con.coordinator.dataflows.tick()
-        monkeypatch.setattr(dataflows, "RETAIN_MS", 60_000)
+        monkeypatch.setattr(history, "RETAIN_MS", 60_000)
         con.execute("ALTER CLUSTER c SET (REPLICATION FACTOR = 1)")
         for name, query in (("v", QUERY), ("w", plain)):
             _, missed = refreshes(con, name)

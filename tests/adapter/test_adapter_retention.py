@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import mzsql
-from mzsql.adapter.dataflows import dataflows
+from mzsql.adapter.dataflows import history
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 @pytest.fixture
 def env(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """History is given up at once where nothing retains it."""
-    monkeypatch.setattr(dataflows, "RELEASE_SECONDS", 0.0)
-    monkeypatch.setattr(dataflows, "RETAIN_MS", 200)
+    monkeypatch.setattr(history, "RELEASE_SECONDS", 0.0)
+    monkeypatch.setattr(history, "RETAIN_MS", 200)
     return str(tmp_path / "env")
 
 

@@ -18,11 +18,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import mzsql
-from mzsql.adapter.coordinator import Coordinator
 from mzsql.adapter.environment import opening
 from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.environment.expression_cache import parts_of
 from mzsql.adapter.environment.locations import locate
+from mzsql.adapter.planning.features import SystemFeatures
 from mzsql.transform import OptimizerFeatures
 
 PATIENCE = 120.0
@@ -51,15 +51,15 @@ class World:
 
     def __init__(self, path: Path, patched: pytest.MonkeyPatch) -> None:
         self.path, self._patched = path, patched
-        own = Coordinator._features
+        own = SystemFeatures.in_force
 
-        def features(coordinator: Coordinator) -> OptimizerFeatures:
-            found = own(coordinator)
-            if not plans_otherwise(coordinator.env.build):
+        def features(system: SystemFeatures) -> OptimizerFeatures:
+            found = own(system)
+            if not plans_otherwise(system.env.build):
                 return found
             return msgspec.structs.replace(found, enable_eager_delta_joins=False)
 
-        patched.setattr(Coordinator, "_features", features)
+        patched.setattr(SystemFeatures, "in_force", features)
         self.generation = 0
         self.number = 0
         self.waiting: mzsql.Connection | None = None

@@ -15,8 +15,8 @@ import time
 import msgspec
 
 import mzsql
-from mzsql.adapter.coordinator import Coordinator
 from mzsql.adapter.environment import opening
+from mzsql.adapter.planning.features import SystemFeatures
 from mzsql.location.protocols import Versioned
 from mzsql.location.sqlite import SqliteConsensus
 from mzsql.transform import OptimizerFeatures
@@ -25,17 +25,17 @@ KILLED = 9
 VERSION = "0.2.0"
 PATIENCE = 120.0
 
-_own_features = Coordinator._features
+_own_features = SystemFeatures.in_force
 
 
-def _features(coordinator: Coordinator) -> OptimizerFeatures:
-    return msgspec.structs.replace(_own_features(coordinator), enable_eager_delta_joins=False)
+def _features(system: SystemFeatures) -> OptimizerFeatures:
+    return msgspec.structs.replace(_own_features(system), enable_eager_delta_joins=False)
 
 
 def become_newer() -> None:
     """From now on this process is the newer program."""
     opening.VERSION = VERSION
-    Coordinator._features = _features  # type: ignore[method-assign]
+    SystemFeatures.in_force = _features  # type: ignore[method-assign]
 
 
 def kill_at(write: int) -> itertools.count[int]:

@@ -14,12 +14,12 @@ import pytest
 from promotion_worker import KILLED, PATIENCE
 
 import mzsql
-from mzsql.adapter.coordinator import Coordinator
 from mzsql.adapter.environment import opening
 from mzsql.adapter.environment.environment import CATALOG_SHARD
 from mzsql.adapter.environment.expression_cache import parts_of
 from mzsql.adapter.environment.locations import locate
 from mzsql.adapter.environment.opening import open_persist
+from mzsql.adapter.planning.features import SystemFeatures
 from mzsql.catalog.durable import peek_catalog
 from mzsql.persist import SystemClock
 
@@ -68,7 +68,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def newer(patched: pytest.MonkeyPatch) -> None:
     patched.setattr(opening, "VERSION", promotion_worker.VERSION)
-    patched.setattr(Coordinator, "_features", promotion_worker._features)
+    patched.setattr(SystemFeatures, "in_force", promotion_worker._features)
 
 
 def caught_up(con: mzsql.Connection) -> None:

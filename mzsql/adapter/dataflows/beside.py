@@ -14,7 +14,7 @@ if those are the same: running dataflows share nothing between deployments.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from operator import is_
 
 from mzsql.adapter.environment.cache_entries import GlobalExpressions
@@ -28,7 +28,7 @@ from mzsql.catalog.state import CatalogState
 from mzsql.compute.controller.controller import ComputeController, told
 from mzsql.compute.logs import LogRow
 from mzsql.compute.protocol import RefreshStats, Status, StatusRow
-from mzsql.compute.replica.dataflow import Renderings, index_desc
+from mzsql.compute.replica.dataflow import index_desc
 from mzsql.render.naming import arrangement_name
 from mzsql.repr.frontier import Frontier, Timestamp, meet
 from mzsql.repr.ids import GlobalId
@@ -86,8 +86,6 @@ class Beside:
     Args:
         env: the environment.
         planner: plans with this build.
-        renderings: renders plans.
-        outlined: adds a plan's outline.
         controller: runs dataflows that write no views, with arrangements as `Preparations` names them.
     """
 
@@ -95,14 +93,10 @@ class Beside:
         self,
         env: Environment,
         planner: Planner,
-        renderings: Renderings,
-        outlined: Callable[[GlobalExpressions], GlobalExpressions],
         controller: ComputeController,
     ) -> None:
         self._env = env
         self._planner = planner
-        self._renderings = renderings
-        self._outlined = outlined
         self._controller = controller
         self._plans: dict[GlobalId, GlobalExpressions] = {}
         # Fingerprints of the arrangements that each dataflow needs, without the number of workers.
@@ -177,7 +171,7 @@ class Beside:
         for item in items:
             try:
                 ahead = self._ahead.take(item.id)
-                plan = ahead or self._outlined(self._planner.deploy(item))
+                plan = ahead or self._planner.outlined(self._planner.deploy(item))
                 self._needs[item.id] = tuple(self._fingerprints(item, plan))
                 made[item.id] = plan
             except Exception as failure:
@@ -195,7 +189,7 @@ class Beside:
         assert outline is not None
         yield from (one.fingerprint for one in outline.arrangements)
         if not isinstance(item, MaterializedView):
-            rendered = self._renderings.of(plan.sealed, outline)
+            rendered = self._planner.renderings.of(plan.sealed, outline)
             yield index_desc(item.id, plan.sealed, rendered).fingerprint
 
     # --- what has changed ---------------------------------------------------------------------

@@ -11,40 +11,31 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Mapping
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from mzsql.adapter.dataflows.beside import Beside, Unreported
+from mzsql.adapter.dataflows.connections import Connections, InProcess
+from mzsql.adapter.dataflows.history import HistoryRelease
 from mzsql.adapter.dataflows.lag import LagHistory
 from mzsql.adapter.dataflows.order import in_order
 from mzsql.adapter.dataflows.refreshing import Refreshing
 from mzsql.adapter.environment.cache_entries import GlobalExpressions
 from mzsql.adapter.environment.closing import close_all
 from mzsql.adapter.environment.environment import Environment
-from mzsql.adapter.environment.leader import LEASE_MS, Leadership, seems_alive
+from mzsql.adapter.environment.leader import LEASE_MS, Leadership
 from mzsql.adapter.environment.seams import CatalogArrangements, StatusCollections, register_managed
 from mzsql.adapter.planning.planner import Planner
 from mzsql.adapter.planning.process import PlansAhead
-from mzsql.adapter.replicas.places import address_of, hello_of, trouble, usage_of
-from mzsql.catalog.commands.retention import retention
 from mzsql.catalog.objects import Maintained
-from mzsql.catalog.objects import Replica as CatalogReplica
 from mzsql.catalog.settings import INTROSPECTION, STEP_ENGINE, system_value
 from mzsql.catalog.state import CatalogState
 from mzsql.compute.controller.controller import ComputeController, told
 from mzsql.compute.engines.spark_session import require_java
-from mzsql.compute.protocol import CreateInstance, ReplicaLink, Respond
 from mzsql.compute.protocols import ArrangementRegistry, ExportLog
-from mzsql.compute.replica.dataflow import Renderings
-from mzsql.compute.replica.replica import Replica
-from mzsql.compute.transport.frames import Address
-from mzsql.compute.transport.link import RemoteLink
-from mzsql.compute.transport.usage import Usage, usage
-from mzsql.render.naming import fingerprint_in, index_in
 from mzsql.repr.errors import Fenced, SqlError
-from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
 from mzsql.threads import Backoff, Supervised
 
@@ -56,18 +47,10 @@ TICK = 0.5
 AT_ONCE = 64
 #: After a pause of so many seconds the thread reads the catalog without a notification: a process that was suspended may have missed some.
 PAUSE_SECONDS = LEASE_MS / 4000
-#: Seconds between two releases of read holds on history, while something is written …
-RELEASE_SECONDS = 15.0
-#: … or longer, so that releasing for all collections is at most so many writes a second.
-RELEASE_WRITES = 50
 #: The longest pause, in seconds, before commands that a replica has not confirmed are sent again.
 _AGAIN_SECONDS = 30.0
 #: Seconds that a DDL statement waits at most for replicas to confirm the commands that follow from it.
 SETTLE_SECONDS = 60.0
-#: Milliseconds of history kept for AS OF reads of a collection without RETAIN HISTORY.
-RETAIN_MS = 60_000
-
-
 _RETIRE_SECONDS = 60.0
 """Seconds between two attempts to retire shards of dropped objects that somebody still reads."""
 
@@ -96,14 +79,15 @@ class Dataflows:
         self._reconcile_cache = reconcile_cache
         self._planner = planner
         self._spark = spark
-        planner.outlined = self.outlined
         self._lock = threading.RLock()
-        self.renderings = Renderings(env.collections)
+        self._connections = Connections(
+            env, self._here(CatalogArrangements(env.catalog), env.exports)
+        )
         self._controller = ComputeController(
-            self._connect,
+            self._connections,
             env.collections,
             StatusCollections(env.manager, env.clock.monotonic, env.oracle.present_ms),
-            present=self._present,
+            present=lambda: env.wal.state.upper - 1,
             monotonic=env.clock.monotonic,
             transient_ids=env.transient_ids,
         )
@@ -122,7 +106,6 @@ class Dataflows:
             env.catalog, env.clock, generation=env.generation, build=env.build
         )
         self._leads = False
-        self._epoch = 0
         # The count of dropped replicas at the last retirement of their shards; -1 when none was done since this process leads.
         self._retired = 0
         self._retire_at = 0.0
@@ -133,20 +116,18 @@ class Dataflows:
         self._beside: Beside | None = None
         if lead and env.awaits_promotion:
             controller = ComputeController(
-                self._connect_beside,
+                self._here(env.preparations, None),
                 env.collections,
                 Unreported(),
-                present=self._present,
+                present=lambda: env.wal.state.upper - 1,
                 read_only=True,
             )
-            self._beside = Beside(env, planner, self.renderings, self.outlined, controller)
+            self._beside = Beside(env, planner, controller)
         self._may_lead = lead and (env.awaits_promotion or not env.read_only)
         self._follows = lead
         self._stale = threading.Event()
         self._notified = False
-        self._release_at = 0.0
-        # The log's upper at the last release, and whether one more release is due although nothing was written since.
-        self._released: tuple[Timestamp, bool] = (-1, True)
+        self._history = HistoryRelease(env)
         if self._follows:
             few = len(env.catalog.state.maintained) <= AT_ONCE
             if self._may_lead and few and env.catalog.state.maintained:
@@ -182,6 +163,9 @@ class Dataflows:
         """Another process may have changed the catalog."""
         self._stale.set()
         self._wake.set()
+
+    def _here(self, registry: ArrangementRegistry, exports: ExportLog | None) -> InProcess:
+        return InProcess(self._env, self._spark, self._planner.renderings, registry, exports)
 
     def _begin(self) -> None:
         """Look once before the environment is used. A bug found here only delays the dataflows: the thread will meet and report it."""
@@ -235,7 +219,7 @@ class Dataflows:
                     self._env.pass_time()
                 if self._leads:
                     self._lag.look(self._controller.status())
-                self._release_history()
+                self._history.look()
             except Fenced:
                 if self._env.fenced:
                     raise
@@ -273,7 +257,7 @@ class Dataflows:
         register_managed(self._env)
         self._lag.begin()
         # The catalog's step only grows, so a later leader has a higher epoch, and replicas refuse commands of a lower one.
-        self._epoch = self._env.catalog.step
+        self._connections.epoch = self._env.catalog.step
         self._leads = True
 
     def _resign(self) -> None:
@@ -288,25 +272,6 @@ class Dataflows:
         finally:
             # The new leader plans what is missing.
             self._ahead.close()
-
-    def _release_history(self) -> None:
-        """Release holds on history from time to time while something is written, and once more after that, when dataflows caught up."""
-        upper = self._env.wal.state.upper
-        now = self._env.clock.monotonic()
-        at, again = self._released
-        if now < self._release_at or (at == upper and not again) or self._env.oracle.due:
-            return
-        read_ts = self._env.oracle.read_ts()
-        retained = {
-            gid: max(0, read_ts - ms)
-            for gid, ms in retention(self._env.catalog.state, RETAIN_MS).items()
-        }
-        self._env.collections.release_history(max(0, read_ts - RETAIN_MS), retained)
-        self._env.exports.keep_up()
-        # Releasing one collection's history may take two writes.
-        pause = 2 * len(self._env.collections.ids()) / RELEASE_WRITES
-        self._release_at = now + max(RELEASE_SECONDS, pause)
-        self._released = (upper, at != upper)
 
     # --- installing ---------------------------------------------------------------------------
 
@@ -387,16 +352,10 @@ class Dataflows:
         elif found.outline is not None and ahead is None:
             self._took_up.add(item.id)
             return found
-        found = self._unwritten[item.id] = self.outlined(found)
+        found = self._unwritten[item.id] = self._planner.outlined(found)
         spent = self._env.clock.monotonic() - began
         self._env.startup.spent("optimization", began, spent, 1)
         return found
-
-    def outlined(self, found: GlobalExpressions) -> GlobalExpressions:
-        """A plan with its outline, rendered for it where it has none; raises Unsupported where it cannot be maintained."""
-        if found.outline is not None:
-            return found
-        return found.with_outline(self.renderings.of(found.sealed).outline)
 
     def _write_plans(self) -> None:
         """Write the plans that had to be made, in one write; the dataflows installed since the last call run with their cached plans."""
@@ -420,70 +379,6 @@ class Dataflows:
         self._env.clear_hot()
         # A shard that somebody still reads is retired later, so try again after a while.
         self._retire_at = now + _RETIRE_SECONDS
-
-    def _connect(self, first: CreateInstance, respond: Respond) -> ReplicaLink:
-        env, gid = self._env, first.replica_id
-        replica = env.catalog.state.replicas.get(gid)
-        if replica is not None and replica.process is not None:
-            return RemoteLink(
-                first,
-                respond,
-                address=lambda: self._address(gid),
-                hello=hello_of(env, gid, self._epoch),
-                start=env.supervisor.start,
-                monotonic=env.clock.monotonic,
-                timeout=first.settings.timeout,
-            )
-        return self._replica(
-            first, respond, CatalogArrangements(self._env.catalog), self._env.exports
-        )
-
-    def _connect_beside(self, first: CreateInstance, respond: Respond) -> ReplicaLink:
-        return self._replica(first, respond, self._env.preparations, None)
-
-    def _replica(
-        self,
-        first: CreateInstance,
-        respond: Respond,
-        registry: ArrangementRegistry,
-        exports: ExportLog | None,
-    ) -> ReplicaLink:
-        assert self._spark is not None
-        return Replica(
-            first,
-            respond,
-            persist=self._env.persist,
-            spark=self._spark,
-            storage=self._env.collections,
-            registry=registry,
-            renderings=self.renderings,
-            clock=self._env.clock,
-            exports=exports,
-            kept=self._env.kept(first.replica_id),
-        )
-
-    def _address(self, replica_id: str) -> Address | None:
-        """Where a replica in its own process listens, as of the catalog last read."""
-        replica = self._env.catalog.state.replicas.get(replica_id)
-        return None if replica is None or replica.process is None else address_of(replica.process)
-
-    def trouble(self, replica: CatalogReplica) -> str | None:
-        """Why a replica does not work, as far as this process can tell; None where it does, or has nothing to do."""
-        if self._leads and replica.id in self._controller.commanded:
-            return self._controller.offline(replica.id)
-        return trouble(self._env, replica)
-
-    def _present(self) -> Timestamp:
-        """The latest time at which all tables are complete, as far as this process knows."""
-        return self._env.wal.state.upper - 1
-
-    def usage(self, replica: CatalogReplica) -> Usage | None:
-        """The CPU, memory and disk used by the process that runs a replica; None where that is not known here."""
-        if self.trouble(replica) is not None:
-            return None
-        if replica.process is not None:
-            return usage_of(self._env, replica)
-        return usage(self._env.kept(replica.id)) if self._leads else None
 
     def step_engine(self) -> str:
         """The engine for dataflow steps and large queries: ``auto``, ``spark`` or ``duckdb``."""
@@ -515,73 +410,16 @@ class Dataflows:
         """The plan that this process runs for an object, whatever indexes were created or dropped since; None where it runs none."""
         return self._deployed.get(gid)
 
+    @property
+    def plans(self) -> Mapping[GlobalId, GlobalExpressions]:
+        """The plans that run here, by object."""
+        return self._deployed
+
     def failure(self, gid: GlobalId) -> str | None:
         """Why an object's dataflow could not be installed, or failed in its last step; None where neither is so."""
         if self._thread is not None and self._thread.failed:
             return f"the thread that maintains dataflows has ended: {self._thread.status.error}"
         return self._controller.failure(gid)
-
-    def runs(self, item: Maintained) -> GlobalExpressions:
-        """The plan that an index or a materialized view runs with, in this process or another."""
-        return self.deployed(item.id) or self._planner.deployed(item)
-
-    def who(self, gid: GlobalId) -> str:
-        """Which process maintains an object, or why none does: a sentence for an error message."""
-        state = self._env.catalog.state
-        failure = self.failure(gid)
-        if failure is not None:
-            return f"Its dataflow fails: {failure.rstrip('.')}."
-        behind = self._failing_below(gid)
-        if behind is not None:
-            return behind
-        names = ", ".join(f"{r.name} (size {r.size})" for r in state.replicas.values()) or "none"
-        lease = state.lease
-        led = seems_alive(lease, self._env.clock.now_ms())
-        who = (
-            f"they are run by process {lease.who}"
-            if led and lease is not None
-            else "no process runs them now"
-        )
-        return f"Replicas: {names}; {who}."
-
-    def _failing_below(self, gid: GlobalId) -> str | None:
-        """A sentence that names a failing object which an object's dataflow reads, directly or through others; None where none fails."""
-        items = self._env.catalog.state.items
-        met, waiting = {gid}, [gid]
-        while waiting:
-            item = items.get(waiting.pop())
-            if not isinstance(item, Maintained):
-                continue
-            runs = self.runs(item)
-            for read in (*runs.sealed.sources, *runs.index_imports):
-                if read in met:
-                    continue
-                met.add(read)
-                waiting.append(read)
-                below, failure = items.get(read), self.failure(read)
-                if below is not None and failure is not None:
-                    return f'It reads {below.noun} "{below.full_name}", whose dataflow fails: {failure.rstrip(".")}.'
-        return None
-
-    def running(self) -> Iterator[tuple[Maintained, GlobalExpressions]]:
-        """Each index and materialized view with the plan that it runs with, in this process or another."""
-        return self._planner.running(self._deployed)
-
-    def arrangements(self) -> Iterator[tuple[str, int, str, str]]:
-        """The arrangements of all running dataflows, whoever maintains them: object id, LIR id, replica id and shard."""
-        registered: dict[str, list[tuple[str, str]]] = {}
-        for name, shard in sorted(self._env.catalog.state.arrangements.items()):
-            replica, _, rest = name.partition("/")
-            fingerprint = fingerprint_in(rest)
-            registered.setdefault(index_in(fingerprint) or fingerprint, []).append((replica, shard))
-        for item, runs in self.running():
-            outline = self._planner.outlined_once(item, runs).outline
-            assert outline is not None
-            for spec in outline.arrangements:
-                for replica, shard in registered.get(spec.fingerprint, ()):
-                    yield item.id, spec.lir_id, replica, shard
-            for replica, shard in registered.get(item.id, ()):
-                yield item.id, runs.plan.root.plan.lir_id, replica, shard
 
     def close(self) -> None:
         """Stop the controllers and give the lease back. Idempotent."""

@@ -32,6 +32,7 @@ from mzsql.catalog import objects
 from mzsql.catalog.builtin import Builtin, builtins
 from mzsql.catalog.objects import Item
 from mzsql.catalog.state import CatalogState
+from mzsql.compute.replica.dataflow import Renderings
 from mzsql.explain import NoticeFinder, comparisons_with_null
 from mzsql.expr.dataflow import (
     Export,
@@ -86,10 +87,8 @@ class Planner:
         state: gives the catalog as last read.
         cache: the expression cache.
         features: gives the optimizer's switches in force.
+        renderings: renders plans.
         statistics: estimates how many rows a collection has, where that is known.
-
-    Attributes:
-        outlined: adds a plan's outline (`mzsql.render.rendered.Outline`), so that the next start need not render the plan for it.
     """
 
     def __init__(
@@ -97,13 +96,14 @@ class Planner:
         state: Callable[[], CatalogState],
         cache: ExpressionCache,
         features: Callable[[], OptimizerFeatures],
+        renderings: Renderings,
         statistics: Statistics = no_statistics,
     ) -> None:
         self._state = state
         self._cache = cache
         self._features = features
         self.statistics = statistics
-        self.outlined: Callable[[GlobalExpressions], GlobalExpressions] = lambda plan: plan
+        self.renderings = renderings
         self._evaluator = Evaluator()
         self._lock = threading.RLock()
         self._views: dict[tuple[GlobalId, int, OptimizerFeatures], View] = {}
@@ -278,7 +278,9 @@ class Planner:
 
     def with_features(self, features: OptimizerFeatures, *, views_too: bool) -> Planner:
         """A planner with other switches; ``views_too``: whether to plan views with them as well, or to take this planner's."""
-        planner = Planner(self._state, self._cache, lambda: features, self.statistics)
+        planner = Planner(
+            self._state, self._cache, lambda: features, self.renderings, self.statistics
+        )
         if not views_too:
             planner._views_of = self
         return planner
@@ -298,6 +300,16 @@ class Planner:
                 kept = list(self._planned.items())
                 self._planned = {gid: one for gid, one in kept if gid in items}
         return known
+
+    def outlined(self, plan: GlobalExpressions) -> GlobalExpressions:
+        """A plan with what it is as rendered, so that the start that it is kept for need not find that out.
+
+        Raises:
+            Unsupported: it cannot be maintained.
+        """
+        if plan.outline is not None:
+            return plan
+        return plan.with_outline(self.renderings.of(plan.sealed).outline)
 
     def outlined_once(self, item: objects.Maintained, plan: GlobalExpressions) -> GlobalExpressions:
         """A plan from `running` with its outline; remembered where the plan is one that this process made."""

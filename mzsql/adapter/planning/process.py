@@ -239,15 +239,16 @@ def planned(request: bytes) -> Iterator[bytes]:
     """The answers to a request, one message for each object."""
     asked = _REQUESTS.decode(request)
     state = asked.state
-    planner = Planner(lambda: state, ExpressionCache.in_memory(), lambda: asked.features)
     renderings = Renderings(_Kinds(state))
+    planner = Planner(
+        lambda: state, ExpressionCache.in_memory(), lambda: asked.features, renderings
+    )
     try:
         for gid in asked.wanted:
             item, plan = state.items.get(gid), None
             if isinstance(item, Maintained):
                 try:
-                    made = planner.deploy(item, fresh=True)
-                    plan = made.with_outline(renderings.of(made.sealed).outline).to_bytes()
+                    plan = planner.outlined(planner.deploy(item, fresh=True)).to_bytes()
                 except Exception as failure:
                     # The process that asked meets the same error when it plans the object, and reports it.
                     _log.info("%s cannot be planned: %s", gid, failure)

@@ -263,7 +263,7 @@ class Definitions:
     ) -> None:
         made = self._planner.deploy(item, relation, fresh=True)
         # Render it now, so that a view that cannot be maintained is refused instead of failing in the background.
-        rendered = self._dataflows.renderings.checked(made.sealed)
+        rendered = self._planner.renderings.checked(made.sealed)
         rendered.template(Engine.SPARK)
         made = made.with_outline(rendered.outline)
         as_of = self._as_of(made)

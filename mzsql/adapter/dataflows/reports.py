@@ -1,0 +1,112 @@
+"""What is told of the dataflows of an environment, whoever maintains them: for errors of reads, and for builtin relations.
+
+Promise: nothing here changes anything. What this process maintains it knows by itself; of what another one does it says what the catalog,
+the expression cache and the processes of replicas tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mzsql.adapter.dataflows.dataflows import Dataflows
+from mzsql.adapter.environment.cache_entries import GlobalExpressions
+from mzsql.adapter.environment.environment import Environment
+from mzsql.adapter.environment.leader import seems_alive
+from mzsql.adapter.planning.planner import Planner
+from mzsql.adapter.replicas.places import trouble, usage_of
+from mzsql.catalog.objects import Maintained
+from mzsql.catalog.objects import Replica as CatalogReplica
+from mzsql.compute.transport.usage import Usage, usage
+from mzsql.render.naming import fingerprint_in, index_in
+from mzsql.repr.ids import GlobalId
+
+
+class DataflowReports:
+    """Says who maintains what, with which plan, and how that goes. Thread-safe.
+
+    Args:
+        env: the environment.
+        planner: knows the plans of what other processes maintain.
+        dataflows: what this process maintains.
+    """
+
+    def __init__(self, env: Environment, planner: Planner, dataflows: Dataflows) -> None:
+        self._env = env
+        self._planner = planner
+        self._dataflows = dataflows
+
+    def _runs(self, item: Maintained) -> GlobalExpressions:
+        """The plan that an index or a materialized view runs with, in this process or another."""
+        return self._dataflows.deployed(item.id) or self._planner.deployed(item)
+
+    def who(self, gid: GlobalId) -> str:
+        """Which process maintains an object, or why none does: a sentence for an error message."""
+        state = self._env.catalog.state
+        failure = self._dataflows.failure(gid)
+        if failure is not None:
+            return f"Its dataflow fails: {failure.rstrip('.')}."
+        behind = self._failing_below(gid)
+        if behind is not None:
+            return behind
+        names = ", ".join(f"{r.name} (size {r.size})" for r in state.replicas.values()) or "none"
+        lease = state.lease
+        led = seems_alive(lease, self._env.clock.now_ms())
+        who = (
+            f"they are run by process {lease.who}"
+            if led and lease is not None
+            else "no process runs them now"
+        )
+        return f"Replicas: {names}; {who}."
+
+    def _failing_below(self, gid: GlobalId) -> str | None:
+        """A sentence that names a failing object which an object's dataflow reads, directly or through others; None where none fails."""
+        items = self._env.catalog.state.items
+        met, waiting = {gid}, [gid]
+        while waiting:
+            item = items.get(waiting.pop())
+            if not isinstance(item, Maintained):
+                continue
+            runs = self._runs(item)
+            for read in (*runs.sealed.sources, *runs.index_imports):
+                if read in met:
+                    continue
+                met.add(read)
+                waiting.append(read)
+                below, failure = items.get(read), self._dataflows.failure(read)
+                if below is not None and failure is not None:
+                    return f'It reads {below.noun} "{below.full_name}", whose dataflow fails: {failure.rstrip(".")}.'
+        return None
+
+    def running(self) -> Iterator[tuple[Maintained, GlobalExpressions]]:
+        """Each index and materialized view with the plan that it runs with, in this process or another."""
+        return self._planner.running(self._dataflows.plans)
+
+    def arrangements(self) -> Iterator[tuple[str, int, str, str]]:
+        """The arrangements of all running dataflows, whoever maintains them: object id, LIR id, replica id and shard."""
+        registered: dict[str, list[tuple[str, str]]] = {}
+        for name, shard in sorted(self._env.catalog.state.arrangements.items()):
+            replica, _, rest = name.partition("/")
+            fingerprint = fingerprint_in(rest)
+            registered.setdefault(index_in(fingerprint) or fingerprint, []).append((replica, shard))
+        for item, runs in self.running():
+            outline = self._planner.outlined_once(item, runs).outline
+            assert outline is not None
+            for spec in outline.arrangements:
+                for replica, shard in registered.get(spec.fingerprint, ()):
+                    yield item.id, spec.lir_id, replica, shard
+            for replica, shard in registered.get(item.id, ()):
+                yield item.id, runs.plan.root.plan.lir_id, replica, shard
+
+    def trouble(self, replica: CatalogReplica) -> str | None:
+        """Why a replica does not work, as far as this process can tell; None where it does, or has nothing to do."""
+        if self._dataflows.leads and replica.id in self._dataflows.controller.commanded:
+            return self._dataflows.controller.offline(replica.id)
+        return trouble(self._env, replica)
+
+    def usage(self, replica: CatalogReplica) -> Usage | None:
+        """The CPU, memory and disk used by the process that runs a replica; None where that is not known here."""
+        if self.trouble(replica) is not None:
+            return None
+        if replica.process is not None:
+            return usage_of(self._env, replica)
+        return usage(self._env.kept(replica.id)) if self._dataflows.leads else None
