@@ -11,20 +11,18 @@ everything that its dataflows read. Only `settle`, `wait_until` and `peek` wait 
 from __future__ import annotations
 
 import threading
-import time
-import uuid
 from collections import deque
 from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 import pyarrow as pa
 
+from mzsql.compute.controller.answers import Answers
 from mzsql.compute.controller.introspection import SUBSCRIBES, Subscribed
 from mzsql.compute.controller.known import Dataflow, Holder, StatusSink, release_all, stored_below
 from mzsql.compute.protocol import (
     AllowCompaction,
     CancelIntrospection,
-    CancelPeek,
     Connect,
     CreateDataflow,
     CreateInstance,
@@ -34,9 +32,7 @@ from mzsql.compute.protocol import (
     InitializationComplete,
     IntrospectionUpdates,
     Parted,
-    Peek,
     PeekResponse,
-    Ping,
     Pong,
     ReadFrontier,
     Refreshed,
@@ -49,9 +45,6 @@ from mzsql.compute.protocols import ComputeSettings, ReadHold
 from mzsql.repr.errors import DuplicateObject, NotReadable, UndefinedObject
 from mzsql.repr.frontier import Frontier, Timestamp, join, less_than
 from mzsql.repr.ids import GlobalId, sort_key
-
-#: Whoever waits for a replica checks this often, in seconds, whether it is offline.
-_LOOK_SECONDS = 0.5
 
 
 class ReplicaClient:
@@ -88,15 +81,13 @@ class ReplicaClient:
         # Dataflows whose inputs are not held any more, because the replica was away for too long.
         self._forgone: set[GlobalId] = set()
         self._refreshes: deque[RefreshStats] = deque(maxlen=settings.refreshes_kept)
-        self._peeks: dict[str, PeekResponse | None] = {}
-        self._pinged = self._ponged = self._given_up = 0
+        self._answers = Answers(self._changed)
         self._subscribed = subscribed
         # Whether all rows of its introspection were deleted.
         self._forgotten = False
         # Whether its statuses were deleted because it was gone.
         self._taken_back = False
         self._initialized = False
-        self._closed = False
         sink.connected(replica_id)
         self._link = connect(CreateInstance(replica_id, settings), self._receive)
 
@@ -371,13 +362,7 @@ class ReplicaClient:
 
         A replica that has not answered an earlier ping in time is not asked again before it has.
         """
-        with self._changed:
-            if self._ponged < self._given_up:
-                return self._given_up
-            self._pinged += 1
-            nonce = self._pinged
-        self._link.send(Ping(nonce))
-        return nonce
+        return self._answers.ping(self._link)
 
     def settled(self, nonce: int, timeout: float) -> bool:
         """Wait up to `timeout` seconds for the answer to a ping; return whether it came.
@@ -385,18 +370,7 @@ class ReplicaClient:
         A replica that is away is not waited for, since it is told everything when it is back; nor is one that has let an earlier wait
         pass.
         """
-        until = time.monotonic() + timeout
-        while True:
-            left = until - time.monotonic()
-            with self._changed:
-                if self._ponged >= nonce or self._closed:
-                    return True
-                if self._ponged < self._given_up or left <= 0:
-                    self._given_up = max(self._given_up, nonce)
-                    return False
-                self._changed.wait(min(_LOOK_SECONDS, left))
-            if self._link.apart and self._link.offline is not None:
-                return False
+        return self._answers.settled(self._link, nonce, timeout)
 
     def settle(self, timeout: float) -> bool:
         """Wait until the replica has taken all commands, as `ping` and `settled` do."""
@@ -415,21 +389,9 @@ class ReplicaClient:
         Raises:
             NotReadable: the index is not complete at the time within `timeout` seconds, or cannot be read at it.
         """
-        name = str(uuid.uuid4())
-        self._peeks[name] = None
-        try:
-            wanted = None if columns is None else tuple(columns)
-            self._link.send(Peek(name, gid, as_of, wanted))
-            with self._changed:
-                self._changed.wait_for(
-                    lambda: self._closed or self._peeks[name] is not None, timeout
-                )
-                found = self._peeks[name]
-            if found is None:
-                self._link.send(CancelPeek(name))
-                raise self._unreadable(gid, as_of)
-        finally:
-            del self._peeks[name]
+        found = self._answers.peek(self._link, gid, as_of, timeout, columns)
+        if found is None:
+            raise self._unreadable(gid, as_of)
         if found.rows is None:
             raise NotReadable(f"index {gid} cannot be read at {as_of}: {found.error}")
         return found.rows
@@ -465,15 +427,8 @@ class ReplicaClient:
                     if self._subscribed is not None:
                         self._subscribed.parted()
                 self._sink.connected(self.replica_id)
-            case PeekResponse(uuid=name):
-                with self._changed:
-                    if name in self._peeks:
-                        self._peeks[name] = response
-                    self._changed.notify_all()
-            case Pong(nonce=nonce):
-                with self._changed:
-                    self._ponged = max(self._ponged, nonce)
-                    self._changed.notify_all()
+            case PeekResponse() | Pong():
+                self._answers.answered(response)
 
     def _unseen(self, gid: GlobalId) -> bool:
         known = self._dataflows.get(gid)
@@ -595,7 +550,7 @@ class ReplicaClient:
 
         def done() -> bool:
             known = self._dataflows.get(gid)
-            return self._closed or known is None or less_than(ts, known.frontier)
+            return self._answers.closed or known is None or less_than(ts, known.frontier)
 
         with self._changed:
             self._changed.wait_for(done, timeout)
@@ -622,9 +577,7 @@ class ReplicaClient:
 
     def close(self) -> None:
         """Stop the replica; shards, statuses and all holds stay. Idempotent."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
+        self._answers.close()
         self._link.close()
 
     def release(self) -> None:
