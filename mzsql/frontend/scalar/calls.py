@@ -1,4 +1,4 @@
-"""Calls: CASE, casts, functions, aggregates. A call that fits no overload fails with PostgreSQL's or Materialize's message."""
+"""Calls: casts, functions, aggregates. A call that fits no overload fails with PostgreSQL's or Materialize's message."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from mzsql.expr import functions
 from mzsql.expr.functions.aggregate.windows import WINDOW_FUNCTIONS
 from mzsql.expr.functions.unmaterializable import UNMATERIALIZABLE
 from mzsql.expr.scalar import Literal, Unmaterializable
-from mzsql.frontend import hir
 from mzsql.frontend.names.types import resolve_type
 from mzsql.frontend.scalar import (
     aggregates,
     arguments,
+    conditionals,
     groupings,
     made_containers,
     qualified,
     sizes,
     standard,
     system_functions,
+    time_units,
     windows,
 )
 from mzsql.frontend.scalar.clauses import not_allowed
@@ -30,14 +31,12 @@ from mzsql.frontend.scalar.coerce import (
     Typed,
     as_jsonb,
     call,
-    can_cast,
     empty,
     explicit,
     function_call,
     numeric_literal,
     operator_call,
     require,
-    to_boolean,
     unify,
 )
 from mzsql.frontend.scalar.composed_aggregates import within_group
@@ -52,9 +51,7 @@ from mzsql.frontend.scalar.context import ExprContext
 from mzsql.frontend.scalar.format_texts import plan_format
 from mzsql.frontend.scalar.nodes import (
     function_name,
-    known,
     moment,
-    null_value,
     position_of,
     unparen,
 )
@@ -73,65 +70,6 @@ from mzsql.repr.errors import (
     Unsupported,
 )
 from mzsql.repr.types import SqlType, type_name
-
-
-def _one_row(ctx: ExprContext, what: str) -> ExprContext:
-    """The context inside CASE and COALESCE, where table functions are not allowed, since only one of several values is evaluated."""
-    if ctx.table_functions is None:
-        return ctx
-    return replace(ctx, clause=what, table_functions=None)
-
-
-def _case(ctx: ExprContext, node: exp.Expr) -> Typed:
-    ctx = _one_row(ctx, "CASE")
-    operand = node.args.get("this")
-    value = ctx.plan(operand) if operand is not None else None
-    conditions: list[Typed] = []
-    results: list[Typed] = []
-    for branch in node.args["ifs"]:
-        test = ctx.plan(branch.this)
-        if value is not None:
-            test = operator_call("=", [value, test], position_of(branch.this))
-        conditions.append(to_boolean(test, "argument of CASE/WHEN", position_of(branch.this)))
-        results.append(ctx.plan(branch.args["true"]))
-    default = node.args.get("default")
-    results.append(null_value() if default is None else ctx.plan(default))
-    done, typ = unify(results, "CASE", position_of(node))
-    out = done[-1]
-    for condition, result in zip(reversed(conditions), reversed(done[:-1]), strict=True):
-        expr = hir.If(condition.expr, result.expr, out.expr)
-        out = Typed(expr, typ, result.nullable or out.nullable)
-    return out
-
-
-def _coalesce(ctx: ExprContext, node: exp.Expr) -> Typed:
-    name = function_name(node)
-    if not node.expressions:
-        raise SqlSyntaxError(
-            "Expected an expression, found right parenthesis", position=position_of(node)
-        )
-    inner = _one_row(ctx, "COALESCE") if name == "coalesce" else ctx
-    values = [inner.plan(e) for e in node.expressions]
-    done, _ = unify(values, name, position_of(node))
-    return done[0] if len(done) == 1 else call(name, done)
-
-
-def _nullif(ctx: ExprContext, node: exp.Expr) -> Typed:
-    given = len(node.expressions)
-    if given != 2:
-        # NULLIF has a syntax of its own, in Materialize as in PostgreSQL, so a wrong number of arguments is a syntax error.
-        closed = "right parenthesis"
-        wanted = {0: f"an expression, found {closed}", 1: f"comma, found {closed}"}
-        raise SqlSyntaxError(
-            f"Expected {wanted.get(given, f'{closed}, found comma')}", position=position_of(node)
-        )
-    left, right = (ctx.plan(e) for e in node.expressions)
-    equal = operator_call("=", [left, right], position_of(node))
-    if left.typ.kind == "unknown":
-        left = known(left)
-    null = Literal(None, left.typ)
-    return Typed(hir.If(equal.expr, null, left.expr), left.typ, True)
-
 
 # --- casts and calls with a grammar of their own --------------------------------------------------
 
@@ -164,73 +102,6 @@ def _exact(text: str) -> bool:
     except (SqlError, ValueError):
         return False
     return True
-
-
-def _extract(ctx: ExprContext, node: exp.Expr) -> Typed:
-    return _with_unit(
-        ctx, "extract", node.this.name.lower(), [ctx.plan(node.expression)], position_of(node)
-    )
-
-
-def _with_unit(
-    ctx: ExprContext, name: str, unit: str, args: list[Typed], position: int | None
-) -> Typed:
-    """A function of a time unit, such as extract: the unit is part of the function's name in the table of functions."""
-    del ctx
-    found = functions.UNITS.get(unit.lower(), unit.lower() if unit.lower() in _REFUSED else None)
-    if found is None:
-        raise InvalidParameter(f"unit '{unit}' not recognized", position=position)
-    overloads = {func.args[0].kind for func in functions.scalars_named(f"{name}_{found}")}
-    given = args[-1].typ
-    if found in _OF_ZONE and given.kind == "timestamptz" and name != "date_trunc":
-        # Every session's time zone is UTC, so these are 0.
-        result = t.DOUBLE if name == "date_part" else t.NUMERIC
-        zero = Typed(Literal(0, t.INTEGER), t.INTEGER, False)
-        return _where_known(args[-1], explicit(zero, result, position))
-    # extract has date and time fields of their own; date_part treats a date as its midnight.
-    own = given.kind == "time" or (given.kind == "date" and name == "extract")
-    if given.kind in _MOMENTS and not any(
-        given.kind == kind or (not own and can_cast(given, SqlType(kind), "implicit"))
-        for kind in overloads
-    ):
-        raise _no_such_field(name, unit, found, given.kind, position)
-    return function_call(f"{name}_{found}", args, position, shown=name)
-
-
-def _where_known(value: Typed, result: Typed) -> Typed:
-    """``result`` where ``value`` is not NULL, else NULL."""
-    null = Typed(Literal(None, result.typ), result.typ, True)
-    missing = call("is_null", [value])
-    return Typed(hir.If(missing.expr, null.expr, result.expr), result.typ, value.nullable)
-
-
-_MOMENTS = frozenset({"date", "time", "timestamp", "timestamptz", "interval"})
-#: PostgreSQL's units that no type supports here.
-_REFUSED = frozenset({"timezone", "timezone_hour", "timezone_minute", "isodoy"})
-#: Units that are the session time zone's offset from UTC.
-_OF_ZONE = frozenset({"timezone", "timezone_hour", "timezone_minute"})
-_CLOCK = frozenset({"hour", "minute", "second", "milliseconds", "microseconds"})
-
-
-def _no_such_field(name: str, unit: str, found: str, kind: str, position: int | None) -> SqlError:
-    """The error for a unit that exists, but not for values of this type."""
-    if name == "date_trunc" and kind == "interval":
-        return InvalidParameter(f"unit '{unit}' not recognized", position=position)
-    if found not in _REFUSED and (kind == "time" or (kind == "date" and found in _CLOCK)):
-        return InvalidParameter(f"unit '{found}' not supported for type {kind}", position=position)
-    return Unsupported(f"'{found}' timestamp units not yet supported", position=position)
-
-
-def _unit_function(ctx: ExprContext, node: exp.Expr) -> Typed:
-    """date_part('year', x) and date_trunc('month', x) with a literal unit; other calls are resolved as ordinary functions."""
-    name = function_name(node)
-    if system_functions.defines(name, len(node.expressions)):
-        return system_functions.plan_call(ctx, node)
-    if len(node.expressions) != 2 or not node.expressions[0].is_string:
-        args = [ctx.plan(e) for e in node.expressions]
-        return function_call(name, args, position_of(node))
-    unit, value = node.expressions
-    return _with_unit(ctx, name, unit.name, [ctx.plan(value)], position_of(node))
 
 
 def _substring(ctx: ExprContext, node: exp.Expr) -> Typed:
@@ -363,13 +234,13 @@ _SPECIAL: dict[str, Callable[[ExprContext, exp.Expr], Typed]] = {
     "format": plan_format,
     "grouping": groupings.plan_grouping,
     "map_build": made_containers.map_build,
-    "coalesce": _coalesce,
-    "greatest": _coalesce,
-    "least": _coalesce,
-    "nullif": _nullif,
+    "coalesce": conditionals.coalesce,
+    "greatest": conditionals.coalesce,
+    "least": conditionals.coalesce,
+    "nullif": conditionals.nullif,
     "row": row,
-    "date_part": _unit_function,
-    "date_trunc": _unit_function,
+    "date_part": time_units.unit_function,
+    "date_trunc": time_units.unit_function,
     "pg_typeof": _pg_typeof,
     "pg_column_size": sizes.column_size,
     "mz_row_size": sizes.row_size,
@@ -624,10 +495,10 @@ def _collate(ctx: ExprContext, node: exp.Expr) -> Typed:
 
 #: This module's handlers.
 HANDLERS: dict[type[exp.Expr], Callable[[ExprContext, Any], Typed]] = {
-    exp.Case: _case,
+    exp.Case: conditionals.case,
     exp.Cast: _cast,
     exp.Dot: _dot,
-    exp.Extract: _extract,
+    exp.Extract: time_units.extract,
     exp.Substring: _substring,
     exp.StrPosition: _position,
     exp.Overlay: _overlay,
