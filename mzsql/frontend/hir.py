@@ -317,6 +317,27 @@ def relation_inputs(rel: Relation) -> tuple[Relation, ...]:
             return (rel.input,)
 
 
+def arity(rel: Relation) -> int:
+    """How many columns a relation has."""
+    match rel:
+        case Constant(typ=typ) | Get(typ=typ) | CallTable(output=typ):
+            return len(typ.columns)
+        case Project(outputs=outputs):
+            return len(outputs)
+        case Map(input=below, scalars=scalars):
+            return arity(below) + len(scalars)
+        case Join(left=left, right=right):
+            return arity(left) + arity(right)
+        case Reduce(group_key=key, aggregates=aggregates):
+            return len(key) + len(aggregates)
+        case Union(inputs=inputs):
+            return arity(inputs[0])
+        case Let(body=body) | LetRec(body=body):
+            return arity(body)
+        case _:
+            return arity(rel.input)
+
+
 def relation_scalars(rel: Relation) -> tuple[Scalar, ...]:
     """The scalars directly in a relation, without those of its inputs."""
     match rel:

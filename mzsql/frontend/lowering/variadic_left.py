@@ -62,7 +62,7 @@ def variadic_left(
         return None
     if any(lowering.reads.of(one.right).columns for one in stack):
         return None
-    arities = [_arity(left), *(_arity(one.right) for one in stack)]
+    arities = [hir.arity(left), *(hir.arity(one.right) for one in stack)]
     starts = [sum(arities[:at]) for at in range(len(arities))]
     keys: list[_Keys] = []
     for pairs, start in zip(equalities, starts[1:], strict=True):
@@ -74,27 +74,6 @@ def variadic_left(
     inputs = [lowering.relation(left, outer, cols, depth)]
     inputs += [lowering.relation(one.right, outer, inside, depth + 1).map([_TRUE]) for one in stack]
     return _joined(lowering, inputs, keys)
-
-
-def _arity(rel: hir.Relation) -> int:
-    """The number of columns of a relation."""
-    match rel:
-        case hir.Constant(typ=typ) | hir.Get(typ=typ) | hir.CallTable(output=typ):
-            return len(typ.columns)
-        case hir.Project(outputs=outputs):
-            return len(outputs)
-        case hir.Map(input=below, scalars=scalars):
-            return _arity(below) + len(scalars)
-        case hir.Join(left=left, right=right):
-            return _arity(left) + _arity(right)
-        case hir.Reduce(group_key=key, aggregates=aggregates):
-            return len(key) + len(aggregates)
-        case hir.Union(inputs=inputs):
-            return _arity(inputs[0])
-        case hir.Let(body=body) | hir.LetRec(body=body):
-            return _arity(body)
-        case _:
-            return _arity(rel.input)
 
 
 def _stack(join: hir.Join) -> tuple[hir.Relation, list[hir.Join]]:
