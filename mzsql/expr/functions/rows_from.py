@@ -132,10 +132,7 @@ def _zipped(parts: Sequence[Part], args: Sequence[Sql], engine: Engine, *, numbe
             fields[f"f{width}"] = s.field(item, f"f{j + 1}") if taken_apart else item
     if numbered:
         fields[f"f{width + 1}"] = s.big(position)
-    sizes = [
-        s.coalesce(s.call("SIZE" if spark else "LEN", s.field(whole, name)), s.num(0))
-        for name in lists
-    ]
+    sizes = [s.coalesce(s.size(s.field(whole, name), engine), s.num(0)) for name in lists]
     longest = s.call("GREATEST", *sizes) if len(sizes) > 1 else sizes[0]
     if spark:
         numbers = s.call(

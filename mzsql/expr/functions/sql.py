@@ -407,6 +407,23 @@ def lambda_(parameters: tuple[str, ...], body: Ast) -> Ast:
     return exp.Lambda(this=body, expressions=[exp.to_identifier(name) for name in parameters])
 
 
+def mapped(items: Ast, name: str, body: Ast, engine: Engine) -> Ast:
+    """Of each element of a list what `body` says of it, over the lambda variable `name`."""
+    function = "TRANSFORM" if engine is Engine.SPARK else "LIST_TRANSFORM"
+    return call(function, items, lambda_((name,), body))
+
+
+def kept(items: Ast, name: str, condition: Ast, engine: Engine) -> Ast:
+    """The elements of a list of which `condition` is true, over the lambda variable `name`."""
+    function = "FILTER" if engine is Engine.SPARK else "LIST_FILTER"
+    return call(function, items, lambda_((name,), condition))
+
+
+def size(items: Ast, engine: Engine) -> Ast:
+    """How many elements a list has."""
+    return call("SIZE" if engine is Engine.SPARK else "LEN", items)
+
+
 def variable(name: str) -> Ast:
     """A reference to a lambda's parameter."""
     return exp.column(exp.to_identifier(name))
@@ -414,11 +431,7 @@ def variable(name: str) -> Ast:
 
 def let(value: Ast, name: str, body: Ast, engine: Engine) -> Ast:
     """``body`` with the lambda parameter ``name`` bound to ``value``, NULL included, so that it is computed once."""
-    transformed = call(
-        "TRANSFORM" if engine is Engine.SPARK else "LIST_TRANSFORM",
-        array(value),
-        lambda_((name,), body),
-    )
+    transformed = mapped(array(value), name, body, engine)
     if engine is Engine.SPARK:
         return call("ELEMENT_AT", transformed, num(1))
     return call("LIST_EXTRACT", transformed, num(1))

@@ -32,8 +32,7 @@ def _series(engine: Engine, start: Ast, stop: Ast, step: Ast, body: Ast) -> Ast:
     size = _length(start, stop, step, engine)
     bounded = s.case((s.between(size, s.num(1), s.num(MAX_ROWS)), size))
     indexes = _indexes(bounded, engine)
-    name = "TRANSFORM" if engine is Engine.SPARK else "LIST_TRANSFORM"
-    return s.call(name, indexes, s.lambda_(("i0",), body))
+    return s.mapped(indexes, "i0", body, engine)
 
 
 def _length(start: Ast, stop: Ast, step: Ast, engine: Engine) -> Ast:

@@ -364,18 +364,13 @@ def _string_agg(order: Order) -> AggregateFunc:
         ordered = _sorted(args[0], order, engine)
         spark = engine is Engine.SPARK
         item = s.field(s.variable("x0"), "f1")
-        kept = s.call(
-            "FILTER" if spark else "LIST_FILTER",
-            ordered,
-            s.lambda_(("x0",), s.is_not_null(s.field(item, "f1"))),
-        )
+        kept = s.kept(ordered, "x0", s.is_not_null(s.field(item, "f1")), engine)
         piece = s.concat(s.coalesce(s.field(item, "f2"), s.text("")), s.field(item, "f1"))
-        pieces = s.call("TRANSFORM" if spark else "LIST_TRANSFORM", kept, s.lambda_(("x0",), piece))
+        pieces = s.mapped(kept, "x0", piece, engine)
         joined = s.call("ARRAY_JOIN" if spark else "ARRAY_TO_STRING", pieces, s.text(""))
         lead = _first_separator_length(kept, engine)
         found = s.call("SUBSTRING", joined, s.integer(s.add(lead, s.num(1))))
-        size = s.call("SIZE" if spark else "LEN", kept)
-        return s.case((s.gt(size, s.num(0)), found))
+        return s.case((s.gt(s.size(kept, engine), s.num(0)), found))
 
     return AggregateFunc(
         key=ordered_key("string_agg", order),

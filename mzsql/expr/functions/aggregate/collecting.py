@@ -46,28 +46,25 @@ def collected(base: str, rows: Ast, row: SqlType, typ: SqlType, engine: Engine) 
         typ: the type of the result.
         engine: the engine.
     """
-    spark = engine is Engine.SPARK
-    there = s.lambda_(("cf0",), s.is_not_null(s.variable("cf0")))
-    kept = s.call("FILTER" if spark else "LIST_FILTER", rows, there)
+    kept = s.kept(rows, "cf0", s.is_not_null(s.variable("cf0")), engine)
     value = _value(base, kept, row, typ, engine)
-    return s.case((s.gt(s.call("SIZE" if spark else "LEN", kept), s.num(0)), value))
+    return s.case((s.gt(s.size(kept, engine), s.num(0)), value))
 
 
 def _value(base: str, rows: Ast, row: SqlType, typ: SqlType, engine: Engine) -> Ast:
     given = arguments(row)
     values = s.field(s.variable("cv0"), "f1")
     first = s.field(values, "f1") if row.fields[0][1].type.kind == "record" else values
-    mapped = "TRANSFORM" if engine is Engine.SPARK else "LIST_TRANSFORM"
     if base in ("array_agg", "list_agg"):
-        return s.call(mapped, rows, s.lambda_(("cv0",), first))
+        return s.mapped(rows, "cv0", first, engine)
     if base == "map_agg":
         pair = s.struct(key=first, value=s.field(values, "f2"))
-        return map_of_entries(s.call(mapped, rows, s.lambda_(("cv0",), pair)), typ, engine)
+        return map_of_entries(s.mapped(rows, "cv0", pair, engine), typ, engine)
     j.duckdb(engine, "jsonb")
     if base == "jsonb_agg":
         item = s.coalesce(document(first, given[0], engine), s.text("null"))
-        return j.array_of(s.call(mapped, rows, s.lambda_(("cv0",), item)))
+        return j.array_of(s.mapped(rows, "cv0", item, engine))
     value = s.coalesce(document(s.field(values, "f2"), given[1], engine), s.text("null"))
-    pairs = s.call(mapped, rows, s.lambda_(("cv0",), s.struct(key=first, value=value)))
+    pairs = s.mapped(rows, "cv0", s.struct(key=first, value=value), engine)
     keyed = s.lambda_(("cv1",), s.is_not_null(s.field(s.variable("cv1"), "key")))
     return j.object_of(s.call("LIST_FILTER", pairs, keyed))

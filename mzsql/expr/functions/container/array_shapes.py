@@ -16,7 +16,7 @@ from mzsql.repr.types import TEXT, SqlType
 
 def size(array: Ast, engine: Engine) -> Ast:
     """The number of elements."""
-    return s.integer(s.call("SIZE" if engine is Engine.SPARK else "LEN", array))
+    return s.integer(s.size(array, engine))
 
 
 def _leaves(array: Ast, typ: SqlType, engine: Engine) -> Ast:

@@ -75,8 +75,7 @@ def _each(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
     body = element_cast(s.variable(name), source, target, engine)
     if args[0].typ.kind == "map":
         return _each_value(args[0].ast, name, body, typ, engine)
-    mapped = "TRANSFORM" if engine is Engine.SPARK else "LIST_TRANSFORM"
-    return s.call(mapped, args[0].ast, s.lambda_((name,), body))
+    return s.mapped(args[0].ast, name, body, engine)
 
 
 def _each_value(map_: Ast, name: str, body: Ast, typ: SqlType, engine: Engine) -> Ast:
@@ -96,12 +95,11 @@ def _messages(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast | None:
     failure = element_error(s.variable(name), source, target, engine)
     if failure is None:
         return None
-    spark = engine is Engine.SPARK
     values = s.call("MAP_VALUES", args[0].ast) if args[0].typ.kind == "map" else args[0].ast
-    found = s.call("TRANSFORM" if spark else "LIST_TRANSFORM", values, s.lambda_((name,), failure))
-    there = s.lambda_((f"{name}m",), s.is_not_null(s.variable(f"{name}m")))
-    kept = s.call("FILTER" if spark else "LIST_FILTER", found, there)
-    return s.call("TRY_ELEMENT_AT" if spark else "LIST_EXTRACT", kept, s.num(1))
+    found = s.mapped(values, name, failure, engine)
+    kept = s.kept(found, f"{name}m", s.is_not_null(s.variable(f"{name}m")), engine)
+    first = "TRY_ELEMENT_AT" if engine is Engine.SPARK else "LIST_EXTRACT"
+    return s.call(first, kept, s.num(1))
 
 
 def _fails(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:

@@ -96,8 +96,7 @@ def _map_length(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
 def _map_build(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
     pair = s.variable("mb0")
     entry = s.struct(key=s.field(pair, "f1"), value=s.field(pair, "f2"))
-    name = "TRANSFORM" if engine is Engine.SPARK else "LIST_TRANSFORM"
-    entries = s.call(name, args[0].ast, s.lambda_(("mb0",), entry))
+    entries = s.mapped(args[0].ast, "mb0", entry, engine)
     return s.case((s.is_not_null(args[0].ast), map_of_entries(entries, typ, engine)))
 
 

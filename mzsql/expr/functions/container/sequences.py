@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mzsql.expr.functions import sql as s
+from mzsql.expr.functions.container.array_shapes import size
 from mzsql.expr.functions.declare import Ast, duckdb_only
 from mzsql.expr.functions.output.containers import inner_text
 from mzsql.expr.functions.output.to_text import to_text
@@ -55,23 +56,17 @@ def _sliced(array: Ast, bounds: list[Ast], typ: SqlType, engine: Engine, depth: 
     assert typ.element is not None
     name = f"sl{depth}"
     inner = _sliced(s.variable(name), bounds[2:], typ.element, engine, depth + 1)
-    spark = engine is Engine.SPARK
-    mapped = s.call("TRANSFORM" if spark else "LIST_TRANSFORM", part, s.lambda_((name,), inner))
-    left = s.gt(s.call("SIZE" if spark else "LEN", s.variable("sf0")), s.num(0))
-    kept = s.lambda_(("sf0",), s.coalesce(left, s.boolean(False)))
-    return s.call("FILTER" if spark else "LIST_FILTER", mapped, kept)
+    mapped = s.mapped(part, name, inner, engine)
+    left = s.gt(s.size(s.variable("sf0"), engine), s.num(0))
+    return s.kept(mapped, "sf0", s.coalesce(left, s.boolean(False)), engine)
 
 
 # --- lengths -------------------------------------------------------------------------------------
 
 
-def _size(array: Ast, engine: Engine) -> Ast:
-    return s.integer(s.call("SIZE" if engine is Engine.SPARK else "LEN", array))
-
-
 def length(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
     """The number of elements."""
-    return _size(args[0].ast, engine)
+    return size(args[0].ast, engine)
 
 
 def dimensions(typ: SqlType) -> int:
@@ -87,7 +82,7 @@ def dimension(args: Sequence[Sql], engine: Engine) -> Ast:
     array, wanted = args[0].ast, args[1].ast
     branches: list[tuple[Ast, Ast]] = []
     for number in range(1, dimensions(args[0].typ) + 1):
-        branches.append((s.eq(wanted, s.num(number)), s.nullif(_size(array, engine), s.num(0))))
+        branches.append((s.eq(wanted, s.num(number)), s.nullif(size(array, engine), s.num(0))))
         array = at(array, s.num(1), engine)
     return s.case(*branches)
 
@@ -109,11 +104,8 @@ def longest(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
     part, branches = args[0].ast, []
     for number in range(1, layers + 1):
         name = f"ll{number}"
-        sizes = s.call(
-            "TRANSFORM" if spark else "LIST_TRANSFORM",
-            s.array(part) if number == 1 else part,
-            s.lambda_((name,), _size(s.variable(name), engine)),
-        )
+        lists = s.array(part) if number == 1 else part
+        sizes = s.mapped(lists, name, size(s.variable(name), engine), engine)
         longest = s.call("ARRAY_MAX" if spark else "LIST_MAX", sizes)
         branches.append((s.eq(args[1].ast, s.num(number)), longest))
         if 1 < number < layers:
@@ -186,9 +178,8 @@ def same_element(item: Ast, wanted: Ast) -> Ast:
 
 def remove(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
     """The array or list without the elements equal to a value."""
-    name = "FILTER" if engine is Engine.SPARK else "LIST_FILTER"
-    kept = s.not_(same_element(s.variable("rm0"), args[1].ast))
-    return s.cast(s.call(name, args[0].ast, s.lambda_(("rm0",), kept)), typ, engine)
+    other = s.not_(same_element(s.variable("rm0"), args[1].ast))
+    return s.cast(s.kept(args[0].ast, "rm0", other, engine), typ, engine)
 
 
 def position(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
@@ -204,7 +195,6 @@ def position(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
 
 def to_string(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
     """The texts of the elements, with a separator in between."""
-    spark = engine is Engine.SPARK
     array, element = _leaves(args[0])
     if not all(map(sizes.is_short, args[1:])):
         # NULL where the result would be too large, which is a separate error, so that no giant text is built.
@@ -213,10 +203,8 @@ def to_string(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
     shown = inner_text(item, element, engine, to_text)
     if len(args) > 2:
         shown = s.coalesce(shown, args[2].ast)
-    name = "TRANSFORM" if spark else "LIST_TRANSFORM"
-    texts = s.call(name, array, s.lambda_(("ts0",), shown))
-    there = s.lambda_(("ts1",), s.is_not_null(s.variable("ts1")))
-    present = s.call("FILTER" if spark else "LIST_FILTER", texts, there)
+    texts = s.mapped(array, "ts0", shown, engine)
+    present = s.kept(texts, "ts1", s.is_not_null(s.variable("ts1")), engine)
     joined = _joined(present, args[1].ast, engine)
     known = s.and_(s.is_not_null(array), s.is_not_null(args[1].ast))
     return s.case((known, s.coalesce(joined, s.text(""))))

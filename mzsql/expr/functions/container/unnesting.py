@@ -47,8 +47,7 @@ def _unnest(param: SqlType) -> TableFunc:
 def _entries(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
     entry = s.variable("un0")
     pair = s.struct(f1=s.field(entry, "key"), f2=s.field(entry, "value"))
-    name = "TRANSFORM" if engine is Engine.SPARK else "LIST_TRANSFORM"
-    return s.call(name, s.call("MAP_ENTRIES", args[0].ast), s.lambda_(("un0",), pair))
+    return s.mapped(s.call("MAP_ENTRIES", args[0].ast), "un0", pair, engine)
 
 
 def _key_and_value(args: Sequence[SqlType]) -> RelationType:

@@ -35,9 +35,7 @@ def container_text(ast: Ast, typ: SqlType, engine: Engine, to_text: ToText) -> A
     element = typ.element or TEXT
     name = variable_of(element, "ct")
     body = _shown(s.variable(name), element, engine, to_text)
-    spark = engine is Engine.SPARK
-    texts = s.call("TRANSFORM" if spark else "LIST_TRANSFORM", ast, s.lambda_((name,), body))
-    return _braced(texts, ast, engine)
+    return _braced(s.mapped(ast, name, body, engine), ast, engine)
 
 
 def _braced(texts: Ast, whole: Ast, engine: Engine) -> Ast:
@@ -86,13 +84,8 @@ def _map_text(ast: Ast, typ: SqlType, engine: Engine, to_text: ToText) -> Ast:
     key = _shown(s.field(entry, "key"), TEXT, engine, to_text, in_map=True)
     value = s.field(entry, "value")
     shown = _shown(value, (typ.element or TEXT), engine, to_text, in_map=True)
-    spark = engine is Engine.SPARK
-    texts = s.call(
-        "TRANSFORM" if spark else "LIST_TRANSFORM",
-        s.call("MAP_ENTRIES", ast),
-        s.lambda_((name,), s.concat(key, s.text("=>"), shown)),
-    )
-    return _braced(texts, ast, engine)
+    whole = s.concat(key, s.text("=>"), shown)
+    return _braced(s.mapped(s.call("MAP_ENTRIES", ast), name, whole, engine), ast, engine)
 
 
 def _record_text(ast: Ast, typ: SqlType, engine: Engine, to_text: ToText) -> Ast:

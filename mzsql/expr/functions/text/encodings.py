@@ -26,11 +26,6 @@ def _join(items: Ast, engine: Engine) -> Ast:
     return s.call("ARRAY_JOIN" if engine is Engine.SPARK else "ARRAY_TO_STRING", items, s.text(""))
 
 
-def _transform(items: Ast, name: str, body: Ast, engine: Engine) -> Ast:
-    function = "TRANSFORM" if engine is Engine.SPARK else "LIST_TRANSFORM"
-    return s.call(function, items, s.lambda_((name,), body))
-
-
 def _pieces(text: Ast, pattern: str, engine: Engine) -> Ast:
     """All matches of a pattern without groups."""
     more = [s.num(0)] if engine is Engine.SPARK else []
@@ -43,7 +38,7 @@ def _initcap(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
     head = upper(s.call("SUBSTRING", word, s.num(1), s.num(1)))
     tail = s.call("LOWER", s.call("SUBSTRING", word, s.num(2)))
     words = _pieces(args[0].ast, "[\\p{L}\\p{N}]+|[^\\p{L}\\p{N}]+", engine)
-    return _join(_transform(words, "w0", s.concat(head, tail), engine), engine)
+    return _join(s.mapped(words, "w0", s.concat(head, tail), engine), engine)
 
 
 def _chr(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
@@ -107,7 +102,7 @@ def _escaped(ast: Ast, engine: Engine) -> Ast:
         otherwise=s.call("CHR", s.integer(byte)),
     )
     pairs = _pieces(s.call("HEX", ast), "..", engine)
-    return _join(_transform(pairs, "h0", shown, engine), engine)
+    return _join(s.mapped(pairs, "h0", shown, engine), engine)
 
 
 _TOKENS = "\\\\[0-3][0-7][0-7]|\\\\\\\\|[^\\\\]+"
@@ -131,7 +126,7 @@ def unescaped(text: Ast, engine: Engine) -> Ast:
     )
     pieces = _pieces(text, _TOKENS, engine)
     whole = s.eq(s.regexp_replace(text, _TOKENS, "", engine), s.text(""))
-    digits = _join(_transform(pieces, "e0", shown, engine), engine)
+    digits = _join(s.mapped(pieces, "e0", shown, engine), engine)
     return s.call("UNHEX", s.case((whole, digits)))
 
 

@@ -103,8 +103,7 @@ def _parse_ident(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
     )
     more = [s.num(0)] if engine is Engine.SPARK else []
     parts = s.call("REGEXP_EXTRACT_ALL", _lead(args[0].ast), s.text(_PART), *more)
-    name = "TRANSFORM" if engine is Engine.SPARK else "LIST_TRANSFORM"
-    made = s.call(name, parts, s.lambda_(("pi0",), shown))
+    made = s.mapped(parts, "pi0", shown, engine)
     return s.case((_is_name(args), s.cast(made, typ, engine)))
 
 

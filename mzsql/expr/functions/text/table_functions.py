@@ -16,16 +16,6 @@ from mzsql.expr.functions.text.patterns import FLAGS, groups, spelled
 from mzsql.repr.types import INTEGER, TEXT, ColumnType, RelationType, SqlType
 
 
-def _map(items: Ast, name: str, body: Ast, engine: Engine) -> Ast:
-    function = "TRANSFORM" if engine is Engine.SPARK else "LIST_TRANSFORM"
-    return s.call(function, items, s.lambda_((name,), body))
-
-
-def _filter(items: Ast, name: str, condition: Ast, engine: Engine) -> Ast:
-    function = "FILTER" if engine is Engine.SPARK else "LIST_FILTER"
-    return s.call(function, items, s.lambda_((name,), condition))
-
-
 def _all(text: Ast, pattern: str, group: int) -> Ast:
     return s.call("REGEXP_EXTRACT_ALL", text, s.text(pattern), s.num(group))
 
@@ -56,14 +46,14 @@ def _matches(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
     row, place = s.variable("rm0"), s.variable("rm1")
     numbers = range(1, len(known) + 1) if known else range(1)
     lists = {f"g{n}": _all(text, whole, n) for n in numbers}
-    size = s.call("SIZE" if engine is Engine.SPARK else "LEN", s.field(row, f"g{numbers[0]}"))
+    size = s.size(s.field(row, f"g{numbers[0]}"), engine)
     items = []
     for n in numbers:
         item = _at(s.field(row, f"g{n}"), place, engine)
         loose = bool(known) and known[n - 1].optional
         items.append(s.nullif(item, s.text("")) if loose else item)
     made = s.cast(s.array(*items), regexes.TEXTS, engine)
-    body = _map(_positions(size, engine), "rm1", made, engine)
+    body = s.mapped(_positions(size, engine), "rm1", made, engine)
     return s.let(s.struct(**lists), "rm0", body, engine)
 
 
@@ -71,7 +61,7 @@ def _positions(size: Ast, engine: Engine) -> Ast:
     """The array 1 … ``size``."""
     if engine is Engine.SPARK:
         every = s.call("SEQUENCE", s.num(0), size)
-        return _filter(every, "ps0", s.gt(s.variable("ps0"), s.num(0)), engine)
+        return s.kept(every, "ps0", s.gt(s.variable("ps0"), s.num(0)), engine)
     return s.call("RANGE", s.num(1), s.add(size, s.num(1)))
 
 
@@ -165,7 +155,7 @@ def _extract(key: str, names: tuple[str, ...]) -> TableFunc:
         items = [regexes.captured(text, whole, g, i) for i, g in enumerate(known, start=1)]
         one = s.array(_row([s.string(item) for item in items]))
         keep = s.coalesce(s.matches(text, whole, engine), s.boolean(False))
-        return _filter(one, "rx0", keep, engine)
+        return s.kept(one, "rx0", keep, engine)
 
     return _rows_of(key, TEXT, names, rows)
 
@@ -184,13 +174,13 @@ def _csv(key: str, width: int) -> TableFunc:
         )
         quoted = s.matches(item, '(?s)^".*"$', engine)
         plain = s.case((quoted, s.call("REPLACE", bare, s.text('""'), s.text('"'))), otherwise=item)
-        pieces = _map(_all(s.concat(line, s.text(",")), _FIELD, 1), "cs1", plain, engine)
-        every = _map(_all(args[1].ast, _RECORD, 0), "cs0", pieces, engine)
-        size = s.call("SIZE" if engine is Engine.SPARK else "LEN", fields)
-        fitting = _filter(every, "cs2", s.eq(size, s.num(width)), engine)
+        pieces = s.mapped(_all(s.concat(line, s.text(",")), _FIELD, 1), "cs1", plain, engine)
+        every = s.mapped(_all(args[1].ast, _RECORD, 0), "cs0", pieces, engine)
+        size = s.size(fields, engine)
+        fitting = s.kept(every, "cs2", s.eq(size, s.num(width)), engine)
         whole = s.variable("cs3")
         parts = [_at(whole, s.num(i), engine) for i in range(1, width + 1)]
-        return _map(fitting, "cs3", _row(parts), engine)
+        return s.mapped(fitting, "cs3", _row(parts), engine)
 
     names = tuple(f"column{i}" for i in range(1, width + 1))
     return _rows_of(key, INTEGER, names, rows)
