@@ -288,6 +288,11 @@ def walk(rel: Relation) -> Iterator[Relation]:
         stack.extend(reversed(inputs(node)))
 
 
+def reads_local(rel: Relation, local: int) -> bool:
+    """Whether a relation reads what is bound to a local id."""
+    return any(isinstance(node, Get) and node.id == local for node in walk(rel))
+
+
 #: Node kinds with as many columns as their input.
 _AS_WIDE = frozenset({Filter, TopK, Negate, Threshold, ArrangeBy})
 

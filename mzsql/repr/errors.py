@@ -220,6 +220,13 @@ class ThreadFailed(InternalError):
 _NO_THREAD = "can't start new thread"
 
 
+def told(failure: BaseException) -> str:
+    """What to say of a failure; one that is not meant for a person is a bug of ours."""
+    if isinstance(failure, SqlError):
+        return str(failure)
+    return f"internal error: {type(failure).__name__}: {failure}"
+
+
 def internal_error(bug: BaseException) -> InternalError:
     """What a person gets of an exception that nobody expected."""
     return InternalError(

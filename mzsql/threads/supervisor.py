@@ -14,7 +14,7 @@ from typing import Literal, Protocol, TypeAlias
 import msgspec
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge
 
-from mzsql.repr.errors import SqlError, ThreadFailed, no_thread
+from mzsql.repr.errors import SqlError, ThreadFailed, no_thread, told
 
 _log = logging.getLogger(__name__)
 
@@ -93,13 +93,6 @@ def _metrics_of(registry: CollectorRegistry) -> _Metrics:
         if found is None:
             found = _metrics[registry] = _Metrics(registry)
         return found
-
-
-def _shown(failure: BaseException) -> str:
-    """A failure as a person is told of it; one that is not meant for a person is a bug of ours."""
-    if isinstance(failure, SqlError):
-        return str(failure)
-    return f"internal error: {type(failure).__name__}: {failure}"
 
 
 class Supervised:
@@ -196,7 +189,7 @@ class Supervised:
         self._failures += 1
         if self.status.status == "running":
             bug = None if isinstance(failure, SqlError) else failure
-            _log.warning("%s fails for now: %s", self, _shown(failure), exc_info=bug)
+            _log.warning("%s fails for now: %s", self, told(failure), exc_info=bug)
         self._set("restarting", failure)
 
     # --- the thread ---------------------------------------------------------------------------
@@ -221,19 +214,19 @@ class Supervised:
     def _ends_by(self, failure: BaseException) -> bool:
         """Whether a failure of the work is its end."""
         if self._stop.is_set() or self._last:
-            _log.warning("%s has ended as it was closed, with: %s", self, _shown(failure))
+            _log.warning("%s has ended as it was closed, with: %s", self, told(failure))
             return True
         if isinstance(failure, Exception) and not isinstance(failure, self._for_good):
             self.trouble(failure)
             return False
         self.failure = failure
         bug = None if isinstance(failure, SqlError) else failure
-        _log.error("%s has ended for good: %s", self, _shown(failure), exc_info=bug)
+        _log.error("%s has ended for good: %s", self, told(failure), exc_info=bug)
         self._set("failed", failure)
         return True
 
     def _set(self, status: Status, failure: BaseException | None) -> None:
-        error = None if failure is None else _shown(failure)
+        error = None if failure is None else told(failure)
         before = self.status
         since = before.since_ms if status == before.status else self._supervisor.clock.now_ms()
         self.status = msgspec.structs.replace(before, status=status, error=error, since_ms=since)

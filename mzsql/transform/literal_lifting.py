@@ -83,16 +83,12 @@ def _recursion(rel: mir.LetRec, known: Mapping[int, Literals]) -> Lifted:
     values: list[mir.Relation] = []
     for position, (local, value) in enumerate(zip(rel.ids, rel.values, strict=True)):
         new, literals = _visit(value, known)
-        if any(_reads(earlier, local) for earlier in rel.values[: position + 1]):
+        if any(mir.reads_local(earlier, local) for earlier in rel.values[: position + 1]):
             new, literals = _whole(new, literals), ()
         known = {**known, local: literals}
         values.append(new)
     body, literals = _visit(rel.body, known)
     return mir.with_inputs(rel, [*values, body]), literals
-
-
-def _reads(rel: mir.Relation, local: int) -> bool:
-    return any(isinstance(node, mir.Get) and node.id == local for node in mir.walk(rel))
 
 
 def _over(rel: mir.Relation, inner: mir.Relation, literals: Literals) -> Lifted:

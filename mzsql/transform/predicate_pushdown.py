@@ -304,7 +304,7 @@ def _let_rec(rel: mir.LetRec, preds: Sequence[sc.Scalar]) -> mir.Relation:
     values = [_push(value, []) for value in rel.values]
     for position in range(len(values) - 1, -1, -1):
         local = rel.ids[position]
-        if any(_reads_binding(value, local) for value in values[: position + 1]):
+        if any(mir.reads_local(value, local) for value in values[: position + 1]):
             continue
         shared = _shared_filters(local, [body, *values[position + 1 :]])
         if shared:
@@ -313,10 +313,6 @@ def _let_rec(rel: mir.LetRec, preds: Sequence[sc.Scalar]) -> mir.Relation:
             values = [_without(value, local, gone) for value in values]
             values[position] = _push(values[position], shared)
     return mir.LetRec(rel.ids, tuple(values), rel.limits, body)
-
-
-def _reads_binding(rel: mir.Relation, local: int) -> bool:
-    return any(isinstance(node, mir.Get) and node.id == local for node in mir.walk(rel))
 
 
 def _shared_filters(local: int, readers: Sequence[mir.Relation]) -> list[sc.Scalar]:

@@ -25,11 +25,12 @@ from mzsql.adapter.planning.planner import Planner
 from mzsql.adapter.planning.process import PlansAhead
 from mzsql.catalog.objects import Maintained, MaterializedView
 from mzsql.catalog.state import CatalogState
-from mzsql.compute.controller.controller import ComputeController, told
+from mzsql.compute.controller.controller import ComputeController
 from mzsql.compute.logs import LogRow
 from mzsql.compute.protocol import RefreshStats, Status, StatusRow
 from mzsql.compute.replica.dataflow import index_desc
 from mzsql.render.naming import arrangement_name
+from mzsql.repr.errors import told
 from mzsql.repr.frontier import Frontier, Timestamp, meet
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.refresh import done

@@ -29,7 +29,7 @@ from mzsql.compute.protocol import Connect, CreateDataflow, RefreshStats, Status
 from mzsql.compute.protocols import ComputeSettings
 from mzsql.lir.sealed import SealedDataflow
 from mzsql.render.rendered import Outline
-from mzsql.repr.errors import DuplicateObject, Fenced, ObjectInUse, SqlError
+from mzsql.repr.errors import DuplicateObject, Fenced, ObjectInUse, SqlError, told
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
 
@@ -42,13 +42,6 @@ _FOR_NOW = (ObjectInUse, DuplicateObject)
 HISTORY_SECONDS = 24 * 3600.0
 #: Most seconds that `settle` waits for a replica in another process.
 _APART_SECONDS = 3.0
-
-
-def told(failure: Exception) -> str:
-    """The text of a failure. An exception that is no SqlError is a bug and is marked as an internal error."""
-    if isinstance(failure, SqlError):
-        return str(failure)
-    return f"internal error: {type(failure).__name__}: {failure}"
 
 
 def indexes_first(

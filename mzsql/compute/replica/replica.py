@@ -63,7 +63,7 @@ from mzsql.compute.replica.scheduler import Scheduler
 from mzsql.compute.replica.work import Work
 from mzsql.persist import Clock, PersistClient, SystemClock
 from mzsql.render.dataflow import RenderedDataflow
-from mzsql.repr.errors import InternalError, SqlError, ThreadFailed, UndefinedObject
+from mzsql.repr.errors import InternalError, SqlError, ThreadFailed, UndefinedObject, told
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
 
@@ -277,9 +277,7 @@ class Replica:
         self._introspection.noted(response)
 
     def _refused(self, command: CreateDataflow, error: BaseException) -> Status:
-        text = str(error)
-        if not isinstance(error, SqlError):
-            text = f"internal error: {type(error).__name__}: {error}"
+        text = told(error)
         return Status(command.id, self._replica, "refused", 0, command.as_of, False, text, 1)
 
     # --- dataflows ---

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from mzsql.expr.scalar import Literal
 from mzsql.frontend import hir
+from mzsql.frontend.lowering.shape import has_subquery
 from mzsql.repr.types import BOOLEAN
 
 
@@ -22,7 +23,7 @@ def conjuncts(predicate: hir.Scalar) -> list[hir.Scalar]:
     def take(node: hir.Scalar) -> hir.Scalar:
         if isinstance(node, hir.Call) and node.func == "and":
             return hir.Call("and", tuple(take(arg) for arg in node.args), BOOLEAN)
-        if not _has_subquery(node):
+        if not has_subquery(node):
             return node
         found.append(_unquantified(node))
         return Literal(True, BOOLEAN)
@@ -33,7 +34,7 @@ def conjuncts(predicate: hir.Scalar) -> list[hir.Scalar]:
 
 def certain(scalar: hir.Scalar) -> hir.Scalar:
     """The scalar with EXISTS in place of quantified comparisons whose result is never NULL."""
-    if not _has_subquery(scalar):
+    if not has_subquery(scalar):
         return scalar
     match scalar:
         case hir.Select(relation=hir.Reduce(aggregates=(hir.Aggregate(nullable=False),)) as reduce):
@@ -44,10 +45,6 @@ def certain(scalar: hir.Scalar) -> hir.Scalar:
             return hir.If(certain(condition), certain(then), certain(otherwise))
         case _:
             return scalar
-
-
-def _has_subquery(scalar: hir.Scalar) -> bool:
-    return any(isinstance(node, hir.Exists | hir.Select) for node in hir.walk_scalar(scalar))
 
 
 def _unquantified(node: hir.Scalar) -> hir.Scalar:

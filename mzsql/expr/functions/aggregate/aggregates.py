@@ -142,15 +142,10 @@ def _sum_numeric() -> AggregateFunc:
 
 def _units(multiple: Ast, scale: int) -> Ast:
     """A multiple of 10^(28 - scale) as the number of those units, with at most ten digits."""
-    digits = s.call("REPLACE", s.string(_fixed(multiple, scale)), s.text("."), s.text(""))
+    digits = s.call("REPLACE", s.string(rescale(multiple, scale)), s.text("."), s.text(""))
     length = s.integer(s.call("LENGTH", digits))
     head = s.call("SUBSTRING", digits, s.num(1), s.integer(s.sub(length, s.num(_SMALL_DIGITS))))
     return s.try_cast_to(head, s.decimal_type(10, 0))
-
-
-def _fixed(ast: Ast, scale: int) -> Ast:
-    """A decimal cast to ``scale``, so that engines print exactly that many decimals."""
-    return s.try_cast_to(ast, s.decimal_type(NUMERIC_PRECISION, scale))
 
 
 def _sum_float(kind: str) -> AggregateFunc:

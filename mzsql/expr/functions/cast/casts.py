@@ -21,8 +21,8 @@ from mzsql.expr.functions.input import from_text
 from mzsql.expr.functions.json import casts as jsonb_casts
 from mzsql.expr.functions.number import casts as number_casts
 from mzsql.expr.functions.number.arithmetic import in_range
-from mzsql.expr.functions.number.casts import integer_to_numeric, shown_out_of_range
-from mzsql.expr.functions.number.numeric import numeric, rescale
+from mzsql.expr.functions.number.casts import shown_out_of_range
+from mzsql.expr.functions.number.numeric import at_scale, numeric, rescale
 from mzsql.expr.functions.output.to_text import micros_of_day, to_text
 from mzsql.expr.functions.table import Engine, ErrorRule, ScalarFunc, Sql
 from mzsql.repr.types import PG_CHAR, SqlType, type_name, unnamed
@@ -183,7 +183,7 @@ def _mz_timestamps() -> list[Cast]:
             "mz_timestamp",
             "numeric",
             ASSIGNMENT,
-            integer_to_numeric,
+            at_scale,
             result=numeric(0),
             monotone=True,
         )

@@ -13,7 +13,7 @@ from mzsql.expr.functions.cast.casts import find_cast
 from mzsql.expr.functions.cast.declared import cast_named, declared
 from mzsql.expr.functions.comparison import ANY
 from mzsql.expr.functions.declare import Ast, of, variable_of
-from mzsql.expr.functions.output.to_text import to_text
+from mzsql.expr.functions.output.to_text import text_of
 from mzsql.expr.functions.rules import rules_error
 from mzsql.expr.functions.table import Engine, ErrorRule, ScalarFunc, Sql
 from mzsql.repr.types import TEXT, SqlType
@@ -135,10 +135,6 @@ def _record(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
 _NESTING = ("array", "list", "map")
 
 
-def _text(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
-    return to_text(args[0].ast, args[0].typ, engine)
-
-
 def _cast(source: str, target: str) -> ScalarFunc:
     rule = ErrorRule(_fails, _message)
     return ScalarFunc(
@@ -153,7 +149,10 @@ def _cast(source: str, target: str) -> ScalarFunc:
 
 
 CASTS: tuple[ScalarFunc, ...] = declared(
-    *(ScalarFunc(f"{kind}_to_text", "cast", (ANY,), TEXT, _text) for kind in (*_NESTING, "record")),
+    *(
+        ScalarFunc(f"{kind}_to_text", "cast", (ANY,), TEXT, text_of)
+        for kind in (*_NESTING, "record")
+    ),
     *(_cast(kind, kind) for kind in (*_NESTING, "record")),
     _cast("array", "list"),
 )

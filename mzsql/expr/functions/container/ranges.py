@@ -26,7 +26,7 @@ from mzsql.expr.functions.container.range_values import (
 )
 from mzsql.expr.functions.declare import Ast, duckdb_only
 from mzsql.expr.functions.number.numeric import OVERFLOW
-from mzsql.expr.functions.output.to_text import to_text
+from mzsql.expr.functions.output.to_text import text_of
 from mzsql.expr.functions.table import Engine, ErrorRule, ScalarFunc, Spelling, Sql
 from mzsql.repr.ranges import BOUNDS, DISCRETE, MISORDERED
 from mzsql.repr.types import BOOLEAN, RANGES, TEXT, SqlType, type_name
@@ -457,11 +457,8 @@ def _text_overflows(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
 
 
 def _casts() -> list[ScalarFunc]:
-    def shown(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
-        return to_text(args[0].ast, args[0].typ, engine)
-
     return [
-        ScalarFunc("range_to_text", "cast", (ANY,), TEXT, shown),
+        ScalarFunc("range_to_text", "cast", (ANY,), TEXT, text_of),
         ScalarFunc(
             key="text_to_range",
             name="cast",

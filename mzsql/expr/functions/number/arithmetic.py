@@ -141,6 +141,16 @@ def is_infinite(ast: Ast, _engine: Engine | None = None) -> Ast:
     return s.eq(s.call("ABS", s.double(ast)), infinity)
 
 
+def overflows(value: Spelling) -> Spelling:
+    """That a float function of finite arguments is infinite."""
+
+    def condition(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+        finite = [s.not_(is_infinite(arg.ast, engine)) for arg in args]
+        return s.and_(is_infinite(value(engine, args, typ), engine), *finite)
+
+    return condition
+
+
 def _float_value(op: str, kind: str) -> Spelling:
     def spelling(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
         a, b = (arg.ast for arg in args)
@@ -163,10 +173,6 @@ def _float_value(op: str, kind: str) -> Spelling:
 def _float(op: str, kind: str) -> ScalarFunc:
     value = _float_value(op, kind)
 
-    def overflows(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
-        finite = [s.not_(is_infinite(arg.ast, engine)) for arg in args]
-        return s.and_(is_infinite(value(engine, args, typ), engine), *finite)
-
     def underflows(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
         a, b = (arg.ast for arg in args)
         nonzero = [s.neq(a, s.num(0))]
@@ -175,7 +181,7 @@ def _float(op: str, kind: str) -> ScalarFunc:
 
     errors: tuple[ErrorRule, ...] = (DIVISION_BY_ZERO,) if op in ("div", "mod") else ()
     if op != "mod":
-        errors += (ErrorRule(overflows, "value out of range: overflow"),)
+        errors += (ErrorRule(overflows(value), "value out of range: overflow"),)
     if op in ("mul", "div"):
         errors += (ErrorRule(underflows, "value out of range: underflow"),)
     return ScalarFunc(

@@ -14,7 +14,7 @@ from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.cast_rows import ASSIGNMENT, EXPLICIT, IMPLICIT, Cast, cast_row, plain
 from mzsql.expr.functions.declare import BOUNDS, FLOATS, INTEGERS, Ast, failed, of
 from mzsql.expr.functions.number.arithmetic import in_range, is_infinite
-from mzsql.expr.functions.number.numeric import OVERFLOW, numeric, rescale
+from mzsql.expr.functions.number.numeric import OVERFLOW, at_scale, numeric, rescale
 from mzsql.expr.functions.output.to_text import to_text
 from mzsql.expr.functions.table import Engine, ErrorRule, Spelling, Sql
 from mzsql.repr.types import NUMERIC_PRECISION, SqlType, type_name
@@ -73,11 +73,6 @@ def _between_integers() -> list[Cast]:
                 rule = failed(value, shown_out_of_range)
                 casts.append(cast_row(source, target, ASSIGNMENT, value, rule, monotone=True))
     return casts
-
-
-def integer_to_numeric(_engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
-    """An integer or numeric as a numeric with the type's scale."""
-    return rescale(args[0].ast, typ.effective_scale)
 
 
 def _fits_not(args: Sequence[SqlType], typ: SqlType) -> bool:
@@ -148,13 +143,13 @@ def _numbers() -> list[Cast]:
     casts = _between_integers()
     scale_zero = numeric(0)
     for kind in INTEGERS:
-        full = ErrorRule(failed(integer_to_numeric, OVERFLOW).condition, OVERFLOW, _fits_not)
+        full = ErrorRule(failed(at_scale, OVERFLOW).condition, OVERFLOW, _fits_not)
         casts.append(
             cast_row(
                 kind,
                 "numeric",
                 IMPLICIT,
-                integer_to_numeric,
+                at_scale,
                 full,
                 result=scale_zero,
                 monotone=True,
@@ -176,14 +171,14 @@ def _numbers() -> list[Cast]:
         )
         casts.append(cast_row(kind, "numeric", ASSIGNMENT, value, finite, failed(value, OVERFLOW)))
     wider = ErrorRule(
-        failed(integer_to_numeric, OVERFLOW).condition,
+        failed(at_scale, OVERFLOW).condition,
         OVERFLOW,
         lambda args, typ: typ.effective_scale > args[0].effective_scale,
     )
     overflow = ErrorRule(_real_overflow, "value out of range: overflow")
     underflow = ErrorRule(_real_underflow, "value out of range: underflow")
     casts += [
-        cast_row("numeric", "numeric", IMPLICIT, integer_to_numeric, wider, monotone=True),
+        cast_row("numeric", "numeric", IMPLICIT, at_scale, wider, monotone=True),
         cast_row("numeric", "double", IMPLICIT, _decimal_to_double, monotone=True),
         cast_row("numeric", "real", IMPLICIT, _decimal_to_real, monotone=True),
         cast_row("real", "double", IMPLICIT, plain, monotone=True),

@@ -13,7 +13,7 @@ from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.declare import FLOATS, INTEGERS, Ast, failed
 from mzsql.expr.functions.number import arithmetic, rounding
 from mzsql.expr.functions.number import numeric as numerics
-from mzsql.expr.functions.number.arithmetic import is_infinite
+from mzsql.expr.functions.number.arithmetic import is_infinite, overflows
 from mzsql.expr.functions.number.casts import decimal_to_double
 from mzsql.expr.functions.number.numeric import OUT_OF_RANGE
 from mzsql.expr.functions.number.rounding import declared
@@ -170,10 +170,6 @@ def _power() -> list[ScalarFunc]:
         powered = s.call("POWER", base, s.double(args[1].ast))
         return s.case((known, s.double(s.num(1))), otherwise=powered)
 
-    def overflows(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
-        finite = [s.not_(is_infinite(arg.ast, engine)) for arg in args]
-        return s.and_(is_infinite(value(engine, args, typ), engine), *finite)
-
     def underflows(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
         finite = [s.not_(is_infinite(arg.ast, engine)) for arg in args]
         return s.and_(
@@ -192,7 +188,7 @@ def _power() -> list[ScalarFunc]:
     )
     floats = (
         *rules,
-        ErrorRule(overflows, "value out of range: overflow"),
+        ErrorRule(overflows(value), "value out of range: overflow"),
         ErrorRule(underflows, "value out of range: underflow"),
     )
     by_double = _on_doubles(value)

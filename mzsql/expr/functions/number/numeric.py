@@ -82,7 +82,8 @@ def rescale(ast: Ast, scale: int) -> Ast:
     return s.try_cast_to(ast, s.decimal_type(NUMERIC_PRECISION, scale))
 
 
-def _widened(_engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+def at_scale(_engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+    """An integer, or a numeric, as a numeric of the type's scale."""
     return rescale(args[0].ast, typ.effective_scale)
 
 
@@ -324,7 +325,7 @@ FUNCTIONS: tuple[ScalarFunc, ...] = (
         name="widened numeric",
         args=(NUMERIC,),
         result=same_type,
-        value=_widened,
+        value=at_scale,
         explain="({0})::numeric",
         introduces_nulls=True,
         monotone=True,

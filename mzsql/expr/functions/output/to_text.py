@@ -6,6 +6,8 @@ no part of the value), floats with the fewest digits that identify them, in the 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sqlglot import expressions as exp
 
 from mzsql.expr.functions import sql as s
@@ -13,8 +15,13 @@ from mzsql.expr.functions.declare import Ast
 from mzsql.expr.functions.epoch import micros
 from mzsql.expr.functions.output.containers import container_text
 from mzsql.expr.functions.output.ranges import range_text
-from mzsql.expr.functions.table import Engine
+from mzsql.expr.functions.table import Engine, Sql
 from mzsql.repr.types import SqlType
+
+
+def text_of(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+    """The spelling of a function that is its argument's text."""
+    return to_text(args[0].ast, args[0].typ, engine)
 
 
 def to_text(ast: Ast, typ: SqlType, engine: Engine) -> Ast:

@@ -306,7 +306,8 @@ def _justify(name: str, *, days: bool) -> ScalarFunc:
     )
 
 
-def _swap(value: Spelling) -> Spelling:
+def swapped(value: Spelling) -> Spelling:
+    """A function of two arguments with these the other way round."""
     return lambda engine, args, typ: value(engine, [args[1], args[0]], typ)
 
 
@@ -315,7 +316,7 @@ FUNCTIONS: tuple[ScalarFunc, ...] = (
     _binary("sub_interval", "-", (INTERVAL, INTERVAL), _sum(-1)),
     _binary("neg_interval", "-", (INTERVAL,), _negated),
     _binary("mul_interval_double", "*", (INTERVAL, DOUBLE), _scaled(divide=False)),
-    _binary("mul_double_interval", "*", (DOUBLE, INTERVAL), _swap(_scaled(divide=False))),
+    _binary("mul_double_interval", "*", (DOUBLE, INTERVAL), swapped(_scaled(divide=False))),
     _binary("div_interval_double", "/", (INTERVAL, DOUBLE), _scaled(divide=True), _DIVISION),
     ScalarFunc(
         key="justify_interval",

@@ -90,10 +90,6 @@ def _shifted(micros: Ast, months: Ast, engine: Engine) -> Ast:
     return s.case((s.eq(months, s.num(0)), micros), otherwise=shifted)
 
 
-def _swapped(value: Spelling) -> Spelling:
-    return lambda engine, args, typ: value(engine, [args[1], args[0]], typ)
-
-
 def _binary(
     key: str,
     symbol: str,
@@ -126,7 +122,9 @@ def _with_intervals() -> list[ScalarFunc]:
             _binary(
                 f"sub_{kind}_interval", "-", (of(kind), INTERVAL), result, minus, monotone=True
             ),
-            _binary(f"add_interval_{kind}", "+", (INTERVAL, of(kind)), result, _swapped(plus)),
+            _binary(
+                f"add_interval_{kind}", "+", (INTERVAL, of(kind)), result, intervals.swapped(plus)
+            ),
         ]
 
     def clock(sign: int) -> Spelling:
@@ -140,7 +138,9 @@ def _with_intervals() -> list[ScalarFunc]:
     functions += [
         _binary("add_time_interval", "+", (TIME, INTERVAL), TIME, clock(1), None),
         _binary("sub_time_interval", "-", (TIME, INTERVAL), TIME, clock(-1), None),
-        _binary("add_interval_time", "+", (INTERVAL, TIME), TIME, _swapped(clock(1)), None),
+        _binary(
+            "add_interval_time", "+", (INTERVAL, TIME), TIME, intervals.swapped(clock(1)), None
+        ),
     ]
     return functions
 
@@ -189,11 +189,11 @@ def _differences() -> list[ScalarFunc]:
             "+",
             (INTEGER, DATE),
             DATE,
-            _swapped(_days_later(1)),
+            intervals.swapped(_days_later(1)),
             "date out of range",
         ),
         _binary("add_date_time", "+", (DATE, TIME), TIMESTAMP, moment),
-        _binary("add_time_date", "+", (TIME, DATE), TIMESTAMP, _swapped(moment)),
+        _binary("add_time_date", "+", (TIME, DATE), TIMESTAMP, intervals.swapped(moment)),
     ]
 
 
