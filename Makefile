@@ -92,7 +92,7 @@ check: $(READY)  ## formatting, lint, types, layers
 	$(BIN)/lint-imports
 
 .PHONY: bench
-bench: bench-persist bench-backends bench-oracle bench-coordinator bench-planning bench-refresh bench-replicas bench-startup  ## all benchmarks, one after the other
+bench: bench-persist bench-backends bench-oracle bench-coordinator bench-planning bench-refresh bench-replicas bench-startup bench-spark  ## all benchmarks, one after the other
 
 .PHONY: bench-persist
 bench-persist: java $(READY)  ## what shards cost, against pyarrow, Spark, delta-rs and pyiceberg; BENCH="--scale 0.1" for a quick look
@@ -128,6 +128,10 @@ bench-replicas: java $(READY)  ## replicas in processes of their own, against th
 .PHONY: bench-startup
 bench-startup: java $(READY)  ## what opening environments of very many views takes; BENCH="--views 100" for a quick look
 	$(BIN)/python bench/startup $(BENCH)
+
+.PHONY: bench-spark
+bench-spark: java $(READY)  ## reading and registering an environment of many objects from Spark alone; BENCH="--objects 200" for a quick look
+	$(BIN)/python bench/spark $(BENCH)
 
 .PHONY: clean
 clean:  ## remove .venv and everything that was built or cached

@@ -50,14 +50,10 @@ def ended(target: str, **variables: str) -> str:
 
 
 def started() -> set[str]:
-    """The targets that the tests of this file name: first arguments of `ended`, first members of the cases it is given."""
+    """The targets that the tests of this file name: first arguments of `ended`, or of the cases it is given."""
     tree = ast.parse(Path(__file__).read_text())
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and node.args]
-    named = [
-        call.args[0]
-        for call in calls
-        if isinstance(call.func, ast.Name) and call.func.id == "ended"
-    ]
+    named = [call.args[0] for call in calls if ast.unparse(call.func) in ("ended", "pytest.param")]
     cases = [node.elts[0] for node in ast.walk(tree) if isinstance(node, ast.Tuple) and node.elts]
     return {node.value for node in named + cases if isinstance(node, ast.Constant)}
 
@@ -65,6 +61,13 @@ def started() -> set[str]:
 def test_each_target_is_started_by_a_test() -> None:
     targets = set(re.findall(r"^\.PHONY: (\S+)", MAKEFILE, re.MULTILINE))
     assert targets - ELSEWHERE == started() & targets
+
+
+def test_each_benchmark_has_a_target() -> None:
+    benchmarks = {f"bench-{path.parent.name}" for path in (ROOT / "bench").glob("*/__main__.py")}
+    assert benchmarks == set(re.findall(r"^\.PHONY: (bench-\S+)", MAKEFILE, re.MULTILINE))
+    (every,) = re.findall(r"^bench: ([^#]+)##", MAKEFILE, re.MULTILINE)
+    assert benchmarks == set(every.split())
 
 
 def test_seeds_of_shards_are_simulated() -> None:
@@ -125,6 +128,8 @@ def test_histories_are_recorded() -> None:
         ),
         ("bench-startup", "--views 12 --rounds 1"),
         ("bench-refresh", "--only k --scales 0.001 --batches 1 --queries 1,3"),
+        # A session of Spark's is started.
+        pytest.param("bench-spark", "--objects 3 --rounds 2", marks=pytest.mark.soak),
     ],
 )
 def test_benchmarks_print_their_tables(target: str, shortest: str) -> None:
