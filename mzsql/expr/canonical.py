@@ -127,6 +127,8 @@ def ordered(
     Idempotent.
     """
     preds = list(predicates)
+    if len(preds) < 2:
+        return preds
     failing = [can_fail(pred) for pred in preds]
     heap = [(key(pred), i) for i, pred in enumerate(preds) if not failing[i]]
     heapq.heapify(heap)
