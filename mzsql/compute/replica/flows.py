@@ -34,8 +34,9 @@ from mzsql.compute.replica.deltas import Deltas
 from mzsql.compute.replica.elapsed import Elapsed
 from mzsql.compute.replica.endings import each_by_itself, patience
 from mzsql.compute.replica.filling import Beside
-from mzsql.compute.replica.hydration import Hydration, HydrationReport
+from mzsql.compute.replica.hydration import Hydration
 from mzsql.compute.replica.hydration_here import HydrationHere
+from mzsql.compute.replica.hydration_report import HydrationReport
 from mzsql.compute.replica.inputs import CollectionInput, IndexInput, Input
 from mzsql.compute.replica.step import StepTools, run_step
 from mzsql.compute.replica.target import Overtaken, no_updates

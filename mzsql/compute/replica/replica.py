@@ -51,7 +51,7 @@ from mzsql.compute.replica.dataflow import DataflowSpec, Renderings, arrangement
 from mzsql.compute.replica.deltas import Deltas
 from mzsql.compute.replica.endings import each_by_itself
 from mzsql.compute.replica.flows import Flow, Shared
-from mzsql.compute.replica.hydration import HydrationReport
+from mzsql.compute.replica.hydration_report import HydrationReport
 from mzsql.compute.replica.indexes import Indexes
 from mzsql.compute.replica.inputs import CollectionInput
 from mzsql.compute.replica.installed import Installed
