@@ -18,6 +18,7 @@ import logging
 import os
 import socket
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 from pyspark.sql import SparkSession
@@ -33,7 +34,7 @@ from mzsql.catalog.commands.replicas import leave_replica, take_replica
 from mzsql.catalog.objects import Replica as Entry
 from mzsql.catalog.objects import ReplicaProcess
 from mzsql.catalog.state import CatalogState
-from mzsql.compute.protocol import Command, CreateDataflow, CreateInstance, ReplicaLink, Respond
+from mzsql.compute.protocol import Command, CreateDataflow, CreateInstance, Respond
 from mzsql.compute.replica.replica import Replica
 from mzsql.compute.transport.frames import new_secret
 from mzsql.compute.transport.server import ReplicaServer
@@ -90,9 +91,10 @@ class _SyncedReplica(Replica):
 
     def __init__(
         self,
-        env: Environment,
         first: CreateInstance,
         respond: Respond,
+        *,
+        env: Environment,
         spark: Callable[[], SparkSession],
     ) -> None:
         self._env = env
@@ -147,7 +149,6 @@ class ReplicaOf:
         wakeup: Wakeup,
     ) -> None:
         self._env = env
-        self._spark = spark
         self.full_name = f"{cluster}.{name}"
         self._changed = wakeup
         self._failure: ThreadFailed | None = None
@@ -171,7 +172,7 @@ class ReplicaOf:
             sock,
             self._process.secret,
             hello_of(env, found.id, None),
-            self._connect,
+            partial(_SyncedReplica, env=env, spark=spark),
             env.supervisor.start,
             self._failed,
             env.kept(found.id),
@@ -203,9 +204,6 @@ class ReplicaOf:
         return f"{self._process.host}:{self._process.port}"
 
     # --- being it -----------------------------------------------------------------------------
-
-    def _connect(self, first: CreateInstance, respond: Respond) -> ReplicaLink:
-        return _SyncedReplica(self._env, first, respond, self._spark)
 
     def _failed(self, failure: ThreadFailed) -> None:
         self._failure = failure
