@@ -271,6 +271,12 @@ def arrow_type(typ: SqlType) -> pa.DataType:
     return _ARROW[typ.kind]
 
 
+def updates_schema(columns: Sequence[ColumnType], *, errors: bool = True) -> pa.Schema:
+    """As `arrow_schema`, of rows that errors may stand among: these are in a column ``mz_error``, before mz_time and mz_diff."""
+    schema = arrow_schema(columns)
+    return schema.append(pa.field("mz_error", pa.string())) if errors else schema
+
+
 def arrow_schema(columns: Sequence[ColumnType], names: Sequence[str] | None = None) -> pa.Schema:
     """The Arrow schema of rows of these columns; without names they are ``c0``, ``c1``, … as inside dataflows."""
     given = [f"c{i}" for i in range(len(columns))] if names is None else list(names)

@@ -33,7 +33,7 @@ from mzsql.compute.engines.relations import arrow_frame, parts_frame
 from mzsql.frontend.parse.heads import Whose, whose
 from mzsql.location import shown_url
 from mzsql.repr.errors import InvalidParameter, UndefinedTable
-from mzsql.repr.types import arrow_schema
+from mzsql.repr.types import updates_schema
 from mzsql.spark.registration import Registration, quote
 
 #: Seconds for which the files that a DataFrame of `MzSpark.sql` reads are kept.
@@ -260,8 +260,7 @@ class MzSpark:
         parts = self._reader.parts(relation, at)
         self._keep(parts)
         failing = relation.kind != "table"
-        columns = arrow_schema(relation.desc.typ.columns)
-        stored = columns.append(pa.field("mz_error", pa.string())) if failing else columns
+        stored = updates_schema(relation.desc.typ.columns, errors=failing)
         updates = parts_frame(self.session, parts, stored, as_of=at)
         row = [F.col(name) for name in stored.names]
         summed = updates.groupBy(*row).agg(F.sum("mz_diff").alias("mz_diff"))
@@ -275,7 +274,7 @@ class MzSpark:
         return rows.select(
             *(
                 F.col(c).alias(name)
-                for c, name in zip(columns.names, relation.desc.names, strict=True)
+                for c, name in zip(stored.names, relation.desc.names, strict=False)
             )
         )
 

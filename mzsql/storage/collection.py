@@ -11,7 +11,7 @@ import pyarrow as pa
 from mzsql.persist import CriticalReader, KeyRange, ReadHandle, consolidate
 from mzsql.repr.frontier import Frontier, Timestamp, join, less_than
 from mzsql.repr.ids import GlobalId
-from mzsql.repr.types import ColumnType, arrow_schema
+from mzsql.repr.types import ColumnType, updates_schema
 from mzsql.storage.tables import TableShard
 
 TABLE = "table"
@@ -46,8 +46,7 @@ class Collection(msgspec.Struct, frozen=True):
     @property
     def schema(self) -> pa.Schema:
         """The shard's schema, without time and diff."""
-        schema = arrow_schema(self.columns)
-        return schema.append(pa.field("mz_error", pa.string())) if self.has_errors else schema
+        return updates_schema(self.columns, errors=self.has_errors)
 
 
 class HoldOwner(Protocol):

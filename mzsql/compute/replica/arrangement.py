@@ -63,7 +63,7 @@ from mzsql.persist.pushdown import Filters
 from mzsql.render.worker import worker_of
 from mzsql.repr.errors import InternalError
 from mzsql.repr.frontier import Frontier, Timestamp, less_than
-from mzsql.repr.types import ColumnType, SqlType, arrow_schema
+from mzsql.repr.types import ColumnType, SqlType, updates_schema
 
 #: An arrangement with more stored bytes is not loaded into a trace: lookups read its shard.
 _LOADED_BYTES = 2 << 30
@@ -100,8 +100,7 @@ class ArrangementDesc(msgspec.Struct, frozen=True):
 
     def schema(self) -> pa.Schema:
         """The shard's columns, without time and diff."""
-        schema = arrow_schema(self.columns)
-        return schema.append(pa.field("mz_error", pa.string())) if self.errors else schema
+        return updates_schema(self.columns, errors=self.errors)
 
     def workers(self, settings: ComputeSettings) -> int:
         """Number of workers that share it. Without key columns (a global aggregate's state) there is nothing to divide

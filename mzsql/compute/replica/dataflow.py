@@ -34,7 +34,7 @@ from mzsql.repr.frontier import Frontier, Timestamp, join, less_than, meet
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.interrupt import check_for_interrupts
 from mzsql.repr.refresh import RefreshSchedule, done
-from mzsql.repr.types import arrow_schema
+from mzsql.repr.types import updates_schema
 
 #: How many checked and rendered plans are remembered until a replica asks for them.
 _KEPT = 4
@@ -165,7 +165,7 @@ class Dataflow:
     @property
     def output_schema(self) -> pa.Schema:
         """The output's columns: c0 …, mz_error."""
-        return arrow_schema(self.rendered.output_columns).append(pa.field("mz_error", pa.string()))
+        return updates_schema(self.rendered.output_columns)
 
     def to_hydrate(self) -> bool:
         """Whether an arrangement or the output must be filled."""

@@ -38,12 +38,12 @@ from mzsql.render.statement import Ast, col, null_of
 from mzsql.render.updates import difference
 from mzsql.repr.errors import DataError
 from mzsql.repr.frontier import Timestamp
-from mzsql.repr.types import arrow_schema
+from mzsql.repr.types import updates_schema
 
 
 def schema_of(made: Recursion) -> pa.Schema:
     """The columns of a recursion's changes, without mz_time and mz_diff."""
-    return arrow_schema(made.columns).append(pa.field("mz_error", pa.string()))
+    return updates_schema(made.columns)
 
 
 def fill(

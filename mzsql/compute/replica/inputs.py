@@ -22,13 +22,12 @@ from mzsql.persist import CriticalReader, PartRef
 from mzsql.render.rendered import InputSpec
 from mzsql.repr.frontier import Frontier, Timestamp, less_than
 from mzsql.repr.ids import GlobalId
-from mzsql.repr.types import arrow_schema
+from mzsql.repr.types import updates_schema
 
 
 def input_schema(spec: InputSpec) -> pa.Schema:
     """The columns of an input's rows: c0 …, then `mz_error` if the input has errors; without time and diff."""
-    schema = arrow_schema(spec.columns)
-    return schema.append(pa.field("mz_error", pa.string())) if spec.has_errors else schema
+    return updates_schema(spec.columns, errors=spec.has_errors)
 
 
 class Input(Protocol):

@@ -10,6 +10,7 @@ from sqlglot.tokenizer_core import TokenType
 from mzsql.frontend.catalog import PartialName
 from mzsql.frontend.parse import catalog_statements as cs
 from mzsql.frontend.parse import statements as st
+from mzsql.frontend.parse.internal_queries import column_named, equals, internal_query
 from mzsql.frontend.parse.pieces import Statements
 from mzsql.frontend.parse.variables import VariableParser
 from mzsql.repr.errors import SqlSyntaxError, Unsupported
@@ -230,14 +231,14 @@ class PrivilegeParser(VariableParser):
         is neither.
         """
         if self.at("ROLE", "MEMBERSHIP"):
-            query = _select("mz_show_role_members", ("role", "member", "grantor"))
+            query = internal_query("mz_show_role_members", ("role", "member", "grantor"))
             return self._of_role(query, "member")
         if self.at("DEFAULT", "PRIVILEGES"):
             own = ("object_owner", "database", "schema", "object_type", "grantee")
-            query = _select("mz_show_default_privileges", (*own, "privilege_type"))
+            query = internal_query("mz_show_default_privileges", (*own, "privilege_type"))
         elif self.at("PRIVILEGES"):
             columns = ("grantor", "grantee", "database", "schema", "name", "object_type")
-            query = _select("mz_show_all_privileges", (*columns, "privilege_type"))
+            query = internal_query("mz_show_all_privileges", (*columns, "privilege_type"))
         else:
             return None
         kind = None
@@ -247,7 +248,7 @@ class PrivilegeParser(VariableParser):
                 self.p.expected(f"one of {' or '.join(words[0] for words in _SHOWN)}")
         if kind is not None and kind != "objects":
             query = query.where(
-                _is("object_type", kind.removesuffix("s") if kind != "system" else kind)
+                equals("object_type", kind.removesuffix("s") if kind != "system" else kind)
             )
         return self._of_role(query, "grantee", "PUBLIC")
 
@@ -255,22 +256,7 @@ class PrivilegeParser(VariableParser):
         if not self.at("FOR"):
             return query
         given = [exp.Literal.string(one) for one in (self.identifier(), *others)]
-        return query.where(exp.In(this=_column(column), expressions=given))
-
-
-def _column(name: str) -> exp.Column:
-    return exp.column(exp.to_identifier(name))
-
-
-def _is(column: str, value: str) -> exp.Expr:
-    return exp.EQ(this=_column(column), expression=exp.Literal.string(value))
-
-
-def _select(relation: str, columns: tuple[str, ...]) -> exp.Select:
-    table = exp.Table(this=exp.to_identifier(relation), db=exp.to_identifier("mz_internal"))
-    query = exp.Select(expressions=[_column(name) for name in columns])
-    query.set("from_", exp.From(this=table))
-    return query
+        return query.where(exp.In(this=column_named(column), expressions=given))
 
 
 #: The statements of this family, by the words that they begin with.

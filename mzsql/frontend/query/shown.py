@@ -14,6 +14,7 @@ from sqlglot import expressions as exp
 from mzsql.frontend.catalog import CatalogView
 from mzsql.frontend.names.items import cluster_name, item_named, shown_schema
 from mzsql.frontend.parse import statements as st
+from mzsql.frontend.parse.internal_queries import column_named, equals, internal_query
 from mzsql.frontend.parse.shows import shown_by
 from mzsql.repr.errors import SqlError, Unsupported
 
@@ -82,7 +83,7 @@ def shown_query(show: st.Show, catalog: CatalogView) -> exp.Select:
         SqlError: something named does not exist, or has nothing of this kind to show.
     """
     shown = _SHOWN[show.kind]
-    query = _select(shown.relation, shown.columns)
+    query = internal_query(shown.relation, shown.columns)
     for condition in _conditions(show, shown, catalog):
         query = query.where(condition, copy=False)
     return query
@@ -90,15 +91,17 @@ def shown_query(show: st.Show, catalog: CatalogView) -> exp.Select:
 
 def created_cluster(name: str) -> exp.Select:
     """The query for SHOW CREATE CLUSTER."""
-    return _select("mz_show_create_clusters", ("name", "create_sql")).where(_is("name", name))
+    return internal_query("mz_show_create_clusters", ("name", "create_sql")).where(
+        equals("name", name)
+    )
 
 
 def ordered(show: st.Show, query: exp.Select) -> exp.Select:
     """The query with the order of a SHOW as a statement: by name; columns by position."""
     if show.kind == "columns":
-        return query.order_by(_column("position"), copy=False)
+        return query.order_by(column_named("position"), copy=False)
     keys = _SHOWN[show.kind].columns
-    return query.order_by(*(_column(name) for name in keys[:2]), copy=False)
+    return query.order_by(*(column_named(name) for name in keys[:2]), copy=False)
 
 
 def _conditions(show: st.Show, shown: _Shown, catalog: CatalogView) -> list[exp.Expr]:
@@ -109,36 +112,21 @@ def _conditions(show: st.Show, shown: _Shown, catalog: CatalogView) -> list[exp.
             raise SqlError(
                 f"{on.name} is {on.described}, which has no columns or indexes", sqlstate="42809"
             )
-        found.append(_is("id" if show.kind == "columns" else "on_id", on.id))
+        found.append(equals("id" if show.kind == "columns" else "on_id", on.id))
     schema = shown_schema(show, catalog)
     if show.kind == "schemas" and schema is not None:
-        database = _column("database")
+        database = column_named("database")
         of_system = exp.Is(this=database, expression=exp.Null())
-        found.append(exp.Or(this=of_system, expression=_is("database", str(schema[0]))))
+        found.append(exp.Or(this=of_system, expression=equals("database", str(schema[0]))))
     elif schema is not None:
         if schema[0] is not None:
-            found.append(_is("database", schema[0]))
-        found.append(_is("schema", schema[1]))
+            found.append(equals("database", schema[0]))
+        found.append(equals("schema", schema[1]))
     if show.cluster is not None:
-        found.append(_is("cluster", cluster_name(catalog, show.cluster)))
+        found.append(equals("cluster", cluster_name(catalog, show.cluster)))
     if shown.of_type is not None:
-        found.append(_is("type", shown.of_type))
+        found.append(equals("type", shown.of_type))
     if show.like is not None:
         pattern = exp.Literal.string(show.like)
-        found.append(exp.Like(this=_column(shown.like), expression=pattern))
+        found.append(exp.Like(this=column_named(shown.like), expression=pattern))
     return found
-
-
-def _select(relation: str, columns: tuple[str, ...]) -> exp.Select:
-    table = exp.Table(this=exp.to_identifier(relation), db=exp.to_identifier("mz_internal"))
-    query = exp.Select(expressions=[_column(name) for name in columns])
-    query.set("from_", exp.From(this=table))
-    return query
-
-
-def _column(name: str) -> exp.Column:
-    return exp.column(exp.to_identifier(name, quoted=True))
-
-
-def _is(column: str, value: str) -> exp.Expr:
-    return exp.EQ(this=_column(column), expression=exp.Literal.string(value))

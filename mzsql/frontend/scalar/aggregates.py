@@ -29,6 +29,7 @@ from mzsql.frontend.scalar.coerce import (
     cast,
     category,
     function_call,
+    integer,
     operator_call,
     plain_name,
     resolve,
@@ -415,7 +416,7 @@ def _spread_of_doubles(
 
     of_total = over(operator_call("*", [total, total], position), count)
     variance = over(operator_call("-", [squares, of_total], position), less)
-    zero = Typed(Literal(0, t.INTEGER), t.INTEGER, False)
+    zero = integer(0)
     least, _ = unify([variance, _as(zero, t.DOUBLE)], "greatest", position)
     unknown = call("is_null", [variance]).expr
     known = hir.If(unknown, Literal(None, t.DOUBLE), call("greatest", least).expr)

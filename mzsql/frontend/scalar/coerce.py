@@ -33,6 +33,7 @@ from mzsql.frontend.scalar.typed import (
     call,
     category,
     exact_numeric,
+    integer,
     numeric_literal,
     plain_name,
 )
@@ -459,6 +460,7 @@ __all__ = [
     "exact_numeric",
     "explicit",
     "function_call",
+    "integer",
     "numeric_literal",
     "operator_call",
     "plain_name",

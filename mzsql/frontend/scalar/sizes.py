@@ -14,7 +14,15 @@ from sqlglot import expressions as exp
 
 from mzsql.expr.scalar import Literal
 from mzsql.frontend import hir
-from mzsql.frontend.scalar.coerce import Typed, call, explicit, function_call, operator_call, settle
+from mzsql.frontend.scalar.coerce import (
+    Typed,
+    call,
+    explicit,
+    function_call,
+    integer,
+    operator_call,
+    settle,
+)
 from mzsql.frontend.scalar.containers import record_fields
 from mzsql.frontend.scalar.context import ExprContext
 from mzsql.frontend.scalar.nodes import function_name, position_of
@@ -35,37 +43,33 @@ _ROW, _INLINE = 24, 23
 _RECORD = 9
 
 
-def _number(value: int) -> Typed:
-    return Typed(Literal(value, t.INTEGER), t.INTEGER, False)
-
-
 def _choose(condition: Typed, then: Typed, otherwise: Typed) -> Typed:
     return Typed(hir.If(condition.expr, then.expr, otherwise.expr), t.INTEGER, False)
 
 
 def _sum(parts: list[Typed]) -> Typed:
-    return reduce(lambda a, b: operator_call("+", [a, b], None), parts, _number(0))
+    return reduce(lambda a, b: operator_call("+", [a, b], None), parts, integer(0))
 
 
 def _of_whole(value: Typed) -> Typed:
     """An integer's size: one byte for type and sign, and the bytes of its magnitude, none for 0 and -1."""
     wide = explicit(value, t.NUMERIC, None)
-    below = operator_call("<", [wide, explicit(_number(0), t.NUMERIC, None)], None)
-    flipped = operator_call("-", [explicit(_number(-1), t.NUMERIC, None), wide], None)
+    below = operator_call("<", [wide, explicit(integer(0), t.NUMERIC, None)], None)
+    flipped = operator_call("-", [explicit(integer(-1), t.NUMERIC, None), wide], None)
     magnitude = Typed(hir.If(below.expr, flipped.expr, wide.expr), t.NUMERIC, value.nullable)
-    size = _number(9)
+    size = integer(9)
     for count in range(7, -1, -1):
         most = explicit(Typed(Literal(str(2 ** (8 * count) - 1), t.UNKNOWN), t.UNKNOWN, False), t.NUMERIC, None)  # fmt: skip
-        size = _choose(operator_call("<=", [magnitude, most], None), _number(1 + count), size)
+        size = _choose(operator_call("<=", [magnitude, most], None), integer(1 + count), size)
     return size
 
 
 def _of_letters(value: Typed) -> Typed:
     length = function_call("octet_length", [value], None)
-    lead = _number(9)
+    lead = integer(9)
     for bytes_, bits in ((4, 31), (2, 16), (1, 8)):
-        most = _number(2**bits - 1)
-        lead = _choose(operator_call("<=", [length, most], None), _number(1 + bytes_), lead)
+        most = integer(2**bits - 1)
+        lead = _choose(operator_call("<=", [length, most], None), integer(1 + bytes_), lead)
     return operator_call("+", [length, lead], None)
 
 
@@ -73,18 +77,18 @@ def _size(value: Typed, position: int | None) -> Typed:
     """The size of a value that may be NULL."""
     kind = value.typ.kind
     if kind in _FIXED:
-        size = _number(_FIXED[kind])
+        size = integer(_FIXED[kind])
     elif kind in _WHOLE:
         size = _of_whole(value)
     elif kind in _LETTERS:
         size = _of_letters(value)
     elif kind == "record":
-        size = _sum([_number(_RECORD), *_fields(value, position)])
+        size = _sum([integer(_RECORD), *_fields(value, position)])
     else:
         raise Unsupported(
             f"the size of a {type_name(value.typ)} is not supported", position=position
         )
-    return _choose(call("is_null", [value]), _number(1), size)
+    return _choose(call("is_null", [value]), integer(1), size)
 
 
 def _fields(value: Typed, position: int | None) -> list[Typed]:
@@ -117,8 +121,8 @@ def row_size(ctx: ExprContext, node: exp.Expr) -> Typed:
     if value.typ.kind != "record":
         raise UndefinedFunction("mz_row_size requires a record type", position=position)
     held = _sum(_fields(value, position))
-    inside = operator_call("<=", [held, _number(_INLINE)], None)
-    size = _choose(inside, _number(_ROW), operator_call("+", [held, _number(_ROW)], None))
+    inside = operator_call("<=", [held, integer(_INLINE)], None)
+    size = _choose(inside, integer(_ROW), operator_call("+", [held, integer(_ROW)], None))
     null = Literal(None, t.INTEGER)
     return Typed(hir.If(call("is_null", [value]).expr, null, size.expr), t.INTEGER, True)
 

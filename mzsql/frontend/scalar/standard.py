@@ -23,6 +23,7 @@ from mzsql.frontend.scalar.coerce import (
     cast,
     explicit,
     function_call,
+    integer,
     operator_call,
     settle,
 )
@@ -34,10 +35,6 @@ from mzsql.repr.errors import DataError, SqlSyntaxError, UndefinedFunction, Unsu
 from mzsql.repr.types import type_name
 
 _POINTS = ("date", "time", "timestamp", "timestamptz")
-
-
-def _integer(value: int) -> Typed:
-    return Typed(Literal(value, t.INTEGER), t.INTEGER, False)
 
 
 def _null_test(value: Typed) -> Typed:
@@ -302,17 +299,17 @@ def _width_bucket(ctx: ExprContext, node: exp.Expr) -> Typed:
     buckets = explicit(count, number, position)
     share = op("/", op("*", op("-", value, low), buckets), op("-", high, low))
     inside = op(
-        "+", explicit(function_call("floor", [share], position), t.INTEGER, position), _integer(1)
+        "+", explicit(function_call("floor", [share], position), t.INTEGER, position), integer(1)
     )
-    above = op("+", count, _integer(1))
+    above = op("+", count, integer(1))
     rising = op("<", low, high)
     below_all = _choose(rising, op("<", value, low), op(">", value, low))
     above_all = _choose(rising, op(">=", value, high), op("<=", value, high))
-    found = _choose(below_all, _integer(0), _choose(above_all, above, inside))
+    found = _choose(below_all, integer(0), _choose(above_all, above, inside))
     equal = Typed(LiteralError("lower bound cannot equal upper bound", t.INTEGER), t.INTEGER, False)
     few = Typed(LiteralError("count must be greater than zero", t.INTEGER), t.INTEGER, False)
     checked = _choose(op("=", low, high), equal, found)
-    checked = _choose(op("<=", count, _integer(0)), few, checked)
+    checked = _choose(op("<=", count, integer(0)), few, checked)
     missing = combine("or", [_null_test(a) for a in (value, low, high, count)])
     null = Typed(Literal(None, t.INTEGER), t.INTEGER, True)
     return _choose(missing, null, checked)
@@ -326,7 +323,7 @@ def _null_count(ctx: ExprContext, node: exp.Expr) -> Typed:
     tests = [_null_test(a) for a in args]
     if function_name(node) == "num_nonnulls":
         tests = [negate(test) for test in tests]
-    counts = [_choose(test, _integer(1), _integer(0)) for test in tests]
+    counts = [_choose(test, integer(1), integer(0)) for test in tests]
     return reduce(lambda a, b: operator_call("+", [a, b], position_of(node)), counts)
 
 
@@ -350,8 +347,8 @@ def _make_date(ctx: ExprContext, node: exp.Expr) -> Typed:
     if len(parts) != 3 or any(part is None for part in parts):
         raise _unlike("make_date", args, position)
     year, month, day = (part for part in parts if part is not None)
-    zero = _integer(0)
-    later = operator_call("+", [year, _integer(1)], position)
+    zero = integer(0)
+    later = operator_call("+", [year, integer(1)], position)
     # In astronomical years the year before 1 is 0.
     counted = _choose(operator_call("<", [year, zero], position), later, year)
     second = Typed(Literal(0.0, t.DOUBLE), t.DOUBLE, False)

@@ -11,7 +11,7 @@ from mzsql.expr import functions
 from mzsql.expr.scalar import Literal
 from mzsql.frontend import hir
 from mzsql.frontend.scalar import system_functions
-from mzsql.frontend.scalar.coerce import Typed, call, can_cast, explicit, function_call
+from mzsql.frontend.scalar.coerce import Typed, call, can_cast, explicit, function_call, integer
 from mzsql.frontend.scalar.context import ExprContext
 from mzsql.frontend.scalar.nodes import function_name, position_of
 from mzsql.repr import types as t
@@ -42,7 +42,7 @@ def _with_unit(name: str, unit: str, args: list[Typed], position: int | None) ->
     if found in _OF_ZONE and given.kind == "timestamptz" and name != "date_trunc":
         # Every session's time zone is UTC, so these are 0.
         result = t.DOUBLE if name == "date_part" else t.NUMERIC
-        zero = Typed(Literal(0, t.INTEGER), t.INTEGER, False)
+        zero = integer(0)
         return _where_known(args[-1], explicit(zero, result, position))
     # extract has date and time fields of their own; date_part treats a date as its midnight.
     own = given.kind == "time" or (given.kind == "date" and name == "extract")

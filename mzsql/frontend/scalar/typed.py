@@ -15,7 +15,7 @@ from mzsql.frontend import hir
 from mzsql.frontend.names.levels import check_levels
 from mzsql.repr.decimals import numeric_text, parsed
 from mzsql.repr.errors import DataError
-from mzsql.repr.types import NUMERIC, SqlType, type_name
+from mzsql.repr.types import INTEGER, NUMERIC, SqlType, type_name
 
 _CATEGORIES = {
     "boolean": "boolean",
@@ -75,6 +75,11 @@ def _plain(typ: SqlType) -> SqlType:
 def category(typ: SqlType) -> str:
     """PostgreSQL's category of a type."""
     return _CATEGORIES.get(typ.kind, typ.kind)
+
+
+def integer(value: int) -> Typed:
+    """A constant integer."""
+    return Typed(Literal(value, INTEGER), INTEGER, False)
 
 
 def numeric_literal(text: str) -> Typed:

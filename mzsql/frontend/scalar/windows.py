@@ -16,7 +16,7 @@ from mzsql.expr.scalar import Literal, LiteralError
 from mzsql.frontend import hir
 from mzsql.frontend.parse.pieces import fold
 from mzsql.frontend.scalar import aggregates, qualified
-from mzsql.frontend.scalar.coerce import Typed, call, cast, operator_call, settle, unify
+from mzsql.frontend.scalar.coerce import Typed, call, cast, integer, operator_call, settle, unify
 from mzsql.frontend.scalar.collector import Collector
 from mzsql.frontend.scalar.context import ExprContext
 from mzsql.frontend.scalar.nodes import function_name, position_of
@@ -212,7 +212,7 @@ def _count(name: str, args: list[Typed], at: int, position: int | None) -> Typed
     given = cast(args[at], t.INTEGER, "implicit")
     if given is None:
         raise _no_such(name, args, position)
-    one = Typed(Literal(1, t.INTEGER), t.INTEGER, False)
+    one = integer(1)
     few = operator_call("<", [given, one], position)
     fails = LiteralError(f"argument of {name} must be greater than zero", t.INTEGER)
     return Typed(hir.If(few.expr, fails, given.expr), t.INTEGER, given.nullable)
@@ -220,7 +220,7 @@ def _count(name: str, args: list[Typed], at: int, position: int | None) -> Typed
 
 def _lagged(name: str, args: list[Typed], position: int | None) -> Typed:
     """The record of value, offset and default for lag and lead."""
-    one = Typed(Literal(1, t.INTEGER), t.INTEGER, False)
+    one = integer(1)
     offset = cast(args[1] if len(args) > 1 else one, t.INTEGER, "implicit")
     if offset is None:
         raise _no_such(name, args, position)
