@@ -9,6 +9,8 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from plan_interpreter_kit import run_lir, run_mir
+from random_plans_kit import TABLES, PlanGenerator, random_tables
 
 from mzsql.expr import relation as mir
 from mzsql.expr.dataflow import IndexExport, MaterializedViewExport, MirSource, PeekExport
@@ -19,8 +21,6 @@ from mzsql.lir import plan as lir
 from mzsql.lir.forms import arrangement_form
 from mzsql.lir.reductions import buckets
 from mzsql.repr.types import BIGINT, BOOLEAN, INTEGER, ColumnType, RelationType
-from mzsql.testing.interpreter import run_lir, run_mir
-from mzsql.testing.plans import TABLES, PlanGenerator, random_tables
 from mzsql.transform import (
     IndexDesc,
     OptimizerContext,

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from plan_interpreter_kit import run_mir
+from random_plans_kit import TABLES, PlanGenerator, random_tables
 from render_runner import Runner, duck, relation, row_of
 
 from mzsql.expr import relation as mir
@@ -20,8 +22,6 @@ from mzsql.expr.scalar import Column
 from mzsql.lir import lower
 from mzsql.lir.forms import arrangement_form
 from mzsql.render.dataflow import render
-from mzsql.testing.interpreter import run_mir
-from mzsql.testing.plans import TABLES, PlanGenerator, random_tables
 from mzsql.transform import (
     IndexDesc,
     OptimizerContext,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from typecheck_kit import typecheck
 
 from mzsql.expr import relation as mir
 from mzsql.expr.evaluate import Evaluator
@@ -14,7 +15,6 @@ from mzsql.frontend import lower_query
 from mzsql.frontend.plan import plans
 from mzsql.repr.depth import deep
 from mzsql.transform import OptimizerContext, pipeline
-from mzsql.transform.typecheck import typecheck
 
 sys.path.append(str(Path(__file__).parents[1] / "frontend"))
 from memory_catalog import MemoryCatalog

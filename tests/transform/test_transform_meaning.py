@@ -8,6 +8,8 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from plan_interpreter_kit import run_mir
+from random_plans_kit import PlanGenerator, random_tables
 from transforms_kit import TRANSFORMS
 
 from mzsql.expr import relation as mir
@@ -15,8 +17,6 @@ from mzsql.expr.evaluate import Evaluator
 from mzsql.expr.scalar import Column
 from mzsql.expr.typing import relation_type
 from mzsql.repr.depth import deep
-from mzsql.testing.interpreter import run_mir
-from mzsql.testing.plans import PlanGenerator, random_tables
 from mzsql.transform import IndexDesc, OptimizerContext, OptimizerFeatures, pipeline
 
 Seed = st.integers(0, 10**9)

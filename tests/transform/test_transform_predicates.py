@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
+from plan_interpreter_kit import Bag, run_mir
 
 from mzsql.expr import relation as mir
 from mzsql.expr.evaluate import Evaluator
@@ -14,7 +15,6 @@ from mzsql.expr.scalar import Call, Column, If, Literal, LiteralError, Scalar
 from mzsql.repr.datum import Row
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import BIGINT, BOOLEAN, INTEGER, ColumnType, RelationType
-from mzsql.testing.interpreter import Bag, run_mir
 from mzsql.transform import OptimizerContext, pipeline
 from mzsql.transform.canonicalize_mfp import canonicalize_mfp
 from mzsql.transform.conjunctions import reduce_across

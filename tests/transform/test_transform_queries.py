@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from random_plans_kit import PlanGenerator
+from typecheck_kit import typecheck
 
 from mzsql.expr import relation as mir
 from mzsql.expr.dataflow import MirSource, PeekExport
@@ -19,7 +21,6 @@ from mzsql.frontend.plan import plans
 from mzsql.repr.depth import deep
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import RelationType
-from mzsql.testing.plans import PlanGenerator
 from mzsql.transform import (
     IndexDesc,
     OptimizerContext,
@@ -27,7 +28,6 @@ from mzsql.transform import (
     build_dataflow,
     pipeline,
 )
-from mzsql.transform.typecheck import typecheck
 
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent / "frontend"))

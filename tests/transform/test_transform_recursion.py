@@ -8,21 +8,21 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from plan_interpreter_kit import Bag, run_mir
+from random_plans_kit import TABLES, PlanGenerator, random_tables
 from transforms_kit import TRANSFORMS
+from typecheck_kit import typecheck
 
 from mzsql.expr import relation as mir
 from mzsql.expr.evaluate import Evaluator
 from mzsql.expr.scalar import Call, Column, Literal
 from mzsql.expr.typing import relation_type
 from mzsql.repr.types import BOOLEAN, INTEGER, ColumnType, RelationType
-from mzsql.testing.interpreter import Bag, run_mir
-from mzsql.testing.plans import TABLES, PlanGenerator, random_tables
 from mzsql.transform import IndexDesc, OptimizerContext, pipeline
 from mzsql.transform.non_negative import non_negative
 from mzsql.transform.normalize_lets import normalize_lets
 from mzsql.transform.predicate_pushdown import predicate_pushdown
 from mzsql.transform.relation_cse import relation_cse
-from mzsql.transform.typecheck import typecheck
 
 Seed = st.integers(0, 10**9)
 U1 = mir.Get("u1", TABLES["u1"])

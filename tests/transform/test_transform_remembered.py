@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from random_plans_kit import TABLES, PlanGenerator
 
 from mzsql.expr import relation as mir
 from mzsql.expr.evaluate import Evaluator
@@ -15,7 +16,6 @@ from mzsql.expr.memo import remembering
 from mzsql.expr.parts import kinds_of, part_of, parts
 from mzsql.expr.scalar import Call, Column, Literal
 from mzsql.repr.types import BOOLEAN, INTEGER
-from mzsql.testing.plans import TABLES, PlanGenerator
 from mzsql.transform import OptimizerContext, pipeline
 from mzsql.transform.remembered import Scope
 from mzsql.transform.visit import shared

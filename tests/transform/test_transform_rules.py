@@ -6,6 +6,8 @@ import random
 from collections.abc import Iterator
 
 import pytest
+from plan_interpreter_kit import run_mir
+from random_plans_kit import TABLES, PlanGenerator, random_tables
 
 from mzsql.expr import relation as mir
 from mzsql.expr import scalar as sc
@@ -17,8 +19,6 @@ from mzsql.lir import lower
 from mzsql.repr.depth import deep
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import BIGINT, BOOLEAN, INTEGER
-from mzsql.testing.interpreter import run_mir
-from mzsql.testing.plans import TABLES, PlanGenerator, random_tables
 from mzsql.transform import (
     IndexDesc,
     OptimizerContext,

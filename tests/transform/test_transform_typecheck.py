@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from random_plans_kit import TABLES, PlanGenerator
+from typecheck_kit import IllTyped, typecheck
 
 import mzsql
 from mzsql.expr import relation as mir
@@ -16,10 +18,8 @@ from mzsql.expr.evaluate import Evaluator
 from mzsql.expr.scalar import Call, Column, Literal
 from mzsql.expr.typing import relation_type
 from mzsql.repr.types import BOOLEAN, INTEGER, TEXT, ColumnType, RelationType
-from mzsql.testing.plans import TABLES, PlanGenerator
 from mzsql.transform import IndexDesc, OptimizerContext, pipeline
 from mzsql.transform.attributes import Derivation
-from mzsql.transform.typecheck import IllTyped, typecheck
 
 Seed = st.integers(0, 10**9)
 U1, U2 = (mir.Get(gid, TABLES[gid]) for gid in ("u1", "u2"))

@@ -5,11 +5,12 @@ from __future__ import annotations
 import random
 from collections import Counter
 
+from plan_interpreter_kit import Bag
+
 from mzsql.expr import relation as mir
 from mzsql.expr import scalar as sc
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import BIGINT, BOOLEAN, INTEGER, ColumnType, RelationType
-from mzsql.testing.interpreter import Bag
 
 Columns = tuple[ColumnType, ...]
 _NULLABLE = ColumnType(INTEGER)
@@ -45,7 +46,7 @@ class PlanGenerator:
     """Makes plans of a bounded depth whose columns are integers; multiplicities stay non-negative."""
 
     def __init__(self, seed: int) -> None:
-        self._rng = random.Random(seed)  # noqa: S311 -- for tests, not for secrets
+        self._rng = random.Random(seed)
         self._next_local = 0
         self._locals: dict[int, int] = {}
 
