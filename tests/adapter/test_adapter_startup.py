@@ -16,7 +16,7 @@ from mzsql.adapter.dataflows import dataflows
 from mzsql.adapter.environment.cache_entries import GlobalExpressions
 from mzsql.adapter.planning.planner import Planner
 from mzsql.catalog.objects import Maintained
-from mzsql.compute.replica import flows
+from mzsql.compute.replica import lifecycle
 
 HANG = 60.0
 
@@ -71,13 +71,13 @@ def test_what_somebody_waits_for_is_taken_up_first(
     env: Path, held: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     order: list[str] = []
-    opened = flows.Flow.open
+    opened = lifecycle.DataflowLifecycle.open
 
-    def told(self: flows.Flow) -> bool:
+    def told(self: lifecycle.DataflowLifecycle) -> bool:
         order.append(self.spec.name.rpartition(".")[2])
         return opened(self)
 
-    monkeypatch.setattr(flows.Flow, "open", told)
+    monkeypatch.setattr(lifecycle.DataflowLifecycle, "open", told)
     with mzsql.connect(env) as con:
         con.execute("INSERT INTO t VALUES (4)")
         env_ = con.coordinator.env

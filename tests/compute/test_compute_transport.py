@@ -17,7 +17,7 @@ from mzsql.compute import protocol as p
 from mzsql.compute.controller.client import ReplicaClient
 from mzsql.compute.controller.introspection import Subscribed
 from mzsql.compute.protocols import ComputeSettings
-from mzsql.compute.replica import flows
+from mzsql.compute.replica import lifecycle
 from mzsql.compute.replica.introspection import Introspection
 from mzsql.compute.replica.replica import Replica
 from mzsql.compute.transport import frames
@@ -423,7 +423,7 @@ def test_import_frontiers_go_on_while_a_step_hangs(world, side, monkeypatch):
             told = world.sink.introspection.get(relation, {})
             return {row for row, count in told.items() if count}
 
-    run_step, go_on = flows.run_step, threading.Event()
+    run_step, go_on = lifecycle.run_step, threading.Event()
 
     def hanging(*given, **named):
         assert go_on.wait(WAIT)
@@ -434,7 +434,7 @@ def test_import_frontiers_go_on_while_a_step_hangs(world, side, monkeypatch):
     client.create_dataflow(index())
     imported = "import_frontiers"
     eventually(lambda: frontiers("frontiers") == {("r1", "u7", 2)}, "it is hydrated")
-    monkeypatch.setattr(flows, "run_step", hanging)
+    monkeypatch.setattr(lifecycle, "run_step", hanging)
     for upper in (3, 4):
         write(world, upper)
         eventually(lambda: frontiers(imported) == {("r1", "u7", "u1", upper)}, upper)  # noqa: B023  called here

@@ -12,12 +12,12 @@ from test_compute_views import Changes, check_totals, install
 from mzsql.compute.engines.driver import Driver
 from mzsql.compute.protocol import CreateDataflow
 from mzsql.compute.protocols import ComputeSettings
-from mzsql.compute.replica import flows
+from mzsql.compute.replica import lifecycle
 from mzsql.compute.replica.arrangement import Arrangement
 from mzsql.compute.replica.arrangements import Arrangements
 from mzsql.compute.replica.dataflow import arrangement_desc
-from mzsql.compute.replica.flows import State
 from mzsql.compute.replica.hot import Hot
+from mzsql.compute.replica.lifecycle import State
 from mzsql.lir.sealed import SealedDataflow
 from mzsql.render.dataflow import render
 
@@ -148,7 +148,7 @@ def loading(monkeypatch):
 
     # Not while they are hydrated at first: what that fills is loaded by then.
     monkeypatch.setattr(Arrangement, "trace", slow)
-    monkeypatch.setattr(flows, "WARMED_ROWS", 1)
+    monkeypatch.setattr(lifecycle, "WARMED_ROWS", 1)
     yield begun, free
     free.set()
 

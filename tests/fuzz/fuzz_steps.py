@@ -15,7 +15,7 @@ from mzsql.adapter.dataflows import dataflows
 from mzsql.adapter.dataflows.dataflows import Dataflows
 from mzsql.compute.controller import controller
 from mzsql.compute.protocols import ComputeSettings
-from mzsql.compute.replica.flows import Flow, State
+from mzsql.compute.replica.lifecycle import DataflowLifecycle, State
 from mzsql.compute.replica.scheduler import Scheduler
 from mzsql.dbapi import connection
 
@@ -40,7 +40,9 @@ class Gate:
             while self._held:
                 self._held.pop()._installed.wake()
 
-    def consider(self, scheduler: Scheduler, flow: Flow, *args: Any, **given: Any) -> None:
+    def consider(
+        self, scheduler: Scheduler, flow: DataflowLifecycle, *args: Any, **given: Any
+    ) -> None:
         """In place of `Scheduler._consider`."""
         if self._closed and flow.state is State.RUNNING:
             self._held.add(scheduler)
@@ -66,7 +68,7 @@ def in_process() -> Iterator[Gate]:
     """Environments that are opened within keep their views without Spark; what holds back their steps."""
     gate = Gate()
 
-    def consider(scheduler: Scheduler, flow: Flow, *args: Any, **given: Any) -> None:
+    def consider(scheduler: Scheduler, flow: DataflowLifecycle, *args: Any, **given: Any) -> None:
         gate.consider(scheduler, flow, *args, **given)
 
     with (

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 import msgspec
 
 from mzsql.compute.protocol import Respond, Status
-from mzsql.compute.replica.flows import Flow, State
+from mzsql.compute.replica.lifecycle import DataflowLifecycle, State
 from mzsql.render.rendered import InputSpec
 from mzsql.repr.errors import DuplicateObject, SqlError, UndefinedObject
 from mzsql.repr.frontier import Frontier, Timestamp
@@ -35,21 +35,21 @@ class Installed:
     def __init__(self, replica_id: str, respond: Respond) -> None:
         self._replica = replica_id
         self._respond = respond
-        self._flows: dict[GlobalId, Flow] = {}
+        self._flows: dict[GlobalId, DataflowLifecycle] = {}
         #: dataflows that are being closed: they read their indexes until that is done, so these must not be closed
         #: before
-        self._leaving: list[Flow] = []
-        self.opening: dict[GlobalId, Flow] = {}
+        self._leaving: list[DataflowLifecycle] = []
+        self.opening: dict[GlobalId, DataflowLifecycle] = {}
         self._woken = True
         self.changed = threading.Condition()
         self.closing = False
 
-    def all(self) -> list[Flow]:
+    def all(self) -> list[DataflowLifecycle]:
         """Every installed dataflow, including dropped ones that are not closed yet."""
         with self.changed:
             return list(self._flows.values())
 
-    def idle(self) -> list[Flow]:
+    def idle(self) -> list[DataflowLifecycle]:
         """The dataflows that are open and that no thread works at."""
         with self.changed:
             return [
@@ -58,12 +58,12 @@ class Installed:
                 if not flow.busy and flow.state is not State.OPENING
             ]
 
-    def find(self, gid: GlobalId) -> Flow | None:
+    def find(self, gid: GlobalId) -> DataflowLifecycle | None:
         """The dataflow of this id, or None."""
         with self.changed:
             return self._flows.get(gid)
 
-    def get(self, gid: GlobalId) -> Flow:
+    def get(self, gid: GlobalId) -> DataflowLifecycle:
         """The dataflow of this id.
 
         Raises:
@@ -74,7 +74,7 @@ class Installed:
             raise UndefinedObject(f"no dataflow {gid} is installed on {self._replica}")
         return flow
 
-    def has(self, flow: Flow) -> bool:
+    def has(self, flow: DataflowLifecycle) -> bool:
         """Whether this very dataflow (not a later one of the same id) is installed."""
         return self.find(flow.gid) is flow
 
@@ -111,7 +111,7 @@ class Installed:
                 if one.index and (index is None or index.dropped):
                     raise UndefinedObject(f"index {one.id}, which {gid} reads, is not installed")
 
-    def add(self, flow: Flow) -> None:
+    def add(self, flow: DataflowLifecycle) -> None:
         """Install a dataflow, and report its status."""
         with self.changed:
             self._flows[flow.gid] = self.opening[flow.gid] = flow

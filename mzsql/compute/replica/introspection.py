@@ -28,8 +28,8 @@ from mzsql.compute.protocol import (
     Response,
     Status,
 )
-from mzsql.compute.replica.flows import Flow, State
 from mzsql.compute.replica.installed import Installed
+from mzsql.compute.replica.lifecycle import DataflowLifecycle, State
 from mzsql.expr.engines import locked_connection, to_sql
 from mzsql.expr.functions.table import Engine
 from mzsql.expr.relation import RowSetFinishing
@@ -295,7 +295,9 @@ class _Uppers:
     """The uppers of inputs, each asked for once."""
 
     def __init__(
-        self, flows: Mapping[GlobalId, Flow], of_storage: Callable[[GlobalId], Frontier]
+        self,
+        flows: Mapping[GlobalId, DataflowLifecycle],
+        of_storage: Callable[[GlobalId], Frontier],
     ) -> None:
         self._flows = flows
         self._of_storage = of_storage
@@ -312,7 +314,7 @@ class _Uppers:
         return self._seen[gid]
 
 
-def _rows_of(flow: Flow, uppers: _Uppers) -> dict[GlobalId, tuple[LogRow, ...]]:
+def _rows_of(flow: DataflowLifecycle, uppers: _Uppers) -> dict[GlobalId, tuple[LogRow, ...]]:
     """The rows of each log for a dataflow."""
     gid = flow.gid
     spent = flow.elapsed.by_node()

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from mzsql.compute.replica.flows import Flow, State
 from mzsql.compute.replica.installed import Installed
+from mzsql.compute.replica.lifecycle import DataflowLifecycle, State
 from mzsql.compute.replica.work import Work
 from mzsql.persist import Clock
 from mzsql.repr.ids import GlobalId
@@ -81,7 +81,7 @@ class Openings:
                 self._runs = False
             installed.wake()
 
-    def _wanted(self) -> Iterator[Flow]:
+    def _wanted(self) -> Iterator[DataflowLifecycle]:
         """The dataflows to open, in order: awaited ones first, each after what it reads. The caller holds the lock at
         each step of the iteration.
         """
@@ -104,7 +104,7 @@ class Openings:
             if gid not in seen:
                 yield flow
 
-    def _can_open(self, flow: Flow, now: float) -> bool:
+    def _can_open(self, flow: DataflowLifecycle, now: float) -> bool:
         if flow.busy or flow.left or flow.retry_at > now:
             return False
         read = [self._installed.find(one.id) for one in flow.rendered.inputs if one.index]

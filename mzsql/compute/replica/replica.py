@@ -50,12 +50,12 @@ from mzsql.compute.replica.commands import Commands
 from mzsql.compute.replica.dataflow import DataflowSpec, Renderings, arrangement_desc, index_desc
 from mzsql.compute.replica.deltas import Deltas
 from mzsql.compute.replica.endings import each_by_itself
-from mzsql.compute.replica.flows import Flow, Shared
 from mzsql.compute.replica.hydration_report import HydrationReport
 from mzsql.compute.replica.indexes import Indexes
 from mzsql.compute.replica.inputs import CollectionInput
 from mzsql.compute.replica.installed import Installed
 from mzsql.compute.replica.introspection import Introspection
+from mzsql.compute.replica.lifecycle import DataflowLifecycle, Shared
 from mzsql.compute.replica.openings import Openings
 from mzsql.compute.replica.peeks import PendingPeeks
 from mzsql.compute.replica.retiring import Retiring
@@ -312,7 +312,7 @@ class Replica:
         except BaseException:
             each_by_itself(partial(one.close, retire=True) for one in collections)
             raise
-        flow = Flow(
+        flow = DataflowLifecycle(
             spec, rendered, report, self._shared, collections, allowed=spec.as_of, below=below
         )
         if self._is_new(spec, rendered):

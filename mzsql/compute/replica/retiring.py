@@ -14,8 +14,8 @@ from functools import partial
 
 from mzsql.compute.replica.arrangements import Arrangements
 from mzsql.compute.replica.commands import Commands
-from mzsql.compute.replica.flows import Flow
 from mzsql.compute.replica.installed import Installed
+from mzsql.compute.replica.lifecycle import DataflowLifecycle
 from mzsql.repr.errors import SqlError
 from mzsql.repr.ids import GlobalId
 
@@ -91,6 +91,6 @@ class Retiring:
             self._cooling.add(flow.gid)
             self._later(partial(self._cool, flow))
 
-    def _cool(self, flow: Flow) -> None:
+    def _cool(self, flow: DataflowLifecycle) -> None:
         self._cooling.discard(flow.gid)
         flow.rendered.cool(STATEMENTS_SECONDS)

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 
 from mzsql.compute.protocol import Respond
 from mzsql.compute.protocols import ComputeSettings, ExportLog, StorageReader
-from mzsql.compute.replica.flows import Flow, State
 from mzsql.compute.replica.installed import Installed
+from mzsql.compute.replica.lifecycle import DataflowLifecycle, State
 from mzsql.compute.replica.openings import Openings
 from mzsql.compute.replica.retiring import Retiring
 from mzsql.compute.replica.ticks import Ticks
@@ -132,7 +132,7 @@ class Scheduler:
             thread.well()
             self._installed.wait(pause)
 
-    def _look_behind(self, idle: Sequence[Flow]) -> float:
+    def _look_behind(self, idle: Sequence[DataflowLifecycle]) -> float:
         """Queue flushes of what has waited long enough; return the seconds until more will have.
 
         It asks every arrangement of every idle dataflow, so it runs every `LOOK_SECONDS` and not with each pass.
@@ -174,7 +174,9 @@ class Scheduler:
             and (flow.begun is None or now - flow.begun < patience)
         }
 
-    def _consider(self, flow: Flow, uppers: dict[GlobalId, Frontier], *, told: bool) -> None:
+    def _consider(
+        self, flow: DataflowLifecycle, uppers: dict[GlobalId, Frontier], *, told: bool
+    ) -> None:
         """Queue work of a dataflow if it has some.
 
         Args:

@@ -17,9 +17,9 @@ from typing import TypeVar
 from mzsql.compute.protocol import Frontiers, Refreshed, Respond
 from mzsql.compute.protocols import ComputeSettings
 from mzsql.compute.replica.failures import told_of
-from mzsql.compute.replica.flows import Flow, State
 from mzsql.compute.replica.installed import Installed
 from mzsql.compute.replica.lane import Lane
+from mzsql.compute.replica.lifecycle import DataflowLifecycle, State
 from mzsql.persist import Clock
 from mzsql.repr.errors import SqlError
 from mzsql.repr.frontier import Frontier
@@ -113,34 +113,34 @@ class Work:
 
     # --- what there is to do ---
 
-    def mark(self, flow: Flow) -> None:
+    def mark(self, flow: DataflowLifecycle) -> None:
         """Record that a thread will work at a dataflow. The caller holds `Installed.changed`."""
         flow.busy, flow.begun = True, None
         flow.turn += 1
 
-    def open(self, flow: Flow) -> None:
+    def open(self, flow: DataflowLifecycle) -> None:
         """Open a dataflow on this thread; it must have been marked."""
         self._work(flow, self._open)
 
-    def hydrate(self, flow: Flow) -> None:
+    def hydrate(self, flow: DataflowLifecycle) -> None:
         """Queue the hydration of a dataflow."""
         self._give(self.hydrations, flow, self._hydrate, "waits for its turn to be hydrated")
 
-    def advance(self, flow: Flow, inputs: Frontier) -> None:
+    def advance(self, flow: DataflowLifecycle, inputs: Frontier) -> None:
         """Queue a step that advances a dataflow to ``inputs``."""
         self._give(self.steps, flow, lambda f: self._advance(f, inputs))
 
-    def flush(self, flow: Flow) -> None:
+    def flush(self, flow: DataflowLifecycle) -> None:
         """Queue the flush of a dataflow's arrangements and output, beside its steps."""
-        self._give_flush(flow, Flow.flush)
+        self._give_flush(flow, DataflowLifecycle.flush)
 
-    def release(self, flow: Flow) -> None:
+    def release(self, flow: DataflowLifecycle) -> None:
         """Queue the downgrade of a dataflow's holds to what the controller has allowed, beside its steps."""
-        self._give_flush(flow, Flow.release)
+        self._give_flush(flow, DataflowLifecycle.release)
 
-    def follow(self, flow: Flow) -> None:
+    def follow(self, flow: DataflowLifecycle) -> None:
         """Queue the write that lets the shard of a dataflow's output catch up, beside its steps."""
-        self._give_flush(flow, Flow.follow)
+        self._give_flush(flow, DataflowLifecycle.follow)
 
     def later(self, work: Callable[[], None]) -> None:
         """Queue work that makes later steps cheaper, such as merging a trace's runs, in the lane of flushes, for a
@@ -194,7 +194,7 @@ class Work:
 
     # --- on a thread of a lane ---
 
-    def _open(self, flow: Flow) -> None:
+    def _open(self, flow: DataflowLifecycle) -> None:
         ready = flow.open()
         if not ready:
             flow.tell_kept()
@@ -204,7 +204,7 @@ class Work:
             self._warmed += 1
             self.warmings.put(partial(self._warm, flow))
 
-    def _warm(self, flow: Flow) -> None:
+    def _warm(self, flow: DataflowLifecycle) -> None:
         """Load what the first steps of an opened dataflow would otherwise wait for. The dataflow is not closed
         meanwhile.
         """
@@ -226,20 +226,20 @@ class Work:
             if left:
                 installed.close_dropped()
 
-    def _hydrate(self, flow: Flow) -> None:
+    def _hydrate(self, flow: DataflowLifecycle) -> None:
         flow.say("begins to be hydrated")
         stats = flow.hydrate()
         if stats is not None:
             self._respond(Refreshed(stats))
             self._moved(flow, State.RUNNING)
 
-    def _moved(self, flow: Flow, state: State) -> None:
+    def _moved(self, flow: DataflowLifecycle, state: State) -> None:
         with self._installed.changed:
             flow.state = state
             self._installed.opening.pop(flow.gid, None)
             self._respond(flow.status())
 
-    def _advance(self, flow: Flow, inputs: Frontier) -> None:
+    def _advance(self, flow: DataflowLifecycle, inputs: Frontier) -> None:
         stats = flow.advance(inputs)
         if stats is not None:
             self._respond(Refreshed(stats))
@@ -248,7 +248,11 @@ class Work:
     # --- giving it to a thread ---
 
     def _give(
-        self, lane: Lane, flow: Flow, work: Callable[[Flow], None], waits: str | None = None
+        self,
+        lane: Lane,
+        flow: DataflowLifecycle,
+        work: Callable[[DataflowLifecycle], None],
+        waits: str | None = None,
     ) -> None:
         installed = self._installed
         with installed.changed:
@@ -265,7 +269,7 @@ class Work:
 
         lane.put(run)
 
-    def _work(self, flow: Flow, work: Callable[[Flow], None]) -> None:
+    def _work(self, flow: DataflowLifecycle, work: Callable[[DataflowLifecycle], None]) -> None:
         """Do the work that a dataflow was marked for. Every failure is recorded as the dataflow's."""
         installed = self._installed
         flow.begun = self._clock.monotonic()
@@ -284,7 +288,9 @@ class Work:
             if left:
                 installed.close_dropped()
 
-    def _give_flush(self, flow: Flow, work: Callable[[Flow], None]) -> None:
+    def _give_flush(
+        self, flow: DataflowLifecycle, work: Callable[[DataflowLifecycle], None]
+    ) -> None:
         installed = self._installed
         with installed.changed:
             if flow.flushing or installed.closing or not installed.has(flow):
@@ -310,14 +316,14 @@ class Work:
 
         self.flushes.put(run)
 
-    def _well(self, flow: Flow) -> None:
+    def _well(self, flow: DataflowLifecycle) -> None:
         with self._installed.changed:
             failed = flow.failures > 0
             flow.error, flow.failures, flow.retry_at = None, 0, 0.0
             if failed:
                 self._respond(flow.status())
 
-    def failed(self, flow: Flow, error: BaseException) -> None:
+    def failed(self, flow: DataflowLifecycle, error: BaseException) -> None:
         """Record and report that a dataflow's work failed. It is retried after a pause that doubles with each failure."""
         _LOG.info("dataflow %s failed", flow.gid, exc_info=error)
         with self._installed.changed:
@@ -326,7 +332,7 @@ class Work:
             pause = self._settings.retry_seconds * 2 ** min(flow.failures - 1, 30)
             pause = min(pause, self._settings.retry_max_seconds)
             flow.retry_at = self._clock.monotonic() + pause
-            # The status is to say when it is retried, which `Flow.status` says only of an idle dataflow; but this
+            # The status is to say when it is retried, which `DataflowLifecycle.status` says only of an idle dataflow; but this
             # thread is not done with it yet.
             flow.busy, busy = False, flow.busy
             self._respond(flow.status())

@@ -1,6 +1,6 @@
 """The life of one dataflow on a replica: opened, hydrated, stepped, and retried when it fails.
 
-Promise: `Flow` is the replica's record of a dataflow. Its state changes under the lock that all flows of the replica
+Promise: `DataflowLifecycle` is the replica's record of a dataflow. Its state changes under the lock that all flows of the replica
 share (`compute.replica.installed`); its work (`open`, `hydrate`, `advance`) runs on one thread at a time. A failure
 changes the state of this dataflow alone.
 """
@@ -92,7 +92,7 @@ class Shared:
 
 
 @dataclass
-class Flow:
+class DataflowLifecycle:
     """One installed dataflow."""
 
     spec: DataflowSpec
