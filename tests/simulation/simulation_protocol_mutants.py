@@ -14,7 +14,7 @@ from simulation_protocol_run import play
 from mzsql.compute import protocol as p
 from mzsql.compute.controller import client
 from mzsql.compute.controller.client import ReplicaClient
-from mzsql.compute.controller.known import Dataflow
+from mzsql.compute.controller.dataflow_state import DataflowState
 from mzsql.compute.transport import reconciled
 from mzsql.compute.transport.conversation import Conversation
 from mzsql.compute.transport.history import CommandHistory
@@ -150,7 +150,7 @@ def _may_lack_all(_: Method) -> Method:
 
 def _sources_alone(_: Method) -> Method:
     def stored(
-        command: p.CreateDataflow, known: Mapping[GlobalId, Dataflow]
+        command: p.CreateDataflow, known: Mapping[GlobalId, DataflowState]
     ) -> tuple[GlobalId, ...]:
         del known
         return command.dataflow.sources

@@ -13,7 +13,7 @@ from simulation_protocol import Link, Process, World
 from simulation_replica import ModelReplica, Violation, installed
 
 from mzsql.catalog.objects import Index
-from mzsql.compute.controller.known import Dataflow
+from mzsql.compute.controller.dataflow_state import DataflowState
 from mzsql.repr.ids import GlobalId
 
 #: So many acts a schedule has, of everybody together.
@@ -169,7 +169,7 @@ def _judge_status(world: World, replica: str, gid: str, state: str, frontier: in
 
 
 def _judge_holds(
-    world: World, dataflows: Mapping[GlobalId, Dataflow], replica: str, *, apart: bool
+    world: World, dataflows: Mapping[GlobalId, DataflowState], replica: str, *, apart: bool
 ) -> None:
     """Of a replica in another process the controller holds what it reads, and what its indexes do, and no more than it needs."""
     for gid, known in dataflows.items():

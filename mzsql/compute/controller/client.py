@@ -18,8 +18,14 @@ import msgspec
 import pyarrow as pa
 
 from mzsql.compute.controller.answers import Answers
+from mzsql.compute.controller.dataflow_state import (
+    DataflowState,
+    Holder,
+    StatusSink,
+    release_all,
+    stored_below,
+)
 from mzsql.compute.controller.introspection import SUBSCRIBES, Subscribed
-from mzsql.compute.controller.known import Dataflow, Holder, StatusSink, release_all, stored_below
 from mzsql.compute.protocol import (
     AllowCompaction,
     CancelIntrospection,
@@ -73,9 +79,9 @@ class ReplicaClient:
         self._storage = storage
         self._sink = sink
         self._changed = threading.Condition()
-        self._dataflows: dict[GlobalId, Dataflow] = {}
+        self._dataflows: dict[GlobalId, DataflowState] = {}
         # Dropped here, but the replica was not told so yet, because a dataflow there reads it.
-        self._dropped: dict[GlobalId, Dataflow] = {}
+        self._dropped: dict[GlobalId, DataflowState] = {}
         # Kept as a set because every look asks whether there are any.
         self._temporal: set[GlobalId] = set()
         # Dataflows whose inputs are not held any more, because the replica was away for too long.
@@ -112,7 +118,7 @@ class ReplicaClient:
                 if there is None or there.dropped:
                     raise UndefinedObject(f"index {index}, which {gid} reads, is not installed")
             stored = stored_below(command, self._dataflows)
-            made = self._dataflows[gid] = Dataflow(command, [], stored)
+            made = self._dataflows[gid] = DataflowState(command, [], stored)
         try:
             for source in stored:
                 made.holds.append(self._storage.hold(source, command.as_of))
@@ -165,7 +171,7 @@ class ReplicaClient:
                     self._dropped[gid] = one
                 raise
 
-    def _is_read(self, index: Dataflow) -> bool:
+    def _is_read(self, index: DataflowState) -> bool:
         """Whether the replica may read an index for another dataflow, by what it was told. The caller holds the lock."""
         gid = index.command.id
         return index.command.output_shard is None and any(
@@ -174,7 +180,7 @@ class ReplicaClient:
             if not one.dropped or one.command.id in self._dropped
         )
 
-    def _next_unread(self) -> Dataflow | None:
+    def _next_unread(self) -> DataflowState | None:
         """A dropped dataflow that the replica can be told of now."""
         with self._changed:
             for gid, one in self._dropped.items():
@@ -249,7 +255,7 @@ class ReplicaClient:
                     self._forgone.add(gid)
         release_all(holds)
 
-    def _may_lack(self, known: Dataflow, forward: Collection[GlobalId]) -> bool:
+    def _may_lack(self, known: DataflowState, forward: Collection[GlobalId]) -> bool:
         """Whether a dataflow may begin anew at whatever time its inputs begin, without a gap in a view. The caller holds the lock."""
         if known.command.dataflow.indexes:
             # It begins where the index does, which keeps less than the view may need.
@@ -303,7 +309,7 @@ class ReplicaClient:
         if failures:
             raise failures[0]
 
-    def _hold(self, known: Dataflow) -> None:
+    def _hold(self, known: DataflowState) -> None:
         """Hold everything that a dataflow reads; hold nothing of it if that raises."""
         since, holds = join(known.command.as_of, known.needs), list[ReadHold]()
         if since is None:
@@ -345,7 +351,7 @@ class ReplicaClient:
                 if command.id in self._dataflows:
                     self._dataflows[command.id].allowed = command.frontier
 
-    def _compaction(self, one: Dataflow, present: Timestamp) -> AllowCompaction | None:
+    def _compaction(self, one: DataflowState, present: Timestamp) -> AllowCompaction | None:
         gid, frontier = one.command.id, one.frontier
         if one.command.output_shard is not None or frontier is None or frontier == 0:
             return None

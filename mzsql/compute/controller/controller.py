@@ -23,8 +23,8 @@ import msgspec
 from mzsql.catalog.objects import Maintained, MaterializedView, Replica
 from mzsql.catalog.state import CatalogState
 from mzsql.compute.controller.client import ReplicaClient
+from mzsql.compute.controller.dataflow_state import Holder, StatusSink
 from mzsql.compute.controller.introspection import Subscribed
-from mzsql.compute.controller.known import Holder, StatusSink
 from mzsql.compute.protocol import Connect, CreateDataflow, RefreshStats, Status
 from mzsql.compute.protocols import ComputeSettings
 from mzsql.lir.sealed import SealedDataflow

@@ -63,7 +63,7 @@ class Holder(Protocol):
 
 
 @dataclass
-class Dataflow:
+class DataflowState:
     """A dataflow that was sent to the replica."""
 
     command: CreateDataflow
@@ -105,7 +105,7 @@ class Dataflow:
 
 
 def stored_below(
-    command: CreateDataflow, known: Mapping[GlobalId, Dataflow]
+    command: CreateDataflow, known: Mapping[GlobalId, DataflowState]
 ) -> tuple[GlobalId, ...]:
     """The stored collections that a dataflow reads, itself or through indexes.
 
