@@ -21,12 +21,12 @@ from mzsql.compute.peek.constants import answered
 from mzsql.compute.peek.files import FLOWING_BYTES, FilePeeks, Prepared, Source
 from mzsql.compute.peek.index import IndexReads
 from mzsql.compute.peek.inputs import Inputs, Overlay
-from mzsql.compute.peek.known import known_of
 from mzsql.compute.peek.outflow import finished
 from mzsql.compute.peek.query import PlannedQuery
 from mzsql.compute.peek.row_reads import RowRead, evaluated, narrowed, placed
 from mzsql.compute.peek.rows import counted, expand
 from mzsql.compute.peek.spark import Peeks
+from mzsql.compute.peek.statistics import known_of
 from mzsql.expr.engines import no_memory
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
