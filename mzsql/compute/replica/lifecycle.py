@@ -28,11 +28,11 @@ from mzsql.compute.protocol import ReadFrontier, RefreshStats, Respond, Status
 from mzsql.compute.protocols import ComputeSettings, ExportLog, ReadHold, StorageReader
 from mzsql.compute.replica.arrangement import Arrangement
 from mzsql.compute.replica.arrangements import Arrangements
-from mzsql.compute.replica.choice import Refusals, for_hydration
 from mzsql.compute.replica.dataflow import Dataflow, DataflowSpec, fill_plan
 from mzsql.compute.replica.deltas import Deltas
 from mzsql.compute.replica.elapsed import Elapsed
 from mzsql.compute.replica.endings import each_by_itself, patience
+from mzsql.compute.replica.engine_choice import Refusals, for_hydration
 from mzsql.compute.replica.filling import Beside
 from mzsql.compute.replica.hydration import Hydration
 from mzsql.compute.replica.hydration_here import HydrationHere

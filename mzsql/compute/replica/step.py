@@ -40,9 +40,9 @@ from mzsql.compute.engines.spark_session import STEP_POOL
 from mzsql.compute.engines.statements import register
 from mzsql.compute.protocol import RefreshStats
 from mzsql.compute.protocols import ComputeSettings
-from mzsql.compute.replica.choice import Refusals, other_than
 from mzsql.compute.replica.dataflow import Dataflow
 from mzsql.compute.replica.deltas import Delta, Deltas
+from mzsql.compute.replica.engine_choice import Refusals, other_than
 from mzsql.compute.replica.lookups import Found, LookupRun
 from mzsql.compute.replica.refreshing import rounded, rounded_frame
 from mzsql.compute.replica.result import StepResult, result_names
