@@ -3,7 +3,7 @@
 Promise: the stages are those that run on Spark, in the same order and with the same statuses, errors and shards.
 Inputs are read part by part, only columns that some stage names. A stage's result goes to its shard in batches as it
 is produced, and is kept for the stages that read it: as Arrow up to `HELD_BYTES` for a hydration, beyond that in a
-database that spills to disk (`compute.replica.held`). No JVM is started. Trade-off: it uses one machine's cores, so
+database that spills to disk (`compute.replica.duckdb_relations`). No JVM is started. Trade-off: it uses one machine's cores, so
 large inputs are faster on a cluster.
 """
 
@@ -26,9 +26,9 @@ from mzsql.compute.engines.jobs import JobCount, cancelled_when
 from mzsql.compute.engines.recursion import LoopText, texts
 from mzsql.compute.protocol import RefreshStats
 from mzsql.compute.replica.arrangement import Arrangement
+from mzsql.compute.replica.duckdb_relations import DuckDbRelations
 from mzsql.compute.replica.filling import Filling
 from mzsql.compute.replica.fixpoints import fill
-from mzsql.compute.replica.held import Held
 from mzsql.compute.replica.hydration import Hydration
 from mzsql.compute.replica.inputs import Input
 from mzsql.compute.replica.target import Target, with_time
@@ -66,7 +66,7 @@ class HydrationHere(Hydration):
     _used: frozenset[str]
     _texts: Mapping[int, str]
     _last_use: Mapping[str, int]
-    _held: Held
+    _held: DuckDbRelations
 
     def run(self) -> RefreshStats:
         """Run the stages that are missing. Ends early once the dataflow is not wanted any more; what was filled by then
@@ -84,7 +84,7 @@ class HydrationHere(Hydration):
         with tempfile.TemporaryDirectory(prefix="mzsql-hydrate-") as scratch:
             settings = {**(WIDE_SETTINGS if wide else {}), "temp_directory": scratch}
             self._duck = locked_connection(settings=settings)
-            self._held = Held(self._duck, HELD_BYTES)
+            self._held = DuckDbRelations(self._duck, HELD_BYTES)
             with contextlib.closing(self._duck):
                 self._duck.execute("CREATE TABLE mz_errors (mz_error VARCHAR, mz_diff BIGINT)")
                 self._run_stages(stages, texts, missing, Path(scratch))

@@ -18,7 +18,7 @@ import pyarrow as pa
 from mzsql.compute.replica.transient import PIECE_BYTES, given
 
 
-class Held:
+class DuckDbRelations:
     """The relations of one connection. For one thread.
 
     Args:
