@@ -21,8 +21,8 @@ from mzsql.compute.replica.arrangement import Arrangement, ArrangementDesc
 from mzsql.compute.replica.arrangements import Arrangements
 from mzsql.compute.replica.endings import each_by_itself
 from mzsql.compute.replica.fixpoints import Fixpoints
-from mzsql.compute.replica.followed import Followed
 from mzsql.compute.replica.inputs import Input
+from mzsql.compute.replica.read_only_export import ReadOnlyExport
 from mzsql.compute.replica.target import Target, no_updates
 from mzsql.lir.sealed import SealedDataflow
 from mzsql.persist import PersistClient
@@ -174,7 +174,7 @@ class Dataflow:
     @property
     def only_follows(self) -> bool:
         """Whether another deployment writes the output, which is only followed here."""
-        return isinstance(self.output, Followed)
+        return isinstance(self.output, ReadOnlyExport)
 
     def export_to_hydrate(self) -> bool:
         """Whether the output must be filled: its upper is not beyond `as_of`."""
@@ -411,7 +411,7 @@ def fill_plan(
         output = arrangements.find(dataflow.output_desc)
         dataflow.output = output
     elif settings.read_only:
-        dataflow.output = Followed(
+        dataflow.output = ReadOnlyExport(
             spec.gid, spec.output_shard, dataflow.output_schema, persist, storage
         )
     else:

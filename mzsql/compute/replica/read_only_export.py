@@ -20,7 +20,7 @@ from mzsql.repr.frontier import Frontier, Timestamp
 from mzsql.repr.ids import GlobalId
 
 
-class Followed(Target):
+class ReadOnlyExport(Target):
     """A view's shard of which only the upper is read; see `Target` for the methods."""
 
     def __init__(
