@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from mzsql.compute.engines.driver import Driver
 from mzsql.compute.replica.deltas import Delta, Deltas
-from mzsql.compute.replica.values import measured
+from mzsql.compute.replica.relation_facts import measured
 from mzsql.expr.functions.table import Engine
 from mzsql.render.cut import pieces
 from mzsql.render.dataflow import RenderedDataflow

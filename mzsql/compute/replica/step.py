@@ -45,9 +45,9 @@ from mzsql.compute.replica.deltas import Delta, Deltas
 from mzsql.compute.replica.engine_choice import Refusals, other_than
 from mzsql.compute.replica.lookups import Found, LookupRun
 from mzsql.compute.replica.refreshing import rounded, rounded_frame
+from mzsql.compute.replica.relation_facts import measured
 from mzsql.compute.replica.result import StepResult, result_names
 from mzsql.compute.replica.target import Target, with_time
-from mzsql.compute.replica.values import measured
 from mzsql.expr.functions.table import Engine
 from mzsql.persist import DIFF_COLUMN, TIME_COLUMN
 from mzsql.render.rendered import Step, StepOutput
