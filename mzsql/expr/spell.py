@@ -4,7 +4,7 @@ Promise: `value` never throws; where the evaluation fails it is NULL or anything
 evaluation succeeds, else the message of the first failure in Materialize's order of evaluation: arguments from left to
 right, then the function; only the taken branch of a CASE; COALESCE up to the first non-NULL value; an AND with a false
 argument, or an OR with a true one, never fails. Both have exactly the types of the plan. What an engine would compute
-differently from the in-process evaluator, this evaluator computes (`mzsql.expr.evaluated`).
+differently from the in-process evaluator, this evaluator computes (`mzsql.expr.evaluator_functions`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from sqlglot import expressions as exp
 
-from mzsql.expr import evaluated, functions
+from mzsql.expr import evaluator_functions, functions
 from mzsql.expr.engines import to_sql
 from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.literals import literal
@@ -124,7 +124,7 @@ def _called(expr: Call, given: Sequence[Sql], engine: Engine) -> Ast:
         return func.value(engine, given, expr.typ)
     inside, passed = _parameters(expr.args, given)
     spelled = typed(func.value(Engine.DUCKDB, inside, expr.typ), expr.typ, Engine.DUCKDB)
-    return evaluated.call(func.key, to_sql(spelled, Engine.DUCKDB), passed, expr.typ)
+    return evaluator_functions.call(func.key, to_sql(spelled, Engine.DUCKDB), passed, expr.typ)
 
 
 def _parameters(exprs: Sequence[Scalar], given: Sequence[Sql]) -> tuple[list[Sql], list[Sql]]:
@@ -135,7 +135,7 @@ def _parameters(exprs: Sequence[Scalar], given: Sequence[Sql]) -> tuple[list[Sql
         if isinstance(arg, Literal):
             inside.append(Sql(literal(arg.value, arg.typ, Engine.DUCKDB), arg.typ))
         else:
-            inside.append(evaluated.parameter(len(passed), known.typ))
+            inside.append(evaluator_functions.parameter(len(passed), known.typ))
             passed.append(known)
     return inside, passed
 
@@ -171,7 +171,7 @@ def table_rows(
         row = SqlType("record", fields=tuple(("", column) for column in columns))
     result = SqlType("list", element=row)
     rows = s.cast_to(func.rows(Engine.DUCKDB, inside, first), sql_type(result, Engine.DUCKDB))
-    return evaluated.call(func.key, to_sql(rows, Engine.DUCKDB), passed, result)
+    return evaluator_functions.call(func.key, to_sql(rows, Engine.DUCKDB), passed, result)
 
 
 def table_errors(
@@ -200,7 +200,7 @@ def table_errors(
     if here or not branches:
         return branches
     text = to_sql(typed(s.case(*branches), TEXT, Engine.DUCKDB), Engine.DUCKDB)
-    failure = typed(evaluated.call(f"{func.key}_error", text, passed, TEXT), TEXT, engine)
+    failure = typed(evaluator_functions.call(f"{func.key}_error", text, passed, TEXT), TEXT, engine)
     return [(s.is_not_null(failure), failure)]
 
 
@@ -267,7 +267,7 @@ def _own_error(expr: Call, func: ScalarFunc, given: Sequence[Sql], engine: Engin
     if own is None:
         return None
     text = to_sql(typed(own, TEXT, Engine.DUCKDB), Engine.DUCKDB)
-    return typed(evaluated.call(f"{func.key}_error", text, passed, TEXT), TEXT, engine)
+    return typed(evaluator_functions.call(f"{func.key}_error", text, passed, TEXT), TEXT, engine)
 
 
 def _first(found: Sequence[Ast]) -> Ast:

@@ -1,7 +1,7 @@
 """Runs rendered statements on Spark, after registering the functions that they call.
 
 Promise: every statement rendered for Spark goes through `run` or `register`, which register what it calls of the
-in-process evaluator (`mzsql.expr.evaluated`, for functions that Spark has no spelling of) as Arrow UDFs, each once
+in-process evaluator (`mzsql.expr.evaluator_functions`, for functions that Spark has no spelling of) as Arrow UDFs, each once
 for a session.
 """
 
@@ -16,7 +16,7 @@ from sqlglot import expressions as exp
 
 from mzsql.compute.engines.relations import spark_type
 from mzsql.expr.engines import to_sql
-from mzsql.expr.evaluated import Evaluation, evaluations, evaluator
+from mzsql.expr.evaluator_functions import Evaluation, evaluations, evaluator
 from mzsql.expr.functions.table import Engine
 from mzsql.repr.types import arrow_type
 

@@ -1,7 +1,7 @@
 """The functions for which each engine's own spelling gives the same bits.
 
 Promise: a function not listed here has one definition, the in-process evaluator's, and runs on Spark as an Arrow UDF
-over it (`mzsql.expr.evaluated`). The reason: a value used as a key or stored may be computed by one engine in a lookup
+over it (`mzsql.expr.evaluator_functions`). The reason: a value used as a key or stored may be computed by one engine in a lookup
 and by another in a step, and a retraction must match its insertion. So a new function is safe from its declaration on;
 list it once the differential test (`tests/expr/test_expr_functions_spark.py`) finds the engines equal over awkward
 values, and where its speed on Spark matters. Not listed are functions that libraries compute (roots, logarithms,
