@@ -1,7 +1,7 @@
 """In-process evaluation of expressions over a few rows.
 
 Promise: the results are those of the DuckDB spelling, which the differential tests compare with Spark's and PostgreSQL's. Two exceptions:
-numerics in constants have up to 39 digits (`mzsql.expr.exact`), and arithmetic on two integers needs no engine (`mzsql.expr.whole`). A
+numerics in constants have up to 39 digits (`mzsql.expr.numeric_folding`), and arithmetic on two integers needs no engine (`mzsql.expr.whole`). A
 failed evaluation yields an `EvalError` with its message. Thread-safe. Meant for constant folding, not for data: rows are passed as datums.
 """
 
@@ -18,7 +18,7 @@ import msgspec
 import pyarrow as pa
 from sqlglot import expressions as exp
 
-from mzsql.expr import exact, functions, spell, whole
+from mzsql.expr import functions, numeric_folding, spell, whole
 from mzsql.expr.decimal_functions import total
 from mzsql.expr.engines import locked_connection, to_sql
 from mzsql.expr.folded_windows import argument_of, evaluated
@@ -130,7 +130,7 @@ class Evaluator:
         found: dict[Scalar, Datum | EvalError] = {}
         if self._exact:
             for expr in exprs:
-                if isinstance(expr, Literal | LiteralError) or exact.concerns(expr):
+                if isinstance(expr, Literal | LiteralError) or numeric_folding.concerns(expr):
                     found[expr] = self._reduced(expr)
                 elif isinstance(expr, Call) and (known := whole.value(expr)) is not None:
                     found[expr] = _outcome(known)
@@ -143,7 +143,7 @@ class Evaluator:
         return [found[expr] for expr in exprs]
 
     def _reduced(self, expr: Scalar) -> Datum | EvalError:
-        return _outcome(exact.reduced(expr, self._ask))
+        return _outcome(numeric_folding.reduced(expr, self._ask))
 
     def _ask(self, expr: Scalar) -> Literal | LiteralError:
         """The value of a constant expression that an engine computes."""
@@ -162,7 +162,7 @@ class Evaluator:
         unfit = {
             i
             for i, column in enumerate(columns)
-            if any(exact.refusal(row[i], column.type) is not None for row in rows)
+            if any(numeric_folding.refusal(row[i], column.type) is not None for row in rows)
         }
         engine = [i for i, expr in enumerate(exprs) if _for_engine(expr, len(rows), unfit)]
         found: dict[int, Sequence[Datum | EvalError]] = {}
@@ -348,7 +348,7 @@ class Evaluator:
             known = _simple_aggregate(aggregate, typ, values)
             if known is not None:
                 return known.value if isinstance(known, _Known) else known
-            refusals = (exact.refusal(value, typ) for value, _ in values)
+            refusals = (numeric_folding.refusal(value, typ) for value, _ in values)
             refused = next((message for message in refusals if message is not None), None)
             if refused is not None:
                 return EvalError(refused)
@@ -534,13 +534,17 @@ def _for_engine(expr: Scalar, rows: int, unfit: set[int]) -> bool:
     """
     if isinstance(expr, Column | Literal) or not unfit.isdisjoint(support(expr)):
         return False
-    return not exact.concerns(expr) or (rows > _ASKED_ROWS and not exact.is_closed(expr))
+    return not numeric_folding.concerns(expr) or (
+        rows > _ASKED_ROWS and not numeric_folding.is_closed(expr)
+    )
 
 
 def _refused(expr: Scalar) -> str | None:
     """Why no engine can compute the expression; None where one can."""
     refusals = (
-        exact.refusal(node.value, node.typ) for node in walk(expr) if isinstance(node, Literal)
+        numeric_folding.refusal(node.value, node.typ)
+        for node in walk(expr)
+        if isinstance(node, Literal)
     )
     return next((message for message in refusals if message is not None), None)
 

@@ -13,8 +13,8 @@ from mzsql.expr import functions
 from mzsql.expr import scalar as sc
 from mzsql.expr.canonical import can_fail, rank
 from mzsql.expr.evaluate import EvalError, is_foldable
-from mzsql.expr.exact import refusal
 from mzsql.expr.memo import memo
+from mzsql.expr.numeric_folding import refusal
 from mzsql.expr.typing import nullable
 from mzsql.repr.types import BOOLEAN, ColumnType, SqlType
 from mzsql.transform.context import OptimizerContext

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import duckdb
 
-from mzsql.expr import exact, functions, spell
+from mzsql.expr import functions, numeric_folding, spell
 from mzsql.expr import relation as mir
 from mzsql.expr import scalar as ms
 from mzsql.expr.engines import to_sql
@@ -77,8 +77,9 @@ class Model:
     def scalar(self, expr: ms.Scalar, typ: RelationType, prefix: str = "") -> str:
         from sqlglot import expressions as exp
 
-        if exact.concerns(expr) and not ms.support(expr):
-            expr = exact.reduced(expr, _asked)  # constants have more digits than an engine's
+        if numeric_folding.concerns(expr) and not ms.support(expr):
+            # Constants have more digits than an engine's.
+            expr = numeric_folding.reduced(expr, _asked)
         columns = [
             Sql(exp.column(f"c{i}", table=prefix or None, quoted=False), c.type)
             for i, c in enumerate(typ.columns)

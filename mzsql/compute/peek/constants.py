@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from mzsql.compute.peek.row_reads import projected
 from mzsql.compute.peek.rows import constant_table
-from mzsql.expr.exact import is_held
+from mzsql.expr.numeric_folding import is_held
 from mzsql.expr.order import in_order
 from mzsql.expr.relation import RowSetFinishing
 from mzsql.repr.datum import Datum, Row

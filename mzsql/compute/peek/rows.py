@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mzsql.expr.exact import is_held
+from mzsql.expr.numeric_folding import is_held
 from mzsql.repr.datum import Datum, Row
 from mzsql.repr.decimals import carried
 from mzsql.repr.errors import InternalError

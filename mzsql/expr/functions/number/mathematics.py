@@ -1,7 +1,7 @@
 """Functions of numbers computed by libraries: roots, powers, logarithms; and the remainder as a function.
 
 Promise: roots, powers and logarithms of numerics are computed as doubles, with about 15 digits: the trade-off for
-having them in both engines (for constants they have all digits: `mzsql.expr.exact`). Domain errors are Materialize's.
+having them in both engines (for constants they have all digits: `mzsql.expr.numeric_folding`). Domain errors are Materialize's.
 """
 
 from __future__ import annotations

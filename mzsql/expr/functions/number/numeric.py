@@ -10,7 +10,7 @@ The rules, all of them (s1, s2 the operands' scales; `decimal(38, s)` the carrie
 A numeric without a declared scale is carried with 18 digits behind the point, and what is computed of it has no declared scale either:
 such a number is shown without zeros at its end. What does not fit in front of the point is an error, never a wrapped or a shortened
 number. PostgreSQL's numeric has more digits; the trade-off buys columns that Spark, DuckDB, Arrow and Parquet all hold natively. NaN is
-not carried. Constants are no columns: theirs are up to 39 digits and NaN (`mzsql.expr.exact`).
+not carried. Constants are no columns: theirs are up to 39 digits and NaN (`mzsql.expr.numeric_folding`).
 
 Promise: every spelling is exact to the last digit of its result's scale in both engines, though Spark rounds quotients to a
 scale of its own and DuckDB turns them into doubles.
