@@ -26,7 +26,7 @@ from mzsql.frontend.query.returning import written
 from mzsql.frontend.scalar.coerce import Typed, cast, to_boolean
 from mzsql.frontend.scalar.context import ExprContext
 from mzsql.frontend.scalar.nodes import position_of
-from mzsql.frontend.scalar.planned import Planned, project
+from mzsql.frontend.scalar.planned_queries import Planned, project
 from mzsql.repr.errors import (
     DatatypeMismatch,
     InvalidParameter,

@@ -19,7 +19,7 @@ from mzsql.frontend.scalar.context import ExprContext, QueryPlans
 from mzsql.frontend.scalar.nodes import position_of
 from mzsql.frontend.scalar.placeholders import undecided
 from mzsql.frontend.scalar.plain import constant_value, is_constant, of_parameters
-from mzsql.frontend.scalar.planned import Pending
+from mzsql.frontend.scalar.planned_queries import Pending
 from mzsql.repr import types as t
 from mzsql.repr.errors import (
     DatatypeMismatch,

@@ -33,7 +33,7 @@ from mzsql.frontend.scalar.coerce import Typed, as_common, cast, settle, to_bool
 from mzsql.frontend.scalar.context import ExprContext, Handlers
 from mzsql.frontend.scalar.expressions import HANDLERS
 from mzsql.frontend.scalar.nodes import position_of
-from mzsql.frontend.scalar.planned import Cte, Pending, Planned, limit_inside, project
+from mzsql.frontend.scalar.planned_queries import Cte, Pending, Planned, limit_inside, project
 from mzsql.repr import types as t
 from mzsql.repr.errors import (
     DatatypeMismatch,

@@ -16,7 +16,7 @@ from mzsql.frontend import hir
 from mzsql.frontend.scalar.coerce import Typed, as_common, cast, unify
 from mzsql.frontend.scalar.context import ExprContext
 from mzsql.frontend.scalar.nodes import position_of
-from mzsql.frontend.scalar.planned import Planned
+from mzsql.frontend.scalar.planned_queries import Planned
 from mzsql.repr import types as t
 from mzsql.repr.errors import SqlSyntaxError
 from mzsql.repr.types import ColumnType, RelationType, SqlType

@@ -20,7 +20,7 @@ from mzsql.frontend.names.scope import Scope
 from mzsql.frontend.scalar.coerce import Typed
 from mzsql.frontend.scalar.collector import Collector
 from mzsql.frontend.scalar.nodes import position_of
-from mzsql.frontend.scalar.planned import Cte, Pending, Planned
+from mzsql.frontend.scalar.planned_queries import Cte, Pending, Planned
 from mzsql.repr.errors import Unsupported
 from mzsql.repr.interrupt import check_for_interrupts
 

@@ -13,7 +13,7 @@ from mzsql.frontend import hir
 from mzsql.frontend.scalar.aggregates import in_order
 from mzsql.frontend.scalar.coerce import Typed, call, empty
 from mzsql.frontend.scalar.context import ExprContext
-from mzsql.frontend.scalar.planned import Pending
+from mzsql.frontend.scalar.planned_queries import Pending
 from mzsql.repr.errors import DatatypeMismatch, SqlSyntaxError
 
 

@@ -17,7 +17,7 @@ from mzsql.frontend import hir
 from mzsql.frontend.scalar.coerce import Typed, call, cast, operator_call
 from mzsql.frontend.scalar.context import ExprContext
 from mzsql.frontend.scalar.nodes import combine, function_name, known, negate, position_of, unparen
-from mzsql.frontend.scalar.planned import Planned
+from mzsql.frontend.scalar.planned_queries import Planned
 from mzsql.repr import types as t
 from mzsql.repr.errors import SqlSyntaxError, UndefinedFunction
 
