@@ -29,7 +29,7 @@ from mzsql.frontend.scalar import placeholders
 from mzsql.frontend.scalar.coerce import cast
 from mzsql.frontend.scalar.context import ExprContext
 from mzsql.frontend.scalar.nodes import position_of
-from mzsql.frontend.scalar.plain import constant_scalar
+from mzsql.frontend.scalar.standalone import constant_scalar
 from mzsql.repr import types as t
 from mzsql.repr.errors import (
     InvalidParameter,

@@ -36,7 +36,7 @@ from mzsql.frontend.query.shown import refuse_shows
 from mzsql.frontend.scalar.coerce import cast, settle
 from mzsql.frontend.scalar.context import ExprContext
 from mzsql.frontend.scalar.nodes import position_of
-from mzsql.frontend.scalar.plain import constant_scalar, plain_scalar
+from mzsql.frontend.scalar.standalone import constant_scalar, plain_scalar
 from mzsql.repr.errors import (
     DatatypeMismatch,
     DependentObjects,

@@ -21,7 +21,7 @@ from mzsql.frontend.plan import plans
 from mzsql.frontend.query.query import QueryPlanner
 from mzsql.frontend.scalar.coerce import cast
 from mzsql.frontend.scalar.context import ExprContext
-from mzsql.frontend.scalar.plain import plain_scalar
+from mzsql.frontend.scalar.standalone import plain_scalar
 from mzsql.repr.errors import InvalidParameter, SqlError
 from mzsql.repr.frontier import MAX_TIMESTAMP, Timestamp
 from mzsql.repr.interval_text import Cut, parse_interval

@@ -18,8 +18,8 @@ from mzsql.frontend.scalar.coerce import Typed, cast, operator_call
 from mzsql.frontend.scalar.context import ExprContext, QueryPlans
 from mzsql.frontend.scalar.nodes import position_of
 from mzsql.frontend.scalar.placeholders import undecided
-from mzsql.frontend.scalar.plain import constant_value, is_constant, of_parameters
 from mzsql.frontend.scalar.planned_queries import Pending
+from mzsql.frontend.scalar.standalone import constant_value, is_constant, of_parameters
 from mzsql.repr import types as t
 from mzsql.repr.errors import (
     DatatypeMismatch,

@@ -15,7 +15,7 @@ from mzsql.frontend import hir
 from mzsql.frontend.scalar.coerce import Typed, cast
 from mzsql.frontend.scalar.context import ExprContext
 from mzsql.frontend.scalar.nodes import position_of
-from mzsql.frontend.scalar.plain import constant_value, is_constant
+from mzsql.frontend.scalar.standalone import constant_value, is_constant
 from mzsql.repr import types as t
 from mzsql.repr.errors import InvalidParameter, SqlError, SqlSyntaxError, Unsupported
 from mzsql.repr.interval import Interval
