@@ -30,8 +30,8 @@ from mzsql.frontend.scalar.coerce import (
     unify,
 )
 from mzsql.frontend.scalar.context import ExprContext
-from mzsql.frontend.scalar.gathered import gathered
 from mzsql.frontend.scalar.nodes import position_of, unparen
+from mzsql.frontend.scalar.query_containers import gathered
 from mzsql.repr import types as t
 from mzsql.repr.errors import SqlError, SqlSyntaxError, UndefinedColumn
 from mzsql.repr.types import SqlType, type_name
