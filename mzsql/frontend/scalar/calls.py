@@ -17,8 +17,8 @@ from mzsql.frontend.scalar import (
     aggregates,
     arguments,
     conditionals,
+    container_functions,
     groupings,
-    made_containers,
     qualified,
     sizes,
     standard,
@@ -230,10 +230,10 @@ def _logical_timestamp(_ctx: ExprContext, node: exp.Expr) -> Typed:
 
 _SPECIAL: dict[str, Callable[[ExprContext, exp.Expr], Typed]] = {
     **standard.CALLS,
-    "array_fill": made_containers.array_fill,
+    "array_fill": container_functions.array_fill,
     "format": plan_format,
     "grouping": groupings.plan_grouping,
-    "map_build": made_containers.map_build,
+    "map_build": container_functions.map_build,
     "coalesce": conditionals.coalesce,
     "greatest": conditionals.coalesce,
     "least": conditionals.coalesce,
