@@ -57,7 +57,7 @@ from mzsql.frontend.scalar.nodes import (
 )
 from mzsql.frontend.scalar.placeholders import placeholder
 from mzsql.frontend.scalar.read_moments import read_moment
-from mzsql.frontend.scalar.registered import registered_cast
+from mzsql.frontend.scalar.reg_types import registered_cast
 from mzsql.frontend.scalar.type_names import shown
 from mzsql.repr import types as t
 from mzsql.repr.errors import (
