@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from sqlglot import expressions as exp
 
-from mzsql.frontend.names.levels import check_levels
 from mzsql.frontend.names.named_types import TypeLookup
+from mzsql.frontend.names.type_depth import check_levels
 from mzsql.repr import types as t
 from mzsql.repr.errors import InvalidParameter, UndefinedObject, Unsupported
 from mzsql.repr.types import SqlType

@@ -14,7 +14,7 @@ import msgspec
 from mzsql.expr import functions
 from mzsql.expr.scalar import Literal
 from mzsql.frontend import hir
-from mzsql.frontend.names.levels import check_dimensions
+from mzsql.frontend.names.type_depth import check_dimensions
 from mzsql.frontend.scalar import container_literals
 from mzsql.frontend.scalar.constant_texts import datum_of_text, nested_datum
 from mzsql.frontend.scalar.placeholders import decided, undecided

@@ -14,7 +14,7 @@ from sqlglot import expressions as exp
 from mzsql.expr.functions.container import array_filling
 from mzsql.expr.scalar import Literal
 from mzsql.frontend import hir
-from mzsql.frontend.names.levels import check_dimensions
+from mzsql.frontend.names.type_depth import check_dimensions
 from mzsql.frontend.scalar.coerce import NO_OVERLOAD, Typed, call, cast, empty, plain_name, settle
 from mzsql.frontend.scalar.context import ExprContext
 from mzsql.frontend.scalar.nodes import function_name, position_of

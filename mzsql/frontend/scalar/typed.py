@@ -12,7 +12,7 @@ from mzsql.expr import functions
 from mzsql.expr.decimal_functions import out_of_range
 from mzsql.expr.scalar import Literal
 from mzsql.frontend import hir
-from mzsql.frontend.names.levels import check_levels
+from mzsql.frontend.names.type_depth import check_levels
 from mzsql.repr.decimals import numeric_text, parsed
 from mzsql.repr.errors import DataError
 from mzsql.repr.types import INTEGER, NUMERIC, SqlType, type_name
