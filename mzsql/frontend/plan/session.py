@@ -16,7 +16,7 @@ from mzsql.frontend.parse import statements as st
 from mzsql.frontend.parse.parse import parse_statements
 from mzsql.frontend.plan import plans
 from mzsql.frontend.plan.planners import NestingPlanners, Planners, PlanStatement
-from mzsql.frontend.query.analyzed import analyzed
+from mzsql.frontend.query.explain_analyze import analyzed
 from mzsql.frontend.query.query import QueryPlanner
 from mzsql.frontend.query.shown import ordered, shown_query
 from mzsql.repr.errors import SqlError, Unsupported
