@@ -21,7 +21,7 @@ from mzsql.frontend.plan import catalog_plans as cp
 from mzsql.frontend.plan.planners import Planners
 from mzsql.frontend.plan.plans import SelectPlan
 from mzsql.frontend.query.query import QueryPlanner
-from mzsql.frontend.query.shown import created_cluster
+from mzsql.frontend.query.show import created_cluster
 from mzsql.repr.booleans import boolean_of
 from mzsql.repr.errors import (
     InvalidParameter,

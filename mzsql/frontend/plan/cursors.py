@@ -24,7 +24,7 @@ from mzsql.frontend.plan import plans
 from mzsql.frontend.plan.dml import copied_columns, copy_options
 from mzsql.frontend.plan.planners import NestingPlanners, Planners, PlanStatement
 from mzsql.frontend.query.query import QueryPlanner
-from mzsql.frontend.query.shown import has_show, shown_query
+from mzsql.frontend.query.show import has_show, shown_query
 from mzsql.frontend.scalar import placeholders
 from mzsql.frontend.scalar.coerce import cast
 from mzsql.frontend.scalar.context import ExprContext

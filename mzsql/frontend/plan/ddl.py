@@ -32,7 +32,7 @@ from mzsql.frontend.plan.planners import Planners
 from mzsql.frontend.plan.refresh import refresh_options, shown_unscheduled
 from mzsql.frontend.plan.types import References, plan_create_type, shown_type
 from mzsql.frontend.query.query import QueryPlanner
-from mzsql.frontend.query.shown import refuse_shows
+from mzsql.frontend.query.show import refuse_shows
 from mzsql.frontend.scalar.coerce import cast, settle
 from mzsql.frontend.scalar.context import ExprContext
 from mzsql.frontend.scalar.nodes import position_of

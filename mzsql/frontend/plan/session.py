@@ -18,7 +18,7 @@ from mzsql.frontend.plan import plans
 from mzsql.frontend.plan.planners import NestingPlanners, Planners, PlanStatement
 from mzsql.frontend.query.explain_analyze import analyzed
 from mzsql.frontend.query.query import QueryPlanner
-from mzsql.frontend.query.shown import ordered, shown_query
+from mzsql.frontend.query.show import ordered, shown_query
 from mzsql.repr.errors import SqlError, Unsupported
 
 _REF_KINDS = {"view": "view", "materialized view": "materialized-view", "index": "index"}

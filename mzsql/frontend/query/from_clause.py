@@ -20,7 +20,7 @@ from mzsql.frontend.names.scope import Scope, ScopeItem, TableName
 from mzsql.frontend.parse.pieces import fold
 from mzsql.frontend.parse.shows import shown_by
 from mzsql.frontend.query import table_functions
-from mzsql.frontend.query.shown import shown_query
+from mzsql.frontend.query.show import shown_query
 from mzsql.frontend.scalar import qualified
 from mzsql.frontend.scalar.coerce import (
     Typed,
