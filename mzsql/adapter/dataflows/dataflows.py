@@ -18,10 +18,10 @@ from pyspark.sql import SparkSession
 
 from mzsql.adapter.dataflows.beside import Beside, Unreported
 from mzsql.adapter.dataflows.connections import Connections, InProcess
+from mzsql.adapter.dataflows.due_refreshes import DueRefreshes
 from mzsql.adapter.dataflows.history import HistoryRelease
 from mzsql.adapter.dataflows.lag import LagHistory
 from mzsql.adapter.dataflows.order import in_order
-from mzsql.adapter.dataflows.refreshing import Refreshing
 from mzsql.adapter.environment.cache_entries import GlobalExpressions
 from mzsql.adapter.environment.closing import close_all
 from mzsql.adapter.environment.environment import Environment
@@ -92,7 +92,7 @@ class Dataflows:
             transient_ids=env.transient_ids,
         )
         self._lag = LagHistory(env)
-        self._refreshing = Refreshing(env)
+        self._refreshing = DueRefreshes(env)
         self._deployed: dict[GlobalId, GlobalExpressions] = {}
         # Objects without a dataflow yet, as of the parts of the catalog in `_reconciled`; new plans not yet written to the cache.
         self._missing: dict[GlobalId, Maintained] = {}

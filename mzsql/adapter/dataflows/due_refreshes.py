@@ -12,7 +12,7 @@ from mzsql.catalog.state import CatalogState
 from mzsql.repr.refresh import RefreshSchedule
 
 
-class Refreshing:
+class DueRefreshes:
     """The refresh schedules of an environment's views. Not thread-safe."""
 
     def __init__(self, env: Environment) -> None:
