@@ -12,7 +12,7 @@ import pytest
 
 import mzsql
 from mzsql.adapter.commit.group_commit import GroupCommit
-from mzsql.adapter.dataflows import beside
+from mzsql.adapter.dataflows import preflight
 from mzsql.adapter.dataflows.dataflows import Dataflows
 from mzsql.adapter.environment import opening
 from mzsql.adapter.environment.environment import Environment
@@ -245,7 +245,7 @@ def of_another_format(monkeypatch: pytest.MonkeyPatch) -> None:
     def named(fingerprint: str, workers: int, *_: str) -> str:
         return f"{fingerprint}/{workers}/another"
 
-    for room in (arrangements, beside, index):
+    for room in (arrangements, preflight, index):
         monkeypatch.setattr(room, "arrangement_name", named)
     monkeypatch.setattr(opening, "VERSION", "0.2.0")
 

@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterable, Mapping
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from mzsql.adapter.dataflows.beside import Beside, Unreported
 from mzsql.adapter.dataflows.connections import Connections, InProcess
 from mzsql.adapter.dataflows.due_refreshes import DueRefreshes
 from mzsql.adapter.dataflows.history import HistoryRelease
 from mzsql.adapter.dataflows.lag import LagHistory
 from mzsql.adapter.dataflows.order import in_order
+from mzsql.adapter.dataflows.preflight import Preflight, Unreported
 from mzsql.adapter.environment.cache_entries import GlobalExpressions
 from mzsql.adapter.environment.closing import close_all
 from mzsql.adapter.environment.environment import Environment
@@ -113,7 +113,7 @@ class Dataflows:
         self._wake = threading.Event()
         self.fenced: Fenced | None = None
         self._thread: Supervised | None = None
-        self._beside: Beside | None = None
+        self._beside: Preflight | None = None
         if lead and env.awaits_promotion:
             controller = ComputeController(
                 self._here(env.preparations, None),
@@ -122,7 +122,7 @@ class Dataflows:
                 present=lambda: env.wal.state.upper - 1,
                 read_only=True,
             )
-            self._beside = Beside(env, planner, controller)
+            self._beside = Preflight(env, planner, controller)
         self._may_lead = lead and (env.awaits_promotion or not env.read_only)
         self._follows = lead
         self._stale = threading.Event()

@@ -81,7 +81,7 @@ class Unreported:
         """Do nothing."""
 
 
-class Beside:
+class Preflight:
     """What this process prepares. Not thread-safe: the leading thread calls it.
 
     Args:
