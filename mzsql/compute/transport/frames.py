@@ -51,7 +51,7 @@ class Refused(Exception):
     """The other side understood, but refuses; the text is for a person."""
 
 
-class Stranger(Refused):
+class UnknownPeer(Refused):
     """Whoever answers is not the process that was looked for."""
 
 
@@ -160,11 +160,11 @@ def receive_frame(
     Raises:
         ConnectionEnded: the other side has closed the connection.
         OSError: the connection is gone, or the frame did not come in time.
-        Stranger: it is larger than `most`, so it is no frame of ours.
+        UnknownPeer: it is larger than `most`, so it is no frame of ours.
     """
     length, kind = _HEADER.unpack(_exactly(sock, _HEADER.size, until))
     if length > most:
-        raise Stranger("what came is not mzsql's protocol")
+        raise UnknownPeer("what came is not mzsql's protocol")
     return kind, bytes(_exactly(sock, length, until))
 
 
@@ -209,7 +209,7 @@ def _hear(sock: socket.socket, typ: type[T], until: float) -> T:
             raise msgspec.DecodeError("another kind of frame")
         return msgspec.msgpack.decode(data, type=typ)
     except msgspec.DecodeError as error:
-        raise Stranger("what came is not mzsql's protocol") from error
+        raise UnknownPeer("what came is not mzsql's protocol") from error
 
 
 def greet(sock: socket.socket, secret: str, hello: Hello, until: float) -> Welcome:
@@ -217,7 +217,7 @@ def greet(sock: socket.socket, secret: str, hello: Hello, until: float) -> Welco
 
     Raises:
         Refused: the replica takes no commands from us.
-        Stranger: whoever answers is not the replica.
+        UnknownPeer: whoever answers is not the replica.
         OSError: the connection is gone, or nothing comes in time.
     """
     greeting = _hear(sock, Greeting, until)
@@ -233,7 +233,7 @@ def greet(sock: socket.socket, secret: str, hello: Hello, until: float) -> Welco
         raise Refused(answer.reason)
     assert isinstance(answer, Welcome)
     if not hmac.compare_digest(answer.proof, proof_of(secret, "replica", nonce, greeting.nonce)):
-        raise Stranger("another process than the replica answers at its address")
+        raise UnknownPeer("another process than the replica answers at its address")
     return answer
 
 

@@ -37,7 +37,7 @@ from mzsql.compute.transport.frames import (
     Address,
     Hello,
     Refused,
-    Stranger,
+    UnknownPeer,
     Welcome,
     by_when,
     greet,
@@ -121,7 +121,7 @@ def found_at(address: Address, hello: Hello) -> Found:
     """Find out who is at an address; takes seconds if nobody answers."""
     try:
         _asked(address, hello)
-    except (Stranger, ConnectionRefusedError):
+    except (UnknownPeer, ConnectionRefusedError):
         return Found.NOBODY
     except Refused:
         return Found.REPLICA
