@@ -18,7 +18,7 @@ import msgspec
 from mzsql.cli.output import print_csv, print_table, text_of
 from mzsql.cli.place import Place
 from mzsql.persist.cost import hundred_dollars_a_year, span
-from mzsql.persist.inspection import HandleReport, ShardReport, StrangersReport
+from mzsql.persist.inspection import HandleReport, OrphansReport, ShardReport
 from mzsql.repr.errors import SqlError
 from mzsql.repr.frontier import show
 
@@ -64,7 +64,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
 
     shards: list[ShardReport]
     owners: dict[str, str]
-    of_no_shard: list[StrangersReport]
+    of_no_shard: list[OrphansReport]
     failures: dict[str, str]
     total_bytes: int
     total_usd_a_month: float
@@ -128,23 +128,23 @@ def print_overview(place: Place, style: str) -> int:
         else:
             failures[shard_id] = found.message if isinstance(found, SqlError) else repr(found)
             hints.append(getattr(found, "hint", None) or "")
-    strangers = place.client.strangers()
+    orphans = place.client.orphans()
     shards.sort(key=lambda r: (-_stored(r), owners.get(r.shard_id, ""), r.shard_id))
     if style == "json":
         _print_json(
             Overview(
                 shards=shards,
                 owners=owners,
-                of_no_shard=strangers,
+                of_no_shard=orphans,
                 failures=failures,
-                total_bytes=sum(map(_stored, shards)) + sum(s.bytes for s in strangers),
+                total_bytes=sum(map(_stored, shards)) + sum(s.bytes for s in orphans),
                 total_usd_a_month=sum(r.cost.total_usd for r in shards),
             )
         )
     else:
         _print_rows(shards, owners, style)
         if style == "table":
-            _print_rest(strangers)
+            _print_rest(orphans)
     for (shard_id, error), hint in zip(failures.items(), hints, strict=True):
         sys.stderr.write(failure_lines(shard_id, error, hint))
     return 1 if failures else 0
@@ -212,12 +212,12 @@ def failure_lines(shard_id: str, error: str, hint: str) -> str:
     return f"ERROR:  {where}{error}\n" + (f"HINT:  {hint}\n" if hint else "")
 
 
-def _print_rest(strangers: Sequence[StrangersReport]) -> None:
-    if strangers:
+def _print_rest(orphans: Sequence[OrphansReport]) -> None:
+    if orphans:
         sys.stdout.write("objects of no shard of this Consensus:\n")
-        rows = [(s.prefix, s.objects, s.bytes) for s in strangers[:_SHOWN]]
+        rows = [(s.prefix, s.objects, s.bytes) for s in orphans[:_SHOWN]]
         print_table(("prefix", "objects", "bytes"), rows, sys.stdout)
-        _print_left_out(len(strangers))
+        _print_left_out(len(orphans))
     sys.stdout.write(
         "usd_a_month is extrapolated from each shard's log (?: from less than ten minutes of it); "
         "--shard tells with which assumptions.\n"

@@ -159,7 +159,7 @@ class ShardReport(msgspec.Struct, frozen=True, kw_only=True):
         return "; ".join(dict.fromkeys(h.purpose for h in handles if h.purpose))
 
 
-class StrangersReport(msgspec.Struct, frozen=True, kw_only=True):
+class OrphansReport(msgspec.Struct, frozen=True, kw_only=True):
     """Objects under a prefix that is not a shard of this Consensus."""
 
     prefix: str
@@ -430,7 +430,7 @@ def inspect_location(
                 yield shard_id, report
 
 
-def find_strangers(context: Context, shards: frozenset[str]) -> list[StrangersReport]:
+def find_orphans(context: Context, shards: frozenset[str]) -> list[OrphansReport]:
     """Return the objects of the location under prefixes other than ``shards``, summed up by prefix."""
     sums: dict[str, tuple[int, int]] = {}
     for key, size in context.blob.list_keys_and_metadata(""):
@@ -439,7 +439,7 @@ def find_strangers(context: Context, shards: frozenset[str]) -> list[StrangersRe
             objects, total = sums.get(prefix, (0, 0))
             sums[prefix] = (objects + 1, total + size)
     return [
-        StrangersReport(prefix=prefix, objects=objects, bytes=total)
+        OrphansReport(prefix=prefix, objects=objects, bytes=total)
         for prefix, (objects, total) in sorted(sums.items())
     ]
 

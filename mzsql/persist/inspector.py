@@ -17,9 +17,9 @@ from mzsql.persist.context import Context
 from mzsql.persist.deciding import holders
 from mzsql.persist.errors import ExpiredHandle, Holder
 from mzsql.persist.inspection import (
+    OrphansReport,
     ShardReport,
-    StrangersReport,
-    find_strangers,
+    find_orphans,
     inspect_location,
     inspect_shard,
     peek,
@@ -117,12 +117,12 @@ class Inspector:
         self._check_open()
         return inspect_location(self._context, lambda: self._context.deadline(timeout))
 
-    def strangers(self) -> list[StrangersReport]:
+    def orphans(self) -> list[OrphansReport]:
         """Return the objects in Blob whose prefixes are not shards of this Consensus, summed up by prefix. Changes
         nothing.
         """
         self._check_open()
-        return find_strangers(self._context, frozenset(self._context.consensus.list_keys()))
+        return find_orphans(self._context, frozenset(self._context.consensus.list_keys()))
 
     @metered("peek")
     def peek(self, shard_id: str, *, timeout: float | None = None) -> pa.Table | None:

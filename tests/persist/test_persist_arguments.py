@@ -161,7 +161,7 @@ def test_a_closed_client_says_so_whatever_it_is_asked():
         lambda: client.report(shard),
         lambda: list(client.reports()),
         lambda: list(client.find_leaks()),
-        lambda: client.strangers(),
+        lambda: client.orphans(),
         lambda: client.peek(shard),
         lambda: client.maintain(shard),
     ):
