@@ -20,7 +20,7 @@ from mzsql.cli.stopping import Stop, stopping
 from mzsql.location import LocationError
 from mzsql.persist.cost import span
 from mzsql.persist.leaks import Leak
-from mzsql.persist.location_maintenance import Failure, Upkeep, Wanted, keep_up
+from mzsql.persist.location_maintenance import Failure, MaintenanceReport, Wanted, maintain_location
 from mzsql.repr.errors import InvalidParameter
 
 
@@ -78,7 +78,7 @@ def run_maintenance(place: Place, wanted: Wanted, rounds: Rounds, style: str) ->
                 return 1 if done.failures else 0
 
 
-def _round(place: Place, wanted: Wanted, stop: Stop, style: str) -> Upkeep:
+def _round(place: Place, wanted: Wanted, stop: Stop, style: str) -> MaintenanceReport:
     def tell_leak(leak: Leak) -> None:
         if style == "text":
             age = "of unknown age" if leak.age_ms is None else f"{span(leak.age_ms / 1000)} old"
@@ -86,9 +86,9 @@ def _round(place: Place, wanted: Wanted, stop: Stop, style: str) -> Upkeep:
             key = leak.key or "(unnamed)"
             sys.stdout.write(f"leaked {leak.kind} {what}: {key}, {leak.bytes} bytes, {age}\n")
 
-    done = Upkeep()
+    done = MaintenanceReport()
     try:
-        keep_up(
+        maintain_location(
             place.client,
             wanted,
             done=done,
@@ -103,7 +103,7 @@ def _round(place: Place, wanted: Wanted, stop: Stop, style: str) -> Upkeep:
     return done
 
 
-def _anything(done: Upkeep) -> bool:
+def _anything(done: MaintenanceReport) -> bool:
     return bool(
         done.failures
         or done.merges
@@ -114,7 +114,7 @@ def _anything(done: Upkeep) -> bool:
     )
 
 
-def _tell(done: Upkeep, wanted: Wanted, style: str) -> None:
+def _tell(done: MaintenanceReport, wanted: Wanted, style: str) -> None:
     if style == "json":
         sys.stdout.write(msgspec.json.encode(done).decode() + "\n")
     else:
@@ -124,7 +124,7 @@ def _tell(done: Upkeep, wanted: Wanted, style: str) -> None:
     sys.stdout.flush()
 
 
-def _told(done: Upkeep, wanted: Wanted) -> str:
+def _told(done: MaintenanceReport, wanted: Wanted) -> str:
     told = f"{done.shards} shards, {done.due} with maintenance due"
     if wanted.dry_run:
         told += f", {done.collectable} objects of garbage to delete; dry run, nothing changed"

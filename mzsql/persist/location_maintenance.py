@@ -36,7 +36,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     hint: str = ""
 
 
-class Upkeep(msgspec.Struct, kw_only=True):
+class MaintenanceReport(msgspec.Struct, kw_only=True):
     """What rounds of maintenance did, or in a dry run would have considered; mutable, filled as they proceed.
 
     ``due`` is the number of shards worth maintaining, ``collectable`` the number of garbage objects that nobody held
@@ -80,15 +80,15 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float | None = None
 
 
-def keep_up(
+def maintain_location(
     client: PersistClient,
     wanted: Wanted,
     *,
-    done: Upkeep | None = None,
+    done: MaintenanceReport | None = None,
     protected: Callable[[], Collection[str]] | None = None,
     stopped: Callable[[], bool] = lambda: False,
     on_leak: Callable[[Leak], None] = lambda _: None,
-) -> Upkeep:
+) -> MaintenanceReport:
     """Do one round of maintenance; return what it did.
 
     Args:
@@ -102,7 +102,7 @@ def keep_up(
     Raises:
         LocationError: the shards of the location cannot be listed.
     """
-    done = Upkeep() if done is None else done
+    done = MaintenanceReport() if done is None else done
     shard_ids = _shards(client) if wanted.shard_ids is None else wanted.shard_ids
     for shard_id in shard_ids:
         if stopped():
@@ -120,7 +120,7 @@ def _shards(client: PersistClient) -> Sequence[str]:
 
 
 @contextlib.contextmanager
-def _reported(done: Upkeep, shard_id: str) -> Iterator[None]:
+def _reported(done: MaintenanceReport, shard_id: str) -> Iterator[None]:
     try:
         yield
     except SqlError as failure:
@@ -128,12 +128,14 @@ def _reported(done: Upkeep, shard_id: str) -> Iterator[None]:
             Failure(shard_id=shard_id, error=failure.message, hint=failure.hint or "")
         )
     except Exception as failure:
-        _log.exception("shard %s: upkeep failed", shard_id)
+        _log.exception("shard %s: maintenance failed", shard_id)
         error = f"{type(failure).__name__}: {failure}"
         done.failures.append(Failure(shard_id=shard_id, error=error))
 
 
-def _maintain(client: PersistClient, shard_id: str, wanted: Wanted, done: Upkeep) -> None:
+def _maintain(
+    client: PersistClient, shard_id: str, wanted: Wanted, done: MaintenanceReport
+) -> None:
     state = client.inspect(shard_id, timeout=wanted.timeout)
     if state is None:
         raise MissingPart(f"shard {shard_id} does not exist in this Consensus store")
@@ -169,7 +171,7 @@ def _collectable(state: ShardState) -> int:
 def _leaks(
     client: PersistClient,
     wanted: Wanted,
-    done: Upkeep,
+    done: MaintenanceReport,
     protected: Callable[[], Collection[str]] | None,
     stopped: Callable[[], bool],
     on_leak: Callable[[Leak], None],

@@ -19,7 +19,7 @@ from mzsql.persist import MissingPart, PersistClient, Settings
 from mzsql.persist.ages import Ages
 from mzsql.persist.inspection import object_time
 from mzsql.persist.leaks import DAY_MS
-from mzsql.persist.location_maintenance import Wanted, keep_up
+from mzsql.persist.location_maintenance import Wanted, maintain_location
 
 
 def client_on(blob, clock=None):
@@ -352,10 +352,10 @@ def test_what_a_killed_writer_left_is_found(tmp_path):
     [lost] = blobs(made) - before
     (tmp_path / "blob" / ".mzsql-tmp" / "half-written").write_bytes(b"half")
     clock.ms = object_time(lost) + DAY_MS + 60_000
-    done = keep_up(made, Wanted())
+    done = maintain_location(made, Wanted())
     assert (done.leaks_deleted, done.leaks_left, done.failures) == (0, 2, [])
     clock.ms += DAY_MS
-    done = keep_up(made, Wanted())
+    done = maintain_location(made, Wanted())
     assert (done.leaks_deleted, done.leaks_left, done.failures) == (2, 0, [])
     assert blobs(made) == before
     assert list(made.blob.list_unfinished()) == []
@@ -381,19 +381,19 @@ def test_upkeep_of_many_shards_reports_what_fails_and_goes_on(made):
     )
     made._context.clock.ms += DAY_MS
     upkeeper = another(made, inline_bytes=0)
-    assert keep_up(upkeeper, Wanted(dry_run=True)).leaks_left > 0
+    assert maintain_location(upkeeper, Wanted(dry_run=True)).leaks_left > 0
     made._context.clock.ms += DAY_MS
-    dry = keep_up(upkeeper, Wanted(dry_run=True))
+    dry = maintain_location(upkeeper, Wanted(dry_run=True))
     assert (dry.shards, dry.merges, dry.objects_deleted) == (2, 0, 0)
-    done = keep_up(upkeeper, Wanted(full=True))
+    done = maintain_location(upkeeper, Wanted(full=True))
     assert [failure.shard_id for failure in done.failures] == [broken, "the search for leaks"]
     assert (done.shards, done.merges, done.leaks_deleted) == (2, 1, 1)
     assert lost.blob_keys()[0] not in blobs(made)
     assert kept <= blobs(made)
     assert len(upkeeper.inspect(fine).trace) == 1
     assert left not in blobs(made)
-    assert keep_up(upkeeper, Wanted(shard_ids=(fine,))).failures == []
-    [gone] = keep_up(upkeeper, Wanted(shard_ids=(made.new_shard_id(),))).failures
+    assert maintain_location(upkeeper, Wanted(shard_ids=(fine,))).failures == []
+    [gone] = maintain_location(upkeeper, Wanted(shard_ids=(made.new_shard_id(),))).failures
     assert "does not exist" in gone.error
 
 
@@ -401,7 +401,7 @@ def test_upkeep_stops_between_shards(made):
     for _ in range(3):
         made.open_shard(made.new_shard_id(), SCHEMA)
     asked = iter([False, True])
-    done = keep_up(made, Wanted(), stopped=lambda: next(asked))
+    done = maintain_location(made, Wanted(), stopped=lambda: next(asked))
     assert done.shards == 1
 
 
@@ -414,10 +414,12 @@ def test_upkeep_collects_the_little_that_is_left_in_a_quiet_shard(made):
     upkeeper.maintain(write.shard_id, full=True)
     wanted = Wanted(only_due=True)
     assert made.inspect(write.shard_id).garbage
-    assert keep_up(upkeeper, wanted).objects_deleted == 0  # it is held, and the shard not quiet
+    assert (
+        maintain_location(upkeeper, wanted).objects_deleted == 0
+    )  # it is held, and the shard not quiet
     assert len(held) == 6
     pass_time(made, DAY_MS // 2)  # the reader's process is gone: its lease runs out
-    done = keep_up(upkeeper, wanted)
+    done = maintain_location(upkeeper, wanted)
     assert (done.due, done.collectable, done.objects_deleted) == (1, 6, 7)  # and a rollup
     assert blobs(made) == referenced(made.inspect(write.shard_id))
-    assert keep_up(upkeeper, wanted).due == 0
+    assert maintain_location(upkeeper, wanted).due == 0
