@@ -29,14 +29,14 @@ from mzsql.persist.pushdown import (
 )
 from mzsql.repr.frontier import Frontier, Timestamp
 
-#: The most encoded bytes of parts in one share, unless a single part is larger.
-SHARE_BYTES = 16 * 1024 * 1024
-#: The most updates of parts in one share, unless a single part has more.
-SHARE_ROWS = 1_000_000
+#: The most encoded bytes of parts in one partition, unless a single part is larger.
+PARTITION_BYTES = 16 * 1024 * 1024
+#: The most updates of parts in one partition, unless a single part has more.
+PARTITION_ROWS = 1_000_000
 
 
-class ShareData(msgspec.Struct, frozen=True):
-    """A share as it is sent; `columns` is `None` for all of `schema`'s."""
+class ExchangedData(msgspec.Struct, frozen=True):
+    """A partition as it is sent; `columns` is `None` for all of `schema`'s."""
 
     shard_id: str
     schema: bytes
@@ -48,13 +48,13 @@ class ShareData(msgspec.Struct, frozen=True):
     upper: Frontier
 
 
-_SHARES = msgspec.msgpack.Decoder(ShareData)
+_DATA = msgspec.msgpack.Decoder(ExchangedData)
 
 
 class ExchangedParts:
     """Some parts of one shard, and what to read of them."""
 
-    def __init__(self, data: ShareData) -> None:
+    def __init__(self, data: ExchangedData) -> None:
         self._data = data
 
     @property
@@ -68,24 +68,24 @@ class ExchangedParts:
         return self._data.blob_url
 
     def to_bytes(self) -> bytes:
-        """Encode the share for another process."""
+        """Encode the partition for another process."""
         return encode_framed(self._data)
 
     @staticmethod
     def from_bytes(data: bytes) -> ExchangedParts:
-        """Decode a share from another process.
+        """Decode a partition from another process.
 
         Raises:
-            CorruptPart: the bytes are not a share, or damaged.
+            CorruptPart: the bytes are not a partition, or damaged.
             NewerVersion: a newer program made it.
         """
-        return ExchangedParts(decode_framed(_SHARES, data, "a share of parts"))
+        return ExchangedParts(decode_framed(_DATA, data, "a partition of parts"))
 
     def pieces(self, blob: Blob, *, timeout: float | None = None) -> Iterator[pa.Table]:
         """Yield its updates at their own times, about a row group at a time: columns, ``mz_time``, ``mz_diff``.
 
         Args:
-            blob: the store at the URL of the share.
+            blob: the store at the URL of the partition.
             timeout: seconds that reading one piece may take.
 
         Raises:
@@ -114,10 +114,10 @@ def exchanged_parts(
     lower: Timestamp = 0,
     upper: Frontier = None,
 ) -> list[ExchangedParts]:
-    """Divide parts of one shard into shares, each about as much as one task should read.
+    """Divide parts of one shard into partitions, each about as much as one task should read.
 
     Args:
-        refs: the parts; the caller keeps them until the shares have been read.
+        refs: the parts; the caller keeps them until the partitions have been read.
         blob_url: the URL at which the reader opens the Blob store.
         columns: the columns to read, in this order; all by default.
         filters: ranges of the values to read.
@@ -127,26 +127,26 @@ def exchanged_parts(
     Raises:
         SchemaMismatch: a column the shard lacks, or a filter that does not fit.
     """
-    shares: list[ExchangedParts] = []
+    partitions: list[ExchangedParts] = []
     group: list[PartRef] = []
     size = rows = 0
 
     def close() -> None:
         if group:
-            shares.append(_share(group, blob_url, columns, filters, lower, upper))
+            partitions.append(_partition(group, blob_url, columns, filters, lower, upper))
             group.clear()
 
     for ref in refs:
-        if size + ref.bytes > SHARE_BYTES or rows + ref.rows > SHARE_ROWS:
+        if size + ref.bytes > PARTITION_BYTES or rows + ref.rows > PARTITION_ROWS:
             close()
             size = rows = 0
         group.append(ref)
         size, rows = size + ref.bytes, rows + ref.rows
     close()
-    return shares
+    return partitions
 
 
-def _share(
+def _partition(
     refs: Sequence[PartRef],
     blob_url: str,
     columns: Sequence[str] | None,
@@ -157,7 +157,7 @@ def _share(
     schema = refs[0].schema
     names = checked_columns(schema, columns, f"shard {refs[0].shard_id}")
     return ExchangedParts(
-        ShareData(
+        ExchangedData(
             refs[0].shard_id,
             encode_schema(schema),
             tuple(ref.part for ref in refs),

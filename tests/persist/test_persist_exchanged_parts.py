@@ -1,4 +1,4 @@
-"""Parts that travel to another process: all of them together have each update once, at its own time, and no share has too many."""
+"""Parts that travel to another process: all of them together have each update once, at its own time, and no partition has too many."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from mzsql.persist.exchanged_parts import ExchangedParts
 ROWS = 25
 
 
-def read_elsewhere(shares, blob):
-    """The rows of shares, as a process reads them that has their bytes and the store."""
+def read_elsewhere(partitions, blob):
+    """The rows of partitions, as a process reads them that has their bytes and the store."""
     found = Counter()
-    for share in shares:
-        there = ExchangedParts.from_bytes(share.to_bytes())
+    for partition in partitions:
+        there = ExchangedParts.from_bytes(partition.to_bytes())
         assert there.blob_url == "file:/somewhere"
         for piece in there.pieces(blob):
             for *row, diff in zip(*(column.to_pylist() for column in piece.columns), strict=True):
@@ -36,18 +36,20 @@ def wanted(lower, upper, keep=lambda _: True):
 
 @pytest.mark.parametrize("inline_bytes", [0, 65536])
 def test_shares_have_each_update_once(monkeypatch, inline_bytes):
-    monkeypatch.setattr(exchanged_parts, "SHARE_ROWS", ROWS)
+    monkeypatch.setattr(exchanged_parts, "PARTITION_ROWS", ROWS)
     client = mem_client(inline_bytes=inline_bytes, row_group_rows=4, compaction_fanout=1000)
     _, read = filled(client)
     refs = read.parts(29)
     for lower, upper in ((0, None), (7, 20), (29, 30), (40, None)):
-        shares = exchanged_parts.exchanged_parts(refs, "file:/somewhere", lower=lower, upper=upper)
-        assert {share.shard_id for share in shares} == {read.shard_id}
-        parts = [share._data.parts for share in shares]
+        partitions = exchanged_parts.exchanged_parts(
+            refs, "file:/somewhere", lower=lower, upper=upper
+        )
+        assert {partition.shard_id for partition in partitions} == {read.shard_id}
+        parts = [partition._data.parts for partition in partitions]
         assert [part for some in parts for part in some] == [ref.part for ref in refs]
         assert all(len(some) == 1 or sum(part.rows for part in some) <= ROWS for some in parts)
-        assert 1 < len(shares) < len(refs)
-        found = read_elsewhere(shares, client.blob)
+        assert 1 < len(partitions) < len(refs)
+        found = read_elsewhere(partitions, client.blob)
         assert {row: n for row, n in found.items() if n} == {
             row: n for row, n in wanted(lower, upper).items() if n
         }
@@ -56,11 +58,11 @@ def test_shares_have_each_update_once(monkeypatch, inline_bytes):
 def test_a_share_has_what_it_was_made_for_alone():
     client = mem_client(inline_bytes=0, row_group_rows=4, compaction_fanout=1000)
     _, read = filled(client)
-    shares = exchanged_parts.exchanged_parts(
+    partitions = exchanged_parts.exchanged_parts(
         read.parts(29), "file:/somewhere", columns=["v"], filters={"k": [(3, 5)]}
     )
-    (share,) = shares
-    pieces = list(share.pieces(client.blob))
+    (partition,) = partitions
+    pieces = list(partition.pieces(client.blob))
     assert {tuple(piece.column_names) for piece in pieces} == {("v", "mz_time", "mz_diff")}
     found = Counter()
     for piece in pieces:
@@ -79,8 +81,8 @@ def test_what_is_no_share_is_refused():
     refs = read.parts(29)
     with pytest.raises(SchemaMismatch, match="nowhere"):
         exchanged_parts.exchanged_parts(refs, "file:/somewhere", columns=["nowhere"])
-    (share,) = exchanged_parts.exchanged_parts(refs, "file:/somewhere")
-    data = bytearray(share.to_bytes())
+    (partition,) = exchanged_parts.exchanged_parts(refs, "file:/somewhere")
+    data = bytearray(partition.to_bytes())
     data[len(data) // 2] ^= 1
     with pytest.raises(CorruptPart):
         ExchangedParts.from_bytes(bytes(data))

@@ -105,7 +105,7 @@ def executor_frame(
     lower: Timestamp = 0,
     upper: Frontier = None,
 ) -> DataFrame:
-    """Return a frame of updates from parts, which Spark's tasks read themselves, one task for each share of the parts.
+    """Return a frame of updates from parts, which Spark's tasks read themselves, one task for each partition of the parts.
 
     Args:
         spark: the frame's session.
@@ -122,10 +122,10 @@ def executor_frame(
     by_shard: dict[str, list[PartRef]] = {}
     for ref in refs:
         by_shard.setdefault(ref.shard_id, []).append(ref)
-    shares = [
-        share.to_bytes()
+    partitions = [
+        partition.to_bytes()
         for shard, some in by_shard.items()
-        for share in exchanged_parts(
+        for partition in exchanged_parts(
             some,
             place_for_executors(some[0].blob_url, _described(shard, some)),
             columns=schema.names[:-2],
@@ -136,7 +136,7 @@ def executor_frame(
     ]
     _register(spark)
     read = spark.read.format(READ_FORMAT).schema(spark_schema)
-    return read.option("shares", _text(msgspec.msgpack.encode(shares))).load()
+    return read.option("partitions", _text(msgspec.msgpack.encode(partitions))).load()
 
 
 def _described(shard_id: str, refs: Sequence[PartRef]) -> str:
@@ -161,7 +161,7 @@ def _register(spark: SparkSession) -> None:
 
 
 class PartsSource(DataSource):  # type: ignore[misc]  # PySpark is not typed for mypy here
-    """The data source of shares of parts; its option ``shares`` holds them."""
+    """The data source of partitions of parts; its option ``partitions`` holds them."""
 
     _planned = False
 
@@ -170,48 +170,48 @@ class PartsSource(DataSource):  # type: ignore[misc]  # PySpark is not typed for
         """The format's name."""
         return READ_FORMAT
 
-    def reader(self, schema: StructType) -> SharesReader:
-        """The reader of the shares."""
-        shares = msgspec.msgpack.decode(_data(self.options["shares"]), type=list[bytes])
+    def reader(self, schema: StructType) -> PartsReader:
+        """The reader of the partitions."""
+        partitions = msgspec.msgpack.decode(_data(self.options["partitions"]), type=list[bytes])
         self._planned = True
-        return SharesReader(shares, schema)
+        return PartsReader(partitions, schema)
 
     def __getstate__(self) -> dict[str, object]:
-        """Once there is a reader, this object is sent to each task, which has its own share and does not need the
+        """Once there is a reader, this object is sent to each task, which has its own partition and does not need the
         option.
         """
         return {**self.__dict__, "options": {}} if self._planned else dict(self.__dict__)
 
 
 @dataclass
-class ShareOf(InputPartition):  # type: ignore[misc]  # PySpark is not typed for mypy here
-    """A share, as bytes."""
+class PartsPartition(InputPartition):  # type: ignore[misc]  # PySpark is not typed for mypy here
+    """A partition, as bytes."""
 
-    share: bytes
+    data: bytes
 
 
-class SharesReader(DataSourceReader):  # type: ignore[misc]  # PySpark is not typed for mypy here
-    """Reads each share in a task of its own."""
+class PartsReader(DataSourceReader):  # type: ignore[misc]  # PySpark is not typed for mypy here
+    """Reads each partition in a task of its own."""
 
-    def __init__(self, shares: list[bytes], schema: StructType) -> None:
-        self._shares = shares
+    def __init__(self, partitions: list[bytes], schema: StructType) -> None:
+        self._partitions = partitions
         self._schema = schema
 
     def partitions(self) -> list[InputPartition]:
-        """A partition for each share."""
-        return [ShareOf(share) for share in self._shares]
+        """A partition for each partition."""
+        return [PartsPartition(partition) for partition in self._partitions]
 
     def __getstate__(self) -> dict[str, object]:
-        """Sent to each task without the shares of the others."""
-        return {"_shares": [], "_schema": self._schema}
+        """Sent to each task without the partitions of the others."""
+        return {"_partitions": [], "_schema": self._schema}
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The updates of a share, a stretch of a part at a time."""
-        assert isinstance(partition, ShareOf)
-        share = ExchangedParts.from_bytes(partition.share)
+        """The updates of a partition, a stretch of a part at a time."""
+        assert isinstance(partition, PartsPartition)
+        parts = ExchangedParts.from_bytes(partition.data)
         wanted = to_arrow_schema(self._schema, timezone="UTC")
-        with contextlib.closing(open_blob(resolved(share.blob_url, "blob"))) as blob:
-            for piece in share.pieces(blob):
+        with contextlib.closing(open_blob(resolved(parts.blob_url, "blob"))) as blob:
+            for piece in parts.pieces(blob):
                 yield from piece.cast(wanted).to_batches(max_chunksize=BATCH_ROWS)
 
 
