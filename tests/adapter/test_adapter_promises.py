@@ -13,7 +13,7 @@ import pytest
 from mzsql.adapter.coordinator import Coordinator
 from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.environment.locations import locate
-from mzsql.adapter.environment.seams import StatusCollections, register_managed
+from mzsql.adapter.environment.status_collections import StatusCollections, register_managed
 from mzsql.adapter.session.session import Session
 from mzsql.compute import ObjectHydrationStatus, OperatorHydrationStatus, Status
 from mzsql.repr.errors import SqlError

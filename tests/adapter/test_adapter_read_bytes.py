@@ -11,9 +11,9 @@ from step_kit import Stepper
 
 import mzsql
 from mzsql.adapter.coordinator import Coordinator
+from mzsql.adapter.environment.arrangement_registry import CatalogArrangements
 from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.environment.locations import locate
-from mzsql.adapter.environment.seams import CatalogArrangements
 from mzsql.adapter.session.session import Session
 from mzsql.catalog.objects import MaterializedView
 

@@ -22,11 +22,12 @@ from mzsql.adapter.dataflows.history import HistoryRelease
 from mzsql.adapter.dataflows.lag import LagHistory
 from mzsql.adapter.dataflows.order import in_order
 from mzsql.adapter.dataflows.preflight import Preflight, Unreported
+from mzsql.adapter.environment.arrangement_registry import CatalogArrangements
 from mzsql.adapter.environment.cache_entries import GlobalExpressions
 from mzsql.adapter.environment.closing import close_all
 from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.environment.leader import LEASE_MS, Leadership
-from mzsql.adapter.environment.seams import CatalogArrangements, StatusCollections, register_managed
+from mzsql.adapter.environment.status_collections import StatusCollections, register_managed
 from mzsql.adapter.planning.planner import Planner
 from mzsql.adapter.planning.process import PlansAhead
 from mzsql.catalog.objects import Maintained

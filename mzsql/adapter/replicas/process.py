@@ -23,10 +23,10 @@ from functools import partial
 import msgspec
 from pyspark.sql import SparkSession
 
+from mzsql.adapter.environment.arrangement_registry import CatalogArrangements
 from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.environment.leader import seems_alive, this_process
 from mzsql.adapter.environment.locations import Locations
-from mzsql.adapter.environment.seams import CatalogArrangements
 from mzsql.adapter.replicas.places import hello_of, is_free
 from mzsql.catalog.change import Change
 from mzsql.catalog.commands.clusters import replica_named

@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 
 from mzsql.adapter.dataflows.dataflows import Dataflows
+from mzsql.adapter.environment.arrangement_registry import CatalogArrangements
 from mzsql.adapter.environment.cache_entries import GlobalExpressions
 from mzsql.adapter.environment.environment import Environment
-from mzsql.adapter.environment.seams import CatalogArrangements
 from mzsql.adapter.peek.queries import Queries
 from mzsql.adapter.planning.planner import Planner
 from mzsql.adapter.planning.walk import global_gets, unmaterializables

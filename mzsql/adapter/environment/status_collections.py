@@ -1,14 +1,14 @@
-"""What compute needs from the catalog and from storage: the arrangement registry, and the sink of status responses.
+"""The sink of status responses that compute needs: rows of storage-managed collections.
 
-Promise: responses of replicas become rows of storage-managed collections in the order in which they arrive. See
-docs/architecture.md, "The way of a status to its relation".
+Promise: responses of replicas become rows in the order in which they arrive. See docs/architecture.md, "The way of a status to its
+relation".
 """
 
 from __future__ import annotations
 
 import datetime
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -16,80 +16,15 @@ from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.environment.opening import MANAGED
 from mzsql.catalog.builtin import builtins_by_name
 from mzsql.catalog.change import Change
-from mzsql.catalog.durable import DurableCatalog
 from mzsql.catalog.state import CatalogState
 from mzsql.compute import OperatorHydrationStatus, RefreshStats, Status, StatusRow
 from mzsql.compute.controller.introspection import SUBSCRIBES
 from mzsql.compute.logs import LogRow
-from mzsql.persist import PersistClient
 from mzsql.repr.ids import GlobalId
-from mzsql.storage import CollectionManager, ManagedRow, end_shard
+from mzsql.storage import CollectionManager, ManagedRow
 
 #: An object and the replica that runs its dataflow; "" for no replica.
 _Dataflow: TypeAlias = tuple[GlobalId, str]
-
-
-class CatalogArrangements:
-    """The catalog's map from arrangements to shards: compute's `ArrangementRegistry`."""
-
-    def __init__(self, catalog: DurableCatalog) -> None:
-        self._catalog = catalog
-
-    def arrangement_shard(self, replica: str, fingerprint: str) -> str | None:
-        """The shard of an arrangement, by the fingerprint of its definition; None where there is none."""
-        return self._catalog.state.arrangements.get(f"{replica}/{fingerprint}")
-
-    def update(self, replica: str, shards: Mapping[str, str | None]) -> None:
-        """Set the shard of each fingerprint, or remove it where it is None, in one change of the catalog."""
-
-        def command(state: CatalogState) -> tuple[Change, None]:
-            named = {f"{replica}/{fingerprint}": shard for fingerprint, shard in shards.items()}
-            return Change(
-                arrangements={
-                    name: shard
-                    for name, shard in named.items()
-                    if shard is not None or name in state.arrangements
-                }
-            ), None
-
-        self._catalog.transact(command)
-
-    def entries(self, replica: str) -> Mapping[str, str]:
-        """Every fingerprint of the replica with its shard."""
-        prefix = f"{replica}/"
-        return {
-            name.removeprefix(prefix): shard
-            for name, shard in self._catalog.state.arrangements.items()
-            if name.startswith(prefix)
-        }
-
-    def retire(self, persist: PersistClient) -> bool:
-        """Retire and forget the shards of dropped objects and of dropped replicas.
-
-        Returns:
-            Whether none is left. A shard that somebody still reads is only retired; a later call forgets it.
-        """
-        state = self._catalog.state
-        ended: list[str] = []
-        left = False
-        for name, shard in state.arrangements.items():
-            replica = name.partition("/")[0]
-            if replica in state.replicas:
-                continue
-            # The shard may not exist: a crash came between naming and creating it, or a table was never written. Holds
-            # that the replica's dataflows have on its own arrangements end with the replica.
-            if persist.exists(shard) and end_shard(persist, shard, holds=f"{replica}/"):
-                left = True
-            else:
-                ended.append(name)
-        if ended:
-
-            def command(state: CatalogState) -> tuple[Change, None]:
-                known = [name for name in ended if name in state.arrangements]
-                return Change(arrangements=dict.fromkeys(known)), None
-
-            self._catalog.transact(command)
-        return not left
 
 
 class StatusCollections:
