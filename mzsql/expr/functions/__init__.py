@@ -25,10 +25,10 @@ from mzsql.expr.functions.json import jsonb
 from mzsql.expr.functions.number import (
     arithmetic,
     bits,
+    integers,
     mathematics,
     numeric,
     trigonometry,
-    whole,
 )
 from mzsql.expr.functions.table import (
     AggregateFunc,
@@ -113,7 +113,7 @@ _SCALAR_MODULES: tuple[ModuleType, ...] = (
     regex_places,
     regexes,
     trigonometry,
-    whole,
+    integers,
     zone_offsets,
     records,
     containers,
