@@ -6,7 +6,7 @@ from mzsql.compute.engines.driver import Driver
 from mzsql.compute.engines.relations import rows_at
 from mzsql.compute.protocols import ComputeSettings
 from mzsql.compute.replica.arrangement import Arrangement
-from mzsql.compute.replica.arrangements import Arrangements
+from mzsql.compute.replica.arrangement_shards import ArrangementShards
 from mzsql.compute.replica.dataflow import Dataflow, DataflowSpec, fill_plan
 from mzsql.compute.replica.deltas import Deltas
 from mzsql.compute.replica.inputs import CollectionInput
@@ -32,7 +32,7 @@ class Stepper:
         self.persist = persist
         self.driver = Driver()
         self.deltas = Deltas(self.driver)
-        self.arrangements = Arrangements(persist, registry, "r1", self.driver, self.settings)
+        self.arrangements = ArrangementShards(persist, registry, "r1", self.driver, self.settings)
         gid = desc.export.id
         rendered = render(desc, errors_in=storage.has_errors)
         spec = DataflowSpec(gid, f"view_{gid}", SealedDataflow.of(desc), output_shard, as_of)

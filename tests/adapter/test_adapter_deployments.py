@@ -19,7 +19,7 @@ from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.environment.locations import locate
 from mzsql.adapter.planning.planner import Planner
 from mzsql.compute.peek import index
-from mzsql.compute.replica import arrangements
+from mzsql.compute.replica import arrangement_shards
 from mzsql.oracle.errors import OracleReadOnly
 from mzsql.repr.errors import ObjectInUse, Unsupported
 from mzsql.storage import WriteAheadLog
@@ -245,7 +245,7 @@ def of_another_format(monkeypatch: pytest.MonkeyPatch) -> None:
     def named(fingerprint: str, workers: int, *_: str) -> str:
         return f"{fingerprint}/{workers}/another"
 
-    for room in (arrangements, preflight, index):
+    for room in (arrangement_shards, preflight, index):
         monkeypatch.setattr(room, "arrangement_name", named)
     monkeypatch.setattr(opening, "VERSION", "0.2.0")
 

@@ -14,7 +14,7 @@ from mzsql.compute.protocol import CreateDataflow
 from mzsql.compute.protocols import ComputeSettings
 from mzsql.compute.replica import lifecycle
 from mzsql.compute.replica.arrangement import Arrangement
-from mzsql.compute.replica.arrangements import Arrangements
+from mzsql.compute.replica.arrangement_shards import ArrangementShards
 from mzsql.compute.replica.dataflow import arrangement_desc
 from mzsql.compute.replica.hot import Hot
 from mzsql.compute.replica.lifecycle import State
@@ -77,7 +77,7 @@ def test_nobody_who_looks_for_work_waits_for_who_opens_an_arrangement(world):
             return super().arrangement_shard(replica, fingerprint)
 
     driver = Driver()
-    arrangements = Arrangements(world.persist, Slow(), "r1", driver, ComputeSettings())
+    arrangements = ArrangementShards(world.persist, Slow(), "r1", driver, ComputeSettings())
     spec, *_ = render(kit.region_totals()).arrangements
     opening = threading.Thread(target=arrangements.find, args=(arrangement_desc(spec),))
     looking = threading.Thread(target=lambda: (arrangements.cool(), arrangements.left))

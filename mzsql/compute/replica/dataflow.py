@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from mzsql.compute.protocols import ComputeSettings, ExportLog, KnowsErrors, StorageReader
 from mzsql.compute.replica.arrangement import Arrangement, ArrangementDesc
-from mzsql.compute.replica.arrangements import Arrangements
+from mzsql.compute.replica.arrangement_shards import ArrangementShards
 from mzsql.compute.replica.endings import each_by_itself
 from mzsql.compute.replica.fixpoints import Fixpoints
 from mzsql.compute.replica.inputs import Input
@@ -391,7 +391,7 @@ def _chosen(
 
 def fill_plan(
     dataflow: Dataflow,
-    arrangements: Arrangements,
+    arrangements: ArrangementShards,
     persist: PersistClient,
     settings: ComputeSettings,
     log: ExportLog | None,

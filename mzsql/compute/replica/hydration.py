@@ -37,7 +37,7 @@ from mzsql.compute.protocol import (
 )
 from mzsql.compute.protocols import ComputeSettings
 from mzsql.compute.replica.arrangement import Arrangement, ArrangementDesc
-from mzsql.compute.replica.arrangements import Arrangements
+from mzsql.compute.replica.arrangement_shards import ArrangementShards
 from mzsql.compute.replica.dataflow import Dataflow, arrangement_desc
 from mzsql.compute.replica.elapsed import Elapsed
 from mzsql.compute.replica.endings import each_by_itself
@@ -69,7 +69,7 @@ class Hydration:
         report: HydrationReport,
         *,
         session: Callable[[], SparkSession],
-        arrangements: Arrangements,
+        arrangements: ArrangementShards,
         persist: PersistClient,
         settings: ComputeSettings,
         stopped: Callable[[], bool],

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from mzsql.compute.protocol import Peek
 from mzsql.compute.replica.arrangement import Arrangement
-from mzsql.compute.replica.arrangements import Arrangements
+from mzsql.compute.replica.arrangement_shards import ArrangementShards
 from mzsql.compute.replica.dataflow import index_desc
 from mzsql.compute.replica.installed import Installed
 from mzsql.repr.errors import ObjectInUse, ResultTooLarge
@@ -19,12 +19,12 @@ from mzsql.repr.ids import GlobalId
 class Indexes:
     """The indexes of one replica. Thread-safe."""
 
-    def __init__(self, installed: Installed, arrangements: Arrangements) -> None:
+    def __init__(self, installed: Installed, arrangements: ArrangementShards) -> None:
         self._installed = installed
         self._arrangements = arrangements
 
     def open(self, gid: GlobalId) -> Arrangement:
-        """Open a handle of an index, to be released with `Arrangements.release`.
+        """Open a handle of an index, to be released with `ArrangementShards.release`.
 
         Raises:
             UndefinedObject: no such index is installed.

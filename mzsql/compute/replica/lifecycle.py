@@ -27,7 +27,7 @@ from mzsql.compute.engines.spark_start import SparkStart
 from mzsql.compute.protocol import ReadFrontier, RefreshStats, Respond, Status
 from mzsql.compute.protocols import ComputeSettings, ExportLog, ReadHold, StorageReader
 from mzsql.compute.replica.arrangement import Arrangement
-from mzsql.compute.replica.arrangements import Arrangements
+from mzsql.compute.replica.arrangement_shards import ArrangementShards
 from mzsql.compute.replica.dataflow import Dataflow, DataflowSpec, fill_plan
 from mzsql.compute.replica.deltas import Deltas
 from mzsql.compute.replica.elapsed import Elapsed
@@ -72,7 +72,7 @@ class Shared:
     persist: PersistClient
     spark: SparkStart
     storage: StorageReader
-    arrangements: Arrangements
+    arrangements: ArrangementShards
     driver: Driver
     settings: ComputeSettings
     deltas: Deltas

@@ -45,7 +45,7 @@ from mzsql.compute.protocols import (
     ReadHold,
     StorageReader,
 )
-from mzsql.compute.replica.arrangements import Arrangements
+from mzsql.compute.replica.arrangement_shards import ArrangementShards
 from mzsql.compute.replica.commands import Commands
 from mzsql.compute.replica.dataflow import DataflowSpec, Renderings, arrangement_desc, index_desc
 from mzsql.compute.replica.deltas import Deltas
@@ -131,7 +131,7 @@ class Replica:
         self._storage = storage
         self._renderings = renderings if renderings is not None else Renderings(storage)
         self._driver = Driver()
-        self._arrangements = Arrangements(
+        self._arrangements = ArrangementShards(
             persist,
             registry,
             replica_id,

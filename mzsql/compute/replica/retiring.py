@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
-from mzsql.compute.replica.arrangements import Arrangements
+from mzsql.compute.replica.arrangement_shards import ArrangementShards
 from mzsql.compute.replica.commands import Commands
 from mzsql.compute.replica.installed import Installed
 from mzsql.compute.replica.lifecycle import DataflowLifecycle
@@ -43,7 +43,7 @@ class Retiring:
 
     def __init__(
         self,
-        arrangements: Arrangements,
+        arrangements: ArrangementShards,
         installed: Installed,
         commands: Commands,
         later: Callable[[Callable[[], None]], None],

@@ -1,4 +1,4 @@
-"""Arrangements: the state of a dataflow, each in a shard of its replica (docs/architecture.md, decision 5).
+"""ArrangementShards: the state of a dataflow, each in a shard of its replica (docs/architecture.md, decision 5).
 
 Promise: after a restart an arrangement is found again by its fingerprint, its number of workers and its format,
 whichever release wrote it, or is made anew. Dataflows of a replica that need equal arrangements share the shard,
@@ -38,7 +38,7 @@ from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
 
 
-class Arrangements:
+class ArrangementShards:
     """The arrangements of one replica: the shard of each, and the number of dataflows that use it.
 
     A shard is registered under an arrangement's name only once it is filled, with `since` at the time of filling; so
