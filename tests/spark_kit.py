@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from unittest import mock
 
 from mzsql.compute.controller import controller
-from mzsql.compute.protocols import ComputeSettings
+from mzsql.compute.dependencies import ComputeSettings
 
 
 @contextlib.contextmanager

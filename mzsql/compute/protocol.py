@@ -20,7 +20,7 @@ from typing import Any, Protocol, TypeAlias
 import msgspec
 import pyarrow as pa
 
-from mzsql.compute.protocols import ComputeSettings
+from mzsql.compute.dependencies import ComputeSettings
 from mzsql.lir.plan import DataflowDescription
 from mzsql.lir.sealed import SealedDataflow
 from mzsql.render.rendered import Outline

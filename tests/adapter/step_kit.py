@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from mzsql.compute.dependencies import ComputeSettings
 from mzsql.compute.engines.driver import Driver
 from mzsql.compute.engines.relations import rows_at
-from mzsql.compute.protocols import ComputeSettings
 from mzsql.compute.replica.arrangement import Arrangement
 from mzsql.compute.replica.arrangement_shards import ArrangementShards
 from mzsql.compute.replica.dataflow import Dataflow, DataflowSpec, fill_plan

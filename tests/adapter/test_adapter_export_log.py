@@ -113,7 +113,7 @@ def test_a_tick_writes_as_often_with_many_views(
 _OTHER = """
 import sys, mzsql
 from mzsql.compute.controller import controller
-from mzsql.compute.protocols import ComputeSettings
+from mzsql.compute.dependencies import ComputeSettings
 controller.ComputeSettings = lambda **given: ComputeSettings(apply_seconds=1e9, flush_seconds=1e9, **given)
 with mzsql.connect(sys.argv[1]) as con:
     for line in sys.stdin:
@@ -186,7 +186,7 @@ def test_others_read_what_only_the_log_has_and_take_over_from_it(tmp_env: Path) 
 _DIES = """
 import os, sys, mzsql
 from mzsql.adapter.environment import opening
-from mzsql.compute.protocols import ComputeSettings
+from mzsql.compute.dependencies import ComputeSettings
 from mzsql.compute.controller import controller
 from mzsql.location import open_blob, open_consensus
 from mzsql.storage import log_shard_of

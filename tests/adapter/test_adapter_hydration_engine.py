@@ -13,7 +13,7 @@ import pytest
 
 import mzsql
 from mzsql.compute.controller import controller
-from mzsql.compute.protocols import ComputeSettings
+from mzsql.compute.dependencies import ComputeSettings
 from mzsql.compute.replica import hydration_here
 from mzsql.dbapi import connection
 

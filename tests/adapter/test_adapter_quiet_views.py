@@ -16,7 +16,7 @@ import pytest
 import mzsql
 from mzsql.adapter.environment import environment, opening
 from mzsql.compute.controller import controller
-from mzsql.compute.protocols import ComputeSettings
+from mzsql.compute.dependencies import ComputeSettings
 from mzsql.location import blob_around, consensus_around, open_blob, open_consensus
 from mzsql.storage import ExportLog
 
@@ -149,7 +149,7 @@ def test_a_quiet_view_is_read_at_once_and_changes_after_that(tmp_env: Path) -> N
 _DIES = """
 import sys, mzsql
 from mzsql.compute.controller import controller
-from mzsql.compute.protocols import ComputeSettings
+from mzsql.compute.dependencies import ComputeSettings
 from mzsql.storage import ExportLog
 controller.ComputeSettings = lambda **given: ComputeSettings(apply_seconds=1e9, **given)
 ExportLog.settle = lambda _: None

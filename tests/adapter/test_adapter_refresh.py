@@ -16,7 +16,7 @@ import pytest
 import mzsql
 from mzsql.adapter.dataflows import history
 from mzsql.compute.controller import controller
-from mzsql.compute.protocols import ComputeSettings
+from mzsql.compute.dependencies import ComputeSettings
 
 QUERY = "SELECT b, sum(a) AS total, count(*) AS n FROM t GROUP BY b"
 

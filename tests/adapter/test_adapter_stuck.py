@@ -14,7 +14,7 @@ import pytest
 
 import mzsql
 from mzsql.compute.controller import controller
-from mzsql.compute.protocols import ComputeSettings
+from mzsql.compute.dependencies import ComputeSettings
 from mzsql.compute.replica import hydration_here
 
 HANG = 60.0

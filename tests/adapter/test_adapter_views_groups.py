@@ -17,7 +17,7 @@ import pytest
 
 import mzsql
 from mzsql.compute.controller import controller
-from mzsql.compute.protocols import ComputeSettings
+from mzsql.compute.dependencies import ComputeSettings
 from mzsql.compute.replica import cold, lookups
 from mzsql.compute.replica.hot import Hot
 from mzsql.dbapi import Connection

@@ -12,8 +12,8 @@ import duckdb
 import pyarrow as pa
 
 from mzsql.compute.controller.client import ReplicaClient
+from mzsql.compute.dependencies import ComputeSettings
 from mzsql.compute.protocol import CreateDataflow
-from mzsql.compute.protocols import ComputeSettings
 from mzsql.compute.replica.replica import Replica
 from mzsql.expr.mfp import MapFilterProject
 from mzsql.expr.scalar import AggregateExpr, Call, Column, ColumnOrder, Literal

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 from mzsql.compute import protocol as p
+from mzsql.compute.dependencies import ComputeSettings
 from mzsql.compute.logs import FRONTIERS, over_logs, whole
-from mzsql.compute.protocols import ComputeSettings
 from mzsql.compute.replica import commands
 from mzsql.compute.replica.replica import Replica
 from mzsql.lir.sealed import SealedDataflow

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from mzsql.compute import protocol as p
 from mzsql.compute.controller.client import ReplicaClient
 from mzsql.compute.controller.introspection import Subscribed
-from mzsql.compute.protocols import ComputeSettings
+from mzsql.compute.dependencies import ComputeSettings
 from mzsql.compute.replica import lifecycle
 from mzsql.compute.replica.introspection import Introspection
 from mzsql.compute.replica.replica import Replica

@@ -9,9 +9,9 @@ import compute_kit as kit
 import pytest
 from test_compute_views import Changes, check_totals, install
 
+from mzsql.compute.dependencies import ComputeSettings
 from mzsql.compute.engines.driver import Driver
 from mzsql.compute.protocol import CreateDataflow
-from mzsql.compute.protocols import ComputeSettings
 from mzsql.compute.replica import lifecycle
 from mzsql.compute.replica.arrangement import Arrangement
 from mzsql.compute.replica.arrangement_shards import ArrangementShards

@@ -20,7 +20,7 @@ from trust_kit import Batches, change, ours
 import mzsql
 from mzsql.adapter.environment import opening
 from mzsql.compute.controller import controller
-from mzsql.compute.protocols import ComputeSettings
+from mzsql.compute.dependencies import ComputeSettings
 from mzsql.compute.replica import hot
 from mzsql.location import blob_around, consensus_around, open_blob, open_consensus
 

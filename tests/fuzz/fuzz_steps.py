@@ -14,7 +14,7 @@ from unittest import mock
 from mzsql.adapter.dataflows import dataflows
 from mzsql.adapter.dataflows.dataflows import Dataflows
 from mzsql.compute.controller import controller
-from mzsql.compute.protocols import ComputeSettings
+from mzsql.compute.dependencies import ComputeSettings
 from mzsql.compute.replica.lifecycle import DataflowLifecycle, State
 from mzsql.compute.replica.scheduler import Scheduler
 from mzsql.dbapi import connection

@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 
 from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.replicas.places import address_of, hello_of
+from mzsql.compute.dependencies import ArrangementRegistry, ExportLog
 from mzsql.compute.protocol import CreateInstance, ReplicaLink, Respond
-from mzsql.compute.protocols import ArrangementRegistry, ExportLog
 from mzsql.compute.replica.dataflow import Renderings
 from mzsql.compute.replica.replica import Replica
 from mzsql.compute.transport.frames import Address

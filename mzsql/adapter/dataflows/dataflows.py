@@ -34,8 +34,8 @@ from mzsql.catalog.objects import Maintained
 from mzsql.catalog.settings import INTROSPECTION, STEP_ENGINE, system_value
 from mzsql.catalog.state import CatalogState
 from mzsql.compute.controller.controller import ComputeController
+from mzsql.compute.dependencies import ArrangementRegistry, ExportLog
 from mzsql.compute.engines.spark_session import require_java
-from mzsql.compute.protocols import ArrangementRegistry, ExportLog
 from mzsql.repr.errors import Fenced, SqlError, told
 from mzsql.repr.ids import GlobalId
 from mzsql.threads import Backoff, Supervised

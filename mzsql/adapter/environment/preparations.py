@@ -222,11 +222,11 @@ class Preparations:
     # --- arrangements -------------------------------------------------------------------------
 
     def arrangement_shard(self, replica: str, fingerprint: str) -> str | None:
-        """As `compute.protocols.ArrangementRegistry`."""
+        """As `compute.dependencies.ArrangementRegistry`."""
         return self._arrangements().get(f"{replica}/{fingerprint}")
 
     def update(self, replica: str, shards: Mapping[str, str | None]) -> None:
-        """As `compute.protocols.ArrangementRegistry`."""
+        """As `compute.dependencies.ArrangementRegistry`."""
         told = {
             self._key(urllib.parse.quote(f"{replica}/{name}", safe=""), ARRANGEMENT): (
                 None if shard is None else shard.encode()
@@ -244,7 +244,7 @@ class Preparations:
                 named[f"{replica}/{name}"] = shard
 
     def entries(self, replica: str) -> Mapping[str, str]:
-        """As `compute.protocols.ArrangementRegistry`."""
+        """As `compute.dependencies.ArrangementRegistry`."""
         prefix = f"{replica}/"
         found = self._arrangements()
         return {k.removeprefix(prefix): v for k, v in tuple(found.items()) if k.startswith(prefix)}

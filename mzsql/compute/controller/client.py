@@ -26,6 +26,7 @@ from mzsql.compute.controller.dataflow_state import (
     stored_below,
 )
 from mzsql.compute.controller.introspection import SUBSCRIBES, Subscribed
+from mzsql.compute.dependencies import ComputeSettings, ReadHold
 from mzsql.compute.protocol import (
     AllowCompaction,
     CancelIntrospection,
@@ -47,7 +48,6 @@ from mzsql.compute.protocol import (
     Status,
     UpdateConfiguration,
 )
-from mzsql.compute.protocols import ComputeSettings, ReadHold
 from mzsql.repr.errors import DuplicateObject, NotReadable, UndefinedObject
 from mzsql.repr.frontier import Frontier, Timestamp, join, less_than
 from mzsql.repr.ids import GlobalId, sort_key

@@ -25,8 +25,8 @@ from mzsql.catalog.state import CatalogState
 from mzsql.compute.controller.client import ReplicaClient
 from mzsql.compute.controller.dataflow_state import Holder, StatusSink
 from mzsql.compute.controller.introspection import Subscribed
+from mzsql.compute.dependencies import ComputeSettings
 from mzsql.compute.protocol import Connect, CreateDataflow, RefreshStats, Status
-from mzsql.compute.protocols import ComputeSettings
 from mzsql.lir.sealed import SealedDataflow
 from mzsql.render.rendered import Outline
 from mzsql.repr.errors import DuplicateObject, Fenced, ObjectInUse, SqlError, told

@@ -11,9 +11,9 @@ from typing import Protocol
 
 import msgspec
 
+from mzsql.compute.dependencies import ReadHold
 from mzsql.compute.logs import LogRow
 from mzsql.compute.protocol import CreateDataflow, RefreshStats, Status, StatusRow
-from mzsql.compute.protocols import ReadHold
 from mzsql.repr.frontier import Frontier, Timestamp
 from mzsql.repr.ids import GlobalId
 
@@ -56,7 +56,7 @@ class StatusSink(Protocol):
 
 
 class Holder(Protocol):
-    """Holds inputs readable, as a `compute.protocols.StorageReader` does."""
+    """Holds inputs readable, as a `compute.dependencies.StorageReader` does."""
 
     def hold(self, gid: GlobalId, since: Timestamp) -> ReadHold:
         """Hold the collection readable from `since` on, or from its present since where that is later."""

@@ -198,7 +198,7 @@ class PartsReader(DataSourceReader):  # type: ignore[misc]  # PySpark is not typ
         self._schema = schema
 
     def partitions(self) -> list[InputPartition]:
-        """A partition for each partition."""
+        """One of Spark's input partitions for each."""
         return [PartsPartition(partition) for partition in self._partitions]
 
     def __getstate__(self) -> dict[str, object]:

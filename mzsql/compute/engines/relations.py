@@ -26,9 +26,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as st
 
+from mzsql.compute.dependencies import ComputeSettings
 from mzsql.compute.engines.executors import executor_frame
 from mzsql.compute.engines.paths import can_open
-from mzsql.compute.protocols import ComputeSettings
 from mzsql.persist import DIFF_COLUMN, TIME_COLUMN, PartRef
 from mzsql.repr.errors import InternalError
 from mzsql.repr.frontier import Timestamp

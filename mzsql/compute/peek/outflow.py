@@ -17,9 +17,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mzsql.compute.dependencies import ComputeSettings
 from mzsql.compute.peek.row_reads import projected
 from mzsql.compute.peek.rows import counted
-from mzsql.compute.protocols import ComputeSettings
 from mzsql.expr.relation import RowSetFinishing
 from mzsql.repr.tables import piece
 from mzsql.repr.types import RelationDesc, arrow_schema

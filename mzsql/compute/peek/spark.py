@@ -18,12 +18,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as st
 from sqlglot import expressions as exp
 
+from mzsql.compute.dependencies import StorageReader
 from mzsql.compute.engines.jobs import named_jobs
 from mzsql.compute.engines.relations import parts_frame
 from mzsql.compute.engines.spark_session import STEP_POOL, query_session
 from mzsql.compute.engines.spark_start import SparkStart
 from mzsql.compute.engines.statements import run as run_statement
-from mzsql.compute.protocols import StorageReader
 from mzsql.compute.replica.inputs import input_schema
 from mzsql.expr.functions.table import Engine
 from mzsql.lir.plan import DataflowDescription

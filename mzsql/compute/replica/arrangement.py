@@ -29,9 +29,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from sqlglot import expressions as exp
 
+from mzsql.compute.dependencies import ComputeSettings, ExportLog
 from mzsql.compute.engines.driver import Driver
 from mzsql.compute.engines.relations import KeyRange, collectable_rows, parts_frame
-from mzsql.compute.protocols import ComputeSettings, ExportLog
 from mzsql.compute.replica.endings import each_by_itself
 from mzsql.compute.replica.hot import Hot
 from mzsql.compute.replica.ordering import Ordering

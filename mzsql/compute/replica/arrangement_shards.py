@@ -17,8 +17,8 @@ from pathlib import Path
 
 import duckdb
 
+from mzsql.compute.dependencies import ArrangementRegistry, ComputeSettings, ExportLog
 from mzsql.compute.engines.driver import Driver
-from mzsql.compute.protocols import ArrangementRegistry, ComputeSettings, ExportLog
 from mzsql.compute.replica.arrangement import Arrangement, ArrangementDesc
 from mzsql.compute.replica.endings import each_by_itself
 from mzsql.compute.replica.hot import Hot

@@ -16,7 +16,7 @@ from functools import partial
 import msgspec
 import pyarrow as pa
 
-from mzsql.compute.protocols import ComputeSettings, ExportLog, KnowsErrors, StorageReader
+from mzsql.compute.dependencies import ComputeSettings, ExportLog, KnowsErrors, StorageReader
 from mzsql.compute.replica.arrangement import Arrangement, ArrangementDesc
 from mzsql.compute.replica.arrangement_shards import ArrangementShards
 from mzsql.compute.replica.endings import each_by_itself

@@ -24,9 +24,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
+from mzsql.compute.dependencies import ComputeSettings
 from mzsql.compute.engines.driver import Driver
 from mzsql.compute.engines.relations import parts_frame
-from mzsql.compute.protocols import ComputeSettings
 from mzsql.compute.replica.inputs import Input
 from mzsql.compute.replica.target import no_updates
 from mzsql.persist import PartRef

@@ -14,7 +14,7 @@ import duckdb
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from mzsql.compute.protocols import ComputeSettings
+from mzsql.compute.dependencies import ComputeSettings
 from mzsql.expr.engines import no_memory
 from mzsql.expr.functions.table import Engine
 from mzsql.repr.errors import EnvironmentRefused

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from mzsql.compute.dependencies import ComputeSettings
 from mzsql.compute.engines.jobs import JobCount, cancelled_when, named_jobs
 from mzsql.compute.engines.relations import (
     arrow_frame,
@@ -35,7 +36,6 @@ from mzsql.compute.engines.statements import run as run_statement
 from mzsql.compute.protocol import (
     RefreshStats,
 )
-from mzsql.compute.protocols import ComputeSettings
 from mzsql.compute.replica.arrangement import Arrangement, ArrangementDesc
 from mzsql.compute.replica.arrangement_shards import ArrangementShards
 from mzsql.compute.replica.dataflow import Dataflow, arrangement_desc

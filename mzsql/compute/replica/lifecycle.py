@@ -17,6 +17,7 @@ from functools import partial
 import msgspec
 from pyspark.sql import SparkSession
 
+from mzsql.compute.dependencies import ComputeSettings, ExportLog, ReadHold, StorageReader
 from mzsql.compute.engines.driver import Driver
 from mzsql.compute.engines.spark_session import (
     hydration_session,
@@ -25,7 +26,6 @@ from mzsql.compute.engines.spark_session import (
 )
 from mzsql.compute.engines.spark_start import SparkStart
 from mzsql.compute.protocol import ReadFrontier, RefreshStats, Respond, Status
-from mzsql.compute.protocols import ComputeSettings, ExportLog, ReadHold, StorageReader
 from mzsql.compute.replica.arrangement import Arrangement
 from mzsql.compute.replica.arrangement_shards import ArrangementShards
 from mzsql.compute.replica.dataflow import Dataflow, DataflowSpec, fill_plan

@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import expressions as exp
 
+from mzsql.compute.dependencies import ComputeSettings
 from mzsql.compute.engines.driver import Driver
 from mzsql.compute.engines.relations import PUSHED_RANGES, KeyRange
-from mzsql.compute.protocols import ComputeSettings
 from mzsql.compute.replica.arrangement import Arrangement
 from mzsql.compute.replica.cold import COLD_KEYS, first_from_shard, reads_cold
 from mzsql.compute.replica.ranges import merge_ranges, rangeable

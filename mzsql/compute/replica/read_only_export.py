@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from mzsql.compute.protocols import StorageReader
+from mzsql.compute.dependencies import StorageReader
 from mzsql.compute.replica.target import Target
 from mzsql.persist import Batch, PersistClient
 from mzsql.repr.frontier import Frontier, Timestamp

@@ -17,6 +17,13 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from mzsql.compute.dependencies import (
+    ArrangementRegistry,
+    ComputeSettings,
+    ExportLog,
+    ReadHold,
+    StorageReader,
+)
 from mzsql.compute.engines.driver import Driver
 from mzsql.compute.engines.spark_start import SparkStart
 from mzsql.compute.protocol import (
@@ -37,13 +44,6 @@ from mzsql.compute.protocol import (
     Response,
     Status,
     UpdateConfiguration,
-)
-from mzsql.compute.protocols import (
-    ArrangementRegistry,
-    ComputeSettings,
-    ExportLog,
-    ReadHold,
-    StorageReader,
 )
 from mzsql.compute.replica.arrangement_shards import ArrangementShards
 from mzsql.compute.replica.commands import Commands

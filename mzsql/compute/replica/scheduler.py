@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from mzsql.compute.dependencies import ComputeSettings, ExportLog, StorageReader
 from mzsql.compute.protocol import Respond
-from mzsql.compute.protocols import ComputeSettings, ExportLog, StorageReader
 from mzsql.compute.replica.installed import Installed
 from mzsql.compute.replica.lifecycle import DataflowLifecycle, State
 from mzsql.compute.replica.openings import Openings

@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from mzsql.compute.dependencies import ComputeSettings
 from mzsql.compute.engines.driver import PLANNED_ROWS, Driver
 from mzsql.compute.engines.jobs import named_jobs
 from mzsql.compute.engines.relations import (
@@ -39,7 +40,6 @@ from mzsql.compute.engines.relations import (
 from mzsql.compute.engines.spark_session import STEP_POOL
 from mzsql.compute.engines.statements import register
 from mzsql.compute.protocol import RefreshStats
-from mzsql.compute.protocols import ComputeSettings
 from mzsql.compute.replica.dataflow import Dataflow
 from mzsql.compute.replica.deltas import Delta, Deltas
 from mzsql.compute.replica.engine_choice import Refusals, other_than

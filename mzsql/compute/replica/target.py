@@ -23,9 +23,9 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from mzsql.compute.dependencies import ExportLog
 from mzsql.compute.engines.executors import executor_write, place_for_executors
 from mzsql.compute.engines.paths import can_open, is_connect
-from mzsql.compute.protocols import ExportLog
 from mzsql.location import SparkReadable, UsageError
 from mzsql.persist import (
     WORKER_COLUMN,

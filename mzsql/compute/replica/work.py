@@ -14,8 +14,8 @@ from concurrent.futures import Future
 from functools import partial
 from typing import TypeVar
 
+from mzsql.compute.dependencies import ComputeSettings
 from mzsql.compute.protocol import Frontiers, Refreshed, Respond
-from mzsql.compute.protocols import ComputeSettings
 from mzsql.compute.replica.failures import told_of
 from mzsql.compute.replica.installed import Installed
 from mzsql.compute.replica.lane import Lane

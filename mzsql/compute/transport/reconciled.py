@@ -13,6 +13,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 
+from mzsql.compute.dependencies import ComputeSettings
 from mzsql.compute.protocol import (
     CancelIntrospection,
     Command,
@@ -33,7 +34,6 @@ from mzsql.compute.protocol import (
     StatusRow,
     UpdateConfiguration,
 )
-from mzsql.compute.protocols import ComputeSettings
 from mzsql.repr.ids import GlobalId
 
 
