@@ -394,7 +394,7 @@ class Dataflows:
 
     def outlined(self, found: GlobalExpressions) -> GlobalExpressions:
         """A plan with its outline, rendered for it where it has none; raises Unsupported where it cannot be maintained."""
-        if found.outline is not None:
+        if found.is_outlined:
             return found
         return found.with_outline(self.renderings.of(found.sealed).outline)
 
@@ -575,11 +575,9 @@ class Dataflows:
             fingerprint = fingerprint_in(rest)
             registered.setdefault(index_in(fingerprint) or fingerprint, []).append((replica, shard))
         for item, runs in self.running():
-            outline = self._planner.outlined_once(item, runs).outline
-            assert outline is not None
-            for spec in outline.arrangements:
-                for replica, shard in registered.get(spec.fingerprint, ()):
-                    yield item.id, spec.lir_id, replica, shard
+            for lir_id, fingerprint in self._planner.outlined_once(item, runs).arrangements or ():
+                for replica, shard in registered.get(fingerprint, ()):
+                    yield item.id, lir_id, replica, shard
             for replica, shard in registered.get(item.id, ()):
                 yield item.id, runs.plan.root.plan.lir_id, replica, shard
 

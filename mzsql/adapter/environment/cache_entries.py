@@ -101,11 +101,36 @@ class _StoredGlobal(msgspec.Struct, frozen=True, array_like=True):
         return found
 
 
+class _Arrangement(msgspec.Struct, frozen=True, array_like=True):
+    """An `ArrangementSpec` as far as it is told of."""
+
+    name: msgspec.Raw
+    lir_id: int
+    columns: msgspec.Raw
+    key_arity: msgspec.Raw
+    additive: msgspec.Raw
+    fingerprint: str
+
+
+class _Arrangements(msgspec.Struct, frozen=True, array_like=True):
+    """An `Outline` as far as its arrangements are told of."""
+
+    inputs: msgspec.Raw
+    lir_ids: msgspec.Raw
+    arrangements: tuple[_Arrangement, ...]
+
+
 _LOCALS = msgspec.msgpack.Decoder(_StoredLocal)
 _GLOBALS = msgspec.msgpack.Decoder(_StoredGlobal)
 _RELATIONS: msgspec.msgpack.Decoder[Relation] = msgspec.msgpack.Decoder(Relation)
 _DATAFLOWS = msgspec.msgpack.Decoder(MirDataflow)
+_ARRANGEMENTS: msgspec.msgpack.Decoder[_Arrangements | None] = msgspec.msgpack.Decoder(
+    _Arrangements | None
+)
 _OUTLINES: msgspec.msgpack.Decoder[Outline | None] = msgspec.msgpack.Decoder(Outline | None)
+
+
+_NOTHING = msgspec.msgpack.encode(None)
 
 
 def _raw(value: object) -> msgspec.Raw:
@@ -244,6 +269,22 @@ class GlobalExpressions:
         if not self._outlined:
             self._outline, self._outlined = _OUTLINES.decode(self._stored.outline), True
         return self._outline
+
+    @property
+    def arrangements(self) -> tuple[tuple[int, str], ...] | None:
+        """Node and fingerprint of each arrangement in the outline, decoded as far as that; None where there is no outline.
+
+        Raises msgspec.MsgspecError where its bytes are none.
+        """
+        found = _ARRANGEMENTS.decode(self._stored.outline)
+        if found is None:
+            return None
+        return tuple((one.lir_id, one.fingerprint) for one in found.arrangements)
+
+    @property
+    def is_outlined(self) -> bool:
+        """Whether there is an outline, which is not decoded for that."""
+        return memoryview(self._stored.outline) != _NOTHING
 
     def as_taken_up(self) -> tuple[SealedDataflow, Outline | None]:
         """The plan and its outline, as a replica is given them."""
