@@ -1,8 +1,9 @@
-"""The columns of builtin views, as they were found out by planning each, and kept beside their files.
+"""The columns of builtin views, precomputed in `catalog/columns.json`.
 
-Promise: what is kept of a view is told only as long as its text, and that of all it reads, is the one that it was found out from; of any
-other view nothing is known, and whoever wants its columns plans it. Whoever asks for all columns that there are, as most tools do, would
-have every view planned else, in each process. ``python -m mzsql.adapter.planning.builtin_columns`` writes the file.
+Promise: a view's entry is used only while its own SQL text and the texts of all relations below it are those that the
+entry was computed from; for any other view nothing is known, and the caller plans it. Most tools list all columns of
+all relations, which would otherwise plan every builtin view in each process.
+``python -m mzsql.adapter.planning.builtin_columns`` writes the file.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ FILE = "columns.json"
 
 
 class Described(msgspec.Struct, frozen=True):
-    """What is kept of a view.
+    """A view's entry.
 
     Attributes:
-        of: the fingerprint of its text and of those of what it reads.
-        reads: the whole names of the relations that its query names.
+        of: the fingerprint of its text and of the texts of what it reads.
+        reads: the full names of the relations that its query names.
         desc: its columns.
     """
 
@@ -35,11 +36,11 @@ class Described(msgspec.Struct, frozen=True):
 
 
 def fingerprints(texts: Mapping[str, str], reads: Mapping[str, Iterable[str]]) -> dict[str, str]:
-    """What is another one as soon as the text of a relation is, or of any that it reads.
+    """Hashes of relations' texts, each including the texts of all that the relation reads.
 
     Args:
-        texts: the statements of relations, by their whole names.
-        reads: the names of what each reads, where it reads anything; no relation reads itself.
+        texts: the statements of relations, by full name.
+        reads: the full names of what each relation reads; acyclic.
     """
     found: dict[str, str] = {}
 
@@ -57,26 +58,26 @@ def fingerprints(texts: Mapping[str, str], reads: Mapping[str, Iterable[str]]) -
 
 
 def texts() -> dict[str, str]:
-    """The statements of all builtin relations, by their whole names."""
+    """The statements of all builtin relations but plugins', by full name."""
     return {one.full_name: one.sql for one in builtins().values() if one.plugin is None}
 
 
 def read(data: bytes) -> dict[str, Described]:
-    """What a file keeps, by the whole names of views."""
+    """Decode the file: entries by the full names of views."""
     return msgspec.json.decode(data, type=dict[str, Described])
 
 
 @functools.cache
 def _current() -> dict[str, RelationDesc]:
-    """What is kept of the views whose texts are those that it was found out from."""
+    """The columns of all views whose entries are current."""
     file = resources.files(PACKAGE).joinpath(FILE)
     if not file.is_file():
-        return {}  # it is about to be written for the first time
+        return {}  # before it is written for the first time
     kept = read(file.read_bytes())
     now = fingerprints(texts(), {name: one.reads for name, one in kept.items()})
     return {name: one.desc for name, one in kept.items() if now.get(name) == one.of}
 
 
 def described(builtin: Builtin) -> RelationDesc | None:
-    """The columns of a builtin view, where they are known without planning it."""
+    """A builtin view's columns; None where its entry is missing or outdated."""
     return None if builtin.plugin is not None else _current().get(builtin.full_name)

@@ -102,7 +102,7 @@ class _StoredGlobal(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _Arrangement(msgspec.Struct, frozen=True, array_like=True):
-    """An `ArrangementSpec` as far as it is told of."""
+    """The leading fields of an `ArrangementSpec`; only the node and the fingerprint are decoded."""
 
     name: msgspec.Raw
     lir_id: int
@@ -113,7 +113,7 @@ class _Arrangement(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _Arrangements(msgspec.Struct, frozen=True, array_like=True):
-    """An `Outline` as far as its arrangements are told of."""
+    """The leading fields of an `Outline`; only the arrangements are decoded."""
 
     inputs: msgspec.Raw
     lir_ids: msgspec.Raw
@@ -272,9 +272,10 @@ class GlobalExpressions:
 
     @property
     def arrangements(self) -> tuple[tuple[int, str], ...] | None:
-        """Node and fingerprint of each arrangement in the outline, decoded as far as that; None where there is no outline.
+        """Node and fingerprint of each arrangement in the outline, without decoding the rest of it; None without an outline.
 
-        Raises msgspec.MsgspecError where its bytes are none.
+        Raises:
+            msgspec.MsgspecError: the bytes are not an outline.
         """
         found = _ARRANGEMENTS.decode(self._stored.outline)
         if found is None:
@@ -283,7 +284,7 @@ class GlobalExpressions:
 
     @property
     def is_outlined(self) -> bool:
-        """Whether there is an outline, which is not decoded for that."""
+        """Whether there is an outline; decodes nothing."""
         return memoryview(self._stored.outline) != _NOTHING
 
     def as_taken_up(self) -> tuple[SealedDataflow, Outline | None]:

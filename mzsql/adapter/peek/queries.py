@@ -304,7 +304,7 @@ class Queries:
             return make()
         # As texts, since some values are lists, which cannot be hashed.
         read = () if value is None else tuple((c, repr(value(c, TEXT))) for c in sorted(calls))
-        # What reads builtin relations alone is planned alike whatever is defined.
+        # A plan over builtin relations alone does not depend on what users define.
         lasting = cluster is None and self._named(relation) <= builtins().keys()
         step = None if lasting else self._env.catalog.definitions
         features = self._planner.features()

@@ -1,8 +1,8 @@
-"""Finds the columns of all builtin views out, for the file that `mzsql.catalog.described` reads.
+"""Computes `catalog/columns.json`, the columns of all builtin views, which `mzsql.catalog.described` reads.
 
     python -m mzsql.adapter.planning.builtin_columns
 
-writes that file anew, into the installation that is run: to be done after the text of a builtin view, or of what it reads, has changed.
+writes the file anew in the installation that runs it. Run it after changing the text of a builtin relation.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mzsql.transform import OptimizerFeatures
 
 
 def described_now() -> dict[str, Described]:
-    """What there is to be kept of every builtin view, by whole name, each planned for it."""
+    """The entries of all builtin views, by full name, computed by lowering their queries."""
     state = CatalogState()
     planner = Planner(lambda: state, ExpressionCache.in_memory(), OptimizerFeatures)
     try:
@@ -36,7 +36,7 @@ def described_now() -> dict[str, Described]:
 
 
 def written(described: dict[str, Described]) -> str:
-    """The text of the file: a line for each view."""
+    """The file's text, a line for each view."""
     lines = (
         f"{msgspec.json.encode(name).decode()}: {msgspec.json.encode(one).decode()}"
         for name, one in sorted(described.items())

@@ -1,8 +1,9 @@
-"""The builtin relations whose rows are made when they are asked for, as columns.
+"""The builtin relations whose rows are computed when they are read, as Arrow columns.
 
-Promise: the rows are those of now, and of their columns only those that a statement looks at are made. What follows from the catalog's
-definitions is made once and kept until one of them changes: tools ask for the same columns with every statement. Trade-off: what is kept
-is bounded in bytes, the least recently read goes first; of rows nothing is kept, so another column of a relation takes another pass.
+Promise: rows are those of the moment of the read, and only the columns that a query looks at are computed. Relations
+that depend on the catalog's definitions alone are computed once and cached until a definition changes, because tools
+ask for the same columns with every statement. The cache is bounded in bytes, least recently used first. Columns are
+cached, rows are not: another column of a cached relation takes another pass over the catalog.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ from mzsql.repr.errors import InternalError
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import arrow_schema
 
-#: So many bytes of columns are kept.
+#: The bound of the cache, in bytes.
 KEPT_BYTES = 64 * 1024 * 1024
-#: Which definitions columns are of: the catalog's step, and how often plugins have registered anything.
+#: Which definitions columns are computed from: the catalog's version of them, and the generation of the plugin registry.
 _Moment = tuple[int, int]
 
 
 class _Columns(msgspec.Struct, frozen=True):
-    """Columns of a relation, by their positions, and how many rows it has."""
+    """Some columns of a relation, by position, and its number of rows."""
 
     moment: _Moment
     rows: int
@@ -43,29 +44,38 @@ class _Columns(msgspec.Struct, frozen=True):
 
 
 class SystemRelations:
-    """Peeks' `SystemRows`. Thread-safe.
+    """The builtin relations whose rows are computed when read; implements the `SystemRows` of peeks. Thread-safe.
 
     Args:
-        source: what the rows are derived from.
-        kept_bytes: so many bytes of columns are kept.
+        source: what the rows are computed from.
+        kept_bytes: the bound of the cache, in bytes.
     """
 
     def __init__(self, source: Source, kept_bytes: int = KEPT_BYTES) -> None:
         self._source = source
         self._kept_bytes = kept_bytes
         self._lock = threading.Lock()
-        #: least recently read first
+        # Least recently used first.
         self._kept: OrderedDict[GlobalId, _Columns] = OrderedDict()
         self._bytes = 0
 
     def is_derived(self, builtin: Builtin) -> bool:
-        """Whether the rows of a builtin source are derived here."""
+        """Whether a builtin source's rows are computed here."""
         name = builtin.full_name
         return builtin.plugin is not None or name in DEFINED or name in PASSING
 
     def derived(self, builtin: Builtin, columns: Set[int] | None = None) -> pa.Table:
-        """The rows of a builtin source now: columns c0 … of its types; of those that are not among `columns` (None: all) only some have
-        what is in them, the others are NULL.
+        """A builtin source's present rows.
+
+        Args:
+            builtin: the source.
+            columns: positions of the columns that are read; None: all. Others may come as NULL.
+
+        Returns:
+            Columns c0, c1, … in the Arrow types of the source's columns.
+
+        Raises:
+            InternalError: nothing yields the source's rows.
         """
         if builtin.plugin is not None:
             at = self._source.env.locations
@@ -87,7 +97,7 @@ class SystemRelations:
     def _of_definitions(
         self, builtin: Builtin, wanted: frozenset[int], schema: pa.Schema
     ) -> _Columns:
-        """What is kept of a relation, with what else is wanted."""
+        """Columns from the cache, with those that it lacked added to it."""
         moment = self._moment()
         with self._lock:
             kept = self._kept.get(builtin.id)
@@ -100,7 +110,7 @@ class SystemRelations:
         had = {} if kept is None else kept.made
         found = self._made(builtin, wanted - had.keys(), schema, moment)
         if self._moment() != moment:
-            # Some rows may be of before a change and some of after it; what was kept is of before.
+            # The rows may mix definitions from before and after a change; cached columns are from before it.
             return found if kept is None else self._made(builtin, wanted, schema, moment)
         found = msgspec.structs.replace(found, made={**had, **found.made})
         self._keep(builtin.id, found)
@@ -121,7 +131,7 @@ class SystemRelations:
     def _made(
         self, builtin: Builtin, wanted: Iterable[int], schema: pa.Schema, moment: _Moment
     ) -> _Columns:
-        """Some columns of a relation, of its rows as they are now."""
+        """Some columns, computed from the present rows."""
         make = DEFINED.get(builtin.full_name) or PASSING[builtin.full_name]
         rows = list(make(self._source))
         made = {i: _column(rows, i, schema.field(i).type) for i in wanted}

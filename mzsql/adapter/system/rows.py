@@ -479,7 +479,7 @@ def _threads(source: Source) -> Rows:
         yield one.name, one.object_id, one.status, one.error, one.restarts, since
 
 
-#: What follows from the build and from what plans depend on in the catalog (`DurableCatalog.definitions`), and from nothing else.
+#: Relations whose rows depend only on the build and on the catalog's definitions (`DurableCatalog.definitions`).
 DEFINED: dict[str, Callable[[Source], Rows]] = {
     **INTROSPECTION_DEFINED,
     "mz_catalog.mz_tables": _tables,
@@ -527,7 +527,7 @@ DEFINED: dict[str, Callable[[Source], Rows]] = {
     "mz_internal.mz_object_dependencies": _dependencies,
     "mz_internal.mz_variables": _variables,
 }
-#: What is another from one moment to the next.
+#: Relations whose rows can change at any moment.
 PASSING: dict[str, Callable[[Source], Rows]] = {
     **INTROSPECTION,
     "pg_catalog.pg_timezone_names": time_zones.pg_time_zones,
