@@ -155,7 +155,10 @@ def test_a_damaged_object_and_a_damaged_entry_are_set_aside(place: Place) -> Non
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize(
+    "damage",
+    [pytest.param(name, marks=pytest.mark.soak if name == "emptied" else ()) for name in DAMAGES],
+)
 def test_every_object_and_every_entry_may_be_damaged(place: Place, damage: str) -> None:
     aside = 0
     for name in place.objects:
