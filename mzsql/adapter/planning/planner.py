@@ -405,14 +405,18 @@ class Planner:
         def view_of(gid: GlobalId) -> Relation | None:
             return valued(self.lookup_view(gid))
 
+        # What is maintained has been optimized by itself already, as each view is before it is looked into.
+        peek = isinstance(export, PeekExport)
+        made = valued(relation)
+        if peek and made is not None:
+            made = optimize_local(made, self.context())
         with remembering():
             while True:
                 context = self.context(cluster=cluster, without=without, asked=asked)
-                built = build_dataflow(export, valued(relation), view_of, self.source, context)
+                built = build_dataflow(export, made, view_of, self.source, context)
                 mir = optimize_dataflow(built, context)
                 # A one-shot query falls back to the relation where an index holds errors. A maintained dataflow cannot know whether one
                 # will, so it is planned again without the indexes whose errors its plan would not read.
-                peek = isinstance(export, PeekExport)
                 unread = frozenset() if peek else errors_unread(mir, view_of)
                 if not unread:
                     return Planned(mir, lower(mir, self._features()))
