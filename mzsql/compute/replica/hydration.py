@@ -13,7 +13,7 @@ import logging
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial, reduce
 from pathlib import Path
 
@@ -33,12 +33,7 @@ from mzsql.compute.engines.relations import (
 from mzsql.compute.engines.spark_session import HYDRATION_POOL
 from mzsql.compute.engines.statements import run as run_statement
 from mzsql.compute.protocol import (
-    HydrationStatus,
-    ObjectHydrationStatus,
-    OperatorHydrationStatus,
     RefreshStats,
-    Respond,
-    StatusRow,
 )
 from mzsql.compute.protocols import ComputeSettings
 from mzsql.compute.replica.arrangement import Arrangement, ArrangementDesc
@@ -47,6 +42,8 @@ from mzsql.compute.replica.dataflow import Dataflow, arrangement_desc
 from mzsql.compute.replica.elapsed import Elapsed
 from mzsql.compute.replica.endings import each_by_itself
 from mzsql.compute.replica.filling import Beside, Filling, Reading
+from mzsql.compute.replica.hydration_databases import HydrationDatabases
+from mzsql.compute.replica.hydration_report import HydrationReport
 from mzsql.compute.replica.target import Target, with_time
 from mzsql.expr.functions.table import Engine
 from mzsql.location import LocationError
@@ -54,7 +51,6 @@ from mzsql.persist import PartRef, PersistClient
 from mzsql.render.rendered import HydrationStage
 from mzsql.repr.errors import InternalError
 from mzsql.repr.frontier import Timestamp
-from mzsql.repr.ids import GlobalId
 from mzsql.threads import PROCESS, Supervised
 
 _LOG = logging.getLogger(__name__)
@@ -63,129 +59,6 @@ _ERRORS = pa.schema([pa.field("mz_error", pa.string()), pa.field("mz_diff", pa.i
 
 #: Pause between two listings of the files of a running write, in seconds.
 _LOOK_SECONDS = 0.1
-
-
-class HydrationReport:
-    """The hydration statuses of one object on one replica. Every change is sent as a response, in order. Thread-safe.
-
-    The last worker of the last node is reported together with the object, so that an object that is not hydrated always shows where.
-    """
-
-    def __init__(
-        self,
-        gid: GlobalId,
-        lir_ids: Sequence[int],
-        replica_id: str,
-        workers: int,
-        respond: Respond,
-        *,
-        nodes: bool = True,
-    ) -> None:
-        self._gid = gid
-        self._replica = replica_id
-        self._respond = respond
-        self._lock = threading.Lock()
-        self._nodes = {(lir_id, worker): False for lir_id in lir_ids for worker in range(workers)}
-        self._left = len(self._nodes)
-        self._workers = workers
-        self._object = False
-        self._shown = False
-        self._tells_nodes = nodes
-
-    @property
-    def tells_nodes(self) -> bool:
-        """Whether nodes are reported."""
-        return self._tells_nodes
-
-    def tell_nodes(self, wanted: bool) -> None:
-        """Switch reports of nodes on (their present statuses are reported) or off (they are retracted)."""
-        with self._lock:
-            if wanted == self._tells_nodes:
-                return
-            rows = [self._row(lir_id, worker) for lir_id, worker in self._nodes]
-            self._tells_nodes = True
-            if self._shown:
-                self._tell([(row, 1 if wanted else -1) for row in rows])
-            self._tells_nodes = wanted
-
-    def show(self) -> None:
-        """Report the present statuses, if that was not done yet; later changes are reported from then on."""
-        with self._lock:
-            if not self._shown:
-                self._shown = True
-                self._tell([(row, 1) for row in self._rows()])
-
-    def node_done(self, lir_ids: Iterable[int], workers: Iterable[int] | None = None) -> None:
-        """Record that workers (all by default) have done their shares of nodes."""
-        which = range(self._workers) if workers is None else tuple(workers)
-        changes: list[tuple[StatusRow, int]] = []
-        with self._lock:
-            for lir_id in lir_ids:
-                for worker in which:
-                    if self._left > 1 and self._nodes.get((lir_id, worker)) is False:
-                        changes += self._turned(lir_id, worker, True)
-            if changes and self._shown:
-                self._tell(changes)
-
-    def _turned(self, lir_id: int, worker: int, done: bool) -> list[tuple[StatusRow, int]]:
-        """Set a worker of a node hydrated or not, and return the change of its row. The caller holds the lock."""
-        before = self._row(lir_id, worker)
-        self._nodes[lir_id, worker] = done
-        self._left += -1 if done else 1
-        return [(before, -1), (self._row(lir_id, worker), 1)]
-
-    def node_undone(self, lir_ids: Iterable[int]) -> None:
-        """Set all workers of the nodes not hydrated: what they had written was not kept."""
-        undone = frozenset(lir_ids)
-        changes: list[tuple[StatusRow, int]] = []
-        with self._lock:
-            for (lir_id, worker), done in self._nodes.items():
-                if done and lir_id in undone:
-                    changes += self._turned(lir_id, worker, False)
-            if changes and self._shown:
-                self._tell(changes)
-
-    def object_done(self) -> None:
-        """Set the object and all its nodes hydrated: the output's frontier is beyond as_of."""
-        changes: list[tuple[StatusRow, int]] = []
-        with self._lock:
-            if self._object:
-                return
-            for (lir_id, worker), done in self._nodes.items():
-                if not done:
-                    changes += self._turned(lir_id, worker, True)
-            changes.append((ObjectHydrationStatus(self._gid, self._replica, False), -1))
-            changes.append((ObjectHydrationStatus(self._gid, self._replica, True), 1))
-            self._object = True
-            if self._shown:
-                self._tell(changes)
-
-    def retract(self) -> None:
-        """Retract every reported row, because the object was dropped."""
-        with self._lock:
-            if self._shown:
-                self._shown = False
-                self._tell([(row, -1) for row in self._rows()])
-
-    @property
-    def hydrated(self) -> bool:
-        """Whether the object is hydrated."""
-        return self._object
-
-    def _tell(self, updates: Sequence[tuple[StatusRow, int]]) -> None:
-        told = (
-            one for one in updates if self._tells_nodes or isinstance(one[0], ObjectHydrationStatus)
-        )
-        if found := tuple(told):
-            self._respond(HydrationStatus(found))
-
-    def _row(self, lir_id: int, worker: int) -> OperatorHydrationStatus:
-        done = self._nodes[lir_id, worker]
-        return OperatorHydrationStatus(self._gid, lir_id, self._replica, worker, done)
-
-    def _rows(self) -> list[StatusRow]:
-        rows: list[StatusRow] = [self._row(lir_id, worker) for lir_id, worker in self._nodes]
-        return [*rows, ObjectHydrationStatus(self._gid, self._replica, self._object)]
 
 
 class Hydration:
@@ -205,9 +78,10 @@ class Hydration:
         doing: Callable[[str, int | None], None],
         elapsed: Elapsed,
         beside: Beside,
+        databases: HydrationDatabases,
     ) -> None:
         """Prepare; `reason` says why this engine was chosen, `doing` takes progress and node, `elapsed` times, `beside` sorts for
-        traces.
+        traces, `databases` are what DuckDB runs in.
         """
         self._dataflow = dataflow
         self._report = report
@@ -221,6 +95,7 @@ class Hydration:
         self._doing = doing
         self._elapsed = elapsed
         self._beside = beside
+        self._databases = databases
         #: traces of what was filled, by arrangement name
         self._traces: dict[str, Filling | Reading] = {}
         self._looked_into = {one.arrangement for one in dataflow.rendered.lookups}
