@@ -100,14 +100,14 @@ def in_order(hashes: Hashes) -> tuple[Places, Hashes]:
     return places, made
 
 
-#: Not used at present. Meant as the most bits of a hash by which `repeated` counts, with 8 bytes for each count.
+#: `repeated` counts by at most so many bits of a hash, with 8 bytes for each count.
 _MOST_BITS = 22
 
 
 def repeated(hashes: Hashes) -> npt.NDArray[np.bool_]:
     """Which hashes occur more than once."""
     # Counting by some of their bits first excludes most hashes, at a fraction of the cost of sorting all.
-    bits = max(len(hashes).bit_length() + 3, 8)
+    bits = min(max(len(hashes).bit_length() + 3, 8), _MOST_BITS)
     slots = (hashes >> np.uint64(64 - bits)).astype(np.int64)
     maybe = np.flatnonzero(np.bincount(slots)[slots] > 1)
     some = hashes[maybe]
