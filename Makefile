@@ -92,7 +92,7 @@ check: $(READY)  ## formatting, lint, types, layers
 	$(BIN)/lint-imports
 
 .PHONY: bench
-bench: bench-persist bench-backends bench-oracle bench-coordinator bench-planning bench-refresh bench-replicas bench-startup bench-spark  ## all benchmarks, one after the other
+bench: bench-persist bench-backends bench-oracle bench-coordinator bench-planning bench-refresh bench-hydration bench-replicas bench-startup bench-spark  ## all benchmarks, one after the other
 
 .PHONY: bench-persist
 bench-persist: java $(READY)  ## what shards cost, against pyarrow, Spark, delta-rs and pyiceberg; BENCH="--scale 0.1" for a quick look
@@ -120,6 +120,10 @@ bench-planning: java $(READY)  ## from a text to its plan, against sqlglot's opt
 .PHONY: bench-refresh
 bench-refresh: java $(READY)  ## what refreshes take and cost, against DuckDB and Spark recomputing; BENCH="--scales 0.01 --rounds 6" for a quick look
 	$(BIN)/python bench/refresh $(BENCH)
+
+.PHONY: bench-hydration
+bench-hydration: java $(READY)  ## what it costs hydrations to be told of, node by node; BENCH="--scales 0.01 --pairs 4" for a quick look
+	$(BIN)/python bench/hydration $(BENCH)
 
 .PHONY: bench-replicas
 bench-replicas: java $(READY)  ## replicas in processes of their own, against the one in process; BENCH="--scales 0.01 --rounds 9 --idle 30" for a quick look

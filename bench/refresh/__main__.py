@@ -35,7 +35,6 @@ import options  # noqa: E402
 import pipelines  # noqa: E402
 import sustained  # noqa: E402
 import ticks  # noqa: E402
-import told  # noqa: E402
 from figures import Case, machine, run_cases, scratch, shown  # noqa: E402
 from judge import WrongAnswer  # noqa: E402
 from meter import Meter  # noqa: E402
@@ -54,7 +53,6 @@ CASES: dict[str, Callable[[options.Options, Meter], Case]] = {
     "j": sustained.sustained,
     "k": pipelines.pipelines,
     "l": groups.groups,
-    "m": told.told,
     "n": openings.openings,
 }
 

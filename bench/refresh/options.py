@@ -43,8 +43,8 @@ def add_directory(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options of this benchmark beside those that all have."""
+def add_scales(parser: argparse.ArgumentParser) -> None:
+    """How much data."""
     parser.add_argument(
         "--scales",
         type=several(float, "a scale factor above 0"),
@@ -52,6 +52,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="FACTORS",
         help="scale factors of TPC-H, by commas; growth is from the first to the last (0.1,1)",
     )
+
+
+def add_queries(parser: argparse.ArgumentParser) -> None:
+    """Which views."""
     parser.add_argument(
         "--queries",
         type=queries,
@@ -59,6 +63,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="NUMBERS",
         help="which of TPC-H's 22 queries, by commas, where a case has all of them (all)",
     )
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of this benchmark beside those that all have."""
+    add_scales(parser)
+    add_queries(parser)
     parser.add_argument(
         "--rounds",
         type=above_0(int, "a number above 0"),

@@ -39,7 +39,7 @@ from mzsql.adapter.statements.session import SessionStatements
 from mzsql.adapter.statements.transactions import Transactions
 from mzsql.adapter.subscribe.subscription import Subscribes
 from mzsql.adapter.system.activity import Activity
-from mzsql.adapter.system.rows import SystemRelations
+from mzsql.adapter.system.relations import SystemRelations
 from mzsql.adapter.system.source import Source
 from mzsql.catalog.builtin import Builtin
 from mzsql.catalog.commands.settings import session_defaults

@@ -290,11 +290,15 @@ _OF_SESSIONS: Mapping[str, Variable] = {
     ),
     "cluster": Variable("quickstart"),
     "cluster_replica": Variable(""),
+    "current_object_missing_warnings": Variable("on", Boolean(), heeded=False),
     "database": Variable("materialize"),
     "datestyle": Variable("ISO, MDY", OneOf(("ISO, MDY", "ISO", "MDY"), keeps="ISO, MDY")),
+    "emit_introspection_query_notice": Variable("on", Boolean(), heeded=False),
+    "emit_plan_insights_notice": Variable("off", Boolean(), heeded=False),
     "emit_timestamp_notice": Variable("off", Boolean(), heeded=False),
     "emit_trace_id_notice": Variable("off", Boolean(), heeded=False),
     "enable_session_cardinality_estimates": Variable("off", Boolean()),
+    "enable_session_rbac_checks": Variable("off", Boolean(), heeded=False),
     "extra_float_digits": Variable("3", Integer(-15, 3), heeded=False),
     "idle_in_transaction_session_timeout": Variable("2 min", Duration()),
     "integer_datetimes": Variable("on", Boolean(), read_only=True),
@@ -303,6 +307,7 @@ _OF_SESSIONS: Mapping[str, Variable] = {
     "max_identifier_length": Variable("255", Integer(1, 65535), read_only=True),
     "max_query_result_size": Variable("1GB", Size()),
     "real_time_recency": Variable("off", Boolean(), heeded=False),
+    "real_time_recency_timeout": Variable("10 s", Duration(), heeded=False),
     "search_path": Variable("public"),
     "server_version": Variable("9.5.0", read_only=True),
     "server_version_num": Variable("90500", read_only=True),
@@ -327,6 +332,8 @@ variable.
 """
 REFRESH_EVERY = "enable_refresh_every_mvs"
 """Whether materialized views may have REFRESH AT and REFRESH EVERY."""
+UNSAFE_FUNCTIONS = "unsafe_enable_unsafe_functions"
+"""Whether the functions of ``mz_unsafe`` may be called, which make a statement wait or fail."""
 TIMESTAMP_ORACLE = "timestamp_oracle"
 """The implementation that serves timestamps."""
 WAY_BACK = "timestamp_oracle_way_back"
@@ -354,6 +361,7 @@ _OF_SYSTEM: Mapping[str, Variable] = {
     **{name: _switch(value) for name, value in msgspec.structs.asdict(OptimizerFeatures()).items()},
     **{name: _switch(False) for name in TABLE_KEYS},
     REFRESH_EVERY: _switch(True),
+    UNSAFE_FUNCTIONS: _switch(True),
     **{
         name: Variable(str(_ANY_NUMBER), Integer(0, _ANY_NUMBER), of_system=True) for name in LIMITS
     },

@@ -184,6 +184,8 @@ class HirPrinter:
         match expr:
             case hir.Column(index=index, level=level):
                 return f"#{'^' * level}{index}"
+            case hir.CastLiteral(shown=cast_as_written):
+                return text(cast_as_written)
             case sc.Literal() | sc.LiteralError() | sc.Unmaterializable():
                 return self._constants.scalar(expr)
             case hir.If(condition=c, then=t, otherwise=o):

@@ -128,6 +128,8 @@ def raw_scalar(expr: hir.Scalar) -> Node:
     match expr:
         case hir.Column(index=index, level=level):
             return {"Column": {"level": level, "column": index}}
+        case hir.CastLiteral(shown=shown):
+            return raw_scalar(shown)
         case sc.Literal(value=value, typ=typ):
             column = ColumnType(typ, value is None)
             return {"Literal": [js.packed((value,), (column,)), variants.column_type(column)]}

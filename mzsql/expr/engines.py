@@ -7,6 +7,7 @@ overflow that the spelling does not handle fails instead of wrapping.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import logging
 import os
@@ -26,6 +27,8 @@ from sqlglot.generators.duckdb import DuckDBGenerator
 from sqlglot.generators.spark import SparkGenerator
 
 from mzsql.expr.functions.table import Engine
+from mzsql.expr.type_texts import Unwritten
+from mzsql.expr.writing import write
 from mzsql.persist import duck
 from mzsql.repr.errors import SqlError, lacking, out_of_memory
 from mzsql.repr.garbage import undisturbed
@@ -105,6 +108,10 @@ logging.getLogger("sqlglot").setLevel(logging.ERROR)
 @undisturbed()
 def to_sql(ast: exp.Expression, engine: Engine) -> str:
     """The SQL text of a statement or expression, with every identifier quoted."""
+    if engine is Engine.DUCKDB:
+        check_for_interrupts()
+        with contextlib.suppress(Unwritten):
+            return write(ast)
     return _written(ast, engine)[0]
 
 

@@ -448,7 +448,8 @@ class Evaluator:
         with self._lock, self._registered(table):
             try:
                 with on_interrupt(self._connection.interrupt):
-                    return self._connection.sql(text).to_arrow_table()
+                    # Bound once: a relation is when it is made, and again when it is asked for its rows.
+                    return self._connection.execute(text).to_arrow_table()
             except duckdb.InterruptException:
                 check_for_interrupts()
                 raise

@@ -1,4 +1,4 @@
-"""Arithmetic and comparison of two integers, computed in Python.
+"""Arithmetic and comparison of two integers, equality of texts and casts of texts to days, computed in Python.
 
 Promise: the value, or the error message, that the table's spelling gives in an engine. Trade-off: a second
 implementation of what every engine computes, for the calls people write most; asking an engine for one sum takes a
@@ -7,12 +7,14 @@ millisecond.
 
 from __future__ import annotations
 
+import datetime as dt
 import operator
+import re
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from mzsql.expr.functions.declare import BOUNDS, INTEGERS
-from mzsql.expr.scalar import Call, Literal, LiteralError
+from mzsql.expr.scalar import Call, Literal, LiteralError, Scalar
 from mzsql.repr.types import SqlType, type_name
 
 
@@ -45,9 +47,18 @@ _COMPARISONS: Mapping[str, Callable[[int, int], bool]] = {
 }
 
 
+#: A day as it is mostly written.
+_DAY = re.compile(r"(\d{4})-(\d{2})-(\d{2})", re.ASCII)
+_EPOCH = dt.date(1970, 1, 1)
+
+
 def value(call: Call) -> Literal | LiteralError | None:
-    """The value of a call on two integers; None for any other call."""
+    """The value of a call on two integers, of `=` and `<>` of texts, and of a date written as YYYY-MM-DD; None for any other call."""
+    if call.func == "text_to_date":
+        return _day(call)
     name, _, kind = call.func.rpartition("_")
+    if kind == "text" and name in ("eq", "not_eq"):
+        return _same_text(call, name == "eq")
     if kind not in INTEGERS or len(call.args) != 2:
         return None
     operation, comparison = _ARITHMETIC.get(name), _COMPARISONS.get(name)
@@ -63,6 +74,29 @@ def value(call: Call) -> Literal | LiteralError | None:
         return Literal(comparison(left, right), call.typ)
     assert operation is not None
     return _computed(operation, left, right, kind, call.typ)
+
+
+def _day(call: Call) -> Literal | None:
+    (text,) = call.args
+    written = _DAY.fullmatch(str(text.value)) if _is_text(text) else None
+    if written is None:
+        return None
+    try:
+        day = dt.date(*map(int, written.groups()))
+    except ValueError:
+        return None
+    return Literal((day - _EPOCH).days, call.typ)
+
+
+def _same_text(call: Call, wanted: bool) -> Literal | None:
+    left, right = call.args
+    if not _is_text(left) or not _is_text(right):
+        return None
+    return Literal((left.value == right.value) is wanted, call.typ)
+
+
+def _is_text(expr: Scalar) -> TypeGuard[Literal]:
+    return isinstance(expr, Literal) and isinstance(expr.value, str)
 
 
 def _computed(

@@ -116,6 +116,11 @@ class CatalogView(Protocol):
         """The session's cluster."""
         ...
 
+    @property
+    def unsafe_functions(self) -> bool:
+        """Whether the functions of ``mz_unsafe`` may be called."""
+        ...
+
     def resolve_item(self, name: PartialName) -> CatalogItem | None:
         """The object that a name refers to: in the system schemas first, then along the search path; None where there
         is none.

@@ -38,6 +38,12 @@ class Call(msgspec.Struct, frozen=True, tag="call", cache_hash=True):
     typ: SqlType
 
 
+class CastLiteral(Literal, frozen=True, tag="cast_literal", cache_hash=True, gc=False):
+    """A number that a cast makes of a literal, known already; a plan that is shown as it was written shows the cast."""
+
+    shown: Call
+
+
 class If(msgspec.Struct, frozen=True, tag="if", cache_hash=True):
     """``CASE WHEN condition THEN then ELSE otherwise END``; only the chosen branch is evaluated."""
 

@@ -3,8 +3,8 @@ columns exist.
 
 Promise: the closures of a `ClosureBuilder`, run one after another over the stages' rows, compute the join's MFP and
 check the equivalences that the lookups do not check. Columns are carried only while something later reads them, in
-the order of the join's columns. A builder serves one path: it is made, asked for its closures in order, and
-discarded.
+the order of the join's columns; where nothing is left to compute, in the order of the output. A builder serves one
+path: it is made, asked for its closures in order, and discarded.
 """
 
 from __future__ import annotations
@@ -114,6 +114,10 @@ class ClosureBuilder:
         for cls in self._classes:
             wanted.update(*(sc.support(expr) for expr in cls))
         kept = sorted(column for column in self._place if column in wanted)
+        last = self._mfp.projection
+        if not self._mfp.expressions and not self._mfp.predicates and sorted(last) == kept:
+            # Nothing is left but their order, which they get here.
+            kept = list(last)
         projection = tuple(self._place[column] for column in kept)
         self._place = {column: position for position, column in enumerate(kept)}
         predicates = (*(rows.placed(check) for check in checks), *before.predicates)

@@ -12,12 +12,14 @@ from collections.abc import Sequence
 from decimal import Context, Decimal
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from mzsql.persist import duck
 from mzsql.persist.batch import DIFF_COLUMN, TIME_COLUMN, KeySpec
 from mzsql.persist.columns import conform
+from mzsql.persist.key_numbers import in_one_number
 from mzsql.repr.errors import DataError
 
 
@@ -192,13 +194,20 @@ def cast_sums(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def sort_by_key(table: pa.Table, key: KeySpec | None) -> pa.Table:
-    """Return ``table`` in the order of a keyed shard's parts: by key, NULLs last."""
+    """Return ``table`` in the order of a keyed shard's parts: by key, NULLs last; rows with equal keys keep their order."""
     if key is None or not key.columns or table.num_rows < 2:
         return table
-    if any(pa.types.is_nested(table.schema.field(column).type) for column in key.columns):
-        return table.take(_order_by_duckdb(table.select(key.columns)))
-    order = [(column, "ascending") for column in key.columns]
-    return table.take(pc.sort_indices(table, sort_keys=order))
+    keys = table.select(key.columns)
+    if any(pa.types.is_nested(field.type) for field in keys.schema):
+        return table.take(_order_by_duckdb(keys))
+    numbers = in_one_number(keys)
+    if numbers is None:
+        order = [(column, "ascending") for column in key.columns]
+        return table.take(pc.sort_indices(table, sort_keys=order))
+    if bool(np.all(numbers[1:] >= numbers[:-1])):
+        return table
+    # What comes in stretches in order, as rows of a table mostly do, is hardly more than merged.
+    return table.take(pa.array(np.argsort(numbers, kind="stable")))
 
 
 def _order_by_duckdb(keys: pa.Table) -> pa.ChunkedArray:

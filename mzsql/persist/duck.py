@@ -10,11 +10,15 @@ from __future__ import annotations
 
 import os
 import threading
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
 
 import duckdb
+
+# The copy that this warns of is worth less than the second binding of the relation that it recommends.
+warnings.filterwarnings("ignore", message="Arrow output on a DB-API result", module=r"mzsql\.")
 
 _lock = threading.Lock()
 _databases: dict[int, duckdb.DuckDBPyConnection] = {}

@@ -25,7 +25,7 @@ DIFF = "mz_diff"
 
 def identifier(name: str) -> exp.Identifier:
     """A quoted identifier."""
-    return exp.to_identifier(name, quoted=True)
+    return exp.Identifier(this=name, quoted=True)
 
 
 def col(name: str, table: str | None = None) -> exp.Column:

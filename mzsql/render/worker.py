@@ -19,7 +19,8 @@ from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.table import Engine, Sql
 from mzsql.render.statement import Ast
 
-_INTEGERS = frozenset(
+#: Types whose text is the number, in both engines.
+INTEGERS = frozenset(
     {
         *("smallint", "integer", "bigint", "uint2", "uint4", "uint8", "mz_timestamp", "time"),
         *("oid", "regclass", "regproc", "regtype"),
@@ -65,7 +66,7 @@ def _by_last_digit(whole: Ast, workers: int) -> Ast:
 def _canonical(key: Sql, engine: Engine) -> Ast:
     """A text that equal values share and that both engines write alike."""
     kind = key.typ.kind
-    if kind in _INTEGERS:
+    if kind in INTEGERS:
         return s.string(key.ast if engine is Engine.DUCKDB else s.wide(key.ast))
     if kind in _TEXTS:
         return s.string(key.ast)

@@ -72,8 +72,15 @@ ARRAY_OIDS: Mapping[str, int] = {
     "uint8": 16465,
     "mz_timestamp": 16553,
 }
-#: Of the texts that are cut, and of their arrays.
-SHORT_TEXT_OIDS: Mapping[SqlType, tuple[int, int]] = {t.PG_CHAR: (18, 1002), t.NAME: (19, 1003)}
+#: Of the texts that are cut, or in one form, and of their arrays.
+SHORT_TEXT_OIDS: Mapping[SqlType, tuple[int, int]] = {
+    t.PG_CHAR: (18, 1002),
+    t.NAME: (19, 1003),
+    t.INT2VECTOR: (22, 1006),
+    t.OIDVECTOR: (30, 1013),
+    t.ACLITEM: (1033, 1034),
+    t.MZ_ACLITEM: (16566, 16567),
+}
 RANGE_OIDS: Mapping[str, int] = {
     "int4range": 3904,
     "numrange": 3906,

@@ -29,7 +29,8 @@ class SqlType(
             mz_timestamp, list, array, record, map, range, unknown (the type of an untyped NULL or string literal before coercion).
         scale: digits behind the point of a numeric, 39 at most; None is `DEFAULT_NUMERIC_SCALE`, undeclared.
         length: the declared maximum of varchar or char, in characters, or the digits of a timestamp's seconds; None is unbounded. A text
-            of 63 is a `name`, one of 1 PostgreSQL's ``"char"``: both are texts that a cast cuts.
+            of 63 is a `name`, one of 1 PostgreSQL's ``"char"``: both are texts that a cast cuts. Below zero it stands for a form that
+            a cast reads: ``aclitem``, ``mz_aclitem``, ``int2vector``, ``oidvector``.
         element: the element's type of a list, array, map or range.
         fields: names and types of a record's fields.
         custom_id: of a list, map or record that has a name of a user's: the id of that. Values are those of the type without it.
@@ -130,7 +131,19 @@ TEXT = SqlType("text")
 #: PostgreSQL's types of names, of at most 63 bytes, and of one byte: texts with another number.
 NAME = SqlType("text", length=63)
 PG_CHAR = SqlType("text", length=1)
-_SHORT_TEXTS = {NAME: "name", PG_CHAR: '"char"'}
+#: Who was granted what by whom, of numbers and of ids of roles; numbers with blanks between them. Texts in one form.
+ACLITEM = SqlType("text", length=-1)
+MZ_ACLITEM = SqlType("text", length=-2)
+INT2VECTOR = SqlType("text", length=-3)
+OIDVECTOR = SqlType("text", length=-4)
+_SHORT_TEXTS = {
+    NAME: "name",
+    PG_CHAR: '"char"',
+    ACLITEM: "aclitem",
+    MZ_ACLITEM: "mz_aclitem",
+    INT2VECTOR: "int2vector",
+    OIDVECTOR: "oidvector",
+}
 VARCHAR = SqlType("varchar")
 CHAR = SqlType("char")
 BYTEA = SqlType("bytea")

@@ -1,12 +1,13 @@
 """Builds and optimizes dataflows: from a query and the views that it reads to one optimized `MirDataflow`.
 
-Promise: plain views are inlined transitively, wherever they are read; a view on which an index is exported is an
-object of its own. Only what is read is imported.
+Promise: plain views are inlined transitively, a user's view that is read several times as a `Let` binding; a view on
+which an index is exported is an object of its own. Only what is read is imported.
 Source: Materialize's `optimize_dataflow`.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 import msgspec
@@ -16,7 +17,7 @@ from mzsql.expr.dataflow import Export, IndexExport, MirDataflow, MirObject, Mir
 from mzsql.expr.memo import remembering
 from mzsql.expr.typing import relation_type
 from mzsql.repr.depth import deep
-from mzsql.repr.ids import GlobalId
+from mzsql.repr.ids import GlobalId, sort_key
 from mzsql.transform import pipeline
 from mzsql.transform.context import OptimizerContext
 from mzsql.transform.monotonic import annotate_monotonic
@@ -29,6 +30,16 @@ ViewLookup = Callable[[GlobalId], mir.Relation | None]
 SourceLookup = Callable[[GlobalId], MirSource]
 
 
+def _largest_id(rel: mir.Relation) -> int:
+    """The largest id of a binding in a plan."""
+    bound = (
+        max(node.ids) if isinstance(node, mir.LetRec) else node.id
+        for node in mir.walk(rel)
+        if isinstance(node, mir.Let | mir.LetRec)
+    )
+    return max(bound, default=-1)
+
+
 class _Builder:
     """Collects what is found while a dataflow is built."""
 
@@ -38,7 +49,6 @@ class _Builder:
         self._view_lookup = view_lookup
         self._source_lookup = source_lookup
         self._ctx = ctx
-        self._done: dict[GlobalId, mir.Relation | None] = {}
         self.sources: dict[GlobalId, MirSource] = {}
 
     def _view(self, gid: GlobalId) -> mir.Relation | None:
@@ -53,23 +63,53 @@ class _Builder:
             self.sources[gid] = MirSource(gid, relation_type(view))
 
     def inline(self, rel: mir.Relation) -> mir.Relation:
-        """Replace Gets of views by the views' plans, until none is left.
+        """Replace Gets of views by the views' plans, until none is left; a user's view that is read several times is bound by a Let.
 
-        A view's plan is closed, so its local ids are only meaningful inside it and cannot be confused with others.
+        A view's plan is closed, so its local ids are only meaningful inside it; the bindings of views get ids that no plan has.
         """
-        return rewrite(rel, self._resolve)
+        views: dict[GlobalId, mir.Relation] = {}
+        uses: Counter[GlobalId] = Counter()
+        self._collect(rel, views, uses)
+        if not views:
+            return rel
+        first = 1 + max(map(_largest_id, (rel, *views.values())))
+        # Each reader of the system's wants a few rows of it, found by what it asks for.
+        several = [gid for gid in views if uses[gid] > 1 and not gid.startswith("s")]
+        local = {gid: first + n for n, gid in enumerate(several)}
+        placed: dict[GlobalId, mir.Relation] = {}
 
-    def _resolve(self, node: mir.Relation) -> mir.Relation:
-        if not isinstance(node, mir.Get) or isinstance(node.id, int):
-            return node
-        gid = node.id
-        if gid not in self._done:
+        def resolve(node: mir.Relation) -> mir.Relation:
+            if not isinstance(node, mir.Get) or isinstance(node.id, int) or node.id not in views:
+                return node
+            if node.id in local:
+                return mir.Get(local[node.id], relation_type(views[node.id]))
+            return placed[node.id]
+
+        # Each stands after those it reads.
+        for gid, view in views.items():
+            placed[gid] = rewrite(view, resolve)
+        body = rewrite(rel, resolve)
+        for gid in reversed(local):
+            body = mir.Let(local[gid], placed[gid], body)
+        return body
+
+    def _collect(
+        self, rel: mir.Relation, views: dict[GlobalId, mir.Relation], uses: Counter[GlobalId]
+    ) -> None:
+        """Find the views that are read, each after those it reads itself, and how often; what is no view is imported."""
+        read = Counter(
+            n.id for n in mir.walk(rel) if isinstance(n, mir.Get) and not isinstance(n.id, int)
+        )
+        uses.update(read)
+        for gid in sorted(read, key=sort_key):
+            if gid in views or gid in self.sources:
+                continue
             view = self._view(gid)
-            self._done[gid] = None if view is None else rewrite(view, self._resolve)
             if view is None:
                 self._read(gid)
-        inlined = self._done[gid]
-        return node if inlined is None else inlined
+            else:
+                self._collect(view, views, uses)
+                views[gid] = view
 
     def indexed(self, gid: GlobalId) -> MirObject | None:
         """What an index is on, as an object of its own; None if it is read as it is."""

@@ -31,9 +31,16 @@ def cut(data: bytes) -> bytes:
     return data[: len(data) // 2]
 
 
+def flipped_at(data: bytes, place: int) -> bytes:
+    return data[:place] + bytes([data[place] ^ 0xFF]) + data[place + 1 :]
+
+
 def flipped(data: bytes) -> bytes:
-    middle = len(data) // 2
-    return data[:middle] + bytes([data[middle] ^ 0xFF]) + data[middle + 1 :]
+    return flipped_at(data, len(data) // 2)
+
+
+def emptied(_: bytes) -> bytes:
+    return b""
 
 
 def gone(_: bytes) -> None:
@@ -44,23 +51,29 @@ def junk(_: bytes) -> bytes:
     return b"junk"
 
 
-DAMAGES: dict[str, Damage] = {"cut": cut, "flipped": flipped, "gone": gone, "junk": junk}
+DAMAGES: dict[str, Damage] = {
+    "cut": cut,
+    "emptied": emptied,
+    "flipped": flipped,
+    "gone": gone,
+    "junk": junk,
+}
 
 
 class Place:
     """An environment whose cache has a part, a rollup and entries of its log; damage is done to copies of it."""
 
     def __init__(self, path: Path) -> None:
-        self._original = path / "original"
+        self.original = path / "original"
         self.path = path / "env"
-        with mzsql.connect(self._original) as con:
+        with mzsql.connect(self.original) as con:
             for text in DEFINED:
                 con.execute(text)
             self.plan = con.execute(EXPLAINED).fetchall()
             self.shard = con.coordinator.env.cache_shard.current()
         with PersistClient.open(
-            blob=f"file:{self._original}/blob",
-            consensus=f"sqlite:{self._original}/consensus.db",
+            blob=f"file:{self.original}/blob",
+            consensus=f"sqlite:{self.original}/consensus.db",
             background=False,
             settings=Settings(inline_bytes=0, rollup_interval=2),
         ) as client:
@@ -69,9 +82,9 @@ class Place:
                 entries.apply(lambda _, n=number: {f"0/u{n}/global": bytes([n]) * 100})
             entries.close()
             client.maintain(self.shard)
-        folder = self._original / "blob" / self.shard
-        self.objects = [p.relative_to(self._original) for p in folder.rglob("*") if p.is_file()]
-        with closing(sqlite3.connect(self._original / "consensus.db")) as database:
+        folder = self.original / "blob" / self.shard
+        self.objects = [p.relative_to(self.original) for p in folder.rglob("*") if p.is_file()]
+        with closing(sqlite3.connect(self.original / "consensus.db")) as database:
             found = database.execute(
                 "SELECT sequence_number, data FROM consensus WHERE shard = ?", (self.shard,)
             )
@@ -81,7 +94,7 @@ class Place:
 
     def _afresh(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
-        shutil.copytree(self._original, self.path)
+        shutil.copytree(self.original, self.path)
 
     def damage_object(self, name: Path, damage: Damage) -> None:
         self._afresh()
@@ -142,7 +155,10 @@ def test_a_damaged_object_and_a_damaged_entry_are_set_aside(place: Place) -> Non
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize(
+    "damage",
+    [pytest.param(name, marks=pytest.mark.soak if name == "emptied" else ()) for name in DAMAGES],
+)
 def test_every_object_and_every_entry_may_be_damaged(place: Place, damage: str) -> None:
     aside = 0
     for name in place.objects:
@@ -164,3 +180,32 @@ def test_a_process_that_only_reads_goes_on_without_a_cache(place: Place) -> None
             ).fetchall()
             assert shard == place.shard
             assert reason
+
+
+#: So many bytes of each object and entry are turned over, one at a time, evenly spread, the first and the last among them.
+FLIPS = 12
+
+
+@pytest.mark.soak
+def test_any_byte_of_any_object_and_entry_may_be_another(place: Place) -> None:
+    for name in place.objects:
+        size = (place.original / name).stat().st_size
+        for at in _spread(size):
+            place.damage_object(name, lambda data, at=at: flipped_at(data, at))
+            place.opens_as_ever()
+    for seqno, entry in place.entries.items():
+        for at in _spread(len(entry)):
+            place.damage_entry(seqno, lambda data, at=at: flipped_at(data, at))
+            place.opens_as_ever()
+
+
+def _spread(size: int) -> list[int]:
+    return sorted({number * (size - 1) // (FLIPS - 1) for number in range(FLIPS)})
+
+
+def test_what_is_set_aside_is_logged(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    place.damage_entry(max(place.entries), emptied)
+    with caplog.at_level("WARNING"):
+        assert place.opens_as_ever()
+    told = [one.getMessage() for one in caplog.records if "is set aside" in one.getMessage()]
+    assert [place.shard in one for one in told] == [True]

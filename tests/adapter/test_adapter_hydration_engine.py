@@ -14,7 +14,7 @@ import pytest
 import mzsql
 from mzsql.compute.controller import controller
 from mzsql.compute.dependencies import ComputeSettings
-from mzsql.compute.replica import hydration_here
+from mzsql.compute.replica import hydration_databases, hydration_here
 from mzsql.dbapi import connection
 
 _VIEW = "CREATE MATERIALIZED VIEW totals AS SELECT k % 3 AS k, sum(k) AS s FROM t GROUP BY 1"
@@ -116,12 +116,12 @@ def test_what_is_beyond_the_memory_of_this_process_runs_on_spark(
     open_: Callable[..., mzsql.Connection], monkeypatch: pytest.MonkeyPatch, spark: Any
 ) -> None:
     """DuckDB is given less memory than it needs for anything, and no disk."""
-    real = hydration_here.locked_connection
+    real = hydration_databases.locked_connection
 
     def poor(*, settings: dict[str, str]) -> duckdb.DuckDBPyConnection:
         return real(settings={**settings, "memory_limit": "1KiB", "temp_directory": ""})
 
-    monkeypatch.setattr(hydration_here, "locked_connection", poor)
+    monkeypatch.setattr(hydration_databases, "locked_connection", poor)
     _limited(monkeypatch, 1 << 20)
     con = open_(spark=spark)
     con.execute(_VIEW)

@@ -19,7 +19,7 @@ from mzsql.compute.engines.driver import Driver
 from mzsql.compute.replica import runs as hashed
 from mzsql.compute.replica import trace as traces
 from mzsql.compute.replica.run_files import RunFiles
-from mzsql.compute.replica.runs import key_hashes
+from mzsql.compute.replica.runs import in_order, key_hashes
 from mzsql.compute.replica.trace import Trace
 from mzsql.persist import KeySpec
 from mzsql.persist.consolidate import consolidate
@@ -250,3 +250,16 @@ def test_what_comes_in_stretches_is_in_order_once() -> None:
     for parts in (stretches, stretches[:1], [], [rng.integers(0, 2**64, 500, np.uint64)] * 2):
         given = np.concatenate([np.empty(0, np.uint64), *parts])
         assert hashed.distinct(given).tolist() == sorted(set(given.tolist()))
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 9, 1000])
+@pytest.mark.parametrize("bits", [2, 12, 64])
+def test_hashes_are_put_in_order_and_equal_ones_stay_as_they_came(count, bits):
+    rng = np.random.default_rng(count + bits)
+    low = rng.integers(0, 2**bits - 1, count, np.uint64, endpoint=True)
+    # Hashes that differ only where the places of so many are put, too; and stretches that are in order already.
+    for hashes in (low, low << np.uint64(60), np.sort(low), np.concatenate([np.sort(low), low])):
+        wanted = np.argsort(hashes, kind="stable")
+        places, ordered = in_order(hashes)
+        assert places.tolist() == wanted.tolist()
+        assert ordered.tolist() == hashes[wanted].tolist()

@@ -46,6 +46,8 @@ DIFFERENT = {
     "try_parse_monotonic_iso8601_timestamp": "PostgreSQL has no such function",
     "is_rbac_enabled": "PostgreSQL has no such function",
     "mz_raise_if": "PostgreSQL has no such function",
+    **{f"text_to_{name}": "PostgreSQL names roles in items, and cuts vectors silently"
+       for name in ("aclitem", "mz_aclitem", "int2vector", "oidvector")},
     **dict.fromkeys(("text_to_name", "text_to_char_code", "integer_to_char_code", "char_code_to_integer"),
                     "held by the records of expressions: its type is a text's here"),
     "pg_encoding_to_char": "PostgreSQL has other encodings, too",

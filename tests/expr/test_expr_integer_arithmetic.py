@@ -48,11 +48,53 @@ def test_the_answer_is_the_engines(kind: str) -> None:
         assert got == wanted, call
 
 
+def test_days_and_equal_texts_are_the_engines() -> None:
+    text, date = SqlType("text"), SqlType("date")
+    days = ["0001-01-01", "1582-10-10", "1969-12-31", "1970-01-01", "2020-02-29", "9999-12-31"]
+    calls = [Call("text_to_date", (Literal(day, text),), date) for day in days]
+    texts = ["", "a", "A", "a ", "ä", "a\u0308", "'"]
+    calls += [
+        Call(name, (Literal(a, text), Literal(b, text)), BOOLEAN)
+        for name in ("eq_text", "not_eq_text")
+        for a, b in itertools.product(texts, repeat=2)
+    ]
+    evaluator = Evaluator(exact_numerics=False)
+    try:
+        expected = evaluator.evaluate(calls)
+    finally:
+        evaluator.close()
+    for call, wanted in zip(calls, expected, strict=True):
+        found = integer_arithmetic.value(call)
+        assert isinstance(found, Literal), call
+        assert found.value == wanted, call
+
+
 def test_others_are_left_to_the_engine() -> None:
     text = SqlType("text")
     assert (
-        integer_arithmetic.value(Call("eq_text", (Literal("a", text), Literal("a", text)), BOOLEAN))
+        integer_arithmetic.value(Call("lt_text", (Literal("a", text), Literal("b", text)), BOOLEAN))
         is None
     )
+    assert (
+        integer_arithmetic.value(
+            Call("eq_text", (Literal("a", text), Literal(None, text)), BOOLEAN)
+        )
+        is None
+    )
+    for written in (
+        None,
+        "2020-02-30",
+        "0000-01-01",
+        "2020-1-1",
+        " 2020-01-01",
+        "20200101",
+        "٢020-01-01",
+    ):
+        assert (
+            integer_arithmetic.value(
+                Call("text_to_date", (Literal(written, text),), SqlType("date"))
+            )
+            is None
+        )
     number = SqlType("integer")
     assert integer_arithmetic.value(Call("neg_integer", (Literal(1, number),), number)) is None

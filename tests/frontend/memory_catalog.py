@@ -15,6 +15,7 @@ class MemoryCatalog:
     database = "materialize"
     search_path = ("public",)
     cluster = "quickstart"
+    unsafe_functions = True
 
     def __init__(self) -> None:
         self.items: dict[FullName, CatalogItem] = {}

@@ -342,6 +342,16 @@ def test_a_guard_stays_where_what_it_guards_may_fail(connection, value, around):
         connection.unregister("r")
 
 
+@pytest.mark.parametrize("value", ["0.4", "0.5", "0.6", "2.6", "-0.5", "-2.6", "3.0"])
+@pytest.mark.parametrize("to", ["INT", "DECIMAL(4, 0)", "DECIMAL(5, 1)"])
+def test_a_number_that_is_known_is_rounded_as_duckdb_rounds_it(connection, value, to):
+    text = f'SELECT CAST(CAST({value} AS DECIMAL(3, 1)) AS {to}) AS "e"'
+    made = lean(sqlglot.parse_one(text, dialect="duckdb"), {})
+    assert made is not None
+    found = connection.sql(to_sql(made, Engine.DUCKDB)).fetchall()
+    assert found == connection.sql(text).fetchall()
+
+
 def test_a_condition_that_fails_is_asked_although_its_answer_may_be_known(connection):
     rows = pa.table({"a": pa.array([1, 7, None], pa.int64()), "t": ["5", "6", "xyz"]})
     known = known_of(rows.schema, rows.num_rows, (), [rows])

@@ -126,6 +126,7 @@ def test_histories_are_recorded() -> None:
             "--only d --scales 0.001 --hydrations 1 --queries 6",
             marks=pytest.mark.soak,
         ),
+        ("bench-hydration", "--scales 0.001 --pairs 1 --queries 6"),
         ("bench-startup", "--views 12 --rounds 1"),
         ("bench-refresh", "--only k --scales 0.001 --batches 1 --queries 1,3"),
         # A session of Spark's is started.

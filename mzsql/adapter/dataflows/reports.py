@@ -89,11 +89,9 @@ class DataflowReports:
             fingerprint = fingerprint_in(rest)
             registered.setdefault(index_in(fingerprint) or fingerprint, []).append((replica, shard))
         for item, runs in self.running():
-            outline = self._planner.outlined_once(item, runs).outline
-            assert outline is not None
-            for spec in outline.arrangements:
-                for replica, shard in registered.get(spec.fingerprint, ()):
-                    yield item.id, spec.lir_id, replica, shard
+            for lir_id, fingerprint in self._planner.outlined_once(item, runs).arrangements or ():
+                for replica, shard in registered.get(fingerprint, ()):
+                    yield item.id, lir_id, replica, shard
             for replica, shard in registered.get(item.id, ()):
                 yield item.id, runs.plan.root.plan.lir_id, replica, shard
 

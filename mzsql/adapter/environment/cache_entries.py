@@ -101,11 +101,36 @@ class _StoredGlobal(msgspec.Struct, frozen=True, array_like=True):
         return found
 
 
+class _Arrangement(msgspec.Struct, frozen=True, array_like=True):
+    """The leading fields of an `ArrangementSpec`; only the node and the fingerprint are decoded."""
+
+    name: msgspec.Raw
+    lir_id: int
+    columns: msgspec.Raw
+    key_arity: msgspec.Raw
+    additive: msgspec.Raw
+    fingerprint: str
+
+
+class _Arrangements(msgspec.Struct, frozen=True, array_like=True):
+    """The leading fields of an `Outline`; only the arrangements are decoded."""
+
+    inputs: msgspec.Raw
+    lir_ids: msgspec.Raw
+    arrangements: tuple[_Arrangement, ...]
+
+
 _LOCALS = msgspec.msgpack.Decoder(_StoredLocal)
 _GLOBALS = msgspec.msgpack.Decoder(_StoredGlobal)
 _RELATIONS: msgspec.msgpack.Decoder[Relation] = msgspec.msgpack.Decoder(Relation)
 _DATAFLOWS = msgspec.msgpack.Decoder(MirDataflow)
+_ARRANGEMENTS: msgspec.msgpack.Decoder[_Arrangements | None] = msgspec.msgpack.Decoder(
+    _Arrangements | None
+)
 _OUTLINES: msgspec.msgpack.Decoder[Outline | None] = msgspec.msgpack.Decoder(Outline | None)
+
+
+_NOTHING = msgspec.msgpack.encode(None)
 
 
 def _raw(value: object) -> msgspec.Raw:
@@ -244,6 +269,23 @@ class GlobalExpressions:
         if not self._outlined:
             self._outline, self._outlined = _OUTLINES.decode(self._stored.outline), True
         return self._outline
+
+    @property
+    def arrangements(self) -> tuple[tuple[int, str], ...] | None:
+        """Node and fingerprint of each arrangement in the outline, without decoding the rest of it; None without an outline.
+
+        Raises:
+            msgspec.MsgspecError: the bytes are not an outline.
+        """
+        found = _ARRANGEMENTS.decode(self._stored.outline)
+        if found is None:
+            return None
+        return tuple((one.lir_id, one.fingerprint) for one in found.arrangements)
+
+    @property
+    def is_outlined(self) -> bool:
+        """Whether there is an outline; decodes nothing."""
+        return memoryview(self._stored.outline) != _NOTHING
 
     def as_taken_up(self) -> tuple[SealedDataflow, Outline | None]:
         """The plan and its outline, as a replica is given them."""

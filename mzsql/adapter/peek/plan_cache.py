@@ -2,9 +2,9 @@
 same.
 
 Promise: a cached plan was made for an equal query under the same definitions, cluster and optimizer features, so
-planning again would give the same. The key is the query's relation, with its literals, and the values that it reads
-from its session. Queries that depend on the time are not cached, nor are those with large literals: they are unlikely
-to recur, and their keys would fill memory.
+planning again would give the same; a plan over builtin relations alone stays valid when definitions change. The key is
+the query's relation, with its literals, and the values that it reads from its session. Queries that depend on the time
+are not cached, nor are those with large literals: they are unlikely to recur, and their keys would fill memory.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class QueryKey(msgspec.Struct, frozen=True, cache_hash=True):
         relation: the query's MIR before optimization.
         finishing: its ORDER BY, LIMIT, OFFSET and projection.
         columns: the types of its columns.
-        step: the version of the catalog's definitions.
+        step: the version of the catalog's definitions; None where only builtin relations are read.
         cluster: the cluster whose indexes it may read.
         features: the optimizer's switches.
         session: the session-dependent functions that it calls, with their values as texts.
@@ -54,7 +54,7 @@ class QueryKey(msgspec.Struct, frozen=True, cache_hash=True):
     relation: Relation
     finishing: RowSetFinishing
     columns: tuple[ColumnType, ...]
-    step: int
+    step: int | None
     cluster: str | None
     features: OptimizerFeatures
     session: tuple[tuple[str, str], ...] = ()

@@ -130,16 +130,16 @@ class Queries:
         pending = list(global_gets(relation))
         while pending:
             gid = pending.pop()
-            view = None if gid in seen else self._planner.lookup_view(gid)
+            view = None if gid in seen else self._planner.plain_view(gid)
             seen.add(gid)
             if view is not None:
-                pending += global_gets(view)
+                pending += view.reads
         return frozenset(seen)
 
     def inputs(self, relation: Relation) -> frozenset[GlobalId]:
         """The objects that a relation reads, with plain views expanded."""
         named = self._named(relation)
-        return frozenset(gid for gid in named if self._planner.lookup_view(gid) is None)
+        return frozenset(gid for gid in named if self._planner.plain_view(gid) is None)
 
     def base_tables(self, inputs: Iterable[GlobalId]) -> frozenset[GlobalId]:
         """The tables that some objects are computed from: writes to them change what is read."""
@@ -252,9 +252,9 @@ class Queries:
         """The session- and time-dependent functions that a relation calls, directly or through plain views."""
         found = set(unmaterializables(relation))
         for gid in self._named(relation):
-            view = self._planner.lookup_view(gid)
+            view = self._planner.plain_view(gid)
             if view is not None:
-                found |= unmaterializables(view)
+                found |= view.calls
         return frozenset(found)
 
     def plan(
@@ -304,7 +304,9 @@ class Queries:
             return make()
         # As texts, since some values are lists, which cannot be hashed.
         read = () if value is None else tuple((c, repr(value(c, TEXT))) for c in sorted(calls))
-        step = self._env.catalog.definitions
+        # A plan over builtin relations alone does not depend on what users define.
+        lasting = cluster is None and self._named(relation) <= builtins().keys()
+        step = None if lasting else self._env.catalog.definitions
         features = self._planner.features()
         typ = query.input_types
         key = QueryKey(relation, query.finishing, typ, step, cluster, features, read)

@@ -7,6 +7,7 @@ dropped since (`deployed`).
 
 from __future__ import annotations
 
+import functools
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
@@ -26,10 +27,11 @@ from mzsql.adapter.environment.expression_cache import (
     spell_features,
 )
 from mzsql.adapter.planning.names import Names
-from mzsql.adapter.planning.walk import materialize
+from mzsql.adapter.planning.walk import global_gets, materialize, unmaterializables
 from mzsql.adapter.session.catalog import SessionCatalog
 from mzsql.catalog import objects
 from mzsql.catalog.builtin import Builtin, builtins
+from mzsql.catalog.described import described
 from mzsql.catalog.objects import Item
 from mzsql.catalog.state import CatalogState
 from mzsql.compute.replica.dataflow import Renderings
@@ -69,11 +71,21 @@ from mzsql.transform.unread_errors import errors_unread
 _log = logging.getLogger(__name__)
 
 
-class View(msgspec.Struct, frozen=True):
+class View(msgspec.Struct, frozen=True, dict=True):
     """A plain view, planned: its locally optimized MIR and its columns."""
 
     mir: Relation
     desc: RelationDesc
+
+    @functools.cached_property
+    def reads(self) -> frozenset[GlobalId]:
+        """The ids that it names; plain views are not expanded."""
+        return global_gets(self.mir)
+
+    @functools.cached_property
+    def calls(self) -> frozenset[str]:
+        """The session- or time-dependent functions that it calls itself."""
+        return unmaterializables(self.mir)
 
 
 #: Below so many cached views, dropped ones are not looked for.
@@ -147,15 +159,20 @@ class Planner:
         )
 
     def builtin_desc(self, builtin: Builtin) -> RelationDesc:
-        """A builtin relation's columns; a builtin view is lowered for them at first use."""
+        """A builtin relation's columns; those of a view are lowered from its query where `columns.json` lacks them."""
         if builtin.desc is not None:
             return builtin.desc
         known = self._builtin_descs.get(builtin.id)
         if known is None:
-            # Listing columns asks for every builtin view at once, so these are lowered but not optimized.
-            known = lower_query(self._query(builtin.query)).desc
+            # Listing columns asks for every builtin view at once, so none should be planned for that.
+            known = described(builtin) or self.described(builtin)[0]
             self._builtin_descs[builtin.id] = known
         return known
+
+    def described(self, builtin: Builtin) -> tuple[RelationDesc, frozenset[GlobalId]]:
+        """A builtin view's columns, by lowering its query, and the ids that the query names."""
+        lowered = lower_query(self._query(builtin.query))
+        return lowered.desc, global_gets(lowered.relation)
 
     def desc(self, gid: GlobalId) -> RelationDesc:
         """The columns of any relation.
@@ -245,13 +262,18 @@ class Planner:
         relation = fold_finishing(lowered.relation, lowered.finishing)
         return View(optimize_local(relation, self.context()), lowered.desc)
 
-    def lookup_view(self, gid: GlobalId) -> Relation | None:
-        """A plain view's MIR; None for any other object."""
+    def plain_view(self, gid: GlobalId) -> View | None:
+        """A plain view with its plan; None for any other object."""
         builtin = builtins().get(gid)
         if builtin is not None:
-            return self.view(gid).mir if builtin.kind == "view" else None
+            return self.view(gid) if builtin.kind == "view" else None
         item = self._state().items.get(gid)
-        return self.view(gid).mir if isinstance(item, objects.View) else None
+        return self.view(gid) if isinstance(item, objects.View) else None
+
+    def lookup_view(self, gid: GlobalId) -> Relation | None:
+        """A plain view's MIR; None for any other object."""
+        view = self.plain_view(gid)
+        return None if view is None else view.mir
 
     def source(self, gid: GlobalId) -> MirSource:
         """The dataflow import of an object. Never monotonic, since rows of tables can be deleted."""
@@ -307,7 +329,7 @@ class Planner:
         Raises:
             Unsupported: it cannot be maintained.
         """
-        if plan.outline is not None:
+        if plan.is_outlined:
             return plan
         return plan.with_outline(self.renderings.of(plan.sealed).outline)
 
@@ -395,14 +417,18 @@ class Planner:
         def view_of(gid: GlobalId) -> Relation | None:
             return valued(self.lookup_view(gid))
 
+        # What is maintained has been optimized by itself already, as each view is before it is looked into.
+        peek = isinstance(export, PeekExport)
+        made = valued(relation)
+        if peek and made is not None:
+            made = optimize_local(made, self.context())
         with remembering():
             while True:
                 context = self.context(cluster=cluster, without=without, asked=asked)
-                built = build_dataflow(export, valued(relation), view_of, self.source, context)
+                built = build_dataflow(export, made, view_of, self.source, context)
                 mir = optimize_dataflow(built, context)
                 # A one-shot query falls back to the relation where an index holds errors. A maintained dataflow cannot know whether one
                 # will, so it is planned again without the indexes whose errors its plan would not read.
-                peek = isinstance(export, PeekExport)
                 unread = frozenset() if peek else errors_unread(mir, view_of)
                 if not unread:
                     return Planned(mir, lower(mir, self._features()))

@@ -221,7 +221,7 @@ class PlansAhead:
 # --- the process itself ------------------------------------------------------------------------
 
 
-class _Kinds:
+class CatalogKinds:
     """Which collections have errors, from a catalog alone: the process opens no environment."""
 
     def __init__(self, state: CatalogState) -> None:
@@ -239,7 +239,7 @@ def planned(request: bytes) -> Iterator[bytes]:
     """The answers to a request, one message for each object."""
     asked = _REQUESTS.decode(request)
     state = asked.state
-    renderings = Renderings(_Kinds(state))
+    renderings = Renderings(CatalogKinds(state))
     planner = Planner(
         lambda: state, ExpressionCache.in_memory(), lambda: asked.features, renderings
     )

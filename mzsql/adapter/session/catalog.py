@@ -20,6 +20,7 @@ from mzsql.catalog.objects import (
     Type,
     cluster_of,
 )
+from mzsql.catalog.settings import UNSAFE_FUNCTIONS, system_value
 from mzsql.catalog.state import CatalogState
 from mzsql.frontend.catalog import (
     IMPLICIT_SCHEMAS,
@@ -89,6 +90,11 @@ class SessionCatalog:
     def cluster(self) -> str:
         """The session's cluster."""
         return self._cluster
+
+    @property
+    def unsafe_functions(self) -> bool:
+        """Whether the functions of ``mz_unsafe`` may be called."""
+        return system_value(self.state.settings, UNSAFE_FUNCTIONS) == "on"
 
     def resolve_item(self, name: PartialName) -> CatalogItem | None:
         """The object that a name refers to, through the search path where it is unqualified; None where there is none."""

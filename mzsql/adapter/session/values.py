@@ -15,10 +15,12 @@ from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.session.session import Session
 from mzsql.catalog.objects import Replica
 from mzsql.catalog.state import CatalogState
+from mzsql.expr.functions.unmaterializable import slept_seconds
 from mzsql.frontend.catalog import SYSTEM_SCHEMAS
 from mzsql.repr.datum import Datum
 from mzsql.repr.errors import SqlError, UndefinedObject, Unsupported, alike
 from mzsql.repr.frontier import Timestamp
+from mzsql.repr.interrupt import current
 from mzsql.repr.types import SqlType
 
 #: System schemas that are searched before the path without being named in it.
@@ -66,7 +68,16 @@ def moment_values(
         "mz_is_superuser": True,
     }
 
+    slept: set[str] = set()
+
     def value(func: str, _: SqlType) -> Datum:
+        seconds = slept_seconds(func)
+        if seconds is not None:
+            if func not in slept:
+                # Once for a statement, however often it is planned.
+                slept.add(func)
+                current().sleep(seconds)
+            return True
         if func == "mz_introspected_replica":
             # Evaluated only where it is called, since it may be an error.
             return introspected_replica(session, state)

@@ -327,12 +327,17 @@ def _moment(nanoseconds: int) -> datetime.datetime:
     return _EPOCH + datetime.timedelta(microseconds=nanoseconds // 1000)
 
 
-#: The relations computed here, by name.
+#: The relations computed here that depend on the catalog's definitions alone, by name.
+INTROSPECTION_DEFINED: dict[str, Callable[[Source], Rows]] = {
+    "mz_internal.mz_history_retention_strategies": retention_rows,
+    "mz_internal.mz_materialized_view_refresh_strategies": refresh_strategy_rows,
+    "mz_internal.mz_compute_workers_unified": worker_rows,
+    "mz_internal.mz_compute_dataflows_unified": dataflow_rows,
+}
+#: The other relations computed here, by name.
 INTROSPECTION: dict[str, Callable[[Source], Rows]] = {
     "mz_catalog.mz_recent_storage_usage": storage_rows,
     "mz_internal.mz_object_lifetimes": lifetime_rows,
-    "mz_internal.mz_history_retention_strategies": retention_rows,
-    "mz_internal.mz_materialized_view_refresh_strategies": refresh_strategy_rows,
     "mz_internal.mz_materialized_view_refreshes": refresh_rows,
     "mz_catalog.mz_audit_events": audit_rows,
     "mz_internal.mz_recent_activity_log": statement_rows,
@@ -341,8 +346,6 @@ INTROSPECTION: dict[str, Callable[[Source], Rows]] = {
     "mz_internal.mz_subscriptions": subscription_rows,
     "mz_introspection.mz_active_peeks": peek_rows,
     "mz_introspection.mz_peek_durations_histogram": duration_rows,
-    "mz_internal.mz_compute_workers_unified": worker_rows,
-    "mz_internal.mz_compute_dataflows_unified": dataflow_rows,
     "mz_internal.mz_compute_lir_mapping_unified": lir_mapping_rows,
     "mz_internal.mz_arrangement_sizes_unified": arrangement_size_rows,
     "mz_internal.mz_compute_error_counts_raw_unified": error_count_rows,

@@ -7,10 +7,12 @@ each of these relations is one input of such a query; as views over the relation
 
 from __future__ import annotations
 
+import functools
+import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from mzsql.adapter.system.described import column_type_name, key_texts
 from mzsql.adapter.system.source import Rows, Source
@@ -139,44 +141,50 @@ def _arity(source: Source, builtin: Builtin) -> int:
 
 def column_rows(source: Source) -> Rows:
     """The columns of all relations."""
-    for one in _described(source):
-        spelled, typ, modifier = one.type
-        yield one.relation, one.name, one.place, one.nullable, spelled, one.default, typ, modifier
+    for gid, _, columns in _described(source):
+        for place, name, nullable, default, typ in columns:
+            yield gid, name, place, nullable, typ.spelled, default, typ.oid, typ.modifier
 
 
 def attribute_rows(source: Source) -> Rows:
     """The rows of pg_attribute, for all databases."""
-    for one in _described(source):
-        spelled, typ, modifier = one.type
-        of = oid(one.relation), one.name, typ, one.place, modifier, int(spelled.endswith("[]"))
-        yield *of, one.nullable, one.default, one.database
+    for gid, database, columns in _described(source):
+        number = oid(gid)
+        for place, name, nullable, default, typ in columns:
+            of = number, name, typ.oid, place, typ.modifier, typ.dimensions
+            yield *of, nullable, default, database
 
 
-class _Described(NamedTuple):
-    """A column: its relation's id and database, its position from 1 on, and its properties; `type` is as returned by
-    `_of_type`.
-    """
+class _Typed(NamedTuple):
+    """A type's name, OID, modifier and number of dimensions, as in pg_attribute."""
 
-    relation: str
-    database: str | None
-    place: int
-    name: str
-    nullable: bool
-    default: str | None
-    type: tuple[str, int, int]
+    spelled: str
+    oid: int
+    modifier: int
+    dimensions: int
 
 
-def _described(source: Source) -> Iterator[_Described]:
-    """The columns of all relations."""
-    types: dict[SqlType, tuple[str, int, int]] = {}
+#: A column: its position from 1 on, name, nullability, default and type.
+_Described: TypeAlias = tuple[int, str, bool, str | None, _Typed]
+
+
+def _described(source: Source) -> Iterator[tuple[str, str | None, Iterable[_Described]]]:
+    """The columns of each relation, with the relation's id and database."""
+    typed = functools.cache(_of_type)
     for gid, database, desc, defaults in _relations(source):
-        columns = zip(desc.names, desc.typ.columns, strict=True)
-        for place, (name, column) in enumerate(columns, start=1):
-            found = types.get(column.type)
-            if found is None:
-                found = types[column.type] = _of_type(column.type)
-            default = defaults[place - 1] if place <= len(defaults) else None
-            yield _Described(gid, database, place, name, column.nullable, default, found)
+        columns = desc.typ.columns
+        yield (
+            gid,
+            database,
+            zip(
+                range(1, len(columns) + 1),
+                desc.names,
+                [column.nullable for column in columns],
+                itertools.chain(defaults, itertools.repeat(None)),
+                [typed(column.type) for column in columns],
+                strict=False,  # there may be fewer defaults than columns
+            ),
+        )
 
 
 def _relations(
@@ -190,14 +198,14 @@ def _relations(
         yield i.id, i.database, i.desc, shown_defaults(i.create_sql) if with_defaults else ()
 
 
-def _of_type(typ: SqlType) -> tuple[str, int, int]:
-    """A type's name, OID and modifier, as in pg_attribute."""
+def _of_type(typ: SqlType) -> _Typed:
     modifier = -1
     if typ.kind == "numeric" and typ.scale is not None:
         modifier = (39 << 16 | typ.scale) + 4
     elif typ.length is not None:
         modifier = typ.length + 4
-    return column_type_name(typ), type_oid(typ), modifier
+    spelled = column_type_name(typ)
+    return _Typed(spelled, type_oid(typ), modifier, int(spelled.endswith("[]")))
 
 
 def namespace_rows(source: Source) -> Rows:

@@ -10,20 +10,18 @@ from __future__ import annotations
 import datetime
 import functools
 import hashlib
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
 
-import pyarrow as pa
-
 from mzsql.adapter.system import objects, time_zones
 from mzsql.adapter.system.described import key_texts
 from mzsql.adapter.system.functions import aggregate_rows, function_rows, operator_rows, type_id
-from mzsql.adapter.system.introspection import INTROSPECTION
+from mzsql.adapter.system.introspection import INTROSPECTION, INTROSPECTION_DEFINED
 from mzsql.adapter.system.objects import SchemaIds, cluster_ids, system_schema_id
 from mzsql.adapter.system.source import Rows, Source
-from mzsql.catalog.builtin import Builtin, builtins
+from mzsql.catalog.builtin import builtins
 from mzsql.catalog.commands.clusters import factor_of, size_of
 from mzsql.catalog.commands.default_privileges import default_rows, named_default_privileges
 from mzsql.catalog.commands.privileges import (
@@ -47,7 +45,6 @@ from mzsql.catalog.objects import (
     Type,
     View,
 )
-from mzsql.catalog.plugin_relations import plugin_rows
 from mzsql.catalog.settings import VARIABLES
 from mzsql.catalog.state import CatalogState
 from mzsql.expr.scalar import Column
@@ -57,8 +54,6 @@ from mzsql.frontend.definitions.shown_sql import (
     shown_query,
     shown_sql,
 )
-from mzsql.location import Whereabouts
-from mzsql.repr.errors import InternalError
 from mzsql.repr.frontier import Frontier
 from mzsql.repr.ids import GlobalId, oid, sort_key
 from mzsql.repr.type_oids import (
@@ -69,7 +64,6 @@ from mzsql.repr.type_oids import (
     TYPE_OIDS,
     type_oid,
 )
-from mzsql.repr.types import arrow_schema
 from mzsql.threads import PROCESS
 
 T = TypeVar("T")
@@ -485,8 +479,9 @@ def _threads(source: Source) -> Rows:
         yield one.name, one.object_id, one.status, one.error, one.restarts, since
 
 
-_DERIVED: dict[str, Callable[[Source], Rows]] = {
-    **INTROSPECTION,
+#: Relations whose rows depend only on the build and on the catalog's definitions (`DurableCatalog.definitions`).
+DEFINED: dict[str, Callable[[Source], Rows]] = {
+    **INTROSPECTION_DEFINED,
     "mz_catalog.mz_tables": _tables,
     "mz_catalog.mz_views": _views,
     "mz_catalog.mz_materialized_views": _materialized_views,
@@ -511,7 +506,6 @@ _DERIVED: dict[str, Callable[[Source], Rows]] = {
     "mz_catalog.mz_list_types": _list_types,
     "mz_catalog.mz_map_types": _map_types,
     "mz_catalog.mz_timezone_names": time_zones.time_zones,
-    "pg_catalog.pg_timezone_names": time_zones.pg_time_zones,
     "pg_catalog.pg_timezone_abbrevs": time_zones.pg_time_zone_abbreviations,
     "mz_catalog.mz_schemas": _schemas,
     "mz_catalog.mz_databases": _databases,
@@ -529,10 +523,16 @@ _DERIVED: dict[str, Callable[[Source], Rows]] = {
     "mz_internal.mz_comments": _comments,
     "mz_catalog.mz_clusters": _clusters,
     "mz_catalog.mz_cluster_replicas": _cluster_replicas,
-    "mz_internal.mz_cluster_replica_statuses": _replica_statuses,
-    "mz_internal.mz_cluster_replica_metrics": _replica_metrics,
     "mz_catalog.mz_cluster_replica_sizes": _sizes,
     "mz_internal.mz_object_dependencies": _dependencies,
+    "mz_internal.mz_variables": _variables,
+}
+#: Relations whose rows can change at any moment.
+PASSING: dict[str, Callable[[Source], Rows]] = {
+    **INTROSPECTION,
+    "pg_catalog.pg_timezone_names": time_zones.pg_time_zones,
+    "mz_internal.mz_cluster_replica_statuses": _replica_statuses,
+    "mz_internal.mz_cluster_replica_metrics": _replica_metrics,
     "mz_internal.mz_compute_dependencies": _compute_dependencies,
     "mz_internal.mz_frontiers": _frontiers,
     "mz_internal.mz_threads": _threads,
@@ -540,46 +540,4 @@ _DERIVED: dict[str, Callable[[Source], Rows]] = {
     "mz_internal.mz_startup_phases": _startup,
     "mz_internal.mz_expression_cache_damage": _damage,
     "mz_internal.mz_notices": _notices,
-    "mz_internal.mz_variables": _variables,
 }
-
-
-class SystemRelations:
-    """The builtin relations whose rows are computed when read; implements the `SystemRows` of peeks."""
-
-    def __init__(self, source: Source) -> None:
-        self._source = source
-
-    def is_derived(self, builtin: Builtin) -> bool:
-        """Whether a builtin source's rows are computed here."""
-        return builtin.plugin is not None or builtin.full_name in _DERIVED
-
-    def derived(self, builtin: Builtin, columns: Set[int] | None = None) -> pa.Table:
-        """A builtin source's present rows.
-
-        Args:
-            builtin: the source.
-            columns: positions of the columns that are read; None: all. The others come as NULL.
-
-        Returns:
-            Columns c0, c1, … in the Arrow types of the source's columns.
-        """
-        if builtin.plugin is not None:
-            at = self._source.env.locations
-            return plugin_rows(builtin.plugin, Whereabouts(at.blob, at.consensus, at.oracle))
-        make = _DERIVED.get(builtin.full_name)
-        if make is None or builtin.desc is None:
-            raise InternalError(f"nothing yields the rows of {builtin.full_name}")
-        rows = list(make(self._source))
-        schema = arrow_schema(builtin.desc.typ.columns)
-        arrays = [
-            pa.array([_made(row[i]) for row in rows], field.type)
-            if columns is None or i in columns
-            else pa.nulls(len(rows), field.type)
-            for i, field in enumerate(schema)
-        ]
-        return pa.table(arrays, names=schema.names)
-
-
-def _made(value: Any) -> Any:
-    return value() if callable(value) else value

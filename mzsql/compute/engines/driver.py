@@ -13,9 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import re
 import threading
-import warnings
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
@@ -43,11 +41,6 @@ PLANNED_ROWS = 250_000
 PLAN_USES = 3
 #: For how many simple texts the number of uses is kept.
 SIMPLE_TEXTS = 1000
-
-# The copy that the warning is about costs less than the second binding of the relation that it recommends.
-warnings.filterwarnings(
-    "ignore", message="Arrow output on a DB-API result", module=re.escape(__package__ or "")
-)
 
 
 class Driver:

@@ -16,7 +16,6 @@ not of the state.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -44,12 +43,12 @@ from mzsql.compute.replica.target import (
     with_time,
 )
 from mzsql.compute.replica.trace import Trace
+from mzsql.compute.replica.workers import Workers, worker_ast, workers_of
 from mzsql.expr.engines import to_sql
-from mzsql.expr.functions.table import Engine, Sql
+from mzsql.expr.functions.table import Engine
 from mzsql.expr.scalar import ColumnOrder
 from mzsql.persist import (
     DIFF_COLUMN,
-    WORKER_COLUMN,
     Batch,
     KeySpec,
     PartRef,
@@ -60,7 +59,6 @@ from mzsql.persist import (
 )
 from mzsql.persist.consolidate import consolidate
 from mzsql.persist.pushdown import Filters
-from mzsql.render.worker import worker_of
 from mzsql.repr.errors import InternalError
 from mzsql.repr.frontier import Frontier, Timestamp, less_than
 from mzsql.repr.types import ColumnType, SqlType, updates_schema
@@ -73,8 +71,6 @@ _ADDED_UP_ROWS = 100_000
 
 #: Most rows of a stored row group, which is the least that a lookup reads.
 _GROUP_ROWS = 16 * 1024
-#: How many statements that compute the workers of keys are cached, one for each sequence of key types.
-_TEXTS = 512
 
 
 class ArrangementDesc(msgspec.Struct, frozen=True):
@@ -354,7 +350,7 @@ class Arrangement(Target):
 
     def worker_ast(self, engine: Engine, prefix: str = "c") -> exp.Expression:
         """The expression for a row's worker over its key columns c0, c1, … (or with another `prefix`)."""
-        return _worker(self._key_types, self.workers, engine, prefix)
+        return worker_ast(self._key_types, self.workers, engine, prefix)
 
     def split(self, updates: pa.Table) -> Mapping[int, pa.Table] | None:
         """Consolidate updates and divide them by worker; None if nothing is left."""
@@ -363,20 +359,19 @@ class Arrangement(Target):
             return None
         if self.workers == 1:
             return {0: updates}
-        keys = updates.select(list(range(self.desc.key_arity)))
-        places = pa.array(np.arange(updates.num_rows))
-        found = self._driver.simple(
-            _workers_of(self._key_types, self.workers),
-            {"batch": keys.append_column("mz_place", places)},
-        )
-        workers = found.column(WORKER_COLUMN).to_numpy()
+        workers = self.workers_of(updates)
         order = np.argsort(workers, kind="stable")
-        rows = updates.take(pa.array(found.column("mz_place").to_numpy()[order]))
+        rows = updates.take(pa.array(order))
         ends = np.searchsorted(workers[order], np.arange(self.workers), "right").tolist()
         bounds = zip(range(self.workers), [0, *ends], ends, strict=False)
         return {
             number: rows.slice(begin, end - begin) for number, begin, end in bounds if end > begin
         }
+
+    def workers_of(self, rows: pa.Table) -> Workers:
+        """The worker of each of some of the arrangement's rows."""
+        keys = rows.select(list(range(self.desc.key_arity)))
+        return workers_of(keys, self._key_types, self.workers, self._driver.simple)
 
     @property
     def _key_types(self) -> tuple[SqlType, ...]:
@@ -523,24 +518,3 @@ def _with_diff(table: pa.Table, diff: int) -> pa.Table:
     position = table.schema.get_field_index(DIFF_COLUMN)
     diffs = pa.repeat(pa.scalar(diff, pa.int64()), table.num_rows)
     return table.set_column(position, table.schema.field(position), diffs)
-
-
-def _worker(
-    types: Sequence[SqlType], workers: int, engine: Engine, prefix: str = "c"
-) -> exp.Expression:
-    """The expression for a row's worker over key columns of these types."""
-    keys = [Sql(exp.column(f"{prefix}{i}", quoted=True), typ) for i, typ in enumerate(types)]
-    worker: exp.Expression = worker_of(keys, workers, engine)
-    return worker
-
-
-@functools.lru_cache(_TEXTS)
-def _workers_of(types: tuple[SqlType, ...], workers: int) -> str:
-    """The SQL that computes the worker of each row of a batch of keys. Rows carry their positions, because DuckDB keeps
-    no order.
-
-    Cached: there are many arrangements, but few sequences of key types.
-    """
-    worker = exp.alias_(_worker(types, workers, Engine.DUCKDB), WORKER_COLUMN, quoted=True)
-    place = exp.column("mz_place", quoted=True)
-    return to_sql(exp.select(place, worker).from_(exp.to_table("batch")), Engine.DUCKDB)

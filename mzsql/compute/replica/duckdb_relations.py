@@ -31,6 +31,10 @@ class DuckDbRelations:
         self._left = most_bytes
         #: bytes of each relation held as Arrow
         self._bytes: dict[str, int] = {}
+        #: how many rows each relation has, while it is there
+        self.rows: dict[str, int] = {}
+        #: whether there was one that is a table
+        self.has_tables = False
 
     @contextmanager
     def keeping(self, name: str, schema: pa.Schema) -> Iterator[Callable[[pa.RecordBatch], None]]:
@@ -39,35 +43,39 @@ class DuckDbRelations:
         """
         waiting: list[pa.RecordBatch] = []
         size, table = 0, False
-        # A cursor of its own: a statement on the connection itself would end the result that is being read from it.
-        with self._connection.cursor() as beside:
+        self.rows[name] = 0
 
-            def write_out() -> None:
-                nonlocal size, table
-                begin = f'INSERT INTO "{name}"' if table else f'CREATE OR REPLACE TABLE "{name}" AS'
-                with given(beside, "given", pa.Table.from_batches(waiting, schema)):
-                    beside.execute(f"{begin} SELECT * FROM given")
-                waiting.clear()
-                size, table = 0, True
+        def write_out() -> None:
+            nonlocal size, table
+            begin = f'INSERT INTO "{name}"' if table else f'CREATE OR REPLACE TABLE "{name}" AS'
+            rows = pa.Table.from_batches(waiting, schema)
+            # A connection beside the one of which a result may be being read.
+            with self._connection.cursor() as beside, given(beside, "given", rows):
+                beside.execute(f"{begin} SELECT * FROM given")
+            waiting.clear()
+            size, table = 0, True
+            self.has_tables = True
 
-            def keep(batch: pa.RecordBatch) -> None:
-                nonlocal size
-                waiting.append(batch)
-                size += batch.nbytes
-                if size > (PIECE_BYTES if table else self._left):
-                    write_out()
+        def keep(batch: pa.RecordBatch) -> None:
+            nonlocal size
+            waiting.append(batch)
+            self.rows[name] += batch.num_rows
+            size += batch.nbytes
+            if size > (PIECE_BYTES if table else self._left):
+                write_out()
 
-            yield keep
-            if table:
-                if waiting:
-                    write_out()
-                return
+        yield keep
+        if table:
+            if waiting:
+                write_out()
+            return
         self._connection.register(name, pa.Table.from_batches(waiting, schema))
         self._bytes[name] = size
         self._left -= size
 
     def drop(self, name: str) -> bool:
         """Drop a relation that is held as Arrow; return False if there is none of this name, as it may be a table."""
+        self.rows.pop(name, None)
         if name not in self._bytes:
             return False
         self._connection.unregister(name)

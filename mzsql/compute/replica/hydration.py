@@ -42,6 +42,7 @@ from mzsql.compute.replica.dataflow import Dataflow, arrangement_desc
 from mzsql.compute.replica.elapsed import Elapsed
 from mzsql.compute.replica.endings import each_by_itself
 from mzsql.compute.replica.filling import Beside, Filling, Reading
+from mzsql.compute.replica.hydration_databases import HydrationDatabases
 from mzsql.compute.replica.hydration_report import HydrationReport
 from mzsql.compute.replica.target import Target, with_time
 from mzsql.expr.functions.table import Engine
@@ -77,9 +78,10 @@ class Hydration:
         doing: Callable[[str, int | None], None],
         elapsed: Elapsed,
         beside: Beside,
+        databases: HydrationDatabases,
     ) -> None:
         """Prepare; `reason` says why this engine was chosen, `doing` takes progress and node, `elapsed` times, `beside` sorts for
-        traces.
+        traces, `databases` are what DuckDB runs in.
         """
         self._dataflow = dataflow
         self._report = report
@@ -93,6 +95,7 @@ class Hydration:
         self._doing = doing
         self._elapsed = elapsed
         self._beside = beside
+        self._databases = databases
         #: traces of what was filled, by arrangement name
         self._traces: dict[str, Filling | Reading] = {}
         self._looked_into = {one.arrangement for one in dataflow.rendered.lookups}

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import re
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -33,7 +33,7 @@ from mzsql.compute.replica.hydration import Hydration
 from mzsql.compute.replica.inputs import Input
 from mzsql.compute.replica.target import Target, with_time
 from mzsql.compute.replica.transient import given, load
-from mzsql.expr.engines import WIDE_SETTINGS, is_wide, locked_connection, to_sql
+from mzsql.expr.engines import is_wide, to_sql
 from mzsql.expr.functions.table import Engine
 from mzsql.persist import DIFF_COLUMN, TIME_COLUMN, WORKER_COLUMN
 from mzsql.render.recursion import Recursion
@@ -53,6 +53,10 @@ HELD_BYTES = 256 << 20
 
 _WORKER = pa.field(WORKER_COLUMN, pa.int32())
 
+#: The result of a stage that reads fewer rows than this is not streamed.
+_FEW_ROWS = 100_000
+#: No stage leaves anything in a directory.
+_NOWHERE = Path(os.devnull)
 #: Rows of a batch on the way from a stage to its shard (DuckDB's row group size).
 _BATCH_ROWS = 122_880
 #: Beyond this many bytes, error rows are summed up by text.
@@ -67,6 +71,10 @@ class HydrationHere(Hydration):
     _texts: Mapping[int, str]
     _last_use: Mapping[str, int]
     _held: DuckDbRelations
+    #: whether there are tables that do not go with the connection
+    _has_tables: bool
+    #: whether a stage had errors, which are in a table then
+    _has_errors: bool
 
     def run(self) -> RefreshStats:
         """Run the stages that are missing. Ends early once the dataflow is not wanted any more; what was filled by then
@@ -81,13 +89,12 @@ class HydrationHere(Hydration):
         self._used = frozenset(
             name for text in [*texts.values(), *recursive] for name in _WORD.findall(text)
         )
-        with tempfile.TemporaryDirectory(prefix="mzsql-hydrate-") as scratch:
-            settings = {**(WIDE_SETTINGS if wide else {}), "temp_directory": scratch}
-            self._duck = locked_connection(settings=settings)
+        with self._databases.one(wide=wide) as database:
+            self._duck = database.connection
             self._held = DuckDbRelations(self._duck, HELD_BYTES)
-            with contextlib.closing(self._duck):
-                self._duck.execute("CREATE TABLE mz_errors (mz_error VARCHAR, mz_diff BIGINT)")
-                self._run_stages(stages, texts, missing, Path(scratch))
+            self._has_tables = self._has_errors = False
+            done = self._run_stages(stages, texts, missing)
+            database.clean = done and not self._has_tables and not self._held.has_tables
         return RefreshStats(
             dataflow.gid,
             dataflow.as_of,
@@ -107,8 +114,8 @@ class HydrationHere(Hydration):
         stages: tuple[HydrationStage, ...],
         texts: Mapping[int, str],
         missing: frozenset[str],
-        scratch: Path,
-    ) -> None:
+    ) -> bool:
+        """Whether it got to the end."""
         self._texts = texts
         self._last_use = {name: id(stage) for stage in stages for name in stage.reads}
         jobs = JobCount(self._duck.interrupt)
@@ -119,23 +126,23 @@ class HydrationHere(Hydration):
         ):
             for stage in stages:
                 if self._stopped():
-                    return
+                    return False
                 at.append(self._progress(stage, jobs))
                 try:
-                    self._fill(stage, missing, scratch)
+                    self._fill(stage, missing, _NOWHERE)
                 except Exception as error:
                     if not self._stopped():
                         raise
                     # most likely because its statement was interrupted
                     _LOG.info("the hydration of %s was given up: %s", self._dataflow.gid, error)
-                    return
+                    return False
+        return True
 
     def _only_errors(self, stage: HydrationStage, scratch: Path) -> None:
         del scratch
         self._load_all(stage)
-        self._duck.execute(
-            f"INSERT INTO mz_errors SELECT mz_error, mz_diff FROM ({self._texts[id(stage)]})"
-            " WHERE mz_error IS NOT NULL"
+        self._add_errors(
+            f"SELECT mz_error, mz_diff FROM ({self._texts[id(stage)]}) WHERE mz_error IS NOT NULL"
         )
         self._forget(stage)
 
@@ -158,7 +165,7 @@ class HydrationHere(Hydration):
             rows = self._exported(stage, target)
             if corrected is not None:
                 rows = self._corrected(rows, target, upper)
-            _, self._rows_out = self._appended(self._read(rows, target), target, upper)
+            _, self._rows_out = self._appended(self._read(rows, target, stage), target, upper)
         else:
             assert isinstance(target, Arrangement)
             filling = self._filling(target)
@@ -185,10 +192,12 @@ class HydrationHere(Hydration):
         listed = _listed(target)
         if "mz_error" not in target.schema.names:
             return f"SELECT {listed}mz_diff FROM ({text})"
+        good = f"SELECT {listed}mz_error, mz_diff FROM ({text})"
+        if not self._has_errors:
+            return good
         nulls = "".join(f'NULL AS "{name}", ' for name in target.schema.names if name != "mz_error")
         return (
-            f"SELECT {listed}mz_error, mz_diff FROM ({text})"
-            f" UNION ALL SELECT {nulls}mz_error, CAST(sum(mz_diff) AS BIGINT) AS mz_diff"
+            f"{good} UNION ALL SELECT {nulls}mz_error, CAST(sum(mz_diff) AS BIGINT) AS mz_diff"
             " FROM mz_errors GROUP BY mz_error HAVING sum(mz_diff) <> 0"
         )
 
@@ -222,7 +231,7 @@ class HydrationHere(Hydration):
         errors: list[pa.RecordBatch] = []
 
         def batches() -> Iterator[pa.RecordBatch]:
-            for batch in self._duck.sql(query).to_arrow_reader(_BATCH_ROWS):
+            for batch in self._asked(query, stage):
                 good = _without_errors(batch, errors) if stage.has_errors else batch
                 if not good.num_rows:
                     continue
@@ -234,8 +243,7 @@ class HydrationHere(Hydration):
                 if filling is not None:
                     filling.add(rows)
                 if target.workers > 1:
-                    columns = [*rows.columns, good.column(WORKER_COLUMN)]
-                    rows = pa.RecordBatch.from_arrays(columns, schema=shard)
+                    rows = _with_workers(rows, target, shard)
                 yield rows
             self._remember(errors)
 
@@ -245,10 +253,16 @@ class HydrationHere(Hydration):
         """Keep a stage's error rows for the output."""
         if errors:
             with given(self._duck, "given", pa.Table.from_batches(errors)):
-                self._duck.execute(
-                    "INSERT INTO mz_errors SELECT mz_error, CAST(sum(mz_diff) AS BIGINT) FROM given"
-                    " GROUP BY mz_error"
+                self._add_errors(
+                    "SELECT mz_error, CAST(sum(mz_diff) AS BIGINT) FROM given GROUP BY mz_error"
                 )
+
+    def _add_errors(self, query: str) -> None:
+        if not self._has_errors:
+            # Of this connection alone, and gone with it.
+            self._duck.execute("CREATE TEMP TABLE mz_errors (mz_error VARCHAR, mz_diff BIGINT)")
+            self._has_errors = True
+        self._duck.execute(f"INSERT INTO mz_errors {query}")
 
     def _forget(self, stage: HydrationStage) -> None:
         """Drop the relations that no later stage reads."""
@@ -265,6 +279,7 @@ class HydrationHere(Hydration):
             before = reader.snapshot_arrow(upper - 1, timeout=self._settings.timeout)
         finally:
             reader.expire()
+        self._has_tables = True
         load(self._duck, "mz_before", before.drop_columns([TIME_COLUMN]))
         listed = "".join(f'"{name}", ' for name in target.schema.names)
         self._duck.execute(
@@ -273,21 +288,34 @@ class HydrationHere(Hydration):
         row: list[Ast] = [col(name) for name in target.schema.names]
         return to_sql(difference("mz_after", "mz_before", row), Engine.DUCKDB)
 
-    def _read(self, rows: str, target: Target) -> pa.RecordBatchReader:
+    def _asked(self, query: str, stage: HydrationStage) -> pa.RecordBatchReader:
+        """The rows of a stage's query. Streaming them binds the query twice, which costs more than a copy of few rows."""
+        if sum(self._held.rows.get(name, _FEW_ROWS) for name in stage.reads) < _FEW_ROWS:
+            return self._duck.execute(query).to_arrow_reader(_BATCH_ROWS)
+        return self._duck.sql(query).to_arrow_reader(_BATCH_ROWS)
+
+    def _read(self, rows: str, target: Target, stage: HydrationStage) -> pa.RecordBatchReader:
         """The output's rows at as_of, as they come. Nothing else may run on the connection until they are read."""
         items, schema = self._items(target)
-        made = self._duck.sql(f"SELECT {items} FROM ({rows})").to_arrow_reader(_BATCH_ROWS)
-        return pa.RecordBatchReader.from_batches(schema, (batch.cast(schema) for batch in made))
+        full = with_time(target.schema)
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            for batch in self._asked(f"SELECT {items} FROM ({rows})", stage):
+                made = batch.cast(full)
+                if isinstance(target, Arrangement) and target.workers > 1:
+                    made = _with_workers(made, target, schema)
+                yield made
+
+        return pa.RecordBatchReader.from_batches(schema, batches())
 
     def _items(self, target: Target) -> tuple[str, pa.Schema]:
-        """The select list of a target's rows at as_of, with their workers if there are several, and its schema."""
+        """The select list of a target's rows at as_of, and its schema, with their workers if there are several."""
         listed = "".join(f'"{name}", ' for name in target.schema.names)
         items = f"{listed}CAST({self._dataflow.as_of} AS BIGINT) AS {TIME_COLUMN}, {DIFF_COLUMN}"
         schema = with_time(target.schema)
         if not isinstance(target, Arrangement) or target.workers == 1:
             return items, schema
-        worker = to_sql(target.worker_ast(Engine.DUCKDB), Engine.DUCKDB)
-        return f"{items}, CAST({worker} AS INTEGER) AS {WORKER_COLUMN}", schema.append(_WORKER)
+        return items, schema.append(_WORKER)
 
     # --- what is read ---
 
@@ -305,6 +333,7 @@ class HydrationHere(Hydration):
         if recursion is not None:
             for one in recursion.inputs:
                 self._load(one)
+            self._has_tables = True
             fill(self._duck, recursion, self._check, name)
             self._registered.add(name)
             self._sizes[name] = 0
@@ -378,6 +407,13 @@ def _folded(errors: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
     made = pa.Table.from_batches(errors).group_by("mz_error").aggregate([(DIFF_COLUMN, "sum")])
     rows = made.select(["mz_error", f"{DIFF_COLUMN}_sum"]).rename_columns(schema.names).cast(schema)
     return cast("list[pa.RecordBatch]", rows.combine_chunks().to_batches())
+
+
+def _with_workers(rows: pa.RecordBatch, target: Arrangement, schema: pa.Schema) -> pa.RecordBatch:
+    """Rows with the worker of each behind them."""
+    table = pa.Table.from_batches([rows])
+    workers = pa.array(target.workers_of(table) if rows.num_rows else [], pa.int32())
+    return pa.RecordBatch.from_arrays([*rows.columns, workers], schema=schema)
 
 
 def _with_diff_0(batch: pa.RecordBatch) -> pa.RecordBatch:

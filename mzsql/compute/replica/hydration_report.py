@@ -1,6 +1,6 @@
-"""What is told of a hydration: which workers of which nodes are done, and whether the object is.
+"""What a replica reports of the hydration of one dataflow, for each node and worker.
 
-Promise: a status is told when it changes, each change once; what is taken back is told as well.
+Promise: every change is one response, in the order in which it happened; a row is retracted as it was reported.
 """
 
 from __future__ import annotations

@@ -35,6 +35,7 @@ from mzsql.compute.replica.endings import each_by_itself, patience
 from mzsql.compute.replica.engine_choice import Refusals, for_hydration
 from mzsql.compute.replica.filling import Beside
 from mzsql.compute.replica.hydration import Hydration
+from mzsql.compute.replica.hydration_databases import HydrationDatabases
 from mzsql.compute.replica.hydration_here import HydrationHere
 from mzsql.compute.replica.hydration_report import HydrationReport
 from mzsql.compute.replica.inputs import CollectionInput, IndexInput, Input
@@ -84,6 +85,8 @@ class Shared:
     closing: Callable[[], bool]
     #: runs the sorting of what hydrations write, beside the writing
     beside: Beside
+    #: the databases that in-process hydrations run in
+    databases: HydrationDatabases
     #: runs work that makes later steps faster but that no step needs, beside other work
     later: Callable[[Callable[[], None]], None]
     respond: Respond
@@ -366,6 +369,7 @@ class DataflowLifecycle:
             doing=self.say,
             elapsed=self.elapsed,
             beside=self.replica.beside,
+            databases=self.replica.databases,
         )
 
     def advance(self, input_upper: Frontier) -> RefreshStats | None:

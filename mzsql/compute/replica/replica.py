@@ -50,6 +50,7 @@ from mzsql.compute.replica.commands import Commands
 from mzsql.compute.replica.dataflow import DataflowSpec, Renderings, arrangement_desc, index_desc
 from mzsql.compute.replica.deltas import Deltas
 from mzsql.compute.replica.endings import each_by_itself
+from mzsql.compute.replica.hydration_databases import HydrationDatabases
 from mzsql.compute.replica.hydration_report import HydrationReport
 from mzsql.compute.replica.indexes import Indexes
 from mzsql.compute.replica.inputs import CollectionInput
@@ -152,6 +153,7 @@ class Replica:
         )
         self._work = Work(replica_id, self._installed, respond, settings, clock, start)
         indexes = Indexes(self._installed, self._arrangements)
+        self._databases = HydrationDatabases()
         self._shared = Shared(
             replica_id=replica_id,
             persist=persist,
@@ -166,6 +168,7 @@ class Replica:
             open_index=indexes.open,
             closing=lambda: self._installed.closing,
             beside=self._work.beside,
+            databases=self._databases,
             later=self._work.later,
             exports=exports,
             respond=respond,
@@ -391,6 +394,7 @@ class Replica:
                 _LOG.warning("closing %s: %s", flow.gid, error)
         self._arrangements.close()
         self._driver.close()
+        self._databases.close()
 
     def release(self) -> None:
         """See `ReplicaLink.release`."""

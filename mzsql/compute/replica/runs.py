@@ -82,14 +82,32 @@ def _changing(hashes: Hashes) -> Hashes:
     return hashes[keep]
 
 
-#: Not used at present. Meant as the most bits of a hash by which `repeated` counts, with 8 bytes for each count.
+def in_order(hashes: Hashes) -> tuple[Places, Hashes]:
+    """The places of hashes in their order, equal ones as they come, and the hashes in that order."""
+    turns = int(np.count_nonzero(hashes[1:] < hashes[:-1]))
+    if turns < len(hashes) // _A_STRETCH:
+        places = np.argsort(hashes, kind="stable")
+        return places, hashes[places]
+    # Numbers are sorted faster than places by them; so the place takes the end of each hash, which hardly ever decides.
+    mask = np.uint64((1 << len(hashes).bit_length()) - 1)
+    packed = (hashes & ~mask) | np.arange(len(hashes), dtype=np.uint64)
+    packed.sort()
+    places = (packed & mask).astype(np.int64)
+    made = hashes[places]
+    if np.any(made[1:] < made[:-1]):
+        again = np.argsort(made, kind="stable")
+        places, made = places[again], made[again]
+    return places, made
+
+
+#: `repeated` counts by at most so many bits of a hash, with 8 bytes for each count.
 _MOST_BITS = 22
 
 
 def repeated(hashes: Hashes) -> npt.NDArray[np.bool_]:
     """Which hashes occur more than once."""
     # Counting by some of their bits first excludes most hashes, at a fraction of the cost of sorting all.
-    bits = max(len(hashes).bit_length() + 3, 8)
+    bits = min(max(len(hashes).bit_length() + 3, 8), _MOST_BITS)
     slots = (hashes >> np.uint64(64 - bits)).astype(np.int64)
     maybe = np.flatnonzero(np.bincount(slots)[slots] > 1)
     some = hashes[maybe]
@@ -282,8 +300,8 @@ class Run:
         if known is None:
             keys = pa.Table.from_batches([self.rows.select(list(range(arity)))])
             hashes = key_hashes(keys, hasher)
-            order = np.argsort(hashes, kind="stable")
-            known = self._others[arity] = hashes[order], order
+            order, hashes = in_order(hashes)
+            known = self._others[arity] = hashes, order
         return known
 
 

@@ -35,7 +35,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mzsql.compute.replica.ordering import Ordering, differs
-from mzsql.compute.replica.runs import Files, Hasher, Hashes, Places, Run, key_hashes, repeated
+from mzsql.compute.replica.runs import (
+    Files,
+    Hasher,
+    Hashes,
+    Places,
+    Run,
+    in_order,
+    key_hashes,
+    repeated,
+)
 from mzsql.persist import DIFF_COLUMN, TIME_COLUMN
 from mzsql.repr.frontier import Timestamp
 
@@ -303,8 +312,8 @@ class Trace:
             order = self.order.sorted(batch, hashes if arity else None)
             batch, hashes = batch.take(pa.array(order)), hashes[order]
         elif arity:
-            order = np.argsort(hashes, kind="stable")
-            batch, hashes = batch.take(pa.array(order)), hashes[order]
+            order, hashes = in_order(hashes)
+            batch = batch.take(pa.array(order))
         run = Run(batch, arity, hashes, (bounds["min"], bounds["max"]))
         if self.order is not None:
             run.mixed = _mixes(batch, hashes, arity)

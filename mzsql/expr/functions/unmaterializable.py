@@ -36,3 +36,16 @@ UNMATERIALIZABLE: Mapping[str, SqlType] = {
     "mz_schemas_of_session": SqlType("array", element=TEXT),
     "mz_schemas_of_path": SqlType("array", element=TEXT),
 }
+
+_SLEEP = "mz_sleep"
+
+
+def sleep_key(seconds: float) -> str:
+    """The key of a pause of so many seconds: a function of the moment that is true once they are over."""
+    return f"{_SLEEP}/{max(0.0, seconds)!r}"
+
+
+def slept_seconds(key: str) -> float | None:
+    """How long such a key's pause is; None of any other key."""
+    name, _, seconds = key.partition("/")
+    return float(seconds) if name == _SLEEP else None

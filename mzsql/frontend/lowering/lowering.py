@@ -63,7 +63,7 @@ class Lowering:
         new_outer_joins: whether unmatched rows of outer joins are found by the keys of all equalities and by the filters of the side that
             is not preserved; else only by equal columns.
         variadic_left_joins: whether a stack of left joins becomes one inner join where possible.
-        calls_values: whether VALUES is shown as the call that it was written as, instead of its rows.
+        calls_values: whether VALUES and casts of literals are shown as the calls that they were written as, instead of their results.
     """
 
     join: Callable[[Lowering, hir.Join, Rel, ColumnMap, int], Rel]
@@ -428,6 +428,10 @@ class Lowering:
                 return self._if(scalar, rel, cols, depth, found)
             case hir.Windowing():
                 return self._window(scalar, rel, cols, depth, found)
+            case hir.CastLiteral(value=value, typ=typ, shown=shown):
+                if self.calls_values:
+                    return self.scalar(shown, rel, cols, depth, found)
+                return ms.Literal(value, typ), rel
             case ms.Literal(value=value, typ=typ) if typ.kind == "unknown":
                 # An untyped literal in a subquery whose use never required another type is text.
                 return ms.Literal(value, TEXT), rel

@@ -35,6 +35,7 @@ from mzsql.frontend.scalar.coerce import (
     settle,
 )
 from mzsql.frontend.scalar.context import ExprContext, QueryPlans
+from mzsql.frontend.scalar.defined import filled
 from mzsql.frontend.scalar.nodes import function_name, position_of
 from mzsql.repr import types as t
 from mzsql.repr.errors import InvalidParameter, SqlError, UndefinedFunction
@@ -49,6 +50,10 @@ _ARGUMENTS = "table function arguments"
 _OTHERS = "other table functions"
 #: Functions whose rows are the elements of another function's array.
 _OF_ARRAY = {"string_to_table": "string_to_array"}
+_REPEAT = "repeat_row"
+#: How many rows there are; a negative number is an error.
+_TIMES = """CASE WHEN mz_internal.mz_raise_if(($1) < 0, 'Negative multiplicity in constant result: ' || ($1)::text)
+    THEN NULL ELSE ($1)::bigint END"""
 #: The most columns that `csv_extract` returns.
 _MAX_COLUMNS = 1000
 
@@ -134,12 +139,25 @@ def planned(
 ) -> tuple[hir.Relation, Items]:
     """One call."""
     name = function_name(call_of(node))
+    if name == _REPEAT and len(call_of(node).expressions) == 1:
+        return _repeated(planner, node, left, clause)
     if not is_table_function(name):
         value = _scalar(planner, node, left)
         item = ScopeItem(name, None, ColumnType(value.typ, value.nullable))
         return hir.Map(_UNIT, (value.expr,)), (item,)
     found = _resolve(planner, node, left, clause)
     return _relation(found.func.key, [found]), _items([found])
+
+
+def _repeated(
+    planner: QueryPlans, node: exp.Expr, left: Scope | None, clause: str
+) -> tuple[hir.Relation, Items]:
+    """``repeat_row(n)``: so many rows of no columns, by which the rows beside it are repeated."""
+    inner = qualified.unqualified(planner.catalog, node) if isinstance(node, exp.Dot) else node
+    times = filled(_TIMES, inner.expressions)
+    series = exp.Anonymous(this="generate_series", expressions=[exp.Literal.number(1), times])
+    relation, _ = planned(planner, series, left, clause)
+    return hir.Project(relation, ()), ()
 
 
 def _side_by_side(

@@ -358,7 +358,7 @@ def _is_number(typ: SqlType) -> bool:
 
 
 def _bigint(value: int) -> Typed:
-    return Typed(Literal(value, t.BIGINT), t.BIGINT, False)
+    return _as(Typed(Literal(value, t.INTEGER), t.INTEGER, False), t.BIGINT)
 
 
 def _or_null(count: Typed, zero: Typed, position: int | None) -> Typed:

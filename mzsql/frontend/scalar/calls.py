@@ -24,6 +24,7 @@ from mzsql.frontend.scalar import (
     standard,
     system_functions,
     time_units,
+    unsafe_functions,
     windows,
 )
 from mzsql.frontend.scalar.clauses import not_allowed
@@ -197,6 +198,8 @@ def _dot(ctx: ExprContext, node: exp.Dot) -> Typed:
         raise Unsupported(
             "this form of a qualified name is not supported", position=position_of(node)
         )
+    if isinstance(inner, exp.Anonymous) and qualified.names(node.this) == [unsafe_functions.SCHEMA]:
+        return unsafe_functions.plan_unsafe(ctx, node)
     plain = qualified.unqualified(ctx.planner.catalog, node)
     name = function_name(qualified.bare(plain))
     if isinstance(plain, exp.Anonymous) and _is_table_function(name):

@@ -7,6 +7,7 @@ exist is said by `mzsql.expr.functions`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -25,6 +26,7 @@ from mzsql.frontend.scalar.typed import (
     category,
     exact_numeric,
 )
+from mzsql.repr.datum import Datum
 from mzsql.repr.errors import DataError, DatatypeMismatch, UndefinedObject, Unsupported
 from mzsql.repr.jsonb import canonical
 from mzsql.repr.types import (
@@ -63,7 +65,7 @@ def cast(value: Typed, target: SqlType, context: str) -> Typed | None:
         return None
     if target.kind == value.typ.kind == "numeric" and not keys:
         return _as_numeric(value, target, context)
-    plain = _wider_literal(value, target)
+    plain = _wider_literal(value, target, keys)
     if plain is not None:
         return plain
     # Only an explicit modifier sets the scale; without one a numeric keeps its own.
@@ -209,22 +211,28 @@ def empty(typ: SqlType) -> Typed:
     return Typed(Literal("{}" if typ.kind == "map" else "[]", typ), typ, False)
 
 
-def _wider_literal(value: Typed, target: SqlType) -> Typed | None:
+def _wider_literal(value: Typed, target: SqlType, keys: Sequence[str]) -> Typed | None:
     """An integer literal as a literal of another numeric type, where that is exact."""
-    if not isinstance(value.expr, Literal) or value.typ.kind not in INTEGER_BOUNDS:
+    if not keys or not isinstance(value.expr, Literal) or value.typ.kind not in INTEGER_BOUNDS:
         return None
     number = value.expr.value
     if number is None:
         return None
+    made: tuple[Datum, SqlType]
     if target.kind in INTEGER_BOUNDS:
         bound = 2 ** INTEGER_BOUNDS[target.kind]
         if not -bound <= int(number) < bound:
             return None
-        return Typed(Literal(number, target), target, False)
-    if target.kind == "numeric" and not target.scale:
-        typ = SqlType("numeric", scale=0)
-        return Typed(Literal(str(number), typ), typ, False)
-    return None
+        made = number, target
+    elif target.kind == "numeric" and not target.scale:
+        made = str(number), SqlType("numeric", scale=0)
+    else:
+        return None
+    if len(keys) != 1:
+        return Typed(Literal(*made), made[1], False)
+    inner = value.expr.shown if isinstance(value.expr, hir.CastLiteral) else value.expr
+    shown = hir.Call(keys[0], (inner,), made[1])
+    return Typed(hir.CastLiteral(*made, shown), made[1], False)
 
 
 def _from_unknown(value: Typed, target: SqlType, context: str) -> Typed | None:
@@ -266,15 +274,23 @@ def _as_wanted(value: Typed, target: SqlType, context: str) -> Typed:
 def text_literal(text: str, target: SqlType) -> Typed | None:
     """The typed literal for a quoted text, where it is certain; None where the cast must decide."""
     if target.kind == "jsonb":
-        return Typed(Literal(canonical(text), target), target, False)
+        return _read(text, canonical(text), target)
     if target.kind == "numeric":
         if target.scale is not None:
             return None
         try:
-            return exact_numeric(text)
+            number = exact_numeric(text)
         except (DataError, ValueError):
             return None
+        assert isinstance(number.expr, Literal)
+        return _read(text, number.expr.value, number.typ)
     return None
+
+
+def _read(text: str, value: Datum, typ: SqlType) -> Typed:
+    """The literal that a text is read as."""
+    shown = hir.Call(f"text_to_{typ.kind}", (Literal(text, TEXT),), typ)
+    return Typed(hir.CastLiteral(value, typ, shown), typ, False)
 
 
 def require(value: Typed, target: SqlType, context: str, what: str, position: int | None) -> Typed:

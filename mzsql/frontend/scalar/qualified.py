@@ -31,7 +31,14 @@ _MZ_CATALOG = frozenset(
 _OWN_PREFIXES = ("mz_", "list_", "map_")
 _MZ_INTERNAL = frozenset(
     {
-        *("is_rbac_enabled", "mz_mode", "mz_raise_if", "mz_setting", "mz_type_name"),
+        *(
+            "is_rbac_enabled",
+            "make_mz_aclitem",
+            "mz_mode",
+            "mz_raise_if",
+            "mz_setting",
+            "mz_type_name",
+        ),
         *("mz_schemas_of_session", "mz_schemas_of_path", "mz_introspected_replica"),
         "mz_viewable_variables",
     }

@@ -25,6 +25,11 @@ _NO_TIME = """CASE WHEN mz_internal.mz_raise_if(
         NOT ($1 BETWEEN 0 AND 23 AND $2 BETWEEN 0 AND 59 AND $3 >= 0 AND $3 <= 60),
         'time field value out of range: ' || $1::text || ':' || $2::text || ':' || $3::text)
     THEN NULL ELSE TIME '00:00:00' + ($1 * INTERVAL '1 hour' + $2 * INTERVAL '1 minute' + $3 * INTERVAL '1 second') END"""
+#: A name's parts, NULL for those that it leaves out.
+_NORMALIZED = """CASE WHEN mz_internal.mz_raise_if(cardinality(parse_ident($1)) > 3,
+        'improper relation name (too many dotted names): ' || $1)
+    THEN NULL WHEN $1 IS NOT NULL
+    THEN array_cat((ARRAY[NULL, NULL, NULL]::text[])[:3 - cardinality(parse_ident($1))], parse_ident($1)) END"""
 _SPANS = tuple(
     f"${i} * INTERVAL '1 {unit}'"
     for i, unit in enumerate(("year", "month", "week", "day", "hour", "minute", "second"), start=1)
@@ -151,8 +156,10 @@ SQL_FUNCTIONS: Mapping[str, tuple[Defined, ...]] = {
             _STAMP,
         ),
     ),
+    "mz_normalize_object_name": _one((_TEXT,), SqlType("array", element=_TEXT), _NORMALIZED),
     "min_scale": _one((_NUMERIC,), _INT, _SCALE),
     "pg_client_encoding": _one((), _TEXT, "'UTF8'::text"),
+    "pg_get_partkeydef": _one((_OID,), _TEXT, "NULL::text"),
     "pg_relation_size": tuple(
         Defined(args, _SIZE.format(known=known), _BIG)
         for first in (_REGCLASS, _OID)
@@ -161,6 +168,12 @@ SQL_FUNCTIONS: Mapping[str, tuple[Defined, ...]] = {
             ((first, _TEXT), "$1 IS NOT NULL AND $2 IS NOT NULL"),
         )
     ),
+    **{
+        name: tuple(
+            Defined((arg,), _SIZE.format(known="$1 IS NOT NULL"), _BIG) for arg in (_REGCLASS, _OID)
+        )
+        for name in ("pg_indexes_size", "pg_table_size", "pg_total_relation_size")
+    },
     "pg_size_bytes": _one((_TEXT,), _BIG, _IN_BYTES),
     "scale": _one((_NUMERIC,), _INT, _SCALE),
     "sind": _of_degrees(_sine()),

@@ -33,6 +33,8 @@ def plain_scalar(value: hir.Scalar, what: str) -> ms.Scalar:
             if isinstance(value, hir.Windowing):
                 raise Unsupported(f"window functions are not allowed in {what}")
             raise Unsupported(f"{what} does not allow subqueries")
+        case hir.CastLiteral(value=known, typ=typ):
+            return ms.Literal(known, typ)
         case _:
             return value
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from sqlglot import expressions as exp
 
 from mzsql.expr import functions
+from mzsql.frontend.scalar.acl_functions import ACL_FUNCTIONS
 from mzsql.frontend.scalar.coerce import NO_OVERLOAD, NOT_UNIQUE, Typed, plain_name, resolve
 from mzsql.frontend.scalar.context import ExprContext
 from mzsql.frontend.scalar.defined import Defined, filled
@@ -112,6 +113,13 @@ _CLASS = """AND classoid = (
         SELECT oid FROM mz_catalog.mz_objects
         WHERE name = $2 AND schema_id = (SELECT id FROM mz_catalog.mz_schemas WHERE name = 'pg_catalog'))"""
 
+#: The whole name of what has an id; an error of one that nothing has.
+_NAME_OF_ID = """CASE WHEN $1 IS NOT NULL THEN coalesce(
+    (SELECT CASE WHEN o.database_name IS NULL THEN '' ELSE quote_ident(o.database_name) || '.' END
+        || quote_ident(o.schema_name) || '.' || quote_ident(o.name)
+     FROM mz_internal.mz_object_fully_qualified_names AS o WHERE o.id = $1 LIMIT 1),
+    CASE WHEN mz_internal.mz_raise_if(true, 'global ID ' || $1 || ' does not exist') THEN NULL END) END"""
+
 _OF_TABLES = _privileges(
     "(SELECT true FROM mz_catalog.mz_relations WHERE oid = {at}::regclass::oid)",
     "(SELECT true FROM mz_catalog.mz_relations WHERE oid = {at})",
@@ -119,6 +127,7 @@ _OF_TABLES = _privileges(
 
 DEFINITIONS: Mapping[str, tuple[Defined, ...]] = {
     **SQL_FUNCTIONS,
+    **ACL_FUNCTIONS,
     "format_type": _overloads(_FORMAT_TYPE, (_OID, _INT)),
     "pg_get_userbyid": _overloads(
         "CASE WHEN $1 IS NOT NULL THEN coalesce((SELECT name FROM mz_catalog.mz_roles WHERE oid = $1),"
@@ -229,6 +238,12 @@ DEFINITIONS: Mapping[str, tuple[Defined, ...]] = {
         *_asking("$1 = $2", (_TEXT, _TEXT)),
         *_asking("$1 = $2", (t.BYTEA, t.BYTEA)),
     ),
+    "mz_session_id": _overloads(
+        "(SELECT id FROM mz_internal.mz_sessions WHERE connection_id = pg_backend_pid() LIMIT 1)",
+        (),
+        result=t.UUID,
+    ),
+    "mz_global_id_to_name": _overloads(_NAME_OF_ID, (_TEXT,)),
     "getdatabaseencoding": _overloads("'UTF8'::text", ()),
     "pg_stat_get_numscans": _overloads(
         "CASE WHEN $1 IS NOT NULL THEN -1::bigint END", (_OID,), result=t.BIGINT

@@ -7,6 +7,8 @@ may be assumed there (`context.Context`).
 from __future__ import annotations
 
 import datetime
+import math
+from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 
@@ -92,8 +94,8 @@ def _cast(ctx: Context, ast: Ast) -> Known:
             kind,
             values=fact.values,
             nulls=fact.nulls,
-            low=_cast_bound(fact.low, fact, kind),
-            high=_cast_bound(fact.high, fact, kind),
+            low=_cast_bound(fact.low, fact, kind, math.floor),
+            high=_cast_bound(fact.high, fact, kind, math.ceil),
             fails=fact.fails,
             texts=fact.texts if kind == "TEXT" else None,
             other=fact.nonzero and _is_finer(kind, fact),
@@ -111,17 +113,15 @@ def _is_finer(kind: str, fact: Fact) -> bool:
     return scales[0] <= scales[1]
 
 
-def _cast_bound(value: Fraction | None, fact: Fact, kind: str) -> Fraction | None:
-    """A bound after a cast, which may round."""
+def _cast_bound(
+    value: Fraction | None, fact: Fact, kind: str, outward: Callable[[Fraction], int]
+) -> Fraction | None:
+    """A bound after a cast, which may round in either direction; `outward` rounds away from the values within the bounds."""
     if value is None or not (is_number(fact.kind) and is_number(kind)):
         return None
     shape = decimal(kind)
     unit = Fraction(1, 10 ** (shape[1] if shape else 0))
-    if (value / unit).denominator == 1:
-        return value
-    rounded = value / unit
-    whole = rounded.numerator // rounded.denominator
-    return (whole if value == fact.low else whole + 1) * unit
+    return outward(value / unit) * unit
 
 
 def _read_literal(literal: Ast, kind: str) -> Fact | None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from mzsql.expr.functions import epoch
 from mzsql.expr.functions import sql as s
-from mzsql.expr.functions.cast import oids, short_texts
+from mzsql.expr.functions.cast import formed_texts, oids, short_texts
 from mzsql.expr.functions.cast_rows import ASSIGNMENT, EXPLICIT, IMPLICIT, Cast
 from mzsql.expr.functions.cast_rows import cast_row as _cast
 from mzsql.expr.functions.cast_rows import plain as _plain
@@ -208,7 +208,9 @@ CASTS: tuple[Cast, ...] = (
     *_times(),
     *_readings(),
 )
-FUNCTIONS: tuple[ScalarFunc, ...] = tuple(cast.func for cast in (*CASTS, *short_texts.CASTS))
+FUNCTIONS: tuple[ScalarFunc, ...] = tuple(
+    cast.func for cast in (*CASTS, *short_texts.CASTS, *formed_texts.CASTS)
+)
 
 _BY_TYPES: dict[tuple[str, str], list[Cast]] = {}
 for _row in CASTS:
@@ -267,7 +269,8 @@ def _to_short_text(source: SqlType, target: SqlType, context: str) -> tuple[str,
     first = find_cast(source, of("text"), context)
     if first is None or context == IMPLICIT:
         return None
-    return (*first, short_texts.KEYS[target.length])
+    known = short_texts.KEYS | formed_texts.KEYS
+    return (*first, known[target.length])
 
 
 _CONTAINERS = ("array", "list", "map", "record")

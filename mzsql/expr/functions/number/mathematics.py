@@ -138,10 +138,18 @@ def _logarithms() -> list[ScalarFunc]:
     return functions
 
 
+def _cube_root(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+    """Of the cube of a whole number that number, which not every C library finds."""
+    root = s.call("CBRT", args[0].ast)
+    whole = s.call("ROUND", root)
+    cube = s.mul(s.mul(whole, whole), whole)
+    return s.case((s.eq(cube, args[0].ast), whole), otherwise=root)
+
+
 def _roots() -> list[ScalarFunc]:
     negative = domain(_negative, "cannot take square root of a negative number")
     functions = unary("sqrt", "SQRT", _not_negative, negative)
-    functions += unary("cbrt", "CBRT", ANYTHING, also_numeric=False)
+    functions.append(declared("cbrt_double", "cbrt", (DOUBLE,), DOUBLE, _cube_root))
     functions += unary("exp", "EXP", ANYTHING, overflow=True)
     return functions
 

@@ -1,4 +1,4 @@
-"""Case m: what it costs a hydration that replicas tell of themselves.
+"""Case a: what it costs a hydration that replicas tell of themselves.
 
 TPC-H's 22 views are made in process, and dropped, again and again in one environment, in pairs: once while the replica tells of its
 frontiers and of where its time goes, once while it does not; which is first changes from pair to pair. What counts is the time of
@@ -7,12 +7,12 @@ processors that the process takes, which depends less on other work on the machi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from statistics import median
 from time import perf_counter, process_time
 
 from figures import Case, scratch
-from meter import Meter
-from options import Options
 from tpch import Loaded, loaded
 
 #: With over without, in processors' time.
@@ -20,20 +20,18 @@ OVER = 1.015
 SWITCH = "enable_introspection_subscribes"
 
 
-def told(options: Options, meter: Meter) -> Case:
+def told(scales: Sequence[float], queries: Sequence[str], pairs: int, directory: Path) -> Case:
     """Pairs of hydrations at each scale."""
-    del meter
     case = Case(
-        "m", "hydration of the 22 views of TPC-H, while their replica tells of itself or not, s"
+        "a", "hydration of the 22 views of TPC-H, while their replica tells of itself or not, s"
     )
-    pairs = max(2, options.rounds // 10)
-    for scale in options.scales:
-        with scratch(options.directory) as folder, loaded(folder, scale, "told") as at:
+    for scale in scales:
+        with scratch(directory) as folder, loaded(folder, scale, "told") as at:
             at.connection.execute("ALTER SYSTEM SET step_engine = 'duckdb'")
             found: dict[str, list[tuple[float, float]]] = {"on": [], "off": []}
             for number in range(pairs + 1):
                 for switch in ("on", "off") if number % 2 else ("off", "on"):
-                    took = _hydration(at, options.queries, switch)
+                    took = _hydration(at, queries, switch)
                     if number:
                         found[switch].append(took)
             with_, without = (median(cpu for cpu, _ in found[one]) for one in ("on", "off"))
@@ -53,7 +51,7 @@ def told(options: Options, meter: Meter) -> Case:
     return case
 
 
-def _hydration(at: Loaded, queries: tuple[str, ...], switch: str) -> tuple[float, float]:
+def _hydration(at: Loaded, queries: Sequence[str], switch: str) -> tuple[float, float]:
     """Seconds of processors, and seconds, that it takes until all views can be read."""
     at.connection.execute(f"ALTER SYSTEM SET {SWITCH} = {switch}")
     cpu, wall = process_time(), perf_counter()

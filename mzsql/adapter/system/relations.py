@@ -1,0 +1,142 @@
+"""The builtin relations whose rows are computed when they are read, as Arrow columns.
+
+Promise: rows are those of the moment of the read, and only the columns that a query looks at are computed. Relations
+that depend on the catalog's definitions alone are computed once and cached until a definition changes, because tools
+ask for the same columns with every statement. The cache is bounded in bytes, least recently used first. Columns are
+cached, rows are not: another column of a cached relation takes another pass over the catalog.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from mzsql.adapter.system.rows import DEFINED, PASSING
+from mzsql.adapter.system.source import Source
+from mzsql.catalog.builtin import Builtin
+from mzsql.catalog.plugin_relations import plugin_rows
+from mzsql.location import Whereabouts, default_registry
+from mzsql.repr.errors import InternalError
+from mzsql.repr.ids import GlobalId
+from mzsql.repr.types import arrow_schema
+
+#: The bound of the cache, in bytes.
+KEPT_BYTES = 64 * 1024 * 1024
+#: Which definitions columns are computed from: the catalog's version of them, and the generation of the plugin registry.
+_Moment = tuple[int, int]
+
+
+class _Columns(msgspec.Struct, frozen=True):
+    """Some columns of a relation, by position, and its number of rows."""
+
+    moment: _Moment
+    rows: int
+    made: Mapping[int, pa.Array]
+
+    @property
+    def size(self) -> int:
+        return sum(one.nbytes for one in self.made.values())
+
+
+class SystemRelations:
+    """The builtin relations whose rows are computed when read; implements the `SystemRows` of peeks. Thread-safe.
+
+    Args:
+        source: what the rows are computed from.
+        kept_bytes: the bound of the cache, in bytes.
+    """
+
+    def __init__(self, source: Source, kept_bytes: int = KEPT_BYTES) -> None:
+        self._source = source
+        self._kept_bytes = kept_bytes
+        self._lock = threading.Lock()
+        # Least recently used first.
+        self._kept: OrderedDict[GlobalId, _Columns] = OrderedDict()
+        self._bytes = 0
+
+    def is_derived(self, builtin: Builtin) -> bool:
+        """Whether a builtin source's rows are computed here."""
+        name = builtin.full_name
+        return builtin.plugin is not None or name in DEFINED or name in PASSING
+
+    def derived(self, builtin: Builtin, columns: Set[int] | None = None) -> pa.Table:
+        """A builtin source's present rows.
+
+        Args:
+            builtin: the source.
+            columns: positions of the columns that are read; None: all. Others may come as NULL.
+
+        Returns:
+            Columns c0, c1, … in the Arrow types of the source's columns.
+
+        Raises:
+            InternalError: nothing yields the source's rows.
+        """
+        if builtin.plugin is not None:
+            at = self._source.env.locations
+            return plugin_rows(builtin.plugin, Whereabouts(at.blob, at.consensus, at.oracle))
+        if builtin.desc is None or not self.is_derived(builtin):
+            raise InternalError(f"nothing yields the rows of {builtin.full_name}")
+        schema = arrow_schema(builtin.desc.typ.columns)
+        wanted = frozenset(range(len(schema))) if columns is None else frozenset(columns)
+        if builtin.full_name in DEFINED:
+            found = self._of_definitions(builtin, wanted, schema)
+        else:
+            found = self._made(builtin, wanted, schema, (0, 0))
+        arrays = [
+            found.made[i] if i in found.made else pa.nulls(found.rows, field.type)
+            for i, field in enumerate(schema)
+        ]
+        return pa.table(arrays, names=schema.names)
+
+    def _of_definitions(
+        self, builtin: Builtin, wanted: frozenset[int], schema: pa.Schema
+    ) -> _Columns:
+        """Columns from the cache, with those that it lacked added to it."""
+        moment = self._moment()
+        with self._lock:
+            kept = self._kept.get(builtin.id)
+            if kept is not None and kept.moment == moment:
+                self._kept.move_to_end(builtin.id)
+                if wanted <= kept.made.keys():
+                    return kept
+            else:
+                kept = None
+        had = {} if kept is None else kept.made
+        found = self._made(builtin, wanted - had.keys(), schema, moment)
+        if self._moment() != moment:
+            # The rows may mix definitions from before and after a change; cached columns are from before it.
+            return found if kept is None else self._made(builtin, wanted, schema, moment)
+        found = msgspec.structs.replace(found, made={**had, **found.made})
+        self._keep(builtin.id, found)
+        return found
+
+    def _moment(self) -> _Moment:
+        return self._source.env.catalog.definitions, default_registry().generation
+
+    def _keep(self, gid: GlobalId, columns: _Columns) -> None:
+        with self._lock:
+            old = self._kept.pop(gid, None)
+            self._bytes += columns.size - (0 if old is None else old.size)
+            self._kept[gid] = columns
+            while self._bytes > self._kept_bytes:
+                _, gone = self._kept.popitem(last=False)
+                self._bytes -= gone.size
+
+    def _made(
+        self, builtin: Builtin, wanted: Iterable[int], schema: pa.Schema, moment: _Moment
+    ) -> _Columns:
+        """Some columns, computed from the present rows."""
+        make = DEFINED.get(builtin.full_name) or PASSING[builtin.full_name]
+        rows = list(make(self._source))
+        made = {i: _column(rows, i, schema.field(i).type) for i in wanted}
+        return _Columns(moment, len(rows), made)
+
+
+def _column(rows: Sequence[tuple[Any, ...]], place: int, typ: pa.DataType) -> pa.Array:
+    return pa.array([one() if callable(one) else one for one in (row[place] for row in rows)], typ)
