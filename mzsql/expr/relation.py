@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from mzsql.expr.scalar import AggregateExpr, ColumnOrder, Scalar
+from mzsql.expr.scalar import AggregateExpr, ColumnOrder, Literal, Scalar
 from mzsql.repr.datum import Row
 from mzsql.repr.ids import GlobalId
-from mzsql.repr.types import RelationType
+from mzsql.repr.types import BIGINT, RelationType
 
 
 class Constant(msgspec.Struct, frozen=True, tag="constant", cache_hash=True, gc=False):
@@ -237,6 +237,13 @@ class RowSetFinishing(msgspec.Struct, frozen=True, tag="finishing", cache_hash=T
             and self.offset == 0
             and self.project == tuple(range(arity))
         )
+
+    def folded(self, relation: Relation) -> Relation:
+        """A relation with these steps as part of it: a TopK, then a projection. Without a limit the order is dropped, as rows have none."""
+        if self.limit is not None or self.offset:
+            limit = None if self.limit is None else Literal(self.limit, BIGINT)
+            relation = TopK(relation, (), self.order_by, limit, self.offset)
+        return Project(relation, self.project)
 
 
 #: Node kinds with one input, with none, and with any number.

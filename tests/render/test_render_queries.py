@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 from render_runner import Runner, duck, relation
 
-from mzsql.adapter.planning.planner import fold_finishing
 from mzsql.expr.dataflow import MaterializedViewExport, MirSource
 from mzsql.expr.engines import duckdb_connection
 from mzsql.expr.evaluate import Evaluator
@@ -78,7 +77,7 @@ def connection():
 
 def planned(catalog: MemoryCatalog, sql: str):
     lowered = lower_query(catalog.plan(sql).query)
-    rel = fold_finishing(lowered.relation, lowered.finishing)
+    rel = lowered.finishing.folded(lowered.relation)
     evaluator = Evaluator()
     try:
         ctx = OptimizerContext(evaluator)

@@ -46,8 +46,8 @@ from mzsql.expr.dataflow import (
 )
 from mzsql.expr.evaluate import EvalError, Evaluator
 from mzsql.expr.memo import remembering
-from mzsql.expr.relation import Project, Relation, RowSetFinishing, TopK
-from mzsql.expr.scalar import Literal, Scalar
+from mzsql.expr.relation import Relation
+from mzsql.expr.scalar import Scalar
 from mzsql.frontend import LoweredQuery, hir, lower_query, parse_statements, plan_statement
 from mzsql.frontend.plan import plans as p
 from mzsql.lir import Planned, lower
@@ -56,7 +56,7 @@ from mzsql.repr.errors import InternalError, UndefinedTable
 from mzsql.repr.evaluation import failed
 from mzsql.repr.garbage import undisturbed
 from mzsql.repr.ids import GlobalId, sort_key
-from mzsql.repr.types import BIGINT, RelationDesc, SqlType
+from mzsql.repr.types import RelationDesc, SqlType
 from mzsql.transform import (
     IndexDesc,
     OptimizerContext,
@@ -259,7 +259,7 @@ class Planner:
     def local(self, query: hir.Query) -> View:
         """A query's locally optimized MIR, with its finishing (ORDER BY, LIMIT, OFFSET) folded into it."""
         lowered = self.lowering()(query)
-        relation = fold_finishing(lowered.relation, lowered.finishing)
+        relation = lowered.finishing.folded(lowered.relation)
         return View(optimize_local(relation, self.context()), lowered.desc)
 
     def plain_view(self, gid: GlobalId) -> View | None:
@@ -587,14 +587,6 @@ class Planner:
         depended = self._cache.invalidate_entries(gids)
         if depended:
             self._cache.insert_expressions(new_global=self._planned_anew(depended))
-
-
-def fold_finishing(relation: Relation, finishing: RowSetFinishing) -> Relation:
-    """A view's ORDER BY … LIMIT as part of the relation: a TopK, then a projection. An ORDER BY without LIMIT has no meaning in a view."""
-    if finishing.limit is not None or finishing.offset:
-        limit = None if finishing.limit is None else Literal(finishing.limit, BIGINT)
-        relation = TopK(relation, (), finishing.order_by, limit, finishing.offset)
-    return Project(relation, finishing.project)
 
 
 def _export_of(item: objects.Maintained) -> Export:
