@@ -7,7 +7,6 @@ overflow that the spelling does not handle fails instead of wrapping.
 from __future__ import annotations
 
 import atexit
-import contextlib
 import functools
 import logging
 import os
@@ -27,8 +26,6 @@ from sqlglot.generators.duckdb import DuckDBGenerator
 from sqlglot.generators.spark import SparkGenerator
 
 from mzsql.expr.functions.table import Engine
-from mzsql.expr.type_texts import Unwritten
-from mzsql.expr.writing import write
 from mzsql.persist import duck
 from mzsql.repr.errors import SqlError, lacking, out_of_memory
 from mzsql.repr.garbage import undisturbed
@@ -108,10 +105,6 @@ logging.getLogger("sqlglot").setLevel(logging.ERROR)
 @undisturbed()
 def to_sql(ast: exp.Expression, engine: Engine) -> str:
     """The SQL text of a statement or expression, with every identifier quoted."""
-    if engine is Engine.DUCKDB:
-        check_for_interrupts()
-        with contextlib.suppress(Unwritten):
-            return write(ast)
     return _written(ast, engine)[0]
 
 
@@ -124,8 +117,8 @@ def to_sql_with_numbers(ast: exp.Expression, engine: Engine) -> tuple[str, Mappi
 def _written(ast: exp.Expression, engine: Engine) -> tuple[str, Mapping[str, int]]:
     writer, dialect = _WRITERS[engine]
     made = writer(dialect=dialect)
-    # Writing for Spark changes the tree, so it gets a copy. For DuckDB sqlglot changes only nodes of kinds that are not rendered, and the
-    # copy would be a third of the time.
+    # Writing for Spark changes the tree, so it gets a copy. For DuckDB sqlglot changes only nodes of kinds that are not rendered; the copy
+    # would take as long as writing does. A few nodes are written by what they stand in, so none may stand in two places (`s.own`).
     return made.generate(ast, copy=engine is not Engine.DUCKDB), made.numbers
 
 

@@ -1,4 +1,4 @@
-"""The statements of hydrations and steps are written as sqlglot writes them, and none of them is left to it."""
+"""The statements of hydrations and steps are written as sqlglot writes a copy of them, and stay as they are."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from sqlglot import expressions as exp
 from sqlglot.generators.duckdb import DuckDBGenerator
 from test_render_queries import QUERIES, SMALL, SQL, MemoryCatalog, planned
 
+from mzsql.expr.engines import to_sql
 from mzsql.expr.functions.table import Engine
-from mzsql.expr.writing import write
 from mzsql.render.dataflow import RenderedDataflow, render
 
 
@@ -26,7 +26,7 @@ def check(rendered: RenderedDataflow) -> None:
     for statement in statements(rendered):
         wanted = DuckDBGenerator(dialect="duckdb", identify=True, comments=False)
         text, before = wanted.generate(statement), pickle.dumps(statement)
-        assert write(statement) == text
+        assert to_sql(statement, Engine.DUCKDB) == text
         assert pickle.dumps(statement) == before
 
 
