@@ -12,6 +12,7 @@ import random
 import threading
 import weakref
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -166,30 +167,30 @@ class PersistClient(Inspector):
         Raises:
             UnknownScheme, InvalidUrl: no plugin serves a URL.
         """
-        opened_blob = open_blob(blob)
-        try:
+        with ExitStack() as opened:
+            opened_blob = open_blob(blob)
+            opened.callback(opened_blob.close)
             opened_consensus = open_consensus(consensus)
-        except BaseException:
-            opened_blob.close()
-            raise
-        client = cls(
-            opened_blob,
-            opened_consensus,
-            settings=settings,
-            background=background,
-            blob_url=blob,
-            consensus_url=consensus,
-            registry=registry,
-            cache=None
-            if cache is None
-            else BlobCache(
-                cache,
-                directory_bytes=cache_bytes,
-                memory_bytes=cache_memory_bytes,
-                namespace=blob,
-            ),
-        )
-        client._owns_backends = True
+            opened.callback(opened_consensus.close)
+            client = cls(
+                opened_blob,
+                opened_consensus,
+                settings=settings,
+                background=background,
+                blob_url=blob,
+                consensus_url=consensus,
+                registry=registry,
+                cache=None
+                if cache is None
+                else BlobCache(
+                    cache,
+                    directory_bytes=cache_bytes,
+                    memory_bytes=cache_memory_bytes,
+                    namespace=blob,
+                ),
+            )
+            client._owns_backends = True
+            opened.pop_all()
         return client
 
     def take_over(self) -> None:

@@ -168,7 +168,7 @@ def _found(
                 and (leak.kind == "object" or delete_of_no_shard)
             ]
             if delete and doomed:
-                delete_objects(context, doomed)
+                delete_objects(context, doomed, deadline())
                 context.meter.metrics.leaks_deleted.inc(len(doomed))
             gone = frozenset(doomed) if delete else frozenset()
             for leak in leaks:
