@@ -116,9 +116,8 @@ def test_arrangements_are_told_without_the_rest_of_an_outline(con: mzsql.Connect
         "CREATE MATERIALIZED VIEW j AS SELECT o.a, sum(c) AS s FROM o JOIN p ON p.a = o.a GROUP BY o.a"
     )
     con.execute("SELECT * FROM j").fetchall()
-    dataflows = con.coordinator.dataflows
-    ((_, running),) = dataflows.running()
-    made = dataflows.outlined(running)
+    ((_, running),) = con.coordinator.reports.running()
+    made = con.coordinator.planner.outlined(running)
     assert made.is_outlined
     assert made.outline is not None
     told = tuple((one.lir_id, one.fingerprint) for one in made.outline.arrangements)
