@@ -182,7 +182,7 @@ def test_rows_without_columns_are_counted(con: mzsql.Connection) -> None:
         "SELECT length(string_agg(repeat('x', 1000000), ',')) FROM generate_series(1, 3000)",
     ],
 )
-@pytest.mark.long
+@pytest.mark.soak  # takes 9 GB of memory, which tests that run beside it need
 def test_what_no_array_holds_is_too_much_and_no_bug(con: mzsql.Connection, query: str) -> None:
     with pytest.raises(mzsql.OperationalError) as raised:
         con.execute(query)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -70,6 +71,10 @@ def test_they_answer(con: mzsql.Connection, expressions: str, row: tuple[object,
         ("makeaclitem(1, 2, 'SELECT', true)", "GRANT OPTION not yet supported"),
         ("'u1/u2'::mz_aclitem", 'invalid input syntax for type mz_aclitem: "u1/u2"'),
         ("'1 40000'::int2vector", 'invalid input syntax for type int2vector: "1 40000"'),
+        ("'1.4 2.6'::int2vector", 'invalid input syntax for type int2vector: "1.4 2.6"'),
+        ("'1e2'::int2vector", 'invalid input syntax for type int2vector: "1e2"'),
+        ("'1_0'::oidvector", 'invalid input syntax for type oidvector: "1_0"'),
+        ("'0x10'::oidvector", 'invalid input syntax for type oidvector: "0x10"'),
         ("mz_internal.mz_global_id_to_name('u77')", "global ID u77 does not exist"),
         ("mz_internal.mz_normalize_object_name('a.b.c.d')", "too many dotted names"),
         ("mz_unsafe.mz_error_if_null(NULL, 'it is missing')", "it is missing"),
@@ -105,3 +110,31 @@ def test_a_statement_waits_as_long_as_it_may(con: mzsql.Connection) -> None:
     with pytest.raises(mzsql.Error, match="executing potentially dangerous functions"):
         con.execute("SELECT mz_unsafe.mz_sleep(0)")
     con.execute("ALTER SYSTEM RESET unsafe_enable_unsafe_functions")
+
+
+def test_what_is_there_goes_on_where_new_statements_are_forbidden(tmp_path: Path) -> None:
+    with mzsql.connect(tmp_path / "env") as con:
+        con.execute("CREATE TABLE t (a int); INSERT INTO t VALUES (1)")
+        con.execute("CREATE VIEW v AS SELECT mz_unsafe.mz_error_if_null(a, 'none') AS x FROM t")
+        con.execute("CREATE MATERIALIZED VIEW m AS SELECT x + 1 AS y FROM v")
+        con.execute("ALTER SYSTEM SET unsafe_enable_unsafe_functions = off")
+        # Plans are made anew for it.
+        con.execute("ALTER SYSTEM SET enable_eager_delta_joins = off")
+    with mzsql.connect(tmp_path / "env") as con:
+        assert con.execute("SELECT y FROM m").fetchall() == [(2,)]
+        assert con.execute("SELECT x FROM v").fetchall() == [(1,)]
+        with pytest.raises(mzsql.Error, match="executing potentially dangerous functions"):
+            con.execute("SELECT mz_unsafe.mz_error_if_null(a, 'none') FROM t")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "mz_internal.make_mz_aclitem('u1', 'u2', NULL)",
+        "makeaclitem(1, 2, NULL, false)",
+        "makeaclitem(1, 2, 'SELECT', NULL)",
+        "mz_internal.mz_aclitem_grantee(NULL)",
+    ],
+)
+def test_no_item_is_made_of_what_is_not_known(con: mzsql.Connection, call: str) -> None:
+    assert con.execute(f"SELECT {call}").fetchall() == [(None,)]

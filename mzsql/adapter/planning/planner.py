@@ -139,6 +139,7 @@ class Planner:
         database: str = "materialize",
         state: CatalogState | None = None,
         without: GlobalId | None = None,
+        stored: bool = False,
     ) -> SessionCatalog:
         """The catalog under a session's names.
 
@@ -148,6 +149,7 @@ class Planner:
             database: the session's database.
             state: the catalog state; by default the one last read.
             without: an object to leave out.
+            stored: whether a definition is planned that the catalog has: what settings forbid to new statements it may do.
         """
         return SessionCatalog(
             self._state() if state is None else state,
@@ -156,6 +158,7 @@ class Planner:
             cluster=cluster,
             database=database,
             without=without,
+            stored=stored,
         )
 
     def builtin_desc(self, builtin: Builtin) -> RelationDesc:
@@ -241,7 +244,7 @@ class Planner:
 
     def _query(self, text: str) -> hir.Query:
         (statement,) = parse_statements(text)
-        plan = plan_statement(statement, self.catalog())
+        plan = plan_statement(statement, self.catalog(stored=True))
         if not isinstance(plan, p.SelectPlan | p.CreateViewPlan):
             raise InternalError(f"not the definition of a view: {text}")
         return plan.query
@@ -356,7 +359,7 @@ class Planner:
 
     def catalog_without(self, gid: GlobalId) -> SessionCatalog:
         """The catalog in which an object's own definition is planned: without the object itself."""
-        return self.catalog(without=gid)
+        return self.catalog(without=gid, stored=True)
 
     # --- dataflows ----------------------------------------------------------------------------
 

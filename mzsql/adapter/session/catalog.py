@@ -57,6 +57,7 @@ class SessionCatalog:
         builtin_desc: gives a builtin view's columns, which are planned at first use.
         database, search_path, cluster: the session's.
         without: an object to hide, so that its own definition can be planned again.
+        stored: whether a definition of the catalog is planned: what settings forbid to new statements it may do.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class SessionCatalog:
         search_path: tuple[str, ...] = ("public",),
         cluster: str = "quickstart",
         without: GlobalId | None = None,
+        stored: bool = False,
     ) -> None:
         self.state = state
         self._builtin_desc = builtin_desc
@@ -75,6 +77,7 @@ class SessionCatalog:
         self._search_path = search_path
         self._cluster = cluster
         self._gone = without
+        self._stored = stored
 
     @property
     def database(self) -> str:
@@ -94,7 +97,7 @@ class SessionCatalog:
     @property
     def unsafe_functions(self) -> bool:
         """Whether the functions of ``mz_unsafe`` may be called."""
-        return system_value(self.state.settings, UNSAFE_FUNCTIONS) == "on"
+        return self._stored or system_value(self.state.settings, UNSAFE_FUNCTIONS) == "on"
 
     def resolve_item(self, name: PartialName) -> CatalogItem | None:
         """The object that a name refers to, through the search path where it is unqualified; None where there is none."""

@@ -67,10 +67,16 @@ def _one(args: tuple[SqlType, ...], sql: str, result: SqlType = t.TEXT) -> tuple
     return (Defined(args, sql, result),)
 
 
+def _strict(args: tuple[SqlType, ...], sql: str, result: SqlType = t.TEXT) -> tuple[Defined, ...]:
+    """NULL where an argument is."""
+    missing = " OR ".join(f"${number} IS NULL" for number in range(1, len(args) + 1))
+    return _one(args, f"CASE WHEN {missing} THEN NULL ELSE {sql} END", result)
+
+
 ACL_FUNCTIONS: Mapping[str, tuple[Defined, ...]] = {
-    "make_mz_aclitem": _one((t.TEXT, t.TEXT, t.TEXT), _OF_IDS, t.MZ_ACLITEM),
-    "makeaclitem": _one((t.OID, t.OID, t.TEXT, t.BOOLEAN), _OF_NUMBERS, t.ACLITEM),
-    "mz_aclitem_grantee": _one((t.TEXT,), "coalesce(nullif(split_part($1, '=', 1), ''), 'p')"),
+    "make_mz_aclitem": _strict((t.TEXT, t.TEXT, t.TEXT), _OF_IDS, t.MZ_ACLITEM),
+    "makeaclitem": _strict((t.OID, t.OID, t.TEXT, t.BOOLEAN), _OF_NUMBERS, t.ACLITEM),
+    "mz_aclitem_grantee": _strict((t.TEXT,), "coalesce(nullif(split_part($1, '=', 1), ''), 'p')"),
     "mz_aclitem_grantor": _one((t.TEXT,), "split_part($1, '/', 2)"),
     "mz_aclitem_privileges": _one((t.TEXT,), "split_part(split_part($1, '=', 2), '/', 1)"),
     "mz_format_privileges": _one(

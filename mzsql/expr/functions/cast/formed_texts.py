@@ -57,7 +57,10 @@ def _vector(kind: str, text: Ast) -> Ast:
     low, high = BOUNDS[kind]
     each, number = s.variable("vn0"), s.variable("vn1")
     tokens = s.call("REGEXP_EXTRACT_ALL", text, s.text("[^ \t\n\r]+"))
-    read = s.lambda_(("vn0",), s.try_cast_to(each, s.sql_type(SqlType("bigint"), Engine.DUCKDB)))
+    # The engine's own cast rounds, and reads other spellings of numbers too.
+    written = s.matches(each, "^[+-]?[0-9]+$", Engine.DUCKDB)
+    bigint = s.try_cast_to(each, s.sql_type(SqlType("bigint"), Engine.DUCKDB))
+    read = s.lambda_(("vn0",), s.case((written, bigint)))
     numbers = s.call("LIST_TRANSFORM", tokens, read)
     fits = s.coalesce(s.between(number, s.num(low), s.num(high)), s.boolean(False))
     bad = s.call("LIST_FILTER", numbers, s.lambda_(("vn1",), s.not_(fits)))
