@@ -26,6 +26,7 @@ from sqlglot.generators.duckdb import DuckDBGenerator
 from sqlglot.generators.spark import SparkGenerator
 
 from mzsql.expr.functions.table import Engine
+from mzsql.expr.nodes import is_tree
 from mzsql.persist import duck
 from mzsql.repr.errors import SqlError, lacking, out_of_memory
 from mzsql.repr.garbage import undisturbed
@@ -117,9 +118,11 @@ def to_sql_with_numbers(ast: exp.Expression, engine: Engine) -> tuple[str, Mappi
 def _written(ast: exp.Expression, engine: Engine) -> tuple[str, Mapping[str, int]]:
     writer, dialect = _WRITERS[engine]
     made = writer(dialect=dialect)
-    # Writing for Spark changes the tree, so it gets a copy. For DuckDB sqlglot changes only nodes of kinds that are not rendered; the copy
-    # would take as long as writing does. A few nodes are written by what they stand in, so none may stand in two places (`s.own`).
-    return made.generate(ast, copy=engine is not Engine.DUCKDB), made.numbers
+    # Writing for Spark changes the tree, so it gets a copy. For DuckDB sqlglot changes only nodes of kinds that are not rendered, and the
+    # copy would take as long as writing does. But it writes some nodes by what they stand in, which a node that was put into a second
+    # place does not know of the first; the copy does.
+    copied = engine is not Engine.DUCKDB or not is_tree(ast)
+    return made.generate(ast, copy=copied), made.numbers
 
 
 def is_wide(statement: str) -> bool:

@@ -50,3 +50,24 @@ def relations_in(query: exp.Expression) -> frozenset[str]:
     return frozenset(
         one.name for one in nodes(query, exp.Table) if not isinstance(one.parent, exp.JoinHint)
     )
+
+
+def is_tree(root: exp.Expression) -> bool:
+    """Whether the root stands in nothing, and each other node in one place, which it knows."""
+    if root.parent is not None:
+        return False
+    waiting: list[exp.Expr] = [root]
+    while waiting:
+        node = waiting.pop()
+        for value in node.args.values():
+            if type(value) is list:
+                for one in value:
+                    if isinstance(one, exp.Expression):
+                        if one.parent is not node:
+                            return False
+                        waiting.append(one)
+            elif isinstance(value, exp.Expression):
+                if value.parent is not node:
+                    return False
+                waiting.append(value)
+    return True

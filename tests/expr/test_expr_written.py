@@ -11,7 +11,7 @@ from sqlglot import exp
 from mzsql.expr import functions, spell
 from mzsql.expr.engines import to_sql, to_sql_with_numbers
 from mzsql.expr.functions.table import Engine, Sql
-from mzsql.expr.nodes import nodes, relations_in
+from mzsql.expr.nodes import is_tree, nodes, relations_in
 from mzsql.repr.errors import Unsupported
 
 CASES = build(size=1)
@@ -77,3 +77,13 @@ def test_numbers_are_counted_as_they_are_written() -> None:
     text, numbers = to_sql_with_numbers(query, Engine.DUCKDB)
     assert text == """SELECT 7, '7', "x" + 7 AS "y7" FROM "t7" WHERE "y" < 70 AND "z" = -7"""
     assert dict(numbers) == {"7": 3, "70": 1}
+
+
+def test_a_node_in_two_places_is_written_as_it_is_in_each() -> None:
+    part = exp.Mod(this=exp.column("b"), expression=exp.column("c"))
+    product = exp.Mul(this=exp.column("a"), expression=part)
+    assert is_tree(product)
+    # It takes the product's place as what the part stands in.
+    exp.Paren(this=part)
+    assert not is_tree(product)
+    assert to_sql(product, Engine.DUCKDB) == '"a" * ("b" % "c")'

@@ -21,6 +21,7 @@ from typing import cast
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
+from sqlglot import expressions as exp
 
 from mzsql.compute.engines.jobs import JobCount, cancelled_when
 from mzsql.compute.engines.recursion import LoopText, texts
@@ -35,6 +36,7 @@ from mzsql.compute.replica.target import Target, with_time
 from mzsql.compute.replica.transient import given, load
 from mzsql.expr.engines import is_wide, to_sql
 from mzsql.expr.functions.table import Engine
+from mzsql.expr.nodes import nodes
 from mzsql.persist import DIFF_COLUMN, TIME_COLUMN, WORKER_COLUMN
 from mzsql.render.recursion import Recursion
 from mzsql.render.rendered import HydrationStage
@@ -61,6 +63,19 @@ _NOWHERE = Path(os.devnull)
 _BATCH_ROWS = 122_880
 #: Beyond this many bytes, error rows are summed up by text.
 _ERROR_BYTES = 4 * 1024 * 1024
+
+
+#: What makes several rows of one, wherever it stands.
+_MULTIPLIERS = frozenset(("UNNEST", "GENERATE_SERIES", "RANGE"))
+
+
+def makes_no_rows(statement: exp.Expression) -> bool:
+    """Whether each branch of a statement certainly puts out no more rows than it reads: nothing is joined, and no row becomes several."""
+    if nodes(statement, exp.Join, exp.Lateral, exp.UDTF, exp.Values):
+        return False
+    return not any(
+        str(call.this).upper() in _MULTIPLIERS for call in nodes(statement, exp.Anonymous)
+    )
 
 
 class HydrationHere(Hydration):
@@ -289,8 +304,12 @@ class HydrationHere(Hydration):
         return to_sql(difference("mz_after", "mz_before", row), Engine.DUCKDB)
 
     def _asked(self, query: str, stage: HydrationStage) -> pa.RecordBatchReader:
-        """The rows of a stage's query. Streaming them binds the query twice, which costs more than a copy of few rows."""
-        if sum(self._held.rows.get(name, _FEW_ROWS) for name in stage.reads) < _FEW_ROWS:
+        """The rows of a stage's query. Streaming them binds the query twice, which costs more than a copy of few rows.
+
+        A copy is outside DuckDB's memory limit, so only what is certainly few is copied. What `_corrected` compares with is not counted.
+        """
+        read = sum(self._held.rows.get(name, _FEW_ROWS) for name in stage.reads)
+        if read < _FEW_ROWS and not self._has_tables and makes_no_rows(stage.statement):
             return self._duck.execute(query).to_arrow_reader(_BATCH_ROWS)
         return self._duck.sql(query).to_arrow_reader(_BATCH_ROWS)
 
