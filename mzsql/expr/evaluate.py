@@ -2,7 +2,7 @@
 
 Promise: the results are those of the DuckDB spelling, which the differential tests compare with Spark's and PostgreSQL's. Two exceptions:
 numerics in constants have up to 39 digits (`mzsql.expr.numeric_folding`), and arithmetic on two integers needs no engine
-(`mzsql.expr.integer_arithmetic`). A failed evaluation yields an `EvalError` with its message. Thread-safe. Meant for constant folding,
+(`mzsql.expr.python_folding`). A failed evaluation yields an `EvalError` with its message. Thread-safe. Meant for constant folding,
 not for data: rows are passed as datums.
 """
 
@@ -19,7 +19,7 @@ import msgspec
 import pyarrow as pa
 from sqlglot import expressions as exp
 
-from mzsql.expr import functions, integer_arithmetic, numeric_folding, spell
+from mzsql.expr import functions, numeric_folding, python_folding, spell
 from mzsql.expr.decimal_functions import total
 from mzsql.expr.engines import locked_connection, to_sql
 from mzsql.expr.folded_windows import argument_of, evaluated
@@ -133,9 +133,7 @@ class Evaluator:
             for expr in exprs:
                 if isinstance(expr, Literal | LiteralError) or numeric_folding.concerns(expr):
                     found[expr] = self._reduced(expr)
-                elif (
-                    isinstance(expr, Call) and (known := integer_arithmetic.value(expr)) is not None
-                ):
+                elif isinstance(expr, Call) and (known := python_folding.value(expr)) is not None:
                     found[expr] = _outcome(known)
                 elif (refused := _refused(expr)) is not None:
                     found[expr] = EvalError(refused)

@@ -76,7 +76,7 @@ def test_what_is_known_is_not_asked_for_again(driver: Driver) -> None:
         raise AssertionError(f"{text} over {list(relations)}")
 
     keys = pa.table({"c0": np.arange(100_000)})
-    first = here.workers_of(keys, [t.BIGINT], 7, refused)
+    first = here.workers_of(keys, [t.BIGINT], 7, driver.simple)
     few = here.workers_of(keys.slice(70_000, 3), [t.BIGINT], 7, refused)
     assert few.tolist() == first[70_000:70_003].tolist()
     assert few.tolist() == told(driver, keys.slice(70_000, 3), [t.BIGINT], 7)

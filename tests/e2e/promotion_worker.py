@@ -35,6 +35,7 @@ def _features(system: SystemFeatures) -> OptimizerFeatures:
 def become_newer() -> None:
     """From now on this process is the newer program."""
     opening.VERSION = VERSION
+    # A newer optimizer, as far as a process of the older code can be one.
     SystemFeatures.in_force = _features  # type: ignore[method-assign]
 
 

@@ -19,7 +19,7 @@ from sqlglot import expressions as exp
 
 from mzsql.expr.engines import to_sql
 from mzsql.expr.functions.table import Engine, Sql
-from mzsql.persist import WORKER_COLUMN, duck
+from mzsql.persist import WORKER_COLUMN
 from mzsql.render.worker import INTEGERS, worker_of
 from mzsql.repr.types import BIGINT, SqlType
 
@@ -33,6 +33,8 @@ MOST = 1 << 24
 _STRETCH = 1 << 12
 #: and others where they are at most so many times as many as the rows that are to be looked up.
 _WORTH = 4
+#: Workers of so many integers at most are asked for at once.
+_SPAN = 1 << 20
 #: What no worker is.
 _UNKNOWN = 255
 #: So many statements that tell workers of keys are kept, each for keys of some types.
@@ -89,7 +91,7 @@ def _of_integers(column: pa.ChunkedArray, typ: SqlType, workers: int, ask: Ask) 
     nulls = column.null_count
     if nulls == len(column):
         return None
-    found = _table(workers).of((pc.fill_null(column, 0) if nulls else column).to_numpy())
+    found = _table(workers).of((pc.fill_null(column, 0) if nulls else column).to_numpy(), ask)
     if found is None or not nulls:
         return found
     of_null = pa.table({"c0": pa.nulls(1, column.type)})
@@ -109,7 +111,7 @@ class _Table:
         self._lock = threading.Lock()
         self._known = np.empty(0, np.uint8)
 
-    def of(self, keys: npt.NDArray[np.integer]) -> npt.NDArray[np.uint8] | None:
+    def of(self, keys: npt.NDArray[np.integer], ask: Ask) -> npt.NDArray[np.uint8] | None:
         """The worker of each; None where some have no place here, or too few ask for too much that is not known yet."""
         if not 0 <= int(keys.min()) <= (greatest := int(keys.max())) < MOST:
             return None
@@ -126,7 +128,8 @@ class _Table:
             missing = [int(at) for at in np.flatnonzero(stretches) if self._lacks(int(at))]
             if missing != [0] and len(missing) * _STRETCH > _WORTH * len(keys):
                 return None
-            self._make(missing, len(stretches) * _STRETCH)
+            if missing:
+                self._make(missing, len(stretches) * _STRETCH, ask)
             made = self._known[keys]
         return made
 
@@ -134,29 +137,24 @@ class _Table:
         begin = stretch * _STRETCH
         return begin >= len(self._known) or bool(self._known[begin] == _UNKNOWN)
 
-    def _make(self, stretches: Sequence[int], least: int) -> None:
+    def _make(self, stretches: Sequence[int], least: int, ask: Ask) -> None:
         made = self._known.copy()
         if least > len(made):
-            more = np.full(max(least, 2 * len(made)) - len(made), _UNKNOWN, np.uint8)
+            more = np.full(min(max(least, 2 * len(made)), MOST) - len(made), _UNKNOWN, np.uint8)
             made = np.concatenate([made, more])
-        worker = to_sql(worker_ast((BIGINT,), self._workers, Engine.DUCKDB), Engine.DUCKDB)
-        with duck.connection() as connection:
-            for begin, end in _spans(stretches):
-                found = connection.sql(
-                    f'SELECT "c0", CAST({worker} AS UTINYINT) AS "w"'
-                    f' FROM (SELECT range AS "c0" FROM range({begin}, {end}))'
-                ).to_arrow_table()
-                made[found.column("c0").to_numpy()] = found.column("w").to_numpy()
+        for begin, end in _spans(stretches):
+            keys = pa.table({"c0": np.arange(begin, end)})
+            made[begin:end] = _asked(keys, (BIGINT,), self._workers, ask)
         # Whoever reads has the whole table from before, or this one.
         self._known = made
 
 
 def _spans(stretches: Sequence[int]) -> list[tuple[int, int]]:
-    """The integers of stretches, of those beside each other as one span."""
+    """The integers of stretches, of those beside each other as one span of `_SPAN` at most."""
     spans: list[tuple[int, int]] = []
     for at in stretches:
         begin, end = at * _STRETCH, (at + 1) * _STRETCH
-        if spans and spans[-1][1] == begin:
+        if spans and spans[-1][1] == begin and end - spans[-1][0] <= _SPAN:
             begin, _ = spans.pop()
         spans.append((begin, end))
     return spans
