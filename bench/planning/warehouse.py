@@ -7,7 +7,6 @@ from pathlib import Path
 
 from memory_catalog import MemoryCatalog
 
-from mzsql.adapter.planning.planner import fold_finishing
 from mzsql.expr.dataflow import MirDataflow, MirSource, PeekExport
 from mzsql.expr.evaluate import Evaluator
 from mzsql.expr.memo import remembering
@@ -77,7 +76,7 @@ class Warehouse:
             plan = plan_statement(statement, self.catalog)
             assert isinstance(plan, plans.CreateViewPlan)
             lowered = lower_query(plan.query)
-            relation = fold_finishing(lowered.relation, lowered.finishing)
+            relation = lowered.finishing.folded(lowered.relation)
             self._views[gid] = optimize_local(relation, self.context)
         return self._views[gid]
 

@@ -114,7 +114,12 @@ def test_histories_are_recorded() -> None:
         ("bench-coordinator", "--quick --only a"),
         ("bench-planning", "--quick --only b"),
         ("bench-refresh", "--only a,b,e --scales 0.001 --rounds 2 --views 2 --queries 5,13"),
-        ("bench-refresh", "--only c,d,f --scales 0.001 --batches 1 --queries 1,3"),
+        ("bench-refresh", "--only c,f --scales 0.001 --batches 1 --queries 1,3"),
+        ("bench-refresh", "--only d --scales 0.001 --batches 1 --queries 1,3 --no-spark"),
+        (
+            "bench-refresh",
+            "--only i,l,n --scales 0.001 --rounds 2 --queries 1,3 --groups 1000 --no-spark",
+        ),
         (
             "bench-refresh",
             "--only g,h,j --scales 0.001 --rounds 2 --ticks 5 --seconds 2 --queries 1,3 --no-spark",
@@ -128,7 +133,12 @@ def test_histories_are_recorded() -> None:
         ),
         ("bench-hydration", "--scales 0.001 --pairs 1 --queries 6"),
         ("bench-startup", "--views 12 --rounds 1"),
-        ("bench-refresh", "--only k --scales 0.001 --batches 1 --queries 1,3"),
+        # Spark's pipelines are started for it.
+        pytest.param(
+            "bench-refresh",
+            "--only k --scales 0.001 --batches 1 --queries 1,3",
+            marks=pytest.mark.soak,
+        ),
         # A session of Spark's is started.
         pytest.param("bench-spark", "--objects 3 --rounds 2", marks=pytest.mark.soak),
     ],
