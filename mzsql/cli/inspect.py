@@ -18,7 +18,7 @@ import msgspec
 from mzsql.cli.output import print_csv, print_table, text_of
 from mzsql.cli.place import Place
 from mzsql.persist.cost import hundred_dollars_a_year, span
-from mzsql.persist.inspection import HandleReport, OrphansReport, ShardReport
+from mzsql.persist.shard_reports import HandleReport, OrphansReport, ShardReport
 from mzsql.repr.errors import SqlError
 from mzsql.repr.frontier import show
 

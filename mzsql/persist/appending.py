@@ -19,10 +19,10 @@ from mzsql.persist.clock import Deadline
 from mzsql.persist.commands import CompareAndAppend, ExpireWriter, InlineOverflow
 from mzsql.persist.errors import ExpiredHandle, UpperMismatch
 from mzsql.persist.fetch import all_exist, missing
-from mzsql.persist.inspection import object_id
 from mzsql.persist.leaks import DAY_MS
 from mzsql.persist.machine import surely_not_committed
 from mzsql.persist.opened import Opened
+from mzsql.persist.shard_reports import object_id
 from mzsql.repr.errors import SqlError
 from mzsql.repr.frontier import Frontier, less_than
 

@@ -1,7 +1,7 @@
 """The client: opens shards, and ends them.
 
 Promise: one client per process and location shares each shard's state among all its handles
-(`mzsql.persist.opened`), does the shards' maintenance, and renews their leases (`mzsql.persist.housekeeping`).
+(`mzsql.persist.opened`), does the shards' maintenance, and renews their leases (`mzsql.persist.background_work`).
 `mzsql.persist.inspector` has what it reports about them.
 """
 
@@ -30,6 +30,7 @@ from mzsql.location import (
 )
 from mzsql.persist.ages import Ages
 from mzsql.persist.arguments import check_shard_id, check_since, check_text
+from mzsql.persist.background_work import BackgroundWork
 from mzsql.persist.batch import KeySpec
 from mzsql.persist.cache import DIRECTORY_BYTES, MEMORY_BYTES, BlobCache, CachedBlob
 from mzsql.persist.checked import checked
@@ -40,7 +41,6 @@ from mzsql.persist.context import Context
 from mzsql.persist.critical import CriticalReader
 from mzsql.persist.errors import CorruptPart, Holder, MissingPart
 from mzsql.persist.handles import Handle
-from mzsql.persist.housekeeping import Housekeeping
 from mzsql.persist.inspector import Inspector
 from mzsql.persist.leaks import DAY_MS, Leak, find_leaks
 from mzsql.persist.machine import Shard
@@ -134,9 +134,9 @@ class PersistClient(Inspector):
         self._made_as = version
         self._lock = threading.Lock()
         self._writers: weakref.WeakValueDictionary[str, WriteHandle] = weakref.WeakValueDictionary()
-        self._housekeeping = Housekeeping(context, self._shards)
+        self._background_work = BackgroundWork(context, self._shards)
         if background:
-            self._housekeeping.start()
+            self._background_work.start()
 
     @classmethod
     def open(
@@ -400,7 +400,7 @@ class PersistClient(Inspector):
                 )
 
             shard.initialize(initial, deadline)
-        return self._shards.add(Opened(shard, context, self._housekeeping.changed))
+        return self._shards.add(Opened(shard, context, self._background_work.changed))
 
     def find_leaks(
         self,
@@ -515,7 +515,7 @@ class PersistClient(Inspector):
         self._context.closing.set()
         for opened in open_shards:
             opened.interrupt()
-        self._housekeeping.stop(_CLOSE_SECONDS)
+        self._background_work.stop(_CLOSE_SECONDS)
         # One deadline for all handles together.
         deadline = self._context.deadline(_CLOSE_SECONDS)
         for handle in handles:

@@ -16,7 +16,11 @@ from mzsql.persist.clock import Clock
 from mzsql.persist.context import Context
 from mzsql.persist.deciding import holders
 from mzsql.persist.errors import ExpiredHandle, Holder
-from mzsql.persist.inspection import (
+from mzsql.persist.machine import Shard
+from mzsql.persist.metrics import metered
+from mzsql.persist.opened import OpenShards
+from mzsql.persist.settings import Settings
+from mzsql.persist.shard_reports import (
     OrphansReport,
     ShardReport,
     find_orphans,
@@ -24,10 +28,6 @@ from mzsql.persist.inspection import (
     inspect_shard,
     peek,
 )
-from mzsql.persist.machine import Shard
-from mzsql.persist.metrics import metered
-from mzsql.persist.opened import OpenShards
-from mzsql.persist.settings import Settings
 from mzsql.persist.state import ShardState
 from mzsql.persist.watch import lapsed
 

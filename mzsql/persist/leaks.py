@@ -25,9 +25,9 @@ from mzsql.persist.clock import Deadline
 from mzsql.persist.context import Context
 from mzsql.persist.deciding import known_keys
 from mzsql.persist.errors import CorruptPart, MissingPart, NewerVersion
-from mzsql.persist.inspection import object_time, rollup_keys
 from mzsql.persist.machine import Shard
 from mzsql.persist.parts import delete_objects
+from mzsql.persist.shard_reports import object_time, rollup_keys
 from mzsql.repr.errors import SqlError
 
 DAY_MS = 24 * 3600 * 1000

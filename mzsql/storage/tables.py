@@ -270,23 +270,20 @@ class Tables:
         self._behind_since: float | None = None
         self._closing = False
         self._thread: Supervised | None = None
-        wal.is_applied = self._is_applied
-
-    def _is_applied(self, entry: WalEntry) -> bool:
-        shard = self._shards.get(entry.shard)
-        return shard is not None and shard.holds(entry.ts)
 
     def open(self, shard_id: str, columns: tuple[ColumnType, ...]) -> TableShard:
         """The table in shard ``shard_id``, opened at first use."""
         with self._changed:
             if shard_id not in self._shards:
                 self._shards[shard_id] = TableShard(self._persist, shard_id, columns)
+                self.wal.applied.opened(shard_id, self._shards[shard_id])
             return self._shards[shard_id]
 
     def forget(self, shard_id: str) -> None:
         """Close a dropped table."""
         with self._changed:
             shard = self._shards.pop(shard_id, None)
+            self.wal.applied.closed(shard_id)
         if shard is not None:
             shard.close()
 

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
 
 import msgspec
 import pyarrow as pa
@@ -193,15 +194,42 @@ def rows_of(changes: Sequence[tuple[WalEntry, int]], time: Timestamp) -> pa.Tabl
     )
 
 
+class HoldsTime(Protocol):
+    """A table's shard, as the log asks it."""
+
+    def holds(self, ts: Timestamp) -> bool:
+        """Whether the shard is known to contain what was written at ``ts``; no backend is called."""
+
+
+class AppliedEntries:
+    """Which entries of the log have reached their table's shard, as far as this process knows. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._shards: dict[str, HoldsTime] = {}
+
+    def opened(self, shard_id: str, shard: HoldsTime) -> None:
+        """From now on the entries of ``shard_id`` are judged by ``shard``."""
+        self._shards[shard_id] = shard
+
+    def closed(self, shard_id: str) -> None:
+        """Nothing is known of the entries of ``shard_id`` any more."""
+        self._shards.pop(shard_id, None)
+
+    def __contains__(self, entry: WalEntry) -> bool:
+        shard = self._shards.get(entry.shard)
+        return shard is not None and shard.holds(entry.ts)
+
+
 class WriteAheadLog:
     """One process's handle of the write-ahead log. Thread-safe.
 
     Args:
         persist: the client of the environment's shards.
         shard_id: the log's shard, created if it does not exist.
-        is_applied: whether, as far as this process knows, an entry has reached its table's shard; such entries are
-            retracted.
         clock: for timeouts and pauses.
+
+    Attributes:
+        applied: the entries that have reached their table's shard; commits retract them.
     """
 
     def __init__(
@@ -209,12 +237,11 @@ class WriteAheadLog:
         persist: PersistClient,
         shard_id: str,
         *,
-        is_applied: Callable[[WalEntry], bool] = lambda _: False,
         clock: Clock | None = None,
     ) -> None:
         self._persist = persist
         self._shard_id = shard_id
-        self.is_applied = is_applied
+        self.applied = AppliedEntries()
         self._clock = clock or SystemClock()
         self._changed = threading.Condition(threading.RLock())
         self._writer: WriteHandle
@@ -350,7 +377,7 @@ class WriteAheadLog:
                 changes.append((WalEntry(shard, 0, REGISTER), -1))
         for shard, entries in expected.live.items():
             if shard not in set(forget):
-                changes += [(entry, -1) for entry in entries if self.is_applied(entry)]
+                changes += [(entry, -1) for entry in entries if entry in self.applied]
         if expected.upper > ts:
             raise UpperMismatch(self._shard_id, ts, expected.upper)
         with self._changed:

@@ -130,7 +130,7 @@ def test_a_read_that_was_overtaken_by_a_downgrade_is_refused(act):
 
 
 def test_leases_are_renewed_while_a_compaction_takes_long(monkeypatch):
-    monkeypatch.setattr("mzsql.persist.housekeeping._HEARTBEAT_CHECK_SECONDS", 0.02)
+    monkeypatch.setattr("mzsql.persist.background_work._HEARTBEAT_CHECK_SECONDS", 0.02)
     blob = GatedBlob()
     settings = Settings(inline_bytes=0, reader_lease_ms=400)
     with PersistClient(blob, MemConsensus(), settings=settings) as client:

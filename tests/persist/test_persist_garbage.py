@@ -539,7 +539,7 @@ def test_close_does_not_wait_for_a_backend_that_hangs(monkeypatch, caplog):
         write.compare_and_append(updates([(i, "v", i, 1)]), expected_upper=i, new_upper=i + 1)
     assert consensus.entered.wait(20)
     closing = threading.Thread(target=client.close)
-    with caplog.at_level(logging.WARNING, "mzsql.persist.housekeeping"):
+    with caplog.at_level(logging.WARNING, "mzsql.persist.background_work"):
         closing.start()
         closing.join(20)
     assert not closing.is_alive()

@@ -17,9 +17,9 @@ from mzsql.location.mem import MemBlob, MemConsensus
 from mzsql.location.sqlite import SqliteConsensus
 from mzsql.persist import MissingPart, PersistClient, Settings
 from mzsql.persist.ages import Ages
-from mzsql.persist.inspection import object_time
 from mzsql.persist.leaks import DAY_MS
 from mzsql.persist.location_maintenance import Wanted, maintain_location
+from mzsql.persist.shard_reports import object_time
 
 
 def client_on(blob, clock=None):

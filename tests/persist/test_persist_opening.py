@@ -28,7 +28,7 @@ def test_a_client_that_cannot_be_made_leaves_no_store_open(
         assert _open_files(tmp_path)
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr("mzsql.persist.client.Housekeeping.start", no_thread)
+    monkeypatch.setattr("mzsql.persist.client.BackgroundWork.start", no_thread)
     with pytest.raises(RuntimeError, match="new thread"):
         PersistClient.open(**urls)
     assert not _open_files(tmp_path)

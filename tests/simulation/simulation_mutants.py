@@ -36,9 +36,9 @@ from mzsql.persist.ages import Ages
 from mzsql.persist.blocks import Blocks
 from mzsql.persist.cache import _Memory
 from mzsql.persist.commands import CompareAndAppend, ExpireReader, Transition
-from mzsql.persist.inspection import object_time
 from mzsql.persist.leases import ReaderLease
 from mzsql.persist.pushdown import Pushdown
+from mzsql.persist.shard_reports import object_time
 from mzsql.persist.state import ShardState
 from mzsql.persist.watch import Sighting
 from mzsql.repr.frontier import join

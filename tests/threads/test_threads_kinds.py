@@ -26,7 +26,7 @@ from mzsql.compute.engines.jobs import JobCount, cancelled_when
 from mzsql.compute.protocol import CreateInstance, Ping, Pong
 from mzsql.compute.replica.hydration import _Watch
 from mzsql.compute.replica.replica import Replica
-from mzsql.persist import Batch, housekeeping
+from mzsql.persist import Batch, background_work
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import INTEGER, TEXT, ColumnType
 from mzsql.storage import CollectionManager, ManagedKind, Tables, WriteAheadLog, as_updates
@@ -410,7 +410,7 @@ ELSEWHERE = {
 }
 #: Where a thread's name is not spelled out, and the names that it has.
 NAMED = {
-    "mzsql/persist/housekeeping.py": {"maintenance", "leases"},
+    "mzsql/persist/background_work.py": {"maintenance", "leases"},
     "mzsql/compute/transport/server.py": {"controller-commands", "controller-responses"},
     "mzsql/compute/replica/work.py": {
         "step-worker",
@@ -448,7 +448,7 @@ def test_every_kind_of_thread_has_a_case() -> None:
 def test_a_kind_of_thread_goes_on_after_an_error_that_nobody_expects(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr(housekeeping, "_HEARTBEAT_CHECK_SECONDS", 0.01)
+    monkeypatch.setattr(background_work, "_HEARTBEAT_CHECK_SECONDS", 0.01)
     well, planted, rounds = Supervised.well, threading.Event(), threading.Semaphore(0)
 
     def failing(own: Supervised) -> None:

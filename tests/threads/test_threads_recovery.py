@@ -17,7 +17,7 @@ from mzsql.compute.protocol import CreateInstance, Ping
 from mzsql.compute.replica.replica import Replica
 from mzsql.location import Indeterminate, blob_around, consensus_around
 from mzsql.location.mem import MemBlob, MemConsensus
-from mzsql.persist import PersistClient, Settings, SystemClock, housekeeping
+from mzsql.persist import PersistClient, Settings, SystemClock, background_work
 from mzsql.repr.errors import NotReadable, SqlError, ThreadFailed
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import TEXT, ColumnType
@@ -219,7 +219,7 @@ class Jumping(SystemClock):
 
 
 def test_maintenance_and_the_keeping_of_leases_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(housekeeping, "_HEARTBEAT_CHECK_SECONDS", 0.01)
+    monkeypatch.setattr(background_work, "_HEARTBEAT_CHECK_SECONDS", 0.01)
     clock = Jumping()
     store = Store(clock=clock)
     schema = pa.schema([("c0", pa.string())])

@@ -114,6 +114,8 @@ class Hydration:
         #: the nodes that were reported hydrated with each arrangement
         self._completed: dict[str, tuple[int, ...]] = {}
         self._published_at = 0.0
+        #: a directory for what Spark is to read, or left, until the run ends
+        self._scratch: Path
 
     def run(self) -> RefreshStats:
         """Run the stages whose target is missing, in order, until the dataflow is not wanted any more. Returns the statistics."""
@@ -124,11 +126,12 @@ class Hydration:
             tempfile.TemporaryDirectory(prefix="mzsql-hydration-") as scratch,
             self._publishing(),
         ):
+            self._scratch = Path(scratch)
             for stage in dataflow.rendered.hydration(Engine.SPARK, dataflow.as_of):
                 if self._stopped():
                     break
                 try:
-                    self._fill(stage, missing, Path(scratch))
+                    self._fill(stage, missing)
                 except Exception as error:
                     if not self._stopped():
                         raise
@@ -175,7 +178,7 @@ class Hydration:
             filling.end()
             self._traces[arrangement.desc.name] = filling
 
-    def _fill(self, stage: HydrationStage, missing: frozenset[str], scratch: Path) -> None:
+    def _fill(self, stage: HydrationStage, missing: frozenset[str]) -> None:
         to_fill = stage.target is None or stage.target in missing
         if to_fill:
             what = "the export" if stage.target is None else "an arrangement"
@@ -184,28 +187,28 @@ class Hydration:
             self._completed[stage.target] = stage.completes
         try:
             with self._elapsed.at(stage.lir_id) if to_fill else contextlib.nullcontext():
-                self._fill_target(stage, missing, scratch)
+                self._fill_target(stage, missing)
         except BaseException:
             self._report.node_undone(stage.completes)
             raise
         self._report.node_done(stage.completes)
 
-    def _fill_target(self, stage: HydrationStage, missing: frozenset[str], scratch: Path) -> None:
+    def _fill_target(self, stage: HydrationStage, missing: frozenset[str]) -> None:
         if stage.target is None:
             if self._dataflow.export_to_hydrate():
-                self._fill_export(stage, scratch)
+                self._fill_export(stage)
         elif stage.target in missing:
-            self._fill_arrangement(stage, stage.target, scratch)
+            self._fill_arrangement(stage, stage.target)
         elif stage.has_errors and self._dataflow.export_to_hydrate():
             # what it fills is there, the errors that belong to the export are not
-            self._only_errors(stage, scratch)
+            self._only_errors(stage)
 
-    def _fill_arrangement(self, stage: HydrationStage, name: str, scratch: Path) -> None:
+    def _fill_arrangement(self, stage: HydrationStage, name: str) -> None:
         dataflow = self._dataflow
         (spec,) = (one for one in dataflow.rendered.arrangements if one.name == name)
         arrangement = self._begin(arrangement_desc(spec))
         try:
-            self._write(stage, arrangement, 0, scratch, corrected=None)
+            self._write(stage, arrangement, 0, corrected=None)
         except BaseException:
             self._arrangements.release(arrangement, retire=True)
             raise
@@ -253,7 +256,7 @@ class Hydration:
             raise
         self._published_at = time.monotonic()
 
-    def _fill_export(self, stage: HydrationStage, scratch: Path) -> None:
+    def _fill_export(self, stage: HydrationStage) -> None:
         dataflow = self._dataflow
         self._publish()
         if dataflow.output_desc is None:
@@ -262,12 +265,12 @@ class Hydration:
             upper = output.upper()
             if upper is None or upper > dataflow.as_of:
                 return  # another replica did it
-            self._write(stage, output, upper, scratch, corrected=output.shard_id if upper else None)
+            self._write(stage, output, upper, corrected=output.shard_id if upper else None)
             return
         old = dataflow.output
         index = self._begin(dataflow.output_desc)
         try:
-            self._write(stage, index, 0, scratch, corrected=None)
+            self._write(stage, index, 0, corrected=None)
             self._arrangements.publish([index], dataflow.as_of)
         except BaseException:
             self._arrangements.release(index, retire=True)
@@ -281,7 +284,6 @@ class Hydration:
         stage: HydrationStage,
         target: Target,
         upper: Timestamp,
-        scratch: Path,
         *,
         corrected: str | None,
     ) -> None:
@@ -289,10 +291,10 @@ class Hydration:
 
         `corrected`: the shard has contents already; append the difference that makes it right from as_of on.
         """
-        with self._running(stage, scratch) as (session, result):
+        with self._running(stage) as (session, result):
             if stage.target is not None:
                 assert isinstance(target, Arrangement)
-                self._write_arrangement(stage, result, target, upper, scratch)
+                self._write_arrangement(stage, result, target, upper)
                 return
             full = with_time(target.schema)
             frame = self._with_errors(session, self._shaped(result, full), full)
@@ -324,7 +326,6 @@ class Hydration:
         result: DataFrame,
         target: Arrangement,
         upper: Timestamp,
-        scratch: Path,
     ) -> None:
         """Append a stage's rows without errors, and remember its error rows; a second Spark job runs only for many errors."""
         full = with_time(target.schema)
@@ -355,7 +356,7 @@ class Hydration:
             as_of = self._dataflow.as_of
             self._traces[target.desc.name] = Reading(target, as_of, self._beside, self._stopped)
         if stage.has_errors and counted.get["errors"]:
-            self._keep_errors(result, scratch)
+            self._keep_errors(result)
 
     def _adopt(
         self, stage: HydrationStage, frame: DataFrame, target: Target, upper: Timestamp
@@ -369,9 +370,7 @@ class Hydration:
         return written
 
     @contextlib.contextmanager
-    def _running(
-        self, stage: HydrationStage, scratch: Path
-    ) -> Iterator[tuple[SparkSession, DataFrame]]:
+    def _running(self, stage: HydrationStage) -> Iterator[tuple[SparkSession, DataFrame]]:
         """Register what the stage reads, and yield the statement's result, whose jobs bear the node's name."""
         if self._session is None:
             self._session = self._make_session()
@@ -382,7 +381,7 @@ class Hydration:
         ):
             for name in stage.reads:
                 self._check_wanted()
-                self._relation(session, name, scratch)
+                self._relation(session, name)
             self._check_wanted()
             yield session, run_statement(session, stage.statement)
         self._jobs += count.jobs
@@ -404,11 +403,11 @@ class Hydration:
         if self._stopped():
             raise _Unwanted(f"{self._dataflow.gid} is not to be filled any more")
 
-    def _only_errors(self, stage: HydrationStage, scratch: Path) -> None:
-        with self._running(stage, scratch) as (_, result):
-            self._keep_errors(result, scratch)
+    def _only_errors(self, stage: HydrationStage) -> None:
+        with self._running(stage) as (_, result):
+            self._keep_errors(result)
 
-    def _keep_errors(self, result: DataFrame, scratch: Path) -> None:
+    def _keep_errors(self, result: DataFrame) -> None:
         """Remember a stage's error rows for the output."""
         errors = result.where(F.col("mz_error").isNotNull()).groupBy("mz_error")
         summed = errors.agg(F.sum("mz_diff").cast("bigint").alias("mz_diff"))
@@ -417,7 +416,7 @@ class Hydration:
         if rows.num_rows <= bound:
             self._errors.append(rows)
             return
-        folder = scratch / f"errors-{len(self._errors)}"
+        folder = self._scratch / f"errors-{len(self._errors)}"
         summed.write.parquet(str(folder))
         self._errors.append(folder)
 
@@ -451,7 +450,7 @@ class Hydration:
         rows = frame.limit(bound + 1).toArrow()
         return None if rows.num_rows > bound else rows
 
-    def _relation(self, session: SparkSession, name: str, scratch: Path) -> None:
+    def _relation(self, session: SparkSession, name: str) -> None:
         if name in self._registered:
             return
         as_of, dataflow = self._dataflow.as_of, self._dataflow
@@ -471,7 +470,7 @@ class Hydration:
             # few rows: reading them here is cheaper than a scan of files
             rows = rows_at(parts, with_time(schema), as_of)
             rows = rows if arrangement is None else arrangement.rows(rows)
-            frame = arrow_frame(session, rows, scratch=scratch)
+            frame = arrow_frame(session, rows, scratch=self._scratch)
         elif arrangement is not None:
             frame = arrangement.frame(session, parts, as_of)
         else:

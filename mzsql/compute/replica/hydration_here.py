@@ -11,11 +11,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import cast
 
 import duckdb
@@ -57,8 +55,6 @@ _WORKER = pa.field(WORKER_COLUMN, pa.int32())
 
 #: The result of a stage that reads fewer rows than this is not streamed.
 _FEW_ROWS = 100_000
-#: No stage leaves anything in a directory.
-_NOWHERE = Path(os.devnull)
 #: Rows of a batch on the way from a stage to its shard (DuckDB's row group size).
 _BATCH_ROWS = 122_880
 #: Beyond this many bytes, error rows are summed up by text.
@@ -144,7 +140,7 @@ class HydrationHere(Hydration):
                     return False
                 at.append(self._progress(stage, jobs))
                 try:
-                    self._fill(stage, missing, _NOWHERE)
+                    self._fill(stage, missing)
                 except Exception as error:
                     if not self._stopped():
                         raise
@@ -153,8 +149,7 @@ class HydrationHere(Hydration):
                     return False
         return True
 
-    def _only_errors(self, stage: HydrationStage, scratch: Path) -> None:
-        del scratch
+    def _only_errors(self, stage: HydrationStage) -> None:
         self._load_all(stage)
         self._add_errors(
             f"SELECT mz_error, mz_diff FROM ({self._texts[id(stage)]}) WHERE mz_error IS NOT NULL"
@@ -170,11 +165,9 @@ class HydrationHere(Hydration):
         stage: HydrationStage,
         target: Target,
         upper: Timestamp,
-        scratch: Path,
         *,
         corrected: str | None,
     ) -> None:
-        del scratch
         self._load_all(stage)
         if stage.target is None:
             rows = self._exported(stage, target)

@@ -28,7 +28,7 @@ _HEARTBEAT_CHECK_SECONDS = 10.0
 _LEAST_MAINTENANCE_SECONDS = 1.0
 
 
-class Housekeeping:
+class BackgroundWork:
     """Does the background work for the shards of one client. Thread-safe; ends when the client's ``closing`` is set.
 
     Args:

@@ -12,7 +12,7 @@ from persist_model import SCHEMA, ManualClock, another, blobs, counted, updates
 from mzsql.location.mem import MemBlob, MemConsensus
 from mzsql.persist import KeySpec, PersistClient, Settings
 from mzsql.persist.cost import Activity, Prices, hundred_dollars_a_year, monthly_cost
-from mzsql.persist.inspection import ShardReport
+from mzsql.persist.shard_reports import ShardReport
 
 HOUR_MS = 3_600_000
 
