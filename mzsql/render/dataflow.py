@@ -18,7 +18,6 @@ from sqlglot import expressions as exp
 
 from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.table import Engine
-from mzsql.expr.nodes import relations_in
 from mzsql.expr.relation import RowSetFinishing
 from mzsql.lir import plan as lir
 from mzsql.lir.plan import DataflowDescription
@@ -27,7 +26,7 @@ from mzsql.render.collection import Collection
 from mzsql.render.contents import ContentsRenderer
 from mzsql.render.contents_state import Unfilled
 from mzsql.render.facts import Fact
-from mzsql.render.idle import without
+from mzsql.render.idle import read_without, without
 from mzsql.render.kept import Kept
 from mzsql.render.lean import Relation
 from mzsql.render.naming import Shape
@@ -253,11 +252,13 @@ class RenderedDataflow:
             return StepTemplate(step, self.lookups, engine)
         lookups = self._among(changed)
         idle = set(step.reads) - changed - live(lookups, changed)
-        statement = without(step.statement, idle)
-        if statement is None:
+        left = read_without(step.statement, idle)
+        if left is None:
             return StepTemplate(None, (), engine)
-        read = relations_in(statement).intersection(step.reads)
-        pruned = replace(step, kept=Kept(statement), reads=tuple(sorted(read)))
+        read = left.intersection(step.reads)
+        # Most steps run the text for all sets of changes, and never need this one.
+        kept = Kept(functools.partial(_pruned, step, frozenset(idle)))
+        pruned = replace(step, kept=kept, reads=tuple(sorted(read)))
         return StepTemplate(pruned, needed(lookups, read), engine)
 
     def _step(self, engine: Engine, at_once: bool = False) -> Step:
@@ -289,6 +290,12 @@ class RenderedDataflow:
     def oneshot(self, engine: Engine) -> exp.Expression:
         """The statement for the contents at one time: c0 …, mz_error, mz_diff, over the ``snap_…`` relations, not consolidated."""
         return OneShot(self._shape).rendered(engine)[0]
+
+
+def _pruned(step: Step, empty: frozenset[str]) -> exp.Expression:
+    statement = without(step.statement, empty)
+    assert statement is not None
+    return statement
 
 
 @dataclass(frozen=True)

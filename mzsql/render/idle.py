@@ -9,7 +9,7 @@ stays.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from collections.abc import Set as AbstractSet
 
 from sqlglot import expressions as exp
@@ -41,6 +41,62 @@ def without(statement: exp.Expression, empty: AbstractSet[str]) -> exp.Expressio
     if used:
         left.set("with_", exp.With(expressions=used))
     return left
+
+
+def read_without(statement: exp.Expression, empty: AbstractSet[str]) -> frozenset[str] | None:
+    """The relations that `without` leaves in the statement, its own among them, found without copying anything; None
+    if it then has no rows.
+    """
+    with_ = statement.args.get("with_")
+    known = set(empty)
+    kept: dict[str, exp.Expression] = {}
+    for cte in with_.expressions if with_ is not None else ():
+        if _has_rows(cte.this, known):
+            kept[cte.alias] = cte.this
+        else:
+            known.add(cte.alias)
+    if not _has_rows(statement, known):
+        return None
+    found = set(_read(statement, known))
+    waiting = list(found)
+    while waiting:
+        query = kept.get(waiting.pop())
+        new = set() if query is None else _read(query, known) - found
+        found |= new
+        waiting += new
+    return frozenset(found)
+
+
+def _read(query: exp.Expression, empty: AbstractSet[str]) -> set[str]:
+    """The relations that are read by what remains of a query that may have rows, its WITH aside."""
+    if isinstance(query, exp.Union) and not query.args.get("distinct"):
+        sides = [one for one in (query.this, query.expression) if _has_rows(one, empty)]
+        # As in `_left`: what else a union has goes with one of its sides.
+        rest = () if len(sides) == 1 else ("this", "expression")
+        found = _read_in(query, rest) if rest else set()
+        return found.union(*(_read(one, empty) for one in sides))
+    origins = _origins(query) if isinstance(query, exp.Select) else []
+    found = _read_in(query, ("from_", "joins") if origins else ())
+    for one in origins:
+        source = one.this
+        if isinstance(source, exp.Subquery) and _has_rows(source.this, empty):
+            found |= _read(source.this, empty) | _read_in(source, ("this",))
+            found |= _read_in(one, ("this",))
+        else:
+            found |= relations_in(one)
+    return found
+
+
+def _read_in(node: exp.Expression, but: Collection[str]) -> set[str]:
+    """The relations that a node reads in its parts, some parts and its WITH aside."""
+    found: set[str] = set()
+    for name, value in node.args.items():
+        if name == "with_" or name in but:
+            continue
+        for one in value if isinstance(value, list) else [value]:
+            if isinstance(one, exp.Expression):
+                found |= relations_in(one)
+    return found
 
 
 def _has_rows(query: exp.Expression, empty: AbstractSet[str]) -> bool:

@@ -24,24 +24,34 @@ class Kept:
     """A statement, as a tree or as bytes. Thread-safe.
 
     Args:
-        statement: must not be modified any more.
+        statement: must not be modified any more; or what makes it, which is called when it is first asked for.
         now: monotonic seconds.
     """
 
     def __init__(
-        self, statement: exp.Expression, now: Callable[[], float] = time.monotonic
+        self,
+        statement: exp.Expression | Callable[[], exp.Expression],
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._lock = threading.Lock()
-        self._tree: exp.Expression | None = statement
+        self._tree: exp.Expression | None = None
+        self._make: Callable[[], exp.Expression] | None = None
+        if isinstance(statement, exp.Expression):
+            self._tree = statement
+        else:
+            self._make = statement
         self._packed: bytes | None = None
         self._now = now
         self._asked = now()
 
     @property
     def statement(self) -> exp.Expression:
-        """The tree; unpacked if need be."""
+        """The tree; made or unpacked if need be."""
         with self._lock:
             self._asked = self._now()
+            if self._make is not None:
+                self._tree = self._make()
+                self._make = None
             if self._tree is None:
                 assert self._packed is not None
                 tree = pickle.loads(zlib.decompress(self._packed))  # noqa: S301  # of this process's own making

@@ -1,9 +1,10 @@
 """A step's statement, rendered once and run at many times.
 
 Promise: at given times a template means what the statement rendered for these times means. Its text is written once
-for each engine and each set of inputs that have updates, because building, copying and writing an AST costs more
-than a small step takes to run. The times in the text are stand-ins: numbers that occur nowhere else in it. If a
-user's literal happens to equal one, the statement is written anew for each step.
+for each engine and each set of inputs that may have updates (all of them, for most steps in process), because
+building, copying and writing an AST costs more than a small step takes to run. The times in the text are stand-ins:
+numbers that occur nowhere else in it. If a user's literal happens to equal one, the statement is written anew for
+each step.
 
 Trade-off: a dataflow of n inputs can have 2^n such sets; the `TEMPLATES` most recently used are kept.
 docs/architecture.md, "The way of an update through a dataflow", step 2.
@@ -218,6 +219,8 @@ class StepTemplate:
         relations: Mapping[str, Relation],
         later: Callable[[Callable[[], None]], None],
         made: Callable[[LeanText], None] = _nothing,
+        *,
+        after: int = 0,
     ) -> LeanText | None:
         """A statement that is valid for such relations; None while there is none, and then the full statement must be
         run.
@@ -229,6 +232,7 @@ class StepTemplate:
             relations: what is known of each relation that the step reads.
             later: runs the making of a text, now or later.
             made: called there with a text that was made.
+            after: how many calls to see relations in before the first text is made.
         """
         key = _filled(relations)
         with self._lock:
@@ -247,11 +251,12 @@ class StepTemplate:
             seen = known.relations.items()
             known.relations = {name: one.with_(relations[name]) for name, one in seen}
             known.uses += 1
+            every.uses += 1
             wanted = every if other is None else known if known.uses >= LEAN_USES else None
-            if wanted is None or wanted.making or self._is_long:
+            if wanted is None or wanted.making or self.is_long or every.uses <= after:
                 return other
             wanted.making = True
-        later(lambda: made(self._make(wanted)))
+        later(lambda: self._make(wanted, made))
         return other
 
     def _known(self, key: frozenset[str], relations: Mapping[str, Relation]) -> _Lean:
@@ -272,7 +277,8 @@ class StepTemplate:
         return self._any
 
     @functools.cached_property
-    def _is_long(self) -> bool:
+    def is_long(self) -> bool:
+        """Whether the text is so long that it gets no lean version."""
         return len(self.text.with_parameters or "") > LEAN_LENGTH
 
     @functools.cached_property
@@ -282,7 +288,7 @@ class StepTemplate:
         return columns_read(self.step.statement, self.step.reads)
 
     @undisturbed()
-    def _make(self, known: _Lean) -> LeanText:
+    def _make(self, known: _Lean, told: Callable[[LeanText], None]) -> None:
         assert self.step is not None
         with self._lock:
             before = {} if known.made is None else known.made.relations
@@ -300,10 +306,13 @@ class StepTemplate:
             reads = relations_in(statement).intersection(self.step.reads)
         text = None if statement is None else Text(statement, self.engine, recurs=True)
         made = LeanText(relations, text, tuple(sorted(reads)), straight)
-        with self._lock:
-            self._keep(known.made)
-            known.made, known.uses, known.making = made, 0, False
-        return made
+        try:
+            # Before any step runs it, so that it is planned by then.
+            told(made)
+        finally:
+            with self._lock:
+                self._keep(known.made)
+                known.made, known.uses, known.making = made, 0, False
 
     def _keep(self, made: LeanText | None) -> None:
         """Keep a text that another one replaces, for the set of relations that it was made for, if that has none of its

@@ -6,7 +6,8 @@ import duckdb
 import pytest
 import sqlglot
 
-from mzsql.render.idle import without
+from mzsql.expr.nodes import relations_in
+from mzsql.render.idle import read_without, without
 
 #: A statement over a, b, c, and what is left of it where a is empty.
 _CASES = {
@@ -74,3 +75,14 @@ def test_it_means_the_same(name: str) -> None:
     expected = sorted(connection.execute(text).fetchall())
     rows = [] if left is None else connection.execute(left.sql("duckdb")).fetchall()
     assert sorted(rows) == expected
+
+
+@pytest.mark.parametrize("name", _CASES)
+@pytest.mark.parametrize("empty", [("a",), ("b",), ("a", "b"), ()])
+def test_what_is_left_reads_what_is_told_of_it(name: str, empty: tuple[str, ...]) -> None:
+    statement = sqlglot.parse_one(_CASES[name][0], read="duckdb")
+    left = without(statement, set(empty))
+    read = read_without(statement, set(empty))
+    assert (read is None) == (left is None)
+    if left is not None:
+        assert read == relations_in(left)

@@ -61,3 +61,22 @@ def test_nothing_is_left_of_the_tree() -> None:
     assert nodes() > before
     kept.cool(0)
     assert nodes() == before
+
+
+def test_a_statement_is_made_when_it_is_asked_for_and_once() -> None:
+    clock, made = Clock(), list[exp.Expression]()
+
+    def make() -> exp.Expression:
+        tree = parse_one(_TEXT, dialect="duckdb")
+        assert isinstance(tree, exp.Expression)
+        made.append(tree)
+        return tree
+
+    kept = Kept(make, clock)
+    kept.cool(0.0)
+    assert not kept.warm(0)
+    assert not made
+    written = kept.statement.sql("duckdb")
+    kept.cool(0.0)
+    assert kept.statement.sql("duckdb") == written
+    assert len(made) == 1

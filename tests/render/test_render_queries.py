@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import random
 import re
 import sys
@@ -17,6 +18,7 @@ from mzsql.expr.dataflow import MaterializedViewExport, MirSource
 from mzsql.expr.engines import duckdb_connection
 from mzsql.expr.evaluate import Evaluator
 from mzsql.expr.functions.table import Engine
+from mzsql.expr.nodes import relations_in
 from mzsql.frontend import lower_query
 from mzsql.lir import lower
 from mzsql.render.dataflow import render
@@ -272,3 +274,16 @@ def test_keys_of_several_columns_are_looked_up_whole(changed):
     for lookup in lookups:
         for source in lookup.sources or ():
             assert len(source.exprs) == arity[lookup.arrangement], lookup
+
+
+@pytest.mark.parametrize("number", ["03", "13", "18", "21", "22"])
+def test_what_a_pruned_statement_reads_is_known_before_it_is_made(number):
+    """With each input alone, and with each two of them."""
+    rendered, _ = rendered_tpch(number)
+    changes = [f"delta_{one.id}" for one in rendered.inputs]
+    whole = rendered.template(Engine.DUCKDB, at_once=True).step
+    for changed in [*itertools.combinations(changes, 1), *itertools.combinations(changes, 2)]:
+        step = rendered.template(Engine.DUCKDB, changed, at_once=True).step
+        if step is not None:
+            read = relations_in(step.statement).intersection(whole.reads)
+            assert step.reads == tuple(sorted(read)), changed

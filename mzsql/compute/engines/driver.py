@@ -133,14 +133,39 @@ class Driver:
         Raises:
             duckdb.Error: it cannot be planned; it will be run as written.
         """
-        text = lean.text
-        written = None if text is None else text.with_parameters
-        if text is None or written is None:
+        if lean.text is not None:
+            self.plan(lean.text, {name: schemas[name] for name in lean.reads})
+
+    def plan(self, text: Text, schemas: Mapping[str, pa.Schema]) -> None:
+        """Plan a step's text, unless it must be written anew for each step.
+
+        Args:
+            text: the text.
+            schemas: of each relation that it reads.
+
+        Raises:
+            duckdb.Error: it cannot be planned; it will be run as written.
+        """
+        written = text.with_parameters
+        if written is None:
             return
         with self._lock:
             self._uses[text] = None
-        read = {name: schemas[name] for name in lean.reads}
-        self._plan(text, written, read, text.parameters(0, 1))
+        self._plan(text, written, schemas, text.parameters(0, 1))
+
+    def plan_simple(self, text: str, schemas: Mapping[str, pa.Schema]) -> None:
+        """Plan a statement that `simple` will be given, unless there is a plan of it.
+
+        Raises:
+            duckdb.Error: it cannot be planned; it will be run as written.
+        """
+        key: Simple = text, tuple(schemas.values())
+        if not self._plans.has(key):
+            self._plan(key, text, schemas)
+
+    def is_planned(self, text: Text) -> bool:
+        """Whether there is a plan of a step's text."""
+        return self._plans.has(text)
 
     def _planned(
         self,

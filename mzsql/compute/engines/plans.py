@@ -161,6 +161,11 @@ class Plans:
             self._used[plan] = next(self._clock)
             return plan
 
+    def has(self, key: Text | Simple) -> bool:
+        """Whether there is a plan of a text."""
+        with self._lock:
+            return key in self._store(key)
+
     def keep(self, key: Text | Simple, plan: Plan) -> None:
         """Keep a plan, replacing the text's earlier one; the least recently used ones are dropped."""
         with self._lock:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -132,25 +132,49 @@ class Deltas:
             return table
         return table.filter(passed)
 
-    def _ask(self, gid: GlobalId, table: pa.Table, condition: str) -> dict[str, pa.ChunkedArray]:
-        """Evaluate a condition, together with others of the same input that will be asked for."""
+    def prepare(self, source: Input, rendered: RenderedDataflow) -> None:
+        """Plan the statement that evaluates a dataflow's condition on an input, with those of other dataflows so far.
+
+        Raises:
+            duckdb.Error: it cannot be planned; it will be run as written.
+        """
+        condition = rendered.relevance.get(f"delta_{source.spec.id}")
+        if condition is None:
+            return
+        self._enroll(rendered)
+        delta = _placed(no_updates(source.schema))
+        self._driver.plan_simple(
+            _asking(self._group(source.spec.id, condition)), {"delta": delta.schema}
+        )
+
+    def _group(self, gid: GlobalId, condition: str) -> list[str]:
+        """The conditions that are evaluated together with one, itself included."""
         with self._lock:
             known = {one[gid] for one in self._conditions.values() if gid in one}
         every = sorted(known | {condition})
         # In a stable order, so that the statement is the same each time and its plan is reused.
         first = every.index(condition) // TOGETHER * TOGETHER
-        group = every[first : first + TOGETHER]
-        items = ", ".join(f'coalesce({one}, false) AS "p{i}"' for i, one in enumerate(group))
-        # DuckDB does not keep the order of a table in several chunks, so each row carries its position.
-        places = np.arange(table.num_rows)
-        found = self._driver.simple(
-            f'SELECT {items}, "mz_place" FROM "delta"',
-            {"delta": table.append_column("mz_place", pa.array(places))},
-        )
+        return every[first : first + TOGETHER]
+
+    def _ask(self, gid: GlobalId, table: pa.Table, condition: str) -> dict[str, pa.ChunkedArray]:
+        """Evaluate a condition, together with others of the same input that will be asked for."""
+        group, placed = self._group(gid, condition), _placed(table)
+        found = self._driver.simple(_asking(group), {"delta": placed})
+        places = placed.column("mz_place").to_numpy()
         at = found.column("mz_place").to_numpy()
         if not np.array_equal(at, places):
             found = found.take(pa.array(np.argsort(at)))
         return {one: found.column(i) for i, one in enumerate(group)}
+
+
+def _asking(group: Sequence[str]) -> str:
+    items = ", ".join(f'coalesce({one}, false) AS "p{i}"' for i, one in enumerate(group))
+    return f'SELECT {items}, "mz_place" FROM "delta"'
+
+
+def _placed(table: pa.Table) -> pa.Table:
+    """A delta whose rows carry their positions: DuckDB does not keep the order of a table in several chunks."""
+    return table.append_column("mz_place", pa.array(np.arange(table.num_rows)))
 
 
 def _read(

@@ -39,6 +39,7 @@ from mzsql.compute.replica.hydration_databases import HydrationDatabases
 from mzsql.compute.replica.hydration_here import HydrationHere
 from mzsql.compute.replica.hydration_report import HydrationReport
 from mzsql.compute.replica.inputs import CollectionInput, IndexInput, Input
+from mzsql.compute.replica.preparing import prepare_steps
 from mzsql.compute.replica.step import StepTools, run_step
 from mzsql.compute.replica.target import Overtaken, no_updates
 from mzsql.expr.functions.table import Engine
@@ -321,8 +322,20 @@ class DataflowLifecycle:
             self._warm(dataflow, least=WARMED_ROWS)
             # Plans that were never rendered stay encoded: there may be thousands of dataflows whose inputs never
             # change.
-            if dataflow.rendered.is_rendered and not self._unwanted():
-                dataflow.rendered.prepare()
+            if dataflow.rendered.is_rendered:
+                self.prepare()
+
+    def prepare(self) -> None:
+        """Make what its first steps would otherwise wait for: their statements, rendered and planned. Runs beside its
+        steps.
+        """
+        dataflow, replica = self.dataflow, self.replica
+        if dataflow is None or self._unwanted():
+            return
+        if replica.settings.engine == Engine.SPARK.value:
+            dataflow.rendered.prepare()
+        else:
+            prepare_steps(dataflow, replica.driver, replica.deltas, self._unwanted)
 
     def _warm(self, dataflow: Dataflow, *, least: int = 0) -> None:
         """Load the traces that steps look into, of arrangements with at least `least` updates."""

@@ -18,7 +18,6 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -27,7 +26,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from mzsql.compute.dependencies import ComputeSettings
-from mzsql.compute.engines.driver import PLANNED_ROWS, Driver
+from mzsql.compute.engines.driver import Driver
 from mzsql.compute.engines.jobs import named_jobs
 from mzsql.compute.engines.relations import (
     VALUE_BYTES,
@@ -45,14 +44,13 @@ from mzsql.compute.replica.deltas import Delta, Deltas
 from mzsql.compute.replica.engine_choice import Refusals, other_than
 from mzsql.compute.replica.lookups import Found, LookupRun
 from mzsql.compute.replica.refreshing import rounded, rounded_frame
-from mzsql.compute.replica.relation_facts import measured
 from mzsql.compute.replica.result import StepResult, result_names
 from mzsql.compute.replica.target import Target, with_time
+from mzsql.compute.replica.texts import Texts, empty_relation
 from mzsql.expr.functions.table import Engine
 from mzsql.persist import DIFF_COLUMN, TIME_COLUMN
 from mzsql.render.rendered import Step, StepOutput
-from mzsql.render.straight import Straight
-from mzsql.render.templates import Joins, StepTemplate, Text, TextPiece
+from mzsql.render.templates import Joins, StepTemplate, TextPiece
 from mzsql.repr.errors import InternalError
 from mzsql.repr.frontier import Frontier, Timestamp
 from mzsql.repr.refresh import RefreshSchedule
@@ -282,37 +280,31 @@ class _Work:
         Returns:
             The number of rows in the output's delta, and of Spark jobs.
         """
-        template = self.dataflow.rendered.template(self.engine, changed, at_once=at_once)
+        rendered = self.dataflow.rendered
+        template = rendered.template(self.engine, changed, at_once=at_once)
         if template.step is None:
             return self._write_nothing(), 0
         if self.engine is Engine.DUCKDB:
-            return self._run_here(template, template.step), 0
+            whole = rendered.template(self.engine, at_once=at_once)
+            texts = Texts(template, whole, self.tools.driver, self.tools.later)
+            return self._run_here(texts, template.step), 0
         return self._run_on_spark(template, template.step)
 
-    def _run_here(self, template: StepTemplate, step: Step) -> int:
-        tables: dict[str, pa.Table] = {}
+    def _run_here(self, texts: Texts, step: Step) -> int:
+        own: dict[str, pa.Table] = {}
         for name in step.reads:
             table = self._table(name)
             assert table is not None
-            tables[name] = table
-        text: Text | None = template.text
-        reads, straight = step.reads, tuple[Straight, ...]()
-        few = sum(table.num_rows for table in tables.values()) <= PLANNED_ROWS
-        if few and (template.comes_again() or self.dataflow.goes_on):
-            asked = template.asked
-            relations = {name: measured(t, asked.get(name, ())) for name, t in tables.items()}
-            schemas = {name: table.schema for name, table in tables.items()}
-            prepare = partial(self.tools.driver.prepare, schemas)
-            lean = template.lean(relations, self.tools.later, prepare)
-            if lean is not None:
-                text, reads, straight = lean.text, lean.reads, lean.straight
-        if text is None and not straight:
+            own[name] = table
+        chosen, tables = texts.choose(own, self._empty, goes_on=self.dataflow.goes_on)
+        text, rows = chosen.text, None
+        if text is None and not chosen.straight:
             return self._write_nothing()
-        tools, rows = self.tools, None
+        tools = self.tools
         if text is not None:
-            given = {name: tables[name] for name in reads}
+            given = {name: tables[name] for name in chosen.reads}
             rows = tools.driver.step(text, self.lower, self.upper, given, tools.later)
-        result = StepResult(rows, straight, tables)
+        result = StepResult(rows, chosen.straight, tables)
         self._check_firsts(step, result)
         return self._write(step, result)
 
@@ -392,6 +384,13 @@ class _Work:
         if name in self.relevant:
             return self.relevant[name]
         return self.found.tables.get(name)
+
+    def _empty(self, name: str) -> pa.Table:
+        """A relation of the statement in which this step touches nothing."""
+        table = self._table(name)
+        if table is not None and not table.num_rows:
+            return table
+        return empty_relation(self.dataflow, name)
 
     def _register(self, session: SparkSession, reads: Sequence[str], scratch: Path) -> None:
         rows = self.tools.settings.inline_rows

@@ -31,8 +31,8 @@ T = TypeVar("T")
 
 #: Threads that sort what hydrations write.
 SORTS = 2
-#: For how many opened dataflows traces are loaded in advance, those somebody waits for first; the others load them with
-#: their first step.
+#: For how many dataflows what their first steps need is loaded or made in advance: of opened ones those somebody waits
+#: for first. The others do that with their first step.
 MOST_WARMED = 64
 _FOR_EVER = 1e9
 #: How long deferred work waits for a moment without steps, in seconds.
@@ -57,7 +57,7 @@ class Work:
             at most once.
         openings: the lane in which dataflows are opened, one after another.
         sorts: the lane of the sorting that hydrations wait for.
-        warmings: the lane that loads traces in advance.
+        warmings: the lane that makes and loads in advance what first steps need.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Work:
         # No threads are added if sorting takes long: each holds pieces in memory.
         self.sorts = lane("sort", SORTS, _FOR_EVER)
         self.warmings = lane("warm", 1, _FOR_EVER)
-        #: for how many opened dataflows traces were loaded in advance
+        #: for how many dataflows something was loaded or made in advance
         self._warmed = 0
 
     @property
@@ -200,12 +200,18 @@ class Work:
             flow.tell_kept()
             flow.report.show()
         self._moved(flow, State.RUNNING if ready else State.HYDRATING)
-        if ready and self._warmed < MOST_WARMED:
-            self._warmed += 1
-            self.warmings.put(partial(self._warm, flow))
+        if ready:
+            self._warm_later(flow, DataflowLifecycle.warm)
 
-    def _warm(self, flow: DataflowLifecycle) -> None:
-        """Load what the first steps of an opened dataflow would otherwise wait for. The dataflow is not closed
+    def _warm_later(
+        self, flow: DataflowLifecycle, work: Callable[[DataflowLifecycle], None]
+    ) -> None:
+        if self._warmed < MOST_WARMED:
+            self._warmed += 1
+            self.warmings.put(partial(self._warm, flow, work))
+
+    def _warm(self, flow: DataflowLifecycle, work: Callable[[DataflowLifecycle], None]) -> None:
+        """Load or make what the first steps of a dataflow would otherwise wait for. The dataflow is not closed
         meanwhile.
         """
         installed = self._installed
@@ -216,9 +222,9 @@ class Work:
                 return
             flow.warming = True
         try:
-            flow.warm()
+            work(flow)
         except Exception as error:
-            _LOG.info("what %s looks into is loaded later: %s", flow.gid, error)
+            _LOG.info("what %s looks into is made later: %s", flow.gid, error)
         finally:
             with installed.changed:
                 flow.warming = False
@@ -232,6 +238,7 @@ class Work:
         if stats is not None:
             self._respond(Refreshed(stats))
             self._moved(flow, State.RUNNING)
+            self._warm_later(flow, DataflowLifecycle.prepare)
 
     def _moved(self, flow: DataflowLifecycle, state: State) -> None:
         with self._installed.changed:

@@ -1,0 +1,92 @@
+"""What a dataflow's first steps run is made before anything changes, and it is no other step for that."""
+
+from __future__ import annotations
+
+import compute_kit as kit
+import duckdb
+import pytest
+from test_compute_views import Changes, check_totals, install
+from test_compute_warming import TOTALS, WAIT, begin, wait_for
+
+from mzsql.compute.engines.driver import Driver
+from mzsql.compute.replica import preparing
+from mzsql.render.templates import StepTemplate
+
+
+@pytest.fixture
+def world():
+    with kit.in_memory() as made:
+        yield made
+
+
+def hydrated(world, changes):
+    upper = changes.step(world.storage, size=20)
+    controller = begin(world)
+    install(world, controller, kit.region_totals(), upper - 1, TOTALS)
+    controller.wait_until("u3", upper - 1, WAIT)
+    wait_for(controller.refreshes)
+    return controller, upper
+
+
+def rest(controller):
+    assert all(lane.rest(WAIT) for lane in controller.replica._work._lanes)
+
+
+def test_first_steps_render_and_plan_nothing(world, monkeypatch):
+    changes = Changes(47)
+    controller, upper = hydrated(world, changes)
+    rest(controller)
+    made: list[str] = []
+
+    def told(owner, name):
+        work = getattr(owner, name)
+
+        def tell(*args, **kwargs):
+            made.append(name)
+            return work(*args, **kwargs)
+
+        monkeypatch.setattr(owner, name, tell)
+
+    told(Driver, "step")
+    told(Driver, "_plan")
+    told(Driver, "_run")
+    told(StepTemplate, "_make")
+    rendered = controller.replica._installed.get("u3").rendered
+    known = dict(rendered._steps)
+    for size in (6, 9):
+        lower, upper = upper, changes.step(world.storage, size=size, times=1)
+        controller.wait_until("u3", upper - 1, WAIT)
+        check_totals(world, range(lower - 1, upper))
+    assert rendered._steps == known
+    # Each step ran its statement, and nothing else was made or run.
+    assert made == ["step", "step"]
+    controller.close()
+
+
+def test_steps_do_without_what_could_not_be_prepared(world, monkeypatch, caplog):
+    def fails(*_):
+        raise duckdb.OutOfMemoryException("no memory to plan it")
+
+    changes = Changes(53)
+    monkeypatch.setattr(Driver, "plan", fails)
+    with caplog.at_level("INFO"):
+        controller, upper = hydrated(world, changes)
+        wait_for(lambda: "is made later: no memory to plan it" in caplog.text)
+    for size in (6, 3, 6):
+        lower, upper = upper, changes.step(world.storage, size=size, times=1)
+        controller.wait_until("u3", upper - 1, WAIT)
+        check_totals(world, range(lower - 1, upper))
+    controller.close()
+
+
+def test_nothing_is_prepared_for_what_nobody_wants_any_more(world, monkeypatch):
+    asked = []
+    monkeypatch.setattr(Driver, "plan", lambda *_: asked.append("plan"))
+    controller, _ = hydrated(world, Changes(59))
+    rest(controller)
+    asked.clear()
+    flow = controller.replica._installed.get("u3")
+    replica = flow.replica
+    preparing.prepare_steps(flow.dataflow, replica.driver, replica.deltas, lambda: True)
+    assert asked == []
+    controller.close()
