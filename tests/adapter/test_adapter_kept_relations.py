@@ -12,6 +12,7 @@ import mzsql
 from mzsql.adapter.system.relations import SystemRelations
 from mzsql.adapter.system.rows import DEFINED
 from mzsql.catalog.builtin import builtins
+from mzsql.frontend.definitions.shown_sql import shown_query
 
 #: Of each kind of change one at least.
 CHANGES = (
@@ -102,6 +103,40 @@ def test_columns_are_made_when_they_are_asked_for_and_once(con: mzsql.Connection
         a.chunk(0).buffers()[-1].address == b.chunk(0).buffers()[-1].address
         for a, b in zip(again.columns, kept.derived(columns).columns, strict=True)
     )
+
+
+def test_expensive_values_are_computed_where_conditions_leave_rows(
+    con: mzsql.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    con.execute("CREATE TABLE c (a int)")
+    con.execute("; ".join(f"CREATE VIEW c{n} AS SELECT a + {n} AS b FROM c" for n in range(4)))
+    written: list[str] = []
+
+    def shown(create_sql: str) -> str:
+        written.append(create_sql)
+        return shown_query(create_sql)
+
+    monkeypatch.setattr("mzsql.adapter.system.rows.shown_query", shown)
+    ((oid, gid),) = con.execute("SELECT oid, id FROM mz_views WHERE name = 'c1'").fetchall()
+    ask = f"SELECT name, definition FROM mz_views WHERE oid = {oid} AND id <> 'x'"
+    for _ in range(2):
+        ((name, text),) = con.execute(ask).fetchall()
+        assert (name, text) == ("c1", shown_query(written[0]))
+    assert len(set(written)) == 1
+    assert con.execute(f"SELECT pg_get_viewdef({oid}, true)").fetchall() == [(text,)]
+    assert len(set(written)) == 1
+    whole = dict(con.execute("SELECT id, definition FROM mz_views").fetchall())
+    assert whole[gid] == text
+    assert len(set(written)) == 4
+    # What is cached then is of all rows.
+    assert con.execute(ask).fetchall() == [("c1", text)]
+    refused = "SELECT name FROM mz_views WHERE definition = 'nothing' AND name = 'c1'"
+    assert con.execute(refused).fetchall() == []
+    assert (
+        con.execute("SELECT name FROM mz_views WHERE NULL = name AND create_sql > ''").fetchall()
+        == []
+    )
+    con.execute("; ".join(f"DROP VIEW c{n}" for n in range(4)) + "; DROP TABLE c")
 
 
 def test_no_more_is_kept_than_is_allowed(con: mzsql.Connection) -> None:

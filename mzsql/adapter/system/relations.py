@@ -1,6 +1,7 @@
 """The builtin relations whose rows are computed when they are read, as Arrow columns.
 
-Promise: rows are those of the moment of the read, and only the columns that a query looks at are computed. Relations
+Promise: rows are those of the moment of the read, and only the columns that a query looks at are computed; columns that
+are expensive only for the rows that its conditions leave. Relations
 that depend on the catalog's definitions alone are computed once and cached until a definition changes, because tools
 ask for the same columns with every statement. The cache is bounded in bytes, least recently used first. Columns are
 cached, rows are not: another column of a cached relation takes another pass over the catalog.
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import msgspec
@@ -20,6 +21,7 @@ from mzsql.adapter.system.rows import DEFINED, PASSING
 from mzsql.adapter.system.source import Source
 from mzsql.catalog.builtin import Builtin
 from mzsql.catalog.plugin_relations import plugin_rows
+from mzsql.compute.peek.row_reads import Condition, narrowed
 from mzsql.location import Whereabouts, default_registry
 from mzsql.repr.errors import InternalError
 from mzsql.repr.ids import GlobalId
@@ -27,6 +29,8 @@ from mzsql.repr.types import arrow_schema
 
 #: The bound of the cache, in bytes.
 KEPT_BYTES = 64 * 1024 * 1024
+#: Expensive columns are computed for all rows, and cached, if conditions leave more than this share of the rows.
+_MOST = 0.5
 #: Which definitions columns are computed from: the catalog's version of them, and the generation of the plugin registry.
 _Moment = tuple[int, int]
 
@@ -64,12 +68,18 @@ class SystemRelations:
         name = builtin.full_name
         return builtin.plugin is not None or name in DEFINED or name in PASSING
 
-    def derived(self, builtin: Builtin, columns: Set[int] | None = None) -> pa.Table:
+    def derived(
+        self,
+        builtin: Builtin,
+        columns: Set[int] | None = None,
+        conditions: Sequence[Condition] = (),
+    ) -> pa.Table:
         """A builtin source's present rows.
 
         Args:
             builtin: the source.
             columns: positions of the columns that are read; None: all. Others may come as NULL.
+            conditions: what the rows that matter meet. Others are left out where that saves expensive values.
 
         Returns:
             Columns c0, c1, … in the Arrow types of the source's columns.
@@ -85,9 +95,9 @@ class SystemRelations:
         schema = arrow_schema(builtin.desc.typ.columns)
         wanted = frozenset(range(len(schema))) if columns is None else frozenset(columns)
         if builtin.full_name in DEFINED:
-            found = self._of_definitions(builtin, wanted, schema)
+            found = self._of_definitions(builtin, wanted, schema, conditions)
         else:
-            found = self._made(builtin, wanted, schema, (0, 0))
+            found, _ = self._made(builtin, wanted, schema, (0, 0), conditions)
         arrays = [
             found.made[i] if i in found.made else pa.nulls(found.rows, field.type)
             for i, field in enumerate(schema)
@@ -95,7 +105,11 @@ class SystemRelations:
         return pa.table(arrays, names=schema.names)
 
     def _of_definitions(
-        self, builtin: Builtin, wanted: frozenset[int], schema: pa.Schema
+        self,
+        builtin: Builtin,
+        wanted: frozenset[int],
+        schema: pa.Schema,
+        conditions: Sequence[Condition],
     ) -> _Columns:
         """Columns from the cache, with those that it lacked added to it."""
         moment = self._moment()
@@ -108,10 +122,13 @@ class SystemRelations:
             else:
                 kept = None
         had = {} if kept is None else kept.made
-        found = self._made(builtin, wanted - had.keys(), schema, moment)
-        if self._moment() != moment:
-            # The rows may mix definitions from before and after a change; cached columns are from before it.
-            return found if kept is None else self._made(builtin, wanted, schema, moment)
+        found, whole = self._made(builtin, wanted - had.keys(), schema, moment, conditions)
+        if not whole or self._moment() != moment:
+            # The rows may mix definitions from before and after a change; cached columns are from before it, and of all
+            # rows.
+            if kept is None:
+                return found
+            return self._made(builtin, wanted, schema, moment, conditions)[0]
         found = msgspec.structs.replace(found, made={**had, **found.made})
         self._keep(builtin.id, found)
         return found
@@ -129,13 +146,44 @@ class SystemRelations:
                 self._bytes -= gone.size
 
     def _made(
-        self, builtin: Builtin, wanted: Iterable[int], schema: pa.Schema, moment: _Moment
-    ) -> _Columns:
-        """Some columns, computed from the present rows."""
+        self,
+        builtin: Builtin,
+        wanted: Set[int],
+        schema: pa.Schema,
+        moment: _Moment,
+        conditions: Sequence[Condition],
+    ) -> tuple[_Columns, bool]:
+        """Some columns, computed from the present rows, and whether these are all rows."""
         make = DEFINED.get(builtin.full_name) or PASSING[builtin.full_name]
         rows = list(make(self._source))
-        made = {i: _column(rows, i, schema.field(i).type) for i in wanted}
-        return _Columns(moment, len(rows), made)
+        few = _that_matter(rows, wanted, schema, conditions)
+        made = {i: _column(few, i, schema.field(i).type) for i in wanted}
+        return _Columns(moment, len(few), made), few is rows
+
+
+def _that_matter(
+    rows: list[tuple[Any, ...]],
+    wanted: Set[int],
+    schema: pa.Schema,
+    conditions: Sequence[Condition],
+) -> list[tuple[Any, ...]]:
+    """The rows that meet conditions; ``rows`` itself where leaving others out would not save expensive values.
+
+    Conditions on expensive columns are not looked at.
+    """
+    if not conditions:
+        return rows
+    late = {i for i in range(len(schema)) if any(callable(row[i]) for row in rows)}
+    cheap = [one for one in conditions if one.column not in late]
+    if not cheap or late.isdisjoint(wanted):
+        return rows
+    columns = {one.column: schema.field(one.column) for one in cheap}
+    table = pa.table(
+        [pa.array(range(len(rows))), *(_column(rows, i, f.type) for i, f in columns.items())],
+        names=["row", *(f"c{i}" for i in columns)],
+    )
+    left = narrowed(table, cheap).column("row").to_pylist()
+    return rows if len(left) > _MOST * len(rows) else [rows[i] for i in left]
 
 
 def _column(rows: Sequence[tuple[Any, ...]], place: int, typ: pa.DataType) -> pa.Array:

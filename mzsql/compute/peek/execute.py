@@ -93,7 +93,9 @@ class Peeker:
             if rows is not None:
                 yield from self._row_wise(query, read, rows)
                 return
-        tables = self._inputs.whole(query.inputs, as_of, overlay or {}, query.looked_at)
+        tables = self._inputs.whole(
+            query.inputs, as_of, overlay or {}, query.looked_at, query.conditions
+        )
         if tables is not None:
             yield from self._here(query, tables, ordered=ordered)
         else:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from mzsql.catalog.builtin import Builtin, builtins
 from mzsql.compute.peek.files import Source
 from mzsql.compute.peek.outflow import Limits
-from mzsql.compute.peek.row_reads import RowRead, over
+from mzsql.compute.peek.row_reads import Condition, RowRead, over
 from mzsql.compute.peek.snapshots import ENTRY_BYTES, SnapshotCache, StoredContents, merged
 from mzsql.compute.replica.inputs import input_schema
 from mzsql.expr.scalar import support
@@ -46,8 +46,15 @@ class SystemRows(Protocol):
     def is_derived(self, builtin: Builtin) -> bool:
         """Whether the rows of a builtin relation are computed when it is read."""
 
-    def derived(self, builtin: Builtin, columns: Set[int] | None = None) -> pa.Table:
-        """Its present rows: c0 …. If `columns` is given, other columns may contain anything."""
+    def derived(
+        self,
+        builtin: Builtin,
+        columns: Set[int] | None = None,
+        conditions: Sequence[Condition] = (),
+    ) -> pa.Table:
+        """Its present rows: c0 …. If `columns` is given, other columns may contain anything; rows for which a condition
+        does not hold may be left out.
+        """
 
 
 class Inputs:
@@ -169,6 +176,7 @@ class Inputs:
         as_of: Timestamp,
         overlay: Overlay,
         looked_at: Mapping[GlobalId, Set[int]] | None = None,
+        conditions: Mapping[GlobalId, Sequence[Condition]] | None = None,
     ) -> Mapping[GlobalId, pa.Table] | None:
         """The inputs' contents; None if one of them, or all together, are too large to be held here.
 
@@ -177,6 +185,7 @@ class Inputs:
             as_of: the time.
             overlay: the transaction's own writes.
             looked_at: for some inputs the columns that matter; derived relations may have anything in the others.
+            conditions: for some inputs the conditions on the rows that matter; derived relations may lack the others.
         """
         if self._too_much(part for gid in gids for part in self._parts(gid, as_of)):
             return None
@@ -189,7 +198,12 @@ class Inputs:
         for gid in gids:
             if gid not in tables:
                 current().check()
-                tables[gid] = self.snapshot(gid, as_of, columns=(looked_at or {}).get(gid))
+                tables[gid] = self.snapshot(
+                    gid,
+                    as_of,
+                    columns=(looked_at or {}).get(gid),
+                    conditions=(conditions or {}).get(gid, ()),
+                )
         return {gid: merged(rows, overlay.get(gid, ()), as_of) for gid, rows in tables.items()}
 
     def _parts(self, gid: GlobalId, as_of: Timestamp) -> Sequence[PartRef]:
@@ -233,16 +247,17 @@ class Inputs:
         overlay: Sequence[pa.Table] = (),
         *,
         columns: Set[int] | None = None,
+        conditions: Sequence[Condition] = (),
     ) -> pa.Table:
         """An input's contents: c0 …, [mz_error], mz_diff, consolidated. Builtin relations are read as they are now; for
-        `columns` see `SystemRows.derived`.
+        `columns` and `conditions` see `SystemRows.derived`.
         """
         builtin = builtins().get(gid)
         if builtin is None:
             table = self._collections.snapshot(gid, as_of).drop_columns(["mz_time"])
             return merged(table, overlay, as_of)
         if self._system.is_derived(builtin):
-            rows = self._system.derived(builtin, columns)
+            rows = self._system.derived(builtin, columns, conditions)
             return rows.append_column("mz_diff", pa.array([1] * rows.num_rows, pa.int64()))
         return self._managed(gid)
 

@@ -15,7 +15,7 @@ from sqlglot import expressions as exp
 from mzsql.catalog.builtin import builtins
 from mzsql.compute.engines.recursion import LoopText, texts
 from mzsql.compute.peek.files import Prepared
-from mzsql.compute.peek.row_reads import RowRead, over, row_read
+from mzsql.compute.peek.row_reads import Condition, RowRead, over, row_read
 from mzsql.expr.engines import to_sql
 from mzsql.expr.functions.table import Engine
 from mzsql.expr.relation import RowSetFinishing
@@ -112,6 +112,17 @@ class PlannedQuery:
         if isinstance(self.peek, ConstantPlan) or not any(gid in builtins() for gid in self.inputs):
             return {}
         return looked_at(self.planned.plan)
+
+    @functools.cached_property
+    def conditions(self) -> Mapping[GlobalId, tuple[Condition, ...]]:
+        """For some builtin inputs the conditions that every row which can affect the answer meets."""
+        if isinstance(self.peek, ConstantPlan) or not any(gid in builtins() for gid in self.inputs):
+            return {}
+        return {
+            one.id: over(one.id, one.typ.columns, one.mfp).conditions
+            for one in self.planned.plan.source_imports
+            if one.mfp is not None and one.id in builtins()
+        }
 
     @functools.cached_property
     def makes_rows(self) -> bool:

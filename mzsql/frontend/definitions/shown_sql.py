@@ -54,13 +54,20 @@ REDACTED = "'<REDACTED>'"
 
 Edits = dict[int, tuple[int, str]]
 """From the start of a piece to its end (exclusive) and its replacement."""
+_Span = tuple[int, int]
+"""Start and end (exclusive) of a piece of text."""
+
+
+def shown_sql(create_sql: str) -> str:
+    """A stored definition as it is shown; an empty one stays empty."""
+    return _shown(create_sql)[0]
 
 
 @functools.lru_cache(1 << 14)
-def shown_sql(create_sql: str) -> str:
-    """A stored definition as it is shown; an empty one stays empty."""
+def _shown(create_sql: str) -> tuple[str, _Span]:
+    """A stored definition as it is shown, and where in that text a view's query is."""
     if not create_sql:
-        return create_sql
+        return create_sql, (0, 0)
     (statement,) = parse_statements(create_sql)
     edits: Edits = {}
     aliases: set[int] = set()
@@ -76,7 +83,8 @@ def shown_sql(create_sql: str) -> str:
                 at = _alias(node)
                 if at is not None:
                     aliases.add(at)
-    return _printed(create_sql, edits, aliases)
+    query = statement.query.span if isinstance(statement, st.CreateView) else (0, 0)
+    return _printed(create_sql, edits, aliases, query)
 
 
 @functools.lru_cache(1 << 14)
@@ -104,10 +112,7 @@ def redacted_sql(create_sql: str) -> str:
 @functools.lru_cache(1 << 14)
 def shown_query(create_sql: str) -> str:
     """The query of a view's definition, as it is shown."""
-    text = shown_sql(create_sql)
-    (statement,) = parse_statements(text)
-    assert isinstance(statement, st.CreateView)
-    start, end = statement.query.span
+    text, (start, end) = _shown(create_sql)
     return f"{text[start:end]};"
 
 
@@ -235,8 +240,10 @@ def _alias(node: exp.Alias | exp.TableAlias) -> int | None:
 # --- tokens ---------------------------------------------------------------------------------------
 
 
-def _printed(text: str, edits: Edits, aliases: set[int]) -> str:
+def _printed(text: str, edits: Edits, aliases: set[int], piece: _Span) -> tuple[str, _Span]:
+    """The text as it is printed, and where in it a piece of the text is that begins and ends with a token."""
     pieces: list[str] = []
+    start, last = 0, 0
     before: Token | None = None
     behind_name, prefix, skip_to = False, False, 0
     for token in tokenize(text):
@@ -250,13 +257,17 @@ def _printed(text: str, edits: Edits, aliases: set[int]) -> str:
             pieces.append("" if _tight(before, token, behind_name, prefix) else " ")
         if token.start in aliases and before is not None and before.text.upper() != "AS":
             pieces.append("AS ")
+        if token.start == piece[0]:
+            start = sum(map(len, pieces))
         pieces.append(written)
+        if piece[0] <= token.start < piece[1]:
+            last = len(pieces)
         value = behind_name or (before is not None and before.token_type in _VALUES)
         prefix = token.text in ("-", "+") and not value
         called = before is None or before.text.upper() != "AS"
         behind_name = replaced is not None or (called and written.lower() in _SYNTAX)
         before = token
-    return "".join(pieces)
+    return "".join(pieces), (start, sum(map(len, pieces[:last])))
 
 
 def _tight(before: Token, token: Token, behind_name: bool, prefix: bool) -> bool:
