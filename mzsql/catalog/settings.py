@@ -18,7 +18,7 @@ import msgspec
 
 from mzsql.oracle import IMPLEMENTATIONS
 from mzsql.repr.booleans import boolean_of
-from mzsql.repr.errors import InvalidParameter, UndefinedObject
+from mzsql.repr.errors import InvalidParameter, UndefinedObject, alike
 from mzsql.transform.features import OptimizerFeatures
 
 _UNITS: Mapping[str, Decimal] = {
@@ -410,7 +410,9 @@ def variable(name: str) -> Variable:
     """
     found = VARIABLES.get(name)
     if found is None:
-        raise UndefinedObject(f'unrecognized configuration parameter "{name}"')
+        raise UndefinedObject(
+            f'unrecognized configuration parameter "{name}"', hint=alike(name, VARIABLES)
+        )
     return found
 
 

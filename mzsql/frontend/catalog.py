@@ -143,6 +143,10 @@ class CatalogView(Protocol):
         """Whether the schema exists; with ``database`` None, whether it is a system schema."""
         ...
 
+    def schema_names(self, database: str) -> Sequence[str]:
+        """The names of the schemas of a database, the system's included."""
+        ...
+
     def has_database(self, database: str) -> bool:
         """Whether the database exists."""
         ...

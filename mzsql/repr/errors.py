@@ -261,5 +261,10 @@ def no_thread(name: str) -> NoThread:
 
 def alike(name: str, names: Iterable[str]) -> str | None:
     """A hint at the name that is most like one that nothing has, where one is like it."""
-    near = get_close_matches(name, list(names), n=1, cutoff=0.6)
-    return f'Perhaps you meant "{near[0]}".' if near else None
+    near = nearest(name, names)
+    return None if near is None else f'Perhaps you meant "{near}".'
+
+
+def nearest(name: str, names: Iterable[str]) -> str | None:
+    """The name that is most like another one, where one is like it."""
+    return next(iter(get_close_matches(name, list(names), n=1, cutoff=0.6)), None)

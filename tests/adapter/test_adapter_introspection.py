@@ -338,7 +338,7 @@ def test_how_far_views_are_behind_what_they_are_made_of(con: Connection) -> None
 
 
 def test_an_unknown_name_is_told_with_the_one_that_is_most_like_it(con: Connection) -> None:
-    con.execute("CREATE SCHEMA s; CREATE TABLE s.orders (a int)")
+    con.execute("CREATE SCHEMA s; CREATE TABLE s.orders (a int, amounts int)")
     for statement, hint in (
         ("SELECT * FROM mz_materialised_views", 'Perhaps you meant "mz_materialized_views".'),
         ("SELECT * FROM orders", 'Perhaps you meant "s"."orders".'),
@@ -346,6 +346,26 @@ def test_an_unknown_name_is_told_with_the_one_that_is_most_like_it(con: Connecti
         ("SELECT summ(a) FROM t", 'Perhaps you meant "sum".'),
         ("SELECT amuont FROM t AS u (amount)", 'Perhaps you meant the column "amount".'),
         ("CREATE INDEX j IN CLUSTER quickstar ON t (a)", 'Perhaps you meant "quickstart".'),
+        ("SELECT orders.amount FROM s.orders", 'Perhaps you meant the column "amounts".'),
+        ("SELECT ordres.a FROM s.orders", 'Perhaps you meant "orders".'),
+        ("INSERT INTO s.orders (amount) VALUES (1)", 'Perhaps you meant the column "amounts".'),
+        ("UPDATE s.orders SET amount = 1", 'Perhaps you meant the column "amounts".'),
+        ("CREATE INDEX j ON s.orders (amount)", 'Perhaps you meant the column "amounts".'),
+        ("COMMENT ON COLUMN s.orders.amount IS ''", 'Perhaps you meant the column "amounts".'),
+        (
+            "SELECT * FROM s.orders JOIN (SELECT 1 AS amount) AS u USING (amount)",
+            'Perhaps you meant the column "amounts".',
+        ),
+        ("CREATE TABLE u (amounts int, PRIMARY KEY (amount))", "meant the column"),
+        ("SELECT * FROM pg_catlog.pg_class", 'Perhaps you meant "pg_catalog".'),
+        ("SELECT pg_catlog.abs(1)", 'Perhaps you meant "pg_catalog".'),
+        ("SHOW TABLES FROM pg_catlog", 'Perhaps you meant "pg_catalog".'),
+        ("SELECT mz_catalog.abs(1)", 'Perhaps you meant "pg_catalog"."abs".'),
+        ("SELECT pg_catalog.abss(1)", 'Perhaps you meant "pg_catalog"."abs".'),
+        ("SELECT * FROM generate_serie(1, 2)", 'Perhaps you meant "generate_series".'),
+        ("SELECT summ(a) OVER () FROM t", 'Perhaps you meant "sum".'),
+        ("SHOW clustr", 'Perhaps you meant "cluster".'),
+        ("SET clustr = x", 'Perhaps you meant "cluster".'),
     ):
         with pytest.raises(mzsql.Error) as unknown:
             rows(con, statement)

@@ -46,6 +46,9 @@ class MemoryCatalog:
             return schema in SYSTEM_SCHEMAS
         return database == self.database and schema in ("public", "other")
 
+    def schema_names(self, database: str) -> list[str]:
+        return [*(("public", "other") if database == self.database else ()), *SYSTEM_SCHEMAS]
+
     def has_database(self, database: str) -> bool:
         return database == self.database
 

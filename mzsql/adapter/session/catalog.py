@@ -174,6 +174,12 @@ class SessionCatalog:
             return schema in SYSTEM_SCHEMAS
         return self.state.schema(database, schema) is not None
 
+    def schema_names(self, database: str) -> list[str]:
+        """The names of the schemas of a database, the system's included."""
+        of = {one.id for one in self.state.databases.values() if one.name == database}
+        own = (one.name for one in self.state.schemas.values() if one.database in of)
+        return [*own, *SYSTEM_SCHEMAS]
+
     def has_database(self, database: str) -> bool:
         """Whether the database exists."""
         return self.state.database(database) is not None

@@ -18,7 +18,7 @@ from mzsql.catalog.builtin import builtins
 from mzsql.catalog.objects import CATALOG_CLUSTER
 from mzsql.frontend import lower_query
 from mzsql.frontend.plan import plans as p
-from mzsql.repr.errors import SqlError, UndefinedObject
+from mzsql.repr.errors import SqlError, UndefinedObject, alike
 from mzsql.repr.types import RelationDesc
 
 
@@ -91,5 +91,6 @@ class Selects:
         if users:
             raise UndefinedObject(
                 f"unknown cluster '{cluster}'",
-                hint="SET cluster to one that exists, or RESET cluster.",
+                hint=alike(cluster, [one.name for one in self._env.catalog.state.clusters.values()])
+                or "SET cluster to one that exists, or RESET cluster.",
             )

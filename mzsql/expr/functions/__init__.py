@@ -61,7 +61,7 @@ from mzsql.expr.functions.time import (
 from mzsql.expr.functions.time.operators import UNITS
 from mzsql.expr.functions.unmaterializable import UNMATERIALIZABLE
 from mzsql.expr.functions.zeros import with_one_zero
-from mzsql.repr.errors import alike
+from mzsql.repr.errors import nearest
 
 __all__ = [
     "ANY",
@@ -168,10 +168,14 @@ def scalars_named(name: str) -> tuple[ScalarFunc, ...]:
 
 def function_like(name: str) -> str | None:
     """A hint that names the function most similar to an unknown name."""
-    known = (
-        one for names in (_SCALAR_NAMES, _AGGREGATE_NAMES) for one in names if one.isidentifier()
-    )
-    return alike(name, known)
+    near = nearest_function(name)
+    return None if near is None else f'Perhaps you meant "{near}".'
+
+
+def nearest_function(name: str) -> str | None:
+    """The name of a function that is most similar to another one; None where none is similar."""
+    known = (_SCALAR_NAMES, _AGGREGATE_NAMES, _TABLE_NAMES)
+    return nearest(name, (one for names in known for one in names if one.isidentifier()))
 
 
 def all_scalars() -> tuple[ScalarFunc, ...]:

@@ -32,7 +32,19 @@ def check_qualifiers(catalog: CatalogView, name: PartialName, position: int | No
         catalog.has_schema(None, name.schema)
         or catalog.has_schema(name.database or catalog.database, name.schema)
     ):
-        raise UndefinedTable(f"unknown schema '{name.schema}'", position=position, sqlstate="3F000")
+        raise unknown_schema(catalog, name.database, name.schema, position)
+
+
+def unknown_schema(
+    catalog: CatalogView, database: str | None, schema: str, position: int | None = None
+) -> UndefinedTable:
+    """The error for a schema that does not exist in a database (None: the session's), with a similar one as a hint."""
+    return UndefinedTable(
+        f"unknown schema '{schema}'",
+        position=position,
+        hint=alike(schema, catalog.schema_names(database or catalog.database)),
+        sqlstate="3F000",
+    )
 
 
 def no_schema(position: int | None = None) -> SqlError:
@@ -106,7 +118,7 @@ def schema_named(catalog: CatalogView, name: Name) -> tuple[str | None, str]:
         return None, schema
     database = database or catalog.database
     if not catalog.has_schema(database, schema):
-        raise UndefinedTable(f"unknown schema '{schema}'", position=name.position, sqlstate="3F000")
+        raise unknown_schema(catalog, database, schema, name.position)
     return database, schema
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
-from mzsql.repr.errors import AmbiguousColumn, UndefinedColumn, UndefinedTable
+from mzsql.repr.errors import AmbiguousColumn, UndefinedColumn, UndefinedTable, alike
 from mzsql.repr.types import ColumnType
 
 #: A table's name in a scope: its alias, or the parts of its full name in order.
@@ -144,7 +144,7 @@ class Scope:
                 raise AmbiguousColumn(f'column reference "{name}" is ambiguous', position=position)
             if found:
                 return found[0]
-        hint = _similar(name, (item.name for item in self.items))
+        hint = column_like(name, (item.name for item in self.items))
         raise UndefinedColumn(f'column "{name}" does not exist', position=position, hint=hint)
 
     def _resolve_qualified(
@@ -153,7 +153,15 @@ class Scope:
         shown = ".".join((*table, name))
         found = self.find_table(table, position)
         if found is None:
-            raise UndefinedColumn(f'column "{shown}" does not exist', position=position)
+            tables = [
+                known[-1]
+                for together in self.queries()
+                for _, scope in together
+                if scope.reachable
+                for known in scope.table_names()
+            ]
+            hint = alike(table[-1], tables)
+            raise UndefinedColumn(f'column "{shown}" does not exist', position=position, hint=hint)
         level, scope = found
         columns = [
             i for i, item in enumerate(scope.items) if item.name == name and item.is_of(table)
@@ -162,7 +170,7 @@ class Scope:
             raise AmbiguousColumn(f'column reference "{name}" is ambiguous', position=position)
         if columns:
             return level, columns[0]
-        hint = _similar(name, (item.name for item in scope.items if item.is_of(table)))
+        hint = column_like(name, (item.name for item in scope.items if item.is_of(table)))
         raise UndefinedColumn(f'column "{shown}" does not exist', position=position, hint=hint)
 
     def find_table(self, table: TableName, position: int | None) -> tuple[int, Scope] | None:
@@ -244,7 +252,7 @@ def matches(full: TableName, given: TableName) -> bool:
     return len(given) <= len(full) and full[len(full) - len(given) :] == given
 
 
-def _similar(name: str, known: Iterable[str]) -> str | None:
+def column_like(name: str, known: Iterable[str]) -> str | None:
     """A hint that names a column whose name differs in case or is similar."""
     names = sorted(set(known))
     cased = [n for n in names if n.lower() == name != n]

@@ -15,6 +15,7 @@ from mzsql.frontend.names.items import (
     item_named,
     schema_named,
 )
+from mzsql.frontend.names.scope import column_like
 from mzsql.frontend.parse import catalog_statements as cs
 from mzsql.frontend.parse import statements as st
 from mzsql.frontend.plan import catalog_plans as cp
@@ -465,9 +466,12 @@ def _comment(statement: cs.Comment, catalog: CatalogView) -> cp.CommentPlan:
         item.kind.replace("-", " "), name, catalog, if_exists=False, verb="comment on"
     )
     names = () if item.desc is None else item.desc.names
+    assert statement.column is not None
     if statement.column not in names:
         raise UndefinedColumn(
-            f'column "{name}.{statement.column}" does not exist', position=name.position
+            f'column "{name}.{statement.column}" does not exist',
+            position=name.position,
+            hint=column_like(statement.column, names),
         )
     return cp.CommentPlan(target, names.index(statement.column) + 1, statement.text)
 

@@ -23,7 +23,7 @@ from mzsql.frontend.definitions.normalize import (
     quoted_name,
 )
 from mzsql.frontend.names.items import cluster_name, expect_kind, find_item, item_named, new_name
-from mzsql.frontend.names.scope import Scope, ScopeItem
+from mzsql.frontend.names.scope import Scope, ScopeItem, column_like
 from mzsql.frontend.names.types import resolve_type
 from mzsql.frontend.parse import statements as st
 from mzsql.frontend.parse.retention import OPTION, clause, option, retained_ms, shown
@@ -99,7 +99,9 @@ def _keys(
         for column in columns:
             if column not in names:
                 raise UndefinedColumn(
-                    f'column "{column}" named in key does not exist', position=position
+                    f'column "{column}" named in key does not exist',
+                    position=position,
+                    hint=column_like(column, names),
                 )
         key = tuple(names.index(c) for c in columns)
         if kind.startswith("PRIMARY"):

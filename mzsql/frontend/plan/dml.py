@@ -15,7 +15,7 @@ from mzsql.expr.scalar import Literal, Scalar
 from mzsql.frontend import hir
 from mzsql.frontend.catalog import CatalogItem, CatalogView
 from mzsql.frontend.names.items import item_named
-from mzsql.frontend.names.scope import Scope, ScopeItem
+from mzsql.frontend.names.scope import Scope, ScopeItem, column_like
 from mzsql.frontend.parse import statements as st
 from mzsql.frontend.plan import plans
 from mzsql.frontend.plan.planners import Planners
@@ -70,7 +70,11 @@ def _columns(
     for name, position in given:
         if name not in table.desc.names:
             said = f'column "{name}" of relation "{table.name}" does not exist'
-            raise UndefinedColumn(f"unknown column {name}" if assigned else said, position=position)
+            raise UndefinedColumn(
+                f"unknown column {name}" if assigned else said,
+                position=position,
+                hint=column_like(name, table.desc.names),
+            )
         index = table.desc.names.index(name)
         if index in found:
             again = f"column {name} set twice"

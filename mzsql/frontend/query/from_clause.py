@@ -16,7 +16,7 @@ from mzsql.frontend import hir
 from mzsql.frontend.catalog import CatalogItem, PartialName
 from mzsql.frontend.hir_visit import visit_relation_columns
 from mzsql.frontend.names.items import check_qualifiers, unknown_item
-from mzsql.frontend.names.scope import Scope, ScopeItem, TableName
+from mzsql.frontend.names.scope import Scope, ScopeItem, TableName, column_like
 from mzsql.frontend.parse.pieces import fold
 from mzsql.frontend.parse.shows import shown_by
 from mzsql.frontend.query import table_functions
@@ -416,6 +416,7 @@ def _one_named(scope: Scope, name: str, side: str, node: exp.Expr) -> int:
         raise UndefinedColumn(
             f'column "{name}" specified in USING clause does not exist in {side} table',
             position=position_of(node),
+            hint=column_like(name, (item.name for item in scope.items if item.unqualified)),
         )
     if len(found) > 1:
         raise AmbiguousColumn(

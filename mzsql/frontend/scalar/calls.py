@@ -457,7 +457,11 @@ def _window(ctx: ExprContext, node: exp.Expr) -> Typed:
         )
     name = _window_name(node)
     if name and not _exists(name) and not _is_table_function(name):
-        raise UndefinedFunction(f'function "{name}" does not exist', position=position_of(node))
+        raise UndefinedFunction(
+            f'function "{name}" does not exist',
+            position=position_of(node),
+            hint=functions.function_like(name),
+        )
     return windows.plan_window(ctx, node)
 
 

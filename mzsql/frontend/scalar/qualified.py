@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from sqlglot import expressions as exp
 
+from mzsql.expr.functions import nearest_function
 from mzsql.frontend.catalog import CatalogView
 from mzsql.frontend.parse.pieces import fold
 from mzsql.frontend.scalar.nodes import function_name, position_of
-from mzsql.repr.errors import SqlSyntaxError, UndefinedFunction, UndefinedObject, Unsupported
+from mzsql.repr.errors import SqlSyntaxError, UndefinedFunction, UndefinedObject, Unsupported, alike
 
 #: Materialize's own functions whose names do not begin with ``mz_``.
 _MZ_CATALOG = frozenset(
@@ -102,7 +103,13 @@ def unqualified(catalog: CatalogView, node: exp.Dot) -> exp.Expr:
         catalog.has_schema(None, schema)
         or catalog.has_schema(databases[0] if databases else catalog.database, schema)
     ):
-        raise UndefinedObject(f"unknown schema '{schema}'", position=position, sqlstate="3F000")
+        known = catalog.schema_names(databases[0] if databases else catalog.database)
+        raise UndefinedObject(
+            f"unknown schema '{schema}'",
+            position=position,
+            hint=alike(schema, known),
+            sqlstate="3F000",
+        )
     if schema == "mz_unsafe":
         raise Unsupported("executing potentially dangerous functions is not supported")
     call: exp.Expr = node.expression
@@ -114,6 +121,9 @@ def unqualified(catalog: CatalogView, node: exp.Dot) -> exp.Expr:
 def missing(node: exp.Dot) -> UndefinedFunction:
     """The error for a function that its schema does not have."""
     schema, name = names(node.this)[-1], function_name(bare(node.expression))
+    near = nearest_function(name)
     return UndefinedFunction(
-        f'function "{schema}.{name}" does not exist', position=position_of(node)
+        f'function "{schema}.{name}" does not exist',
+        position=position_of(node),
+        hint=None if near is None else f'Perhaps you meant "{schemas_of(near)[0]}"."{near}".',
     )
