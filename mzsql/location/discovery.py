@@ -70,10 +70,14 @@ def _named(distribution: metadata.Distribution | None) -> tuple[str, str]:
     """The distribution's name and version; `UNKNOWN` where its metadata has none."""
     if distribution is None:
         return UNKNOWN, UNKNOWN
+    try:
+        metadata_of = distribution.metadata  # parsed at each access
+    except Exception:  # missing or broken metadata, differently in each release of Python
+        return UNKNOWN, UNKNOWN
     said = []
     for field in ("Name", "Version"):
         try:
-            said.append(str(distribution.metadata[field] or UNKNOWN))
-        except Exception:  # missing or broken metadata, differently in each release of Python
+            said.append(str(metadata_of[field] or UNKNOWN))
+        except Exception:  # the same
             said.append(UNKNOWN)
     return said[0], said[1]
