@@ -37,6 +37,8 @@ def aggregate_name(key: str) -> str:
     window = windows.parse(key)
     if window is not None and window.kind == "aggregate":
         return window.shown(aggregate_name(window.func))
+    if window is not None and window.func == windows.FUSED["aggregate"]:
+        return window.func
     return key if "[" in key else functions.aggregate(key).name
 
 

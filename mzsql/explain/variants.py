@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from mzsql.expr import functions
-from mzsql.expr.functions.aggregate.aggregates import parse_ordered_key
+from mzsql.expr.functions.aggregate import windows
+from mzsql.expr.functions.aggregate.aggregates import Order, parse_ordered_key
 from mzsql.expr.relation import WRAP
 from mzsql.expr.scalar import Call
 from mzsql.repr.types import ColumnType, RelationType, SqlType
@@ -168,6 +169,8 @@ def scalar_func(key: str, args: int, typ: SqlType) -> tuple[str, Any]:
     func = functions.scalar(key)
     if func.name == "cast":
         return "CallUnary", _cast(func, typ)
+    if func.name == "record_get":
+        return "CallUnary", {"RecordGet": int(key.rpartition("_")[2]) - 1}
     for prefix in _OF_UNITS:
         if func.name.startswith(f"{prefix}_"):
             unit = camel(func.name.removeprefix(f"{prefix}_"))
@@ -228,20 +231,58 @@ def record(call: Call, names: list[str]) -> tuple[str, Any]:
 
 def aggregate_func(key: str) -> Any:
     """An aggregate."""
+    window = windows.parse(key)
+    if window is not None:
+        return _window_func(window)
     ordered = parse_ordered_key(key)
     if ordered is not None:
         base, order = ordered
-        items = [
-            {"column": column, "desc": desc, "nulls_last": last}
-            for column, (desc, last) in enumerate(order)
-        ]
-        return {_LISTED.get(base, camel(base)): {"order_by": items}}
+        return {_LISTED.get(base, camel(base)): {"order_by": _order(order)}}
     func = functions.aggregate(key)
     if func.name in ("count", "any", "all"):
         return camel(func.name)
     if func.name in _LISTED:
         return {_LISTED[func.name]: {"order_by": []}}
     return camel(func.name) + "".join(in_function(arg) for arg in func.args[:1])
+
+
+def _order(order: Order) -> list[dict[str, Any]]:
+    return [
+        {"column": column, "desc": desc, "nulls_last": last}
+        for column, (desc, last) in enumerate(order)
+    ]
+
+
+def _window_func(window: windows.WindowFunc) -> Any:
+    """A window function as an aggregate."""
+    order = _order(window.order)
+    framed = {"order_by": order, "window_frame": _window_frame(window.frame)}
+    if window.kind == "aggregate":
+        return {"WindowAggregate": {"wrapped_aggregate": aggregate_func(window.func), **framed}}
+    if window.func == windows.FUSED["aggregate"]:
+        wrapped = [aggregate_func(part.func) for part in window.parts]
+        return {"FusedWindowAggregate": {"wrapped_aggregates": wrapped, **framed}}
+    if window.kind == "fused":
+        funcs = [_window_func(part) for part in window.parts]
+        return {"FusedValueWindowFunc": {"funcs": funcs, "order_by": order}}
+    if window.func in ("lag", "lead"):
+        nulls = {"lag_lead": camel(window.func), "ignore_nulls": window.ignore_nulls}
+        return {"LagLead": {"order_by": order, **nulls}}
+    return {camel(window.func): framed if window.func in windows.FRAMED else {"order_by": order}}
+
+
+def _window_frame(frame: windows.Frame | None) -> dict[str, Any]:
+    def bound(at: int | None, side: str) -> Any:
+        if at is None:
+            return f"Unbounded{side}"
+        if at == 0:
+            return "CurrentRow"
+        return {"OffsetPreceding" if at < 0 else "OffsetFollowing": abs(at)}
+
+    if frame is None:
+        frame = windows.Frame(None, 0, "range")
+    start, end = bound(frame.start, "Preceding"), bound(frame.end, "Following")
+    return {"units": camel(frame.units), "start_bound": start, "end_bound": end}
 
 
 def table_func(key: str, output: RelationType) -> Any:

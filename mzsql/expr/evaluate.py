@@ -22,7 +22,7 @@ from sqlglot import expressions as exp
 from mzsql.expr import functions, numeric_folding, python_folding, spell
 from mzsql.expr.decimal_functions import total
 from mzsql.expr.engines import locked_connection, to_sql
-from mzsql.expr.folded_windows import argument_of, evaluated
+from mzsql.expr.folded_windows import evaluated
 from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.aggregate import windows
 from mzsql.expr.functions.declare import BOUNDS, INTEGERS
@@ -392,18 +392,20 @@ class Evaluator:
         """The result of a window function over one partition: its rows, each with the function's value."""
         element = aggregate.typ.element
         assert element is not None
-        inner = msgspec.structs.replace(aggregate, func=window.func, typ=element.fields[0][1].type)
         failures: list[EvalError] = []
 
-        def whole(frame: Sequence[Datum]) -> Datum:
-            found = self._aggregate(inner, argument_of(window, typ), [(v, 1) for v in frame])
+        def whole(
+            one: windows.WindowFunc, given: SqlType, frame: Sequence[Datum], result: SqlType
+        ) -> Datum:
+            inner = msgspec.structs.replace(aggregate, func=one.func, typ=result)
+            found = self._aggregate(inner, given, [(v, 1) for v in frame])
             if not isinstance(found, EvalError):
                 return found
             failures.append(found)
             return None
 
         rows = [value for value, diff in values for _ in range(max(diff, 0))]
-        listed = evaluated(window, typ, rows, whole)
+        listed = evaluated(window, typ, rows, element.fields[0][1].type, whole)
         return failures[0] if failures else listed
 
     def _select(

@@ -11,13 +11,18 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from mzsql.expr.functions.aggregate.windows import WindowFunc, argument_type, original_type
+from mzsql.expr.functions.aggregate.windows import (
+    WindowFunc,
+    argument_type,
+    original_type,
+    payload_of,
+)
 from mzsql.expr.order import Key, in_order, sort_key
 from mzsql.repr.datum import Datum
 from mzsql.repr.types import SqlType
 
-#: Computes an aggregate over datums.
-Aggregate = Callable[[Sequence[Datum]], Datum]
+#: Computes the aggregate of a window aggregate over datums of the given type; the last is the result's type.
+Aggregate = Callable[[WindowFunc, SqlType, Sequence[Datum], SqlType], Datum]
 
 
 class _Entry(msgspec.Struct, frozen=True):
@@ -30,7 +35,11 @@ class _Entry(msgspec.Struct, frozen=True):
 
 
 def evaluated(
-    window: WindowFunc, argument: SqlType, values: Sequence[Datum], aggregate: Aggregate
+    window: WindowFunc,
+    argument: SqlType,
+    values: Sequence[Datum],
+    result: SqlType,
+    aggregate: Aggregate,
 ) -> Datum:
     """The value of a window function over a partition: a list of records of the result and the original row.
 
@@ -38,6 +47,7 @@ def evaluated(
         window: the function.
         argument: the type of the aggregated record: the payload, then the sort keys.
         values: the records.
+        result: the type of the function's value.
         aggregate: computes the aggregate that a window aggregate wraps.
     """
     payload = argument.fields[0][1].type
@@ -45,27 +55,56 @@ def evaluated(
     original = [column.type for _, column in original_type(window, payload).fields]
     entries = _in_order(window, [_entry(window, value) for value in values], types, original)
     peers = _peers(entries, types)
-    match window.kind:
-        case "scalar":
-            results = [_position(window.func, i, peers) for i in range(len(entries))]
-        case "value" if window.func in ("lag", "lead"):
-            results = _shifted(window, entries)
-        case "value" if window.func == "ntile":
-            results = _parts(entries)
-        case "value" if window.func == "nth_value":
-            results = [_nth(window, entries, peers, i) for i in range(len(entries))]
-        case "value":
-            results = [_edge(window, entries, peers, i) for i in range(len(entries))]
-        case _:
-            results = _aggregated(window, entries, peers, aggregate)
+    if window.kind != "fused":
+        results = _results(window, payload, result, entries, peers, aggregate)
+    else:
+        by_part = [
+            _results(
+                part,
+                payload_of(payload, i),
+                result.fields[i][1].type,
+                [_of_part(entry, i) for entry in entries],
+                peers,
+                aggregate,
+            )
+            for i, part in enumerate(window.parts)
+        ]
+        results = [json.dumps(list(found)) for found in zip(*by_part, strict=True)]
     return json.dumps(
         [json.dumps([found, entry.row]) for found, entry in zip(results, entries, strict=True)]
     )
 
 
-def argument_of(window: WindowFunc, argument: SqlType) -> SqlType:
-    """The type of the aggregated value of a window aggregate."""
-    return argument_type(window, argument.fields[0][1].type)
+def _results(
+    window: WindowFunc,
+    payload: SqlType,
+    result: SqlType,
+    entries: Sequence[_Entry],
+    peers: Sequence[tuple[int, int]],
+    aggregate: Aggregate,
+) -> list[Datum]:
+    """A function's value for each row."""
+    match window.kind:
+        case "scalar":
+            return [_position(window.func, i, peers) for i in range(len(entries))]
+        case "value" if window.func in ("lag", "lead"):
+            return _shifted(window, entries)
+        case "value" if window.func == "ntile":
+            return _parts(entries)
+        case "value" if window.func == "nth_value":
+            return [_nth(window, entries, peers, i) for i in range(len(entries))]
+        case "value":
+            return [_edge(window, entries, peers, i) for i in range(len(entries))]
+        case _:
+            typ = argument_type(window, payload)
+            return _aggregated(
+                window, entries, peers, lambda frame: aggregate(window, typ, frame, result)
+            )
+
+
+def _of_part(entry: _Entry, position: int) -> _Entry:
+    """A row with the argument of one of several functions."""
+    return msgspec.structs.replace(entry, argument=json.loads(str(entry.argument))[position])
 
 
 def _entry(window: WindowFunc, value: Datum) -> _Entry:
@@ -223,7 +262,7 @@ def _aggregated(
     window: WindowFunc,
     entries: Sequence[_Entry],
     peers: Sequence[tuple[int, int]],
-    aggregate: Aggregate,
+    aggregate: Callable[[Sequence[Datum]], Datum],
 ) -> list[Datum]:
     known: dict[tuple[int, ...], Datum] = {}
     results = []

@@ -100,13 +100,15 @@ class Windowing(msgspec.Struct, frozen=True, tag="windowing", cache_hash=True):
 
     Attributes:
         func: ``row_number``, ``rank``, ``lag``, …, or the key of an aggregate.
-        kind: ``scalar`` (row_number, rank, …), ``value`` (lag, first_value, …) or ``aggregate``.
+        kind: ``scalar`` (row_number, rank, …), ``value`` (lag, first_value, …), ``aggregate``, or ``fused``: several
+            of the latter two kinds over one window, each with one of `args`, whose results make a record.
         args: the arguments.
         partition_by, order_by: from the OVER clause.
         typ: the type of the result.
         frame: the frame; None: the default one.
         ignore_nulls: whether IGNORE NULLS was given.
         distinct: whether an aggregate has DISTINCT.
+        fused: of ``fused`` functions, their names and their kind.
     """
 
     func: str
@@ -118,6 +120,7 @@ class Windowing(msgspec.Struct, frozen=True, tag="windowing", cache_hash=True):
     frame: WindowFrame | None = None
     ignore_nulls: bool = False
     distinct: bool = False
+    fused: tuple[tuple[str, str], ...] = ()
 
 
 Scalar = (

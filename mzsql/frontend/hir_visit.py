@@ -52,6 +52,19 @@ def map_window(window: hir.Windowing, rewrite: Callable[[hir.Scalar], hir.Scalar
     )
 
 
+def map_windows(scalar: hir.Scalar, rewrite: Callable[[hir.Windowing], hir.Scalar]) -> hir.Scalar:
+    """Rewrite every window function call of a scalar; those in its subqueries are not the scalar's own."""
+    match scalar:
+        case hir.Windowing():
+            return rewrite(scalar)
+        case hir.Call(func=func, args=args, typ=typ):
+            return hir.Call(func, tuple(map_windows(a, rewrite) for a in args), typ)
+        case hir.If(condition=c, then=t, otherwise=o):
+            return hir.If(map_windows(c, rewrite), map_windows(t, rewrite), map_windows(o, rewrite))
+        case _:
+            return scalar
+
+
 def _orderings(
     order: tuple[hir.Ordering, ...], rewrite: ColumnRewrite, depth: int
 ) -> tuple[hir.Ordering, ...]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import expressions as exp
 
@@ -82,6 +82,7 @@ class _Window:
         result: the result's type.
         expr: the aggregate's argument, as planned.
         order_types: types of the columns of `orders`.
+        path: where in the aggregate's argument the function's own is: fields by position.
     """
 
     func: keys.WindowFunc
@@ -93,6 +94,20 @@ class _Window:
     result: SqlType
     expr: Scalar
     order_types: tuple[SqlType, ...] = ()
+    path: tuple[int, ...] = (0, 1)
+
+    @property
+    def suffix(self) -> str:
+        """What tells the function's columns from those of others that it is fused with."""
+        return "".join(f"_{position}" for position in self.path[2:])
+
+    def given(self, position: int) -> Ast:
+        """The column of an argument."""
+        return col(f"a{position}{self.suffix}")
+
+    def part(self, position: int = 0) -> str:
+        """The name of a column that the window computes."""
+        return f"v{position}{self.suffix}"
 
     def over(
         self, function: Ast, order: Sequence[exp.Ordered], frame: keys.Frame | None = None
@@ -195,7 +210,6 @@ def windowed(
     element = one.expr.typ.element
     assert element is not None
     result = element.fields[0][1].type
-    argument = None if func.kind == "scalar" else keys.argument_type(func, payload)
     _check_engine(func, r.engine)
     order_types = tuple(c.type for _, c in one.argument_type.type.fields[1 : len(func.order) + 1])
     window = _Window(
@@ -207,12 +221,12 @@ def windowed(
             for i, (desc, last) in enumerate(func.order)
         ),
         tuple(ordered(col(f"t{i}")) for i in range(len(original.fields))),
-        argument,
+        None,
         result,
         one.expr.expr,
         order_types,
     )
-    parts, value, error = _function(window)
+    parts, value, error = _functions(window, payload)
     numbered = select(
         [*(col(f"c{i}") for i in range(k)), col("mz_row"), *parts, *extra],
         subquery(select(laid_out, rows), "b"),
@@ -260,9 +274,8 @@ def _check_engine(func: keys.WindowFunc, engine: Engine) -> None:
 
 
 def can_fail(groups: g.Groups) -> bool:
-    """Whether the window aggregate can fail."""
-    one = _wrapped(groups.aggregates[0])
-    return one is not None and bool(_rules(one))
+    """Whether a window aggregate can fail."""
+    return any(_rules(one) for one in _wrapped(groups.aggregates[0]))
 
 
 def _laid_out(func: keys.WindowFunc, k: int, record: Sql, original: SqlType) -> list[Ast]:
@@ -276,12 +289,43 @@ def _laid_out(func: keys.WindowFunc, k: int, record: Sql, original: SqlType) -> 
     if func.kind == "scalar":
         return items
     given = s.field(payload, "f2")
-    if func.func in keys.OF_RECORDS:
-        fields = 2 if func.func == "nth_value" else 3
-        items += [named(s.field(given, f"f{i + 1}"), f"a{i}") for i in range(fields)]
-    else:
-        items.append(named(given, "a0"))
+    if func.kind != "fused":
+        return items + _arguments(func, given, "")
+    for i, part in enumerate(func.parts):
+        items += _arguments(part, s.field(given, f"f{i + 1}"), f"_{i}")
     return items
+
+
+def _arguments(func: keys.WindowFunc, given: Ast, suffix: str) -> list[Ast]:
+    if func.func not in keys.OF_RECORDS:
+        return [named(given, f"a0{suffix}")]
+    fields = 2 if func.func == "nth_value" else 3
+    return [named(s.field(given, f"f{i + 1}"), f"a{i}{suffix}") for i in range(fields)]
+
+
+def _functions(window: _Window, payload: SqlType) -> tuple[list[Ast], Ast, Ast | None]:
+    """As `_function`, for one function or for several that are fused, whose values make a record."""
+    func = window.func
+    if func.kind != "fused":
+        argument = None if func.kind == "scalar" else keys.argument_type(func, payload)
+        return _function(replace(window, argument=argument))
+    columns: list[Ast] = []
+    values: dict[str, Ast] = {}
+    errors: list[Ast] = []
+    for i, part in enumerate(func.parts):
+        own = replace(
+            window,
+            func=part,
+            argument=keys.argument_type(part, keys.payload_of(payload, i)),
+            result=window.result.fields[i][1].type,
+            path=(*window.path, i),
+        )
+        made, value, error = _function(own)
+        columns += made
+        values[f"f{i + 1}"] = s.cast(value, own.result, window.engine)
+        if error is not None:
+            errors.append(error)
+    return columns, s.struct(**values), s.coalesce(*errors) if errors else None
 
 
 def _function(window: _Window) -> tuple[list[Ast], Ast, Ast | None]:
@@ -302,20 +346,20 @@ def _function(window: _Window) -> tuple[list[Ast], Ast, Ast | None]:
         made = _nth(window)
     else:
         made = _edge(window)
-    return [named(made, "v0")], col("v0"), None
+    return [named(made, window.part())], col(window.part()), None
 
 
 def _edge(window: _Window) -> Ast:
     """The first or the last value of a frame."""
     func, argument = window.func, window.argument
     assert argument is not None
-    call = s.call(func.func.upper(), col("a0"))
+    call = s.call(func.func.upper(), window.given(0))
     if func.frame is not None:
         if func.frame.is_empty:
             return null_of(ColumnType(argument), window.engine)
         if func.frame.units != "rows":
             # Which of several peers is first is decided by the order of all columns, as everywhere.
-            chosen = exp.Order(this=col("a0"), expressions=[o.copy() for o in window.total])
+            chosen = exp.Order(this=window.given(0), expressions=[o.copy() for o in window.total])
             ordered_call = exp.Anonymous(this=func.func.upper(), expressions=[chosen])
             return window.over(ordered_call, window.orders, func.frame)
         return window.over(call, window.total or (ordered(s.num(1)),), func.frame)
@@ -330,9 +374,9 @@ def _edge(window: _Window) -> Ast:
 def _nth(window: _Window) -> Ast:
     """The value of the n-th row of the frame, counted from one."""
     func = window.func
-    count: Ast = s.big(col("a1"))
+    count: Ast = s.big(window.given(1))
     if window.engine is Engine.SPARK:
-        fixed = _literal_offset(window.expr)
+        fixed = _literal_offset(window.expr, window.path)
         if fixed is None:
             msg = (
                 "nth_value with a number that is not a literal is not supported over this much data"
@@ -341,19 +385,19 @@ def _nth(window: _Window) -> Ast:
         if fixed.value is None:
             return s.cast(s.null(), window.result, window.engine)
         count = s.num(int(str(fixed.value)))
-    made = s.call("NTH_VALUE", col("a0"), count)
+    made = s.call("NTH_VALUE", window.given(0), count)
     if func.frame is None:
         # The default frame starts at the partition's first row, so the n-th row of the partition is meant, if it is
         # not after the last peer.
         found = window.over(made, window.total or (ordered(s.num(1)),), keys.Frame(None, None))
         size = window.over(exp.Count(this=exp.Star()), window.orders)
-        return s.case((s.lte(s.big(col("a1")), size), found))
+        return s.case((s.lte(s.big(window.given(1)), size), found))
     if func.frame.is_empty:
         return s.cast(s.null(), window.result, window.engine)
     if func.frame.units == "rows":
         return window.over(made, window.total or (ordered(s.num(1)),), func.frame)
     chosen = exp.Order(this=count, expressions=[o.copy() for o in window.total])
-    ordered_call = exp.Anonymous(this="NTH_VALUE", expressions=[col("a0"), chosen])
+    ordered_call = exp.Anonymous(this="NTH_VALUE", expressions=[window.given(0), chosen])
     return window.over(ordered_call, window.orders, func.frame)
 
 
@@ -363,12 +407,17 @@ def _parts(window: _Window) -> tuple[list[Ast], Ast]:
     """
     total, everything = window.total or (ordered(s.num(1)),), keys.Frame(None, None)
     columns: list[Ast] = [
-        named(window.over(s.call("ROW_NUMBER"), total), "v0"),
-        named(window.over(exp.Count(this=exp.Star()), ()), "v1"),
-        named(window.over(s.call("FIRST_VALUE", col("a0")), total, everything), "v2"),
+        named(window.over(s.call("ROW_NUMBER"), total), window.part(0)),
+        named(window.over(exp.Count(this=exp.Star()), ()), window.part(1)),
+        named(
+            window.over(s.call("FIRST_VALUE", window.given(0)), total, everything), window.part(2)
+        ),
     ]
-    before, count = s.sub(col("v0"), s.num(1)), s.nullif(s.big(col("v2")), s.num(0))
-    size, larger = s.int_div(col("v1"), count), s.mod(col("v1"), count)
+    before, count = (
+        s.sub(col(window.part(0)), s.num(1)),
+        s.nullif(s.big(col(window.part(2))), s.num(0)),
+    )
+    size, larger = s.int_div(col(window.part(1)), count), s.mod(col(window.part(1)), count)
     wider = s.add(size, s.num(1))
     border = s.mul(larger, wider)
     among_larger = s.int_div(before, wider)
@@ -381,32 +430,32 @@ def _shifted(window: _Window) -> Ast:
     """The value at an offset, for lag and lead; the default outside of the partition, NULL if the offset is NULL."""
     name, order = window.func.func.upper(), window.total or (ordered(s.num(1)),)
     if window.engine is Engine.DUCKDB:
-        offset = s.coalesce(s.big(col("a1")), big(0, window.engine))
+        offset = s.coalesce(s.big(window.given(1)), big(0, window.engine))
         kind = exp.Lag if name == "LAG" else exp.Lead
-        call: Ast = kind(this=col("a0"), offset=offset, default=col("a2"))
+        call: Ast = kind(this=window.given(0), offset=offset, default=window.given(2))
         if window.func.ignore_nulls:
             call = exp.IgnoreNulls(this=call)
-        return s.case((s.is_not_null(col("a1")), window.over(call, order)))
-    fixed = _literal_offset(window.expr)
+        return s.case((s.is_not_null(window.given(1)), window.over(call, order)))
+    fixed = _literal_offset(window.expr, window.path)
     if fixed is None:
         msg = f"{window.func.func} with an offset that is not a literal is not supported over this much data"
         raise Unsupported(msg, hint="write the offset as a number")
     if fixed.value is None:
         return s.cast(s.null(), window.result, window.engine)
-    call = exp.Anonymous(this=name, expressions=[col("a0"), s.num(int(str(fixed.value)))])
-    found = s.struct(f1=col("a0"))
+    call = exp.Anonymous(this=name, expressions=[window.given(0), s.num(int(str(fixed.value)))])
+    found = s.struct(f1=window.given(0))
     there = exp.Anonymous(this=name, expressions=[found, s.num(int(str(fixed.value)))])
     if window.func.ignore_nulls:
         shifted = window.over(exp.IgnoreNulls(this=call), order)
-        return s.coalesce(shifted, col("a2"))
+        return s.coalesce(shifted, window.given(2))
     # A struct around the value tells a missing row from a row whose value is NULL.
     outside = s.is_null(window.over(there, order))
-    return s.case((outside, col("a2")), otherwise=window.over(call, order))
+    return s.case((outside, window.given(2)), otherwise=window.over(call, order))
 
 
-def _literal_offset(expr: Scalar) -> Literal | None:
-    """The offset in row(row(original, row(value, offset, default)), …), if it is a literal."""
-    for position in (0, 1, 1):
+def _literal_offset(expr: Scalar, path: Sequence[int]) -> Literal | None:
+    """The offset in the row(value, offset, default) at ``path`` of row(row(original, …), …), if it is a literal."""
+    for position in (*path, 1):
         if isinstance(expr, Literal) and expr.typ.kind == "record" and expr.value is not None:
             datum = json.loads(str(expr.value))[position]
             expr = Literal(datum, expr.typ.fields[position][1].type)
@@ -420,16 +469,29 @@ def _literal_offset(expr: Scalar) -> Literal | None:
 # --- aggregates --------------------------------------------------------------------------------------
 
 
-def _wrapped(one: g.Aggregate) -> g.Aggregate | None:
-    """The aggregate inside a window aggregate."""
+def _wrapped(one: g.Aggregate) -> list[g.Aggregate]:
+    """The aggregates inside a window aggregate, or in several that are fused."""
     func = keys.parse(one.expr.func)
-    if func is None or func.kind != "aggregate":
-        return None
-    argument = keys.argument_type(func, one.argument_type.type.fields[0][1].type)
+    assert func is not None
+    payload = one.argument_type.type.fields[0][1].type
     element = one.expr.typ.element
     assert element is not None
+    result = element.fields[0][1].type
+    if func.kind == "aggregate":
+        return [_inner(one, func, payload, result)]
+    return [
+        _inner(one, part, keys.payload_of(payload, i), result.fields[i][1].type)
+        for i, part in enumerate(func.parts)
+        if part.kind == "aggregate"
+    ]
+
+
+def _inner(
+    one: g.Aggregate, func: keys.WindowFunc, payload: SqlType, result: SqlType
+) -> g.Aggregate:
+    argument = keys.argument_type(func, payload)
     inner = functions.aggregate(func.func)
-    expr = AggregateExpr(func.func, one.expr.expr, False, element.fields[0][1].type, inner.nullable)
+    expr = AggregateExpr(func.func, one.expr.expr, False, result, inner.nullable)
     parts = g.accumulator_types(inner, argument)
     return g.Aggregate(expr, inner, 0, ColumnType(argument), 0, parts)
 
@@ -458,11 +520,12 @@ def _aggregate(window: _Window) -> tuple[list[Ast], Ast, Ast | None]:
     assert window.argument is not None
     engine, over = window.engine, _over_frame(window)
     func = functions.aggregate(window.func.func)
-    value = Sql(col("a0"), window.argument)
+    value = Sql(window.given(0), window.argument)
     if func.kind != "accumulable":
         assert func.value is not None
         made = func.value(engine, [value], window.result)
-        return [named(_windowed_parts(made, over), "v0")], col("v0"), None
+        name = window.part()
+        return [named(_windowed_parts(made, over), name)], col(name), None
     expr = AggregateExpr(func.key, window.expr, False, window.result, func.nullable)
     types = g.accumulator_types(func, window.argument)
     one = g.Aggregate(expr, func, 0, ColumnType(window.argument), 0, types)
@@ -471,8 +534,8 @@ def _aggregate(window: _Window) -> tuple[list[Ast], Ast, Ast | None]:
     for i, part in enumerate(g.summands_of(one, engine, value, big(1, engine))):
         zero = s.cast(s.num(0), types[i], engine)
         total = s.coalesce(over(exp.Sum(this=part)), zero)
-        parts.append(named(s.cast(total, types[i], engine), f"v{i}"))
-        sums.append(Sql(col(f"v{i}"), types[i]))
+        parts.append(named(s.cast(total, types[i], engine), window.part(i)))
+        sums.append(Sql(col(window.part(i)), types[i]))
     assert func.finish is not None
     finished = s.cast(func.finish(engine, sums, window.result), window.result, engine)
     branches = g.error_branches(one, engine, sums)

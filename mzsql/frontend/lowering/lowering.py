@@ -18,6 +18,7 @@ import msgspec
 from mzsql.expr import relation as mir
 from mzsql.expr import scalar as ms
 from mzsql.frontend import hir
+from mzsql.frontend.lowering.fusion import fuse
 from mzsql.frontend.lowering.quantified import certain, conjuncts
 from mzsql.frontend.lowering.rel import Rel, constant_row, unit
 from mzsql.frontend.lowering.scope import ColumnMap, CteBinding
@@ -118,7 +119,11 @@ class Lowering:
                 return done.project([*range(shift), *(shift + o for o in outputs)])
             case hir.Map(input=inner, scalars=scalars):
                 done = self.relation(inner, outer, cols, depth)
-                return self._map(done, scalars, cols, depth)
+                fused = fuse(scalars, done.arity - shift)
+                if fused is None:
+                    return self._map(done, scalars, cols, depth)
+                mapped = self._map(done, fused[0], cols, depth)
+                return mapped.project([*range(done.arity), *(shift + c for c in fused[1])])
             case hir.CallTable():
                 return self._call_table(rel, outer, cols, depth)
             case hir.Filter(input=inner, predicates=predicates):

@@ -23,7 +23,11 @@ def window_key(window: hir.Windowing) -> str:
     frame = None if window.frame is None else frame_of(window.frame)
     if window.kind == "scalar":
         frame = None
-    return windows.WindowFunc(window.func, window.kind, order, frame, window.ignore_nulls).key
+    nulls = window.ignore_nulls
+    parts = tuple(
+        windows.WindowFunc(func, kind, order, frame, nulls) for func, kind in window.fused
+    )
+    return windows.WindowFunc(window.func, window.kind, order, frame, nulls, parts).key
 
 
 def frame_of(frame: hir.WindowFrame) -> windows.Frame:
@@ -71,6 +75,8 @@ def lower_window(
     if window.kind == "scalar":
         typ = SqlType("list", element=row.typ)
         payload = ms.Call("window_payload", (row,), typ)
+    elif window.kind == "fused":
+        payload = _record([row, _record(args, columns)], columns)
     else:
         payload = _record([row, *args], columns)
     argument = _record([payload, *order], columns)

@@ -7,13 +7,13 @@ clause or be used in an aggregate function``; `place` assigns it a column.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from sqlglot import expressions as exp
 
 from mzsql.frontend import hir
-from mzsql.frontend.hir_visit import map_columns, map_window
+from mzsql.frontend.hir_visit import map_columns, map_window, map_windows
 from mzsql.frontend.names.scope import Scope
 from mzsql.frontend.parse.pieces import fold
 from mzsql.frontend.query import grouping_sets
@@ -242,20 +242,44 @@ class SelectState:
         """
         for spec in others:
             self.place_order(spec, outputs)
-        column = self.place(self.regroup(condition))
+        kept = self.regroup(condition)
+        self.place_windows([kept])
+        column = self.place(kept)
         self.relation = hir.Filter(self.mapped(), (hir.Column(column),))
         self.pending_scalars = []
 
     # --- placing -----------------------------------------------------------------------------------
 
+    def place_windows(self, values: Iterable[Typed]) -> None:
+        """Give each window function in values a column of its own, before them: equal calls are computed once, and each
+        sees all rows, wherever in an expression it stands.
+        """
+        for value in values:
+            for part in hir.walk_scalar(value.expr):
+                if isinstance(part, hir.Windowing) and part not in self.placed:
+                    self._append(part, ColumnType(part.typ))
+
     def place(self, value: Typed) -> int:
         """The column of a value: its own where it is a column, else a new one."""
         if isinstance(value.expr, hir.Column) and value.expr.level == 0:
             return value.expr.index
-        self.pending_scalars.append(value.expr)
-        self.types.append(ColumnType(value.typ, value.nullable))
-        self.placed.setdefault(value.expr, len(self.types) - 1)
+        typ = ColumnType(value.typ, value.nullable)
+        if isinstance(value.expr, hir.Windowing):
+            if value.expr not in self.placed:
+                return self._append(value.expr, typ)
+            self.types[self.placed[value.expr]] = typ
+            return self.placed[value.expr]
+        return self._append(value.expr, typ)
+
+    def _append(self, expr: hir.Scalar, typ: ColumnType) -> int:
+        self.pending_scalars.append(map_windows(expr, self._placed_window))
+        self.types.append(typ)
+        self.placed.setdefault(expr, len(self.types) - 1)
         return len(self.types) - 1
+
+    def _placed_window(self, window: hir.Windowing) -> hir.Scalar:
+        found = self.placed.get(window)
+        return window if found is None else hir.Column(found)
 
     def place_order(self, spec: OrderSpec, outputs: list[int]) -> int:
         """The column of an ORDER BY item."""

@@ -418,6 +418,8 @@ class QueryPlanner:
         select.filter_groups()
         names = tuple(name for name, _ in items)
         # --- map the select list -------------------------------------------------------------
+        ordered_by = [spec for _, spec in order if not isinstance(spec, int)]
+        select.place_windows([*values, *map(select.regroup, ordered_by)])
         outputs = [select.place(value) for value in values]
         if kept is not None:
             select.qualify(kept, [*(spec for _, spec in order), *(on or ())], outputs)

@@ -36,6 +36,9 @@ OF_RECORDS = frozenset({"lag", "lead", "nth_value"})
 #: Functions of the frame; the others see the whole partition.
 FRAMED = frozenset({"first_value", "last_value", "nth_value"})
 
+#: By kind, the name of several functions over one window that are computed as one, whose result is a record of theirs.
+FUSED: Mapping[str, str] = {"value": "fused_value_window_func", "aggregate": "fused_window_agg"}
+
 _BOUND = r"(?:current row|(?:unbounded|\d+|'[^']*') (?:preceding|following))"
 _FRAME = (
     rf"(?: (?P<units>rows|range|groups) between (?P<start>{_BOUND}) and (?P<end>{_BOUND})"
@@ -45,6 +48,12 @@ _PLAIN = re.compile(
     r"(?P<func>\w+)\[(?P<nulls>ignore_nulls=true, )?order_by=\[(?P<order>[^\]]*)\]" + _FRAME + r"\]"
 )
 _WRAPPED = re.compile(r"window_agg\[(?P<func>.+) order_by=\[(?P<order>[^\]]*)\]" + _FRAME + r"\]")
+
+_FUSED = re.compile(
+    r"fused_(?P<kind>value_window_func|window_agg)\[(?P<func>.+) order_by=\[(?P<order>[^\]]*)\]"
+    + _FRAME
+    + r"\]"
+)
 
 
 @dataclass(frozen=True)
@@ -113,10 +122,11 @@ class WindowFunc:
 
     Attributes:
         func: its name, or an aggregate's key.
-        kind: ``scalar``, ``value`` or ``aggregate``.
+        kind: ``scalar``, ``value``, ``aggregate`` or ``fused``.
         order: for each sort key, whether it is descending and whether NULLs come last.
         frame: the frame; None is the default, from the start of the partition to the current row's last peer.
         ignore_nulls: whether rows with a NULL argument are skipped.
+        parts: the functions that are fused, over one window: with the same order, frame and treatment of NULLs.
     """
 
     func: str
@@ -124,6 +134,7 @@ class WindowFunc:
     order: Order
     frame: Frame | None = None
     ignore_nulls: bool = False
+    parts: tuple[WindowFunc, ...] = ()
 
     @property
     def key(self) -> str:
@@ -139,6 +150,11 @@ class WindowFunc:
         frame = "" if self.frame is None else f" {self.frame}"
         if self.kind == "aggregate":
             return f"window_agg[{func} {order}{frame}]"
+        if self.kind == "fused":
+            # Each function of a value tells its frame itself.
+            of_values = func == FUSED["value"]
+            names = ", ".join(part.key if of_values else part.func for part in self.parts)
+            return f"{func}[{names} {order}{'' if of_values else frame}]"
         nulls = "ignore_nulls=true, " if self.ignore_nulls else ""
         return f"{func}[{nulls}{order}{frame}]"
 
@@ -146,6 +162,9 @@ class WindowFunc:
 @lru_cache(maxsize=1024)
 def parse(key: str) -> WindowFunc | None:
     """The parsed key of a window function; None for any other key."""
+    match = _FUSED.fullmatch(key)
+    if match is not None:
+        return _parse_fused(match)
     match = _WRAPPED.fullmatch(key)
     kind = "aggregate"
     if match is None:
@@ -153,19 +172,52 @@ def parse(key: str) -> WindowFunc | None:
         if match is None or match["func"] not in WINDOW_FUNCTIONS:
             return None
         kind = "scalar" if match["func"] in SCALAR else "value"
+    nulls = kind == "value" and match["nulls"] is not None
+    return WindowFunc(match["func"], kind, _order_in(match), _frame_in(match), nulls)
+
+
+def _parse_fused(match: re.Match[str]) -> WindowFunc | None:
+    kind = "value" if match["kind"] == "value_window_func" else "aggregate"
+    order, frame = _order_in(match), _frame_in(match)
+    names = _split(match["func"])
+    if kind == "aggregate":
+        parts = tuple(WindowFunc(name, kind, order, frame) for name in names)
+        return WindowFunc(FUSED[kind], "fused", order, frame, parts=parts)
+    parsed = tuple(part for part in map(parse, names) if part is not None and part.kind == kind)
+    if len(parsed) != len(names):
+        return None
+    first = parsed[0]
+    return WindowFunc(FUSED[kind], "fused", order, first.frame, first.ignore_nulls, parsed)
+
+
+def _split(names: str) -> list[str]:
+    """Texts separated by commas that stand in no brackets."""
+    found, depth = [""], 0
+    for char in names:
+        depth += (char == "[") - (char == "]")
+        if char == "," and not depth:
+            found.append("")
+        else:
+            found[-1] += char
+    return [name.strip() for name in found]
+
+
+def _order_in(match: re.Match[str]) -> Order:
     ordered = parse_ordered_key(f"x[order_by=[{match['order']}]]")
     assert ordered is not None
-    frame = None
-    if match["start"] is not None:
-        frame = Frame(
-            _bound(match["start"]),
-            _bound(match["end"]),
-            match["units"],
-            match["exclude"] or "",
-            (_distance(match["start"]), _distance(match["end"])),
-        )
-    nulls = kind == "value" and match["nulls"] is not None
-    return WindowFunc(match["func"], kind, ordered[1], frame, nulls)
+    return ordered[1]
+
+
+def _frame_in(match: re.Match[str]) -> Frame | None:
+    if match["start"] is None:
+        return None
+    return Frame(
+        _bound(match["start"]),
+        _bound(match["end"]),
+        match["units"],
+        match["exclude"] or "",
+        (_distance(match["start"]), _distance(match["end"])),
+    )
 
 
 def _field(typ: SqlType, position: int) -> SqlType:
@@ -181,6 +233,16 @@ def argument_type(window: WindowFunc, payload: SqlType) -> SqlType:
     """
     given = _field(payload, 1)
     return _field(given, 0) if window.func in OF_RECORDS else given
+
+
+def payload_of(payload: SqlType, position: int) -> SqlType:
+    """The type of the payload that a function would have by itself.
+
+    Args:
+        payload: the type of the payload of functions that are fused.
+        position: which of them.
+    """
+    return SqlType("record", fields=(payload.fields[0], _field(payload, 1).fields[position]))
 
 
 def original_type(window: WindowFunc, payload: SqlType) -> SqlType:
@@ -199,14 +261,20 @@ def original_type(window: WindowFunc, payload: SqlType) -> SqlType:
 def _result(
     window: WindowFunc, find: Callable[[str], AggregateFunc]
 ) -> Callable[[Sequence[SqlType]], SqlType]:
+    def own_type(one: WindowFunc, payload: SqlType) -> SqlType:
+        if one.kind == "scalar":
+            return SCALAR[one.func]
+        given = argument_type(one, payload)
+        return given if one.kind == "value" else find(one.func).result_type([given])
+
     def rule(args: Sequence[SqlType]) -> SqlType:
         payload = _field(args[0], 0)
-        if window.kind == "scalar":
-            typ = SCALAR[window.func]
-        elif window.kind == "value":
-            typ = argument_type(window, payload)
+        if window.kind == "fused":
+            types = [own_type(part, payload_of(payload, i)) for i, part in enumerate(window.parts)]
+            parts = tuple((f"f{i + 1}", ColumnType(own)) for i, own in enumerate(types))
+            typ = SqlType("record", fields=parts)
         else:
-            typ = find(window.func).result_type([argument_type(window, payload)])
+            typ = own_type(window, payload)
         row = original_type(window, payload)
         fields = (("f1", ColumnType(typ)), ("f2", ColumnType(row, nullable=False)))
         return SqlType("list", element=SqlType("record", fields=fields))
