@@ -5,7 +5,7 @@ Promise: nothing here changes a shard, takes a lease, or deletes anything: other
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 import pyarrow as pa
@@ -13,12 +13,15 @@ import pyarrow as pa
 from mzsql.persist.arguments import check_shard_id
 from mzsql.persist.checked import checked
 from mzsql.persist.clock import Clock
+from mzsql.persist.columns import decode_schema
 from mzsql.persist.context import Context
 from mzsql.persist.deciding import holders
 from mzsql.persist.errors import ExpiredHandle, Holder
+from mzsql.persist.fetch import PartReader
 from mzsql.persist.machine import Shard
 from mzsql.persist.metrics import metered
 from mzsql.persist.opened import OpenShards
+from mzsql.persist.pushdown import Filters, Pushdown, lookups_of
 from mzsql.persist.settings import Settings
 from mzsql.persist.shard_reports import (
     OrphansReport,
@@ -136,6 +139,35 @@ class Inspector:
         self._check_open()
         found = peek(self._context, shard_id, self._context.deadline(timeout))
         return None if found is None else found[1]
+
+    @metered("peek")
+    def updates(
+        self,
+        shard_id: str,
+        state: ShardState,
+        columns: Sequence[str],
+        *,
+        filters: Filters | None = None,
+        timeout: float | None = None,
+    ) -> pa.Table:
+        """Return the updates that a state of the shard, from `inspect`, has of the rows which pass the filters:
+        ``columns``, ``mz_time``, ``mz_diff``, not consolidated. Takes no lease.
+
+        Raises:
+            MissingPart: compaction has removed a part meanwhile.
+        """
+        check_shard_id(shard_id)
+        self._check_open()
+        deadline = self._context.deadline(timeout)
+        schema = decode_schema(state.schema)
+        lookups = lookups_of(schema, state.key, filters, f"shard {shard_id}")
+        reader = PartReader(self._context, shard_id, schema)
+        found = [
+            reader.read(part, deadline, columns=columns, pushdown=Pushdown(lookups))
+            for batch in state.trace
+            for part in batch.parts
+        ]
+        return pa.concat_tables([reader.read_schema(columns).empty_table(), *found])
 
     def unchanged_ms(self, state: ShardState) -> int:
         """Return for how long this process has seen ``state`` as its shard's latest, in milliseconds."""

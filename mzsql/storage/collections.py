@@ -251,6 +251,10 @@ class Collections:
         upper = state.upper if log is None else log.reach(meta.shard, state.upper)
         return join(state.since, meta.begins), upper
 
+    def logged(self) -> frozenset[str]:
+        """The shards of views of which the export log, fetched, has updates that may not be in them yet."""
+        return frozenset() if self._exports is None else self._exports.shards()
+
     def wait_for_upper(self, gid: GlobalId, past: Timestamp, timeout: float) -> Frontier:
         """Wait until ``past`` is complete; return the upper then.
 

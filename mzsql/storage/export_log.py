@@ -443,6 +443,11 @@ class ExportLog:
         except SqlError as failure:
             _log.warning("the log of exports keeps history a little longer: %s", failure)
 
+    def shards(self) -> frozenset[str]:
+        """The shards of which the log, which is fetched, has updates that may not have reached them."""
+        live = self.follow().live
+        return frozenset(one.shard_id for row in live for one in row.stretches if one.parts)
+
     def reach(self, shard: str, upper: Frontier) -> Frontier:
         """How far a shard goes together with the log, which is fetched, given the shard's own upper."""
         for one in sorted(of_shard(self.follow().live, shard), key=lambda one: one.lower):

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import mzsql
+from mzsql.catalog.objects import MaterializedView
 from mzsql.compute.controller import introspection
 from mzsql.compute.logs import FRONTIERS, LogPlan, get, over_logs
 from mzsql.dbapi import Connection
@@ -105,12 +106,21 @@ def test_nodes_are_those_of_explain_and_frontiers_those_of_the_objects(con: Conn
     assert spent[dataflows[v]] >= spent[root[5]] > 0
 
 
-def test_arrangements_add_up_over_workers_and_errors_are_counted(con: Connection) -> None:
+def test_arrangements_add_up_over_workers_and_errors_are_counted(
+    con: Connection, env: Path
+) -> None:
     con.execute("CREATE MATERIALIZED VIEW e AS SELECT 10 / b AS x FROM t")
     con.execute("INSERT INTO t VALUES (9, 0), (9, 0)")
     counts = "SELECT export_id, count FROM mz_introspection.mz_compute_error_counts"
     found = until(con, counts, bool)
     assert found == [(ids(con)["e"], 2)]
+    # Another process counts them, and leases nothing of which the log has no updates on their way.
+    with mzsql.connect(env, read_only=True) as beside:
+        there = beside.coordinator.env
+        views = there.catalog.state.of(MaterializedView)
+        quiet = {view.shard for view in views} - there.collections.logged()
+        assert until(beside, counts, bool) == found
+        assert not any(there.persist.holders(shard) for shard in quiet)
     con.execute("DELETE FROM t WHERE b = 0")
     until(con, counts, lambda found: not found)
     whole = rows(

@@ -10,7 +10,7 @@ import pytest
 from persist_model import SCHEMA, ManualClock, another, blobs, counted, updates
 
 from mzsql.location.mem import MemBlob, MemConsensus
-from mzsql.persist import KeySpec, PersistClient, Settings
+from mzsql.persist import KeySpec, MissingPart, PersistClient, SchemaMismatch, Settings
 from mzsql.persist.cost import Activity, Prices, hundred_dollars_a_year, monthly_cost
 from mzsql.persist.shard_reports import ShardReport
 
@@ -177,6 +177,31 @@ def test_a_peek_survives_compaction_and_collection_under_it():
     blob.intrude = intrude
     assert counted(looker.peek(write.shard_id)) == {(0, "x", 4): 5}
     assert len(made.inspect(write.shard_id).trace) == 1
+
+
+@pytest.mark.parametrize("inline_bytes", [0, 1 << 20])
+def test_the_updates_of_a_state_that_pass_filters_are_read_and_nothing_changes(inline_bytes):
+    made = client(inline_bytes=inline_bytes)
+    write, read = made.open_shard(made.new_shard_id(), SCHEMA)
+    for time in range(4):
+        append(write, time, rows=10)
+    looker = another(made)
+    before = everything(made)
+    state = looker.inspect(write.shard_id)
+    assert state is not None
+    found = looker.updates(write.shard_id, state, ["v"], filters={"k": [(7, None)]})
+    assert found.schema.names == ["v", "mz_time", "mz_diff"]
+    assert sorted(found.to_pylist(), key=str) == [
+        {"v": "x", "mz_time": time, "mz_diff": 1} for time in range(4) for _ in range(3)
+    ]
+    assert everything(made) == before
+    with pytest.raises(SchemaMismatch, match="no column"):
+        looker.updates(write.shard_id, state, [], filters={"nothing": [(7, None)]})
+    read.downgrade_since(3)
+    made.maintain(write.shard_id, full=True)
+    if not inline_bytes:
+        with pytest.raises(MissingPart):
+            looker.updates(write.shard_id, state, ["v"])
 
 
 def test_an_unreadable_shard_does_not_hide_the_others():

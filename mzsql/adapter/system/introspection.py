@@ -25,6 +25,7 @@ from mzsql.catalog.settings import path_of
 from mzsql.catalog.state import CatalogState
 from mzsql.explain.operators import operators
 from mzsql.location import LocationError
+from mzsql.persist import MissingPart
 from mzsql.repr.errors import SqlError
 from mzsql.repr.frontier import Frontier, Timestamp
 from mzsql.repr.ids import GlobalId, sort_key
@@ -133,10 +134,11 @@ def error_count_rows(source: Source) -> Rows:
     """The current number of errors in each export."""
     state = source.env.catalog.state
     shards = {(replica, gid): shard for gid, _, replica, shard in source.arrangements()}
+    logged = functools.cache(source.env.collections.logged)
     for item in state.maintained:
         for replica in _replicas(state, item):
             if isinstance(item, MaterializedView):
-                yield replica.id, item.id, partial(_errors_of, source, item)
+                yield replica.id, item.id, partial(_errors_of, source, item, logged)
                 continue
             # Of several arrangements of an index's dataflow, the last is the index itself.
             shard = shards.get((replica.id, str(item.id)))
@@ -144,7 +146,11 @@ def error_count_rows(source: Source) -> Rows:
                 yield replica.id, item.id, partial(_errors_in, source, shard)
 
 
-def _errors_of(source: Source, item: MaterializedView) -> int:
+def _errors_of(source: Source, item: MaterializedView, logged: Callable[[], frozenset[str]]) -> int:
+    """The number of errors in a view: in its shard, where that has all of the view."""
+    counted = None if item.shard in logged() else _counted(source, item.shard)
+    if counted is not None:
+        return counted
     collections = source.env.collections
     upper = collections.frontiers(item.id)[1]
     if not upper:
@@ -155,6 +161,9 @@ def _errors_of(source: Source, item: MaterializedView) -> int:
 
 def _errors_in(source: Source, shard: str) -> int:
     """The number of errors in an index's shard."""
+    counted = _counted(source, shard)
+    if counted is not None:
+        return counted
     try:
         reader = source.env.persist.open_reader(shard)
     except LocationError:
@@ -166,6 +175,18 @@ def _errors_in(source: Source, shard: str) -> int:
         found = reader.snapshot_arrow(upper - 1, columns=["mz_error"], filters=_ERRORS)
     finally:
         reader.expire()
+    return _count(found.column("mz_error"), found.column("mz_diff"))
+
+
+def _counted(source: Source, shard: str) -> int | None:
+    """The number of errors in a shard, read without a lease; None where it was compacted meanwhile."""
+    state = source.env.persist.inspect(shard)
+    if state is None or not state.upper:
+        return 0
+    try:
+        found = source.env.persist.updates(shard, state, ["mz_error"], filters=_ERRORS)
+    except MissingPart:
+        return None  # whoever holds a lease can read it
     return _count(found.column("mz_error"), found.column("mz_diff"))
 
 
