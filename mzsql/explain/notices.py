@@ -78,8 +78,10 @@ class NoticeFinder:
         if not export.key:
             return [
                 Notice(
-                    "The index has an empty key: one worker will hold all of it.",
-                    "Create a default index instead: CREATE DEFAULT INDEX.",
+                    "Empty index key. The index will be completely skewed to one worker thread, "
+                    "which can lead to performance problems.",
+                    "CREATE DEFAULT INDEX is almost always better than an index with an empty key. "
+                    "(Except for cross joins with big inputs, which are better to avoid anyway.)",
                     "Empty index key",
                 )
             ]
@@ -180,20 +182,22 @@ def _equalities(
     types: Sequence[SqlType],
     values: Sequence[tuple[Datum, ...]],
 ) -> str:
-    """``a = 1``, ``a IN (1, 2)``, ``(a, b) = (1, 2)``."""
+    """``a = 1``, ``a IN (1, 2)``, ``a = 1 AND b = 2``, ``(a, b) IN ((1, 2), (1, 3))``."""
     rows: list[tuple[Datum, ...]] = [()]
     for many in values:
         rows = [(*row, value) for row in rows for value in many]
 
-    def shown(row: tuple[Datum, ...]) -> str:
-        cells = [printer.datum(value, typ) for value, typ in zip(row, types, strict=True)]
-        return cells[0] if len(cells) == 1 else f"({', '.join(cells)})"
+    def cells(row: tuple[Datum, ...]) -> list[str]:
+        return [printer.datum(value, typ) for value, typ in zip(row, types, strict=True)]
 
-    left = printer.scalars(exprs)
-    left = left if len(exprs) == 1 else f"({left})"
+    def listed(texts: Sequence[str]) -> str:
+        return texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
+
+    names = [printer.scalar(expr) for expr in exprs]
     if len(rows) == 1:
-        return f"{left} = {shown(rows[0])}"
-    return f"{left} IN ({', '.join(shown(row) for row in rows)})"
+        pairs = zip(names, cells(rows[0]), strict=True)
+        return " AND ".join(f"{name} = {value}" for name, value in pairs)
+    return f"{listed(names)} IN ({', '.join(listed(cells(row)) for row in rows)})"
 
 
 def comparisons_with_null(query: hir.Query) -> list[Notice]:
@@ -203,8 +207,8 @@ def comparisons_with_null(query: hir.Query) -> list[Notice]:
             if any(_is_with_null(inner) for inner in hir.walk_scalar(outer)):
                 return [
                     Notice(
-                        "A comparison with NULL by `=`, `<>` or `!=` is NULL, neither true nor false.",
-                        "Use `IS NULL` or `IS NOT NULL`.",
+                        "Comparison with NULL using `=`, `<>`, or `!=` always evaluates to NULL.",
+                        "Use `IS NULL` or `IS NOT NULL` instead.",
                         "Equality with null",
                     )
                 ]

@@ -142,3 +142,48 @@ def test_a_relation_nests_its_input_first() -> None:
     }
     assert list(shown["Project"]) == ["input", "outputs"]
     assert msgspec.json.decode(msgspec.json.encode(shown)) == shown
+
+
+def test_window_functions_tell_order_and_frame() -> None:
+    order = [{"column": 0, "desc": True, "nulls_last": False}]
+    default = {
+        "units": "Range",
+        "start_bound": "UnboundedPreceding",
+        "end_bound": "CurrentRow",
+    }
+    by = "order_by=[#0 desc nulls_first]"
+    lag = {"LagLead": {"order_by": order, "lag_lead": "Lag", "ignore_nulls": False}}
+    first = {"FirstValue": {"order_by": order, "window_frame": default}}
+    rows = {"units": "Rows", "start_bound": {"OffsetPreceding": 2}, "end_bound": "CurrentRow"}
+    frame = "rows between 2 preceding and current row"
+    for key, shown in [
+        (f"lag[{by}]", lag),
+        (f"rank[{by}]", {"Rank": {"order_by": order}}),
+        (f"first_value[{by}]", first),
+        (
+            f"window_agg[sum_integer {by} {frame}]",
+            {
+                "WindowAggregate": {
+                    "wrapped_aggregate": "SumInt32",
+                    "order_by": order,
+                    "window_frame": rows,
+                }
+            },
+        ),
+        (
+            f"fused_value_window_func[lag[{by}], first_value[{by}] {by}]",
+            {"FusedValueWindowFunc": {"funcs": [lag, first], "order_by": order}},
+        ),
+        (
+            f"fused_window_agg[sum_integer, count {by}]",
+            {
+                "FusedWindowAggregate": {
+                    "wrapped_aggregates": ["SumInt32", "Count"],
+                    "order_by": order,
+                    "window_frame": default,
+                }
+            },
+        ),
+    ]:
+        assert variants.aggregate_func(key) == shown
+    assert variants.scalar_func("record_get_3", 1, INTEGER) == ("CallUnary", {"RecordGet": 2})

@@ -127,6 +127,21 @@ def test_an_index_that_is_too_wide_is_remarked_on(con: mzsql.Connection) -> None
     )
 
 
+def test_notices_are_materialize_s(tmp_path: Path) -> None:
+    with mzsql.connect(str(tmp_path / "env")) as con:
+        con.execute("CREATE TABLE w (a int, b int, c int); CREATE INDEX all_three ON w (a, b, c)")
+        two = explain(con, "SELECT * FROM w WHERE b = 2 AND a = 1")
+        assert "is too wide to use for literal equalities `a = 1 AND b = 2`." in two
+        many = explain(con, "SELECT * FROM w WHERE b IN (2, 3) AND a = 1")
+        assert "literal equalities `(a, b) IN ((1, 2), (1, 3))`." in many
+        empty = explain(con, "OPTIMIZED PLAN FOR CREATE INDEX one ON w ()")
+        assert "Notice: Empty index key. The index will be completely skewed to one worker" in empty
+        null = explain(
+            con, "OPTIMIZED PLAN FOR CREATE MATERIALIZED VIEW n AS SELECT * FROM w WHERE a <> NULL"
+        )
+        assert "Notice: Comparison with NULL using `=`, `<>`, or `!=` always evaluates" in null
+
+
 def test_an_index_that_fits_is_not(con: mzsql.Connection) -> None:
     assert "Notices" not in explain(con, "SELECT * FROM owners WHERE id = 1 AND town = 'Ulm'")
     silent = explain(con, "OPTIMIZED PLAN WITH (no notices) FOR SELECT * FROM owners WHERE id = 1")
