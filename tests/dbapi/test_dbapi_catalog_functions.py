@@ -124,18 +124,39 @@ def test_the_catalog_refuses(con: mzsql.Connection, query: str, message: str) ->
 
 
 def test_columns_have_the_type_modifiers_of_postgresql(con: mzsql.Connection) -> None:
-    """Of a numeric the digits before and after the point in one number, of a text its length; both count from 4."""
-    con.execute("CREATE TABLE modified (a numeric(12,2), b numeric, c varchar(7), d int)")
+    """Of a numeric the digits before and after the point in one number, of a text its length, both count from 4; of a
+    timestamp its digits. Of an array it is that of its elements, and types of their own have none.
+    """
+    con.execute(
+        "CREATE TABLE modified (a numeric(12,2), b numeric, c varchar(7), d int, e timestamp(3), f timestamptz(2),"
+        """ g char(3), h varchar(5)[], i timestamp(3)[], j name, k "char", l int2vector, m oidvector, n aclitem)"""
+    )
     found = con.execute(
         "SELECT attname, atttypmod, format_type(atttypid, atttypmod) FROM pg_attribute"
         " WHERE attrelid = 'modified'::regclass AND attnum > 0 ORDER BY attnum"
     ).fetchall()
+    types = con.execute(
+        "SELECT c.type FROM mz_columns AS c JOIN mz_tables AS t USING (id) WHERE t.name = 'modified'"
+        " AND c.type_mod < 4 AND c.type LIKE 'timestamp%' ORDER BY c.position"
+    ).fetchall()
     con.execute("DROP TABLE modified")
+    without, with_zone = "timestamp without time zone", "timestamp with time zone"
+    assert types == [(without,), (with_zone,), (f"{without}[]",)]
     assert found == [
         ("a", ((39 << 16) | 2) + 4, "numeric(39,2)"),
         ("b", -1, "numeric"),
         ("c", 11, "character varying(7)"),
         ("d", -1, "integer"),
+        ("e", 3, "timestamp(3) without time zone"),
+        ("f", 2, "timestamp(2) with time zone"),
+        ("g", 7, "character(3)"),
+        ("h", 9, "character varying(5)[]"),
+        ("i", 3, "timestamp(3) without time zone[]"),
+        ("j", -1, "name"),
+        ("k", -1, '"char"'),
+        ("l", -1, "int2vector"),
+        ("m", -1, "oidvector"),
+        ("n", -1, "aclitem"),
     ]
 
 

@@ -16,7 +16,7 @@ def column_type_name(typ: SqlType) -> str:
         return typ.kind
     if typ.kind == "array" and typ.element is not None:
         return f"{column_type_name(typ.element)}{'' if typ.element.kind == 'array' else '[]'}"
-    return type_name(typ).partition("(")[0]
+    return re.sub(r"\([^)]*\)", "", type_name(typ))
 
 
 def key_texts(index: Index, state: CatalogState) -> list[str]:

@@ -25,7 +25,7 @@ from mzsql.frontend.catalog import SYSTEM_SCHEMAS
 from mzsql.frontend.definitions.shown_sql import shown_defaults
 from mzsql.repr.errors import InternalError
 from mzsql.repr.ids import oid
-from mzsql.repr.type_oids import type_oid
+from mzsql.repr.type_oids import SHORT_TEXT_OIDS, type_oid
 from mzsql.repr.types import RelationDesc, SqlType
 
 #: pg_class's letters for kinds of objects; any other kind appears as a table.
@@ -199,13 +199,20 @@ def _relations(
 
 
 def _of_type(typ: SqlType) -> _Typed:
-    modifier = -1
-    if typ.kind == "numeric" and typ.scale is not None:
-        modifier = (39 << 16 | typ.scale) + 4
-    elif typ.length is not None:
-        modifier = typ.length + 4
     spelled = column_type_name(typ)
-    return _Typed(spelled, type_oid(typ), modifier, int(spelled.endswith("[]")))
+    return _Typed(spelled, type_oid(typ), _modifier(typ), int(spelled.endswith("[]")))
+
+
+def _modifier(typ: SqlType) -> int:
+    """A type's modifier as PostgreSQL has it; an array's is that of its elements."""
+    if typ.kind == "array" and typ.element is not None:
+        return _modifier(typ.element)
+    if typ.kind == "numeric" and typ.scale is not None:
+        return (39 << 16 | typ.scale) + 4
+    # Types of their own, such as name, are texts whose length tells them apart: it is no modifier.
+    if typ.length is None or typ in SHORT_TEXT_OIDS:
+        return -1
+    return typ.length if typ.kind in ("timestamp", "timestamptz") else typ.length + 4
 
 
 def namespace_rows(source: Source) -> Rows:
