@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mzsql.frontend.catalog import PartialName
+from mzsql.frontend.parse import catalog, cursors, ddl, dml, privileges, session
 from mzsql.frontend.parse.heads import Whose, whose
 
 
@@ -19,6 +20,27 @@ from mzsql.frontend.parse.heads import Whose, whose
         "DROP CLUSTER c",
         "SUBSCRIBE t",
         "COPY",
+        "CREATE ROLE r",
+        "create type t as list (element type = int)",
+        "ALTER SYSTEM SET step_engine = 'duckdb'",
+        "ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO r",
+        "GRANT SELECT ON t TO r",
+        "REVOKE r FROM s",
+        "COMMENT ON MATERIALIZED VIEW v IS 'x'",
+        "SHOW ROLES",
+        "SHOW TYPES",
+        "SHOW DEFAULT PRIVILEGES",
+        "SHOW CREATE TYPE t",
+        "EXPLAIN ANALYZE MEMORY FOR MATERIALIZED VIEW v",
+        "DROP OWNED BY r",
+        "DECLARE c CURSOR FOR SELECT 1",
+        "declare c no scroll cursor for select 1",
+        "FETCH 2 FROM c",
+        "PREPARE p AS SELECT 1",
+        "EXECUTE p",
+        "BEGIN READ ONLY",
+        "START TRANSACTION",
+        "COMMIT",
     ],
 )
 def test_what_only_mzsql_has_is_its_own_also_with_mistakes(text: str) -> None:
@@ -34,6 +56,8 @@ def test_what_only_mzsql_has_is_its_own_also_with_mistakes(text: str) -> None:
         ("DROP TABLE IF EXISTS db.s.w$x", PartialName("w$x", "s", "db")),
         ("DELETE FROM select_me", PartialName("select_me")),
         ("SHOW CREATE VIEW v;", PartialName("v")),
+        ("ALTER TABLE IF EXISTS a.t RENAME TO u", PartialName("t", "a")),
+        ("COMMENT ON VIEW v IS 'x'", PartialName("v")),
     ],
 )
 def test_what_both_have_goes_by_the_relation(text: str, name: PartialName) -> None:
@@ -47,6 +71,14 @@ def test_what_both_have_goes_by_the_relation(text: str, name: PartialName) -> No
         "EXPLAIN EXTENDED SELECT 1",
         "CREATE TABLE t (a int)",
         "CREATE VIEW v AS SELECT 1",
+        "CREATE SCHEMA s",
+        "COMMENT ON SCHEMA s IS 'x'",
+        "SET a = b",
+        "BEGIN SELECT 1; END",
+        "DECLARE VARIABLE x INT DEFAULT 5",
+        "DECLARE x INT",
+        "EXECUTE IMMEDIATE 'SELECT 1'",
+        "SHOW FUNCTIONS",
         "SHOW TABLES",
         "INSERT INTO `a b` VALUES (1)",
         '"EXPLAIN" PLAN',
@@ -56,3 +88,31 @@ def test_what_both_have_goes_by_the_relation(text: str, name: PartialName) -> No
 )
 def test_the_rest_is_somebody_elses(text: str) -> None:
     assert whose(text) == (Whose.OTHERS, None)
+
+
+#: Statements that other systems have too and that name no relation which would decide.
+SHARED = {
+    "CREATE",
+    "DROP",
+    "ALTER",
+    "EXPLAIN",
+    "SHOW",
+    "SET",
+    "RESET",
+    "BEGIN",
+    "END",
+    "DECLARE",
+    "COMMENT",
+}
+
+
+def test_every_statement_is_somebodys() -> None:
+    families = (catalog, cursors, ddl, dml, privileges, session)
+    for family in families:
+        said = [*family.OWN, *getattr(family, "NAMED", ())]
+        for words, _ in family.STATEMENTS:
+            assert (
+                any(words[: len(one)] == one[: len(words)] for one in said) or words[0] in SHARED
+            ), words
+    own = [words for family in families for words in family.OWN]
+    assert [whose(" ".join(words))[0] for words in own] == [Whose.OURS] * len(own)

@@ -7,7 +7,7 @@ from sqlglot.tokenizer_core import TokenType
 from mzsql.frontend.catalog import PartialName
 from mzsql.frontend.parse import catalog_statements as cs
 from mzsql.frontend.parse import statements as st
-from mzsql.frontend.parse.pieces import Statements
+from mzsql.frontend.parse.pieces import OWN_KINDS, Statements, each
 from mzsql.frontend.parse.privileges import PrivilegeParser
 from mzsql.repr.errors import InvalidParameter, SqlSyntaxError, Unsupported
 from mzsql.repr.interval_text import parse_interval
@@ -337,3 +337,7 @@ def _check_estimate(text: str, position: int) -> None:
 
 #: The statements of this family, by the words that they begin with.
 STATEMENTS: Statements = ((("COMMENT",), CatalogParser.comment),)
+#: What these statements begin with where no other system's SQL has them (`mzsql.frontend.parse.heads`).
+OWN = each(("COMMENT ON",), OWN_KINDS)
+#: What they begin with where others have them too; the relation's name follows.
+NAMED = each(("COMMENT ON",), (("TABLE",), ("VIEW",)))

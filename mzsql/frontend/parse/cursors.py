@@ -242,3 +242,16 @@ STATEMENTS: Statements = (
     (("DEALLOCATE",), CursorParser.deallocate),
     (("DISCARD",), CursorParser.discard),
 )
+#: What these statements begin with where no other system's SQL has them (`mzsql.frontend.parse.heads`). Spark's scripts have DECLARE and
+#: FETCH too, within BEGIN … END; its EXECUTE IMMEDIATE runs a text.
+OWN = (
+    ("SUBSCRIBE",),
+    ("FETCH",),
+    ("CLOSE",),
+    ("PREPARE",),
+    ("EXECUTE",),
+    ("DEALLOCATE",),
+    ("DISCARD",),
+)
+#: A statement that begins like one of its own and is another system's.
+OTHERS = (("EXECUTE", "IMMEDIATE"),)

@@ -7,7 +7,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from mzsql.frontend.parse import statements as st
 from mzsql.frontend.parse.catalog import CatalogParser
-from mzsql.frontend.parse.pieces import FOREIGN_KINDS, OBJECT_KINDS, Statements
+from mzsql.frontend.parse.pieces import FOREIGN_KINDS, OBJECT_KINDS, OWN_KINDS, Statements, each
 from mzsql.frontend.parse.retention import OPTION, retained_ms
 from mzsql.repr.errors import SqlSyntaxError, Unsupported
 from mzsql.repr.interval_text import FIELDS
@@ -370,3 +370,10 @@ STATEMENTS: Statements = (
     (("DROP",), DefinitionParser.drop),
     (("ALTER",), DefinitionParser.alter),
 )
+#: What these statements begin with where no other system's SQL has them (`mzsql.frontend.parse.heads`).
+OWN = (
+    *each(("CREATE", "CREATE OR REPLACE", "DROP", "ALTER"), OWN_KINDS),
+    ("CREATE", "DEFAULT", "INDEX"),
+)
+#: What they begin with where others have them too, longer ones first, as the relation's name follows.
+NAMED = each(("DROP TABLE", "DROP VIEW", "ALTER TABLE", "ALTER VIEW"), (("IF", "EXISTS"), ()))

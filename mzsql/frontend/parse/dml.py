@@ -210,3 +210,7 @@ STATEMENTS: Statements = (
     (("DELETE",), WritingParser.delete),
     (("COPY",), WritingParser.copy),
 )
+#: What these statements begin with where no other system's SQL has them (`mzsql.frontend.parse.heads`).
+OWN = (("COPY",),)
+#: What they begin with where others have them too; the relation's name follows.
+NAMED = (("INSERT", "INTO"), ("UPDATE",), ("DELETE", "FROM"))

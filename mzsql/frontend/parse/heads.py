@@ -2,20 +2,21 @@
 
 Promise: the text need not be correct. A statement that only mzsql has is mzsql's with every mistake in it, so that the
 error is the one that a cursor raises; one that both have is mzsql's if the relation that it names is. The trade-off:
-CREATE TABLE and CREATE VIEW, which both have and which name no existing relation, are the other system's.
+CREATE TABLE and CREATE VIEW, which both have and which name no existing relation, are the other system's, as is what is about its
+session: SET, RESET, a bare BEGIN. Which words are whose stands beside each family's table of statements.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
-from itertools import product
 
 from sqlglot.tokenizer_core import Token, TokenType
 
 from mzsql.frontend.catalog import PartialName
 from mzsql.frontend.grammar.tokens import tokenize
-from mzsql.frontend.parse.session import EXPLAIN_STAGES
+from mzsql.frontend.parse import catalog, cursors, ddl, dml, privileges, session
+from mzsql.frontend.parse.pieces import Words
 from mzsql.repr.errors import SqlError
 
 
@@ -27,31 +28,11 @@ class Whose(Enum):
     OTHERS = "others"
 
 
-Words = tuple[str, ...]
-
-
-def _each(firsts: Sequence[str], thens: Sequence[str]) -> tuple[Words, ...]:
-    """Every combination of a beginning and a continuation."""
-    return tuple((*a.split(), *b.split()) for a, b in product(firsts, thens))
-
-
-_OURS: tuple[Words, ...] = (
-    *(("EXPLAIN", *stage, "PLAN") for stage in ((), *EXPLAIN_STAGES)),
-    *_each(("EXPLAIN",), ("TIMESTAMP", "FILTER PUSHDOWN")),
-    *_each(("CREATE", "CREATE OR REPLACE", "DROP", "ALTER", "SHOW CREATE"), ("MATERIALIZED VIEW",)),
-    *_each(("CREATE", "CREATE DEFAULT", "DROP", "ALTER", "SHOW CREATE"), ("INDEX",)),
-    *_each(("CREATE", "DROP", "ALTER"), ("CLUSTER", "SOURCE")),
-    *_each(("SHOW",), ("MATERIALIZED VIEWS", "INDEXES", "CLUSTERS", "CLUSTER REPLICAS")),
-    *_each(("SHOW",), ("SOURCES", "OBJECTS")),
-    ("COPY",),
-    ("SUBSCRIBE",),
-)
-#: Longer ones first, since the relation's name follows.
-_NAMED: tuple[Words, ...] = (
-    *_each(("DROP TABLE", "DROP VIEW"), ("IF EXISTS", "")),
-    *_each(("SHOW CREATE",), ("TABLE", "VIEW")),
-    *_each(("INSERT INTO", "UPDATE", "DELETE FROM"), ("",)),
-)
+_FAMILIES = (ddl, dml, session, cursors, catalog, privileges)
+_OWN: tuple[Words, ...] = tuple(words for family in _FAMILIES for words in family.OWN)
+#: DECLARE c CURSOR: words between the name and CURSOR there may be so many of (NO SCROLL and its like).
+_BEFORE_CURSOR = 5
+_NAMED: tuple[Words, ...] = (*ddl.NAMED, *dml.NAMED, *catalog.NAMED, *session.NAMED)
 _QUOTED = (TokenType.IDENTIFIER, TokenType.STRING)
 
 
@@ -61,11 +42,19 @@ def whose(text: str) -> tuple[Whose, PartialName | None]:
         tokens = list(tokenize(text))
     except SqlError:
         return Whose.OTHERS, None  # no token of ours: another's language may have it
-    if any(_begins(tokens, words) for words in _OURS):
+    if any(_begins(tokens, words) for words in cursors.OTHERS):
+        return Whose.OTHERS, None
+    if _declares_cursor(tokens) or any(_begins(tokens, words) for words in _OWN):
         return Whose.OURS, None
     behind = next((tokens[len(words) :] for words in _NAMED if _begins(tokens, words)), None)
     name = None if behind is None else _name(behind)
     return (Whose.OTHERS, None) if name is None else (Whose.NAMED, name)
+
+
+def _declares_cursor(tokens: Sequence[Token]) -> bool:
+    """DECLARE of a cursor, not of a variable."""
+    following = tokens[2 : 2 + _BEFORE_CURSOR]
+    return _begins(tokens, ("DECLARE",)) and any(_begins([one], ("CURSOR",)) for one in following)
 
 
 def _begins(tokens: Sequence[Token], words: Words) -> bool:

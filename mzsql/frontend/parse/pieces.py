@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import product
 from typing import Any
 
 from sqlglot import expressions as exp
@@ -29,6 +30,10 @@ OBJECT_KINDS = (
 )
 #: Kinds of objects that exist in Materialize but not here.
 FOREIGN_KINDS = (("SINK",), ("SECRET",), ("CONNECTION",))
+#: The kinds of objects that Spark's SQL has too.
+SHARED_KINDS = (("TABLE",), ("VIEW",), ("SCHEMA",), ("DATABASE",))
+#: And those that it lacks.
+OWN_KINDS = tuple(kind for kind in (*OBJECT_KINDS, *FOREIGN_KINDS) if kind not in SHARED_KINDS)
 QUERY_STARTS = (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN, TokenType.VALUES)
 
 
@@ -37,8 +42,15 @@ def fold(node: exp.Expr) -> str:
     return str(node.name) if node.args.get("quoted") else str(node.name).lower()
 
 
+#: Words that a statement begins with.
+Words = tuple[str, ...]
 #: Parsers by the words that a statement begins with; called after those words were consumed.
-Statements = tuple[tuple[tuple[str, ...], Callable[[Any], st.Statement]], ...]
+Statements = tuple[tuple[Words, Callable[[Any], st.Statement]], ...]
+
+
+def each(firsts: Sequence[str], thens: Sequence[Words]) -> tuple[Words, ...]:
+    """Every combination of a beginning and a continuation."""
+    return tuple((*first.split(), *then) for first, then in product(firsts, thens))
 
 
 class Pieces:

@@ -11,7 +11,7 @@ from mzsql.frontend.catalog import PartialName
 from mzsql.frontend.parse import catalog_statements as cs
 from mzsql.frontend.parse import statements as st
 from mzsql.frontend.parse.internal_queries import column_named, equals, internal_query
-from mzsql.frontend.parse.pieces import Statements
+from mzsql.frontend.parse.pieces import Statements, each
 from mzsql.frontend.parse.variables import VariableParser
 from mzsql.repr.errors import SqlSyntaxError, Unsupported
 
@@ -266,4 +266,13 @@ STATEMENTS: Statements = (
     (("REASSIGN", "OWNED"), PrivilegeParser.reassign),
     (("GRANT",), PrivilegeParser.grant),
     (("REVOKE",), PrivilegeParser.revoke),
+)
+#: What these statements begin with where no other system's SQL has them (`mzsql.frontend.parse.heads`).
+OWN = (
+    ("ALTER", "DEFAULT", "PRIVILEGES"),
+    ("DROP", "OWNED"),
+    ("REASSIGN", "OWNED"),
+    ("GRANT",),
+    ("REVOKE",),
+    *each(("SHOW",), (("PRIVILEGES",), ("DEFAULT", "PRIVILEGES"), ("ROLE", "MEMBERSHIP"))),
 )

@@ -8,7 +8,7 @@ from sqlglot.tokenizer_core import TokenType
 from mzsql.frontend.parse import catalog_statements as cs
 from mzsql.frontend.parse import statements as st
 from mzsql.frontend.parse.ddl import DefinitionParser
-from mzsql.frontend.parse.pieces import FOREIGN_KINDS, OBJECT_KINDS, Statements
+from mzsql.frontend.parse.pieces import FOREIGN_KINDS, OBJECT_KINDS, OWN_KINDS, Statements, each
 from mzsql.frontend.parse.shows import show_table
 from mzsql.repr.errors import SqlSyntaxError, Unsupported
 
@@ -355,3 +355,21 @@ STATEMENTS: Statements = (
     (("ROLLBACK",), SessionParser.rollback),
     (("ABORT",), SessionParser.rollback),
 )
+#: What SHOW lists in other systems' SQL too.
+_SHARED_SHOWN = (("TABLES",), ("VIEWS",), ("SCHEMAS",), ("DATABASES",))
+#: What these statements begin with where no other system's SQL has them (`mzsql.frontend.parse.heads`). A bare BEGIN starts a script in
+#: Spark's; SET and RESET are about its own settings.
+OWN = (
+    *(("EXPLAIN", *stage, "PLAN") for stage in ((), *EXPLAIN_STAGES)),
+    *each(("EXPLAIN",), (("TIMESTAMP",), ("FILTER", "PUSHDOWN"), ("ANALYZE",))),
+    *each(("SHOW CREATE",), OWN_KINDS),
+    *each(("SHOW",), tuple(kind for kind in _SHOW_KINDS if kind not in _SHARED_SHOWN)),
+    ("ALTER", "SYSTEM"),
+    *each(("BEGIN",), (("TRANSACTION",), ("WORK",), ("ISOLATION",), ("READ",))),
+    ("START", "TRANSACTION"),
+    ("COMMIT",),
+    ("ROLLBACK",),
+    ("ABORT",),
+)
+#: What they begin with where others have them too; the relation's name follows.
+NAMED = each(("SHOW CREATE",), (("TABLE",), ("VIEW",)))
