@@ -18,12 +18,14 @@ from typing import Any, get_args
 import msgspec
 import pyarrow.compute as pc
 
+from mzsql.adapter.environment.cache_entries import GlobalExpressions
 from mzsql.adapter.planning.names import Names
 from mzsql.adapter.system.source import Rows, Source
 from mzsql.catalog.objects import Index, Item, Maintained, MaterializedView, Replica, Stored
 from mzsql.catalog.settings import path_of
 from mzsql.catalog.state import CatalogState
-from mzsql.explain.operators import operators
+from mzsql.explain.operators import Operator, operators
+from mzsql.lir.plan import walk
 from mzsql.location import LocationError
 from mzsql.persist import MissingPart
 from mzsql.repr.errors import SqlError
@@ -81,12 +83,27 @@ def lir_mapping_rows(source: Source) -> Rows:
         replicas = _replicas(state, item)
         if not replicas:
             continue
-        nodes = [one for built in runs.plan.objects for one in operators(built.plan, names)]
+        told = functools.cache(partial(_operators, runs, names))
+        ids = [node.lir_id for built in runs.plan.objects for node in walk(built.plan)]
         for replica in replicas:
-            for one in nodes:
-                start = operator_id(item.id, one.lir_id)
-                node = one.lir_id, one.name, one.parent, one.nesting
-                yield replica.id, item.id, *node, start, start + 1
+            for lir_id in ids:
+                # What takes a printed plan is found only where it is read: most of the time would go there.
+                texts = [partial(_told, told, lir_id, what) for what in _TOLD]
+                start = operator_id(item.id, lir_id)
+                yield replica.id, item.id, lir_id, *texts, start, start + 1
+
+
+#: The attributes of an operator that take a printed plan.
+_TOLD = ("name", "parent", "nesting")
+
+
+def _told(told: Callable[[], dict[int, Operator]], lir_id: int, what: str) -> Any:
+    return getattr(told()[lir_id], what)
+
+
+def _operators(runs: GlobalExpressions, names: Names) -> dict[int, Operator]:
+    """The nodes of a dataflow's plan by LIR id."""
+    return {one.lir_id: one for built in runs.plan.objects for one in operators(built.plan, names)}
 
 
 def _no_columns(_: GlobalId) -> RelationDesc:
@@ -256,8 +273,20 @@ def refresh_strategy_rows(source: Source) -> Rows:
 def refresh_rows(source: Source) -> Rows:
     """The last and the next refresh of materialized views."""
     for item in source.env.catalog.state.of(MaterializedView):
-        upper = source.env.collections.frontiers(item.id)[1]
-        yield item.id, _last_refresh(item, upper), _next_refresh(item, upper)
+        upper = functools.cache(partial(_upper, source, item.id))
+        yield item.id, partial(_refreshed, item, upper), partial(_to_refresh, item, upper)
+
+
+def _upper(source: Source, gid: GlobalId) -> Frontier:
+    return source.env.collections.frontiers(gid)[1]
+
+
+def _refreshed(item: MaterializedView, upper: Callable[[], Frontier]) -> Timestamp | None:
+    return _last_refresh(item, upper())
+
+
+def _to_refresh(item: MaterializedView, upper: Callable[[], Frontier]) -> Frontier:
+    return _next_refresh(item, upper())
 
 
 def _last_refresh(item: MaterializedView, upper: Frontier) -> Timestamp | None:
