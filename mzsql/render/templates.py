@@ -259,6 +259,22 @@ class StepTemplate:
         later(lambda: self._make(wanted, made))
         return other
 
+    def expect(
+        self, relations: Mapping[str, Relation], made: Callable[[LeanText], None] = _nothing
+    ) -> None:
+        """Make a lean text for such relations, and some more, before any step has come; nothing if there is one.
+
+        Args:
+            relations: what steps will probably meet. A step that meets something else runs the full statement.
+            made: called with the text.
+        """
+        with self._lock:
+            every = self._seen(relations)
+            if every.made is not None or every.making or self.is_long:
+                return
+            every.making = True
+        self._make(every, made)
+
     def _known(self, key: frozenset[str], relations: Mapping[str, Relation]) -> _Lean:
         known = self._leans.get(key)
         if known is None:

@@ -10,6 +10,7 @@ from test_compute_warming import TOTALS, WAIT, begin, wait_for
 
 from mzsql.compute.engines.driver import Driver
 from mzsql.compute.replica import preparing
+from mzsql.expr.functions.table import Engine
 from mzsql.render.templates import StepTemplate
 
 
@@ -60,6 +61,41 @@ def test_first_steps_render_and_plan_nothing(world, monkeypatch):
     assert rendered._steps == known
     # Each step ran its statement, and nothing else was made or run.
     assert made == ["step", "step"]
+    controller.close()
+
+
+def texts_run(monkeypatch):
+    """The texts of steps, as they are run."""
+    run, found = Driver.step, []
+
+    def step(driver, text, *args):
+        found.append((text, driver.is_planned(text)))
+        return run(driver, text, *args)
+
+    monkeypatch.setattr(Driver, "step", step)
+    return found
+
+
+def test_the_first_step_runs_a_lean_text_and_what_nobody_expected_the_full_one(world, monkeypatch):
+    changes = Changes(61)
+    controller, upper = hydrated(world, changes)
+    rest(controller)
+    found = texts_run(monkeypatch)
+    rendered = controller.replica._installed.get("u3").rendered
+    full = rendered.template(Engine.DUCKDB, at_once=True).text
+    for value, is_full in ((7, False), (-(10**17), True), (None, False), (3 * 10**18, True)):
+        lower, upper = upper, upper + 1
+        row = (2, value, "x", lower, 1)
+        changes.time = upper
+        for gid, rows in (("u1", [row]), ("u2", [])):
+            world.storage.write(gid, rows, upper=upper)
+        controller.wait_until("u3", upper - 1, WAIT)
+        check_totals(world, range(lower - 1, upper))
+        (text, planned), *more = found
+        assert not more
+        assert planned
+        assert (text is full) == is_full, value
+        found.clear()
     controller.close()
 
 

@@ -325,17 +325,22 @@ class DataflowLifecycle:
             if dataflow.rendered.is_rendered:
                 self.prepare()
 
-    def prepare(self) -> None:
+    def prepare(self, give_way: Callable[[], object] = lambda: None) -> None:
         """Make what its first steps would otherwise wait for: their statements, rendered and planned. Runs beside its
-        steps.
+        steps; `give_way` is called now and then, and may wait for steps of other dataflows.
         """
+
+        def unwanted() -> bool:
+            give_way()
+            return self._unwanted()
+
         dataflow, replica = self.dataflow, self.replica
         if dataflow is None or self._unwanted():
             return
         if replica.settings.engine == Engine.SPARK.value:
             dataflow.rendered.prepare()
         else:
-            prepare_steps(dataflow, replica.driver, replica.deltas, self._unwanted)
+            prepare_steps(dataflow, replica.driver, replica.deltas, unwanted)
 
     def _warm(self, dataflow: Dataflow, *, least: int = 0) -> None:
         """Load the traces that steps look into, of arrangements with at least `least` updates."""

@@ -1,8 +1,10 @@
 """Prepares the first steps of a dataflow: renders, writes and plans their statement before anything changes.
 
 Promise: after `prepare_steps` an in-process step whose updates have one time neither renders nor plans anything, and
-neither do its lookups nor the conditions on its deltas, whichever inputs have updates. Nothing depends on it: a step
-that comes earlier makes what it needs. It is meant for a thread that nobody waits for.
+neither do its lookups nor the conditions on its deltas, whichever inputs have updates. Both the full text and a lean
+one are planned; the lean one is made for values like those that the inputs and the arrangements have
+(`expected_relations`). Nothing depends on it: a step that comes earlier makes what it needs, and one with other values
+runs the full text. It is meant for a thread that nobody waits for.
 
 Trade-off: it takes a tenth to half a second for a dataflow whose inputs may never change, and the plan takes memory
 (`mzsql.compute.engines.plans` keeps the most recently used ones), so only so many dataflows are prepared. Steps over
@@ -11,17 +13,20 @@ many times are not: their text is made when the first of them comes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from sqlglot import expressions as exp
 
 from mzsql.compute.engines.driver import Driver
 from mzsql.compute.replica.dataflow import Dataflow
 from mzsql.compute.replica.deltas import Deltas
+from mzsql.compute.replica.expected import expected_relations
 from mzsql.compute.replica.texts import empty_relation
 from mzsql.expr.functions.table import Engine
 from mzsql.render.rendered import KeySource
-from mzsql.render.templates import StepTemplate
+from mzsql.render.templates import TEMPLATES, StepTemplate
 
 
 def prepare_steps(
@@ -39,8 +44,11 @@ def prepare_steps(
     schemas = {name: empty_relation(dataflow, name).schema for name in template.step.reads}
     if not driver.is_planned(template.text):
         driver.plan(template.text, schemas)
-    # Each step asks for it, to find out whether a lean text would do.
-    _ = template.asked
+    if unwanted():
+        return
+    expected = expected_relations(dataflow, template)
+    if expected is not None:
+        template.expect(expected, partial(driver.prepare, schemas))
     for text, relation in _keys(template):
         if unwanted():
             return
@@ -51,6 +59,18 @@ def prepare_steps(
         if unwanted():
             return
         deltas.prepare(source, rendered)
+    for changed in likely_changes([f"delta_{one.spec.id}" for one in dataflow.inputs]):
+        if unwanted():
+            return
+        rendered.template(Engine.DUCKDB, changed, at_once=not rendered.temporal)
+
+
+def likely_changes(inputs: Sequence[str]) -> list[tuple[str, ...]]:
+    """The sets of inputs whose lookups are made in advance: each input, then each two, as a row and those that refer to
+    it come together; no more than are kept of sets that came.
+    """
+    alone = itertools.combinations(inputs, 1)
+    return list(itertools.islice((*alone, *itertools.combinations(inputs, 2)), TEMPLATES // 2))
 
 
 def _keys(template: StepTemplate) -> Iterator[tuple[str, str]]:

@@ -37,6 +37,8 @@ MOST_WARMED = 64
 _FOR_EVER = 1e9
 #: How long deferred work waits for a moment without steps, in seconds.
 LATER_SECONDS = 1.0
+#: How long the preparation of steps waits for a moment without hydrations, in seconds.
+HYDRATING_SECONDS = 30.0
 #: If there was no such moment, for how many seconds further deferred work does not wait again.
 BUSY_SECONDS = 5.0
 
@@ -232,13 +234,18 @@ class Work:
             if left:
                 installed.close_dropped()
 
+    def _prepare(self, flow: DataflowLifecycle) -> None:
+        # Views are often created together: their hydrations are waited for, steps that were not prepared work.
+        self.hydrations.rest(HYDRATING_SECONDS)
+        flow.prepare(lambda: self.steps.rest(LATER_SECONDS))
+
     def _hydrate(self, flow: DataflowLifecycle) -> None:
         flow.say("begins to be hydrated")
         stats = flow.hydrate()
         if stats is not None:
             self._respond(Refreshed(stats))
             self._moved(flow, State.RUNNING)
-            self._warm_later(flow, DataflowLifecycle.prepare)
+            self._warm_later(flow, self._prepare)
 
     def _moved(self, flow: DataflowLifecycle, state: State) -> None:
         with self._installed.changed:

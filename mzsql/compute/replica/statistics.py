@@ -1,4 +1,4 @@
-"""What is known of a query's inputs without reading them: from the footers of their parts, and from rows in memory.
+"""What is known of stored relations without reading them: from the footers of their parts, and from rows in memory.
 
 Promise: what `known_of` says of a relation is true of each of its updates, at whatever time: bounds, NULLs, numbers
 of rows. It is said coarsely (`mzsql.render.facts.coarse`), so that a statement made for it remains valid until an
