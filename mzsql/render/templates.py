@@ -40,7 +40,7 @@ from mzsql.repr.garbage import undisturbed
 TEMPLATES = 32
 #: How many lean texts a template keeps, each for one set of relations that have rows, besides one that serves any set.
 #: A text of its own is made for a set that has come `LEAN_USES` times.
-LEANS = 6
+LEANS = 12
 LEAN_USES = 3
 #: A longer text gets no lean version, because simplifying it would take seconds.
 LEAN_LENGTH = 200_000
