@@ -74,6 +74,8 @@ class Fact:
 
     def covers(self, other: Fact) -> bool:
         """Whether all possible results of `other` are possible results of this."""
+        if self is other:
+            return True
         if (self.kind != other.kind) or (other.nulls and not self.nulls):
             return False
         if (other.fails and not self.fails) or not other.values:

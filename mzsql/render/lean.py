@@ -74,7 +74,9 @@ class Relation:
 
     def with_(self, other: Relation) -> Relation:
         """What is known if either holds."""
-        columns = {name: one_of([a, other.columns[name]]) for name, a in self.columns.items()}
+        pairs = ((name, a, other.columns[name]) for name, a in self.columns.items())
+        # Facts on like values are mostly one object (`mzsql.render.facts.coarse`).
+        columns = {name: a if a is b else one_of([a, b]) for name, a, b in pairs}
         return Relation(columns, max(self.rows, other.rows), _both(self.same, other.same))
 
 

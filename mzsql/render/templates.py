@@ -239,11 +239,13 @@ class StepTemplate:
             known = self._known(key, relations)
             if known.made is not None and _covers(known.made.relations, relations):
                 return known.made
-            every = self._seen(relations)
-            other = every.made
+            every = self._any
+            other = None if every is None else every.made
             if other is not None and not _covers(other.relations, relations):
                 other = None
-            if other is None:
+            if every is None or other is None:
+                # What a text was made for is not forgotten when it is made anew, so nothing else need be remembered.
+                every = self._seen(relations)
                 others = (one.made for one in self._leans.values() if one.made is not None)
                 other = next((one for one in others if _covers(one.relations, relations)), None)
             elif other.filled == key:
