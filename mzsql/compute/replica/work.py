@@ -39,6 +39,8 @@ _FOR_EVER = 1e9
 LATER_SECONDS = 1.0
 #: How long the preparation of steps waits for a moment without hydrations, in seconds.
 HYDRATING_SECONDS = 30.0
+#: How long after its hydration a dataflow's steps are prepared, in seconds: one that is dropped at once needs none.
+PREPARE_SECONDS = 0.3
 #: If there was no such moment, for how many seconds further deferred work does not wait again.
 BUSY_SECONDS = 5.0
 
@@ -203,14 +205,12 @@ class Work:
             flow.report.show()
         self._moved(flow, State.RUNNING if ready else State.HYDRATING)
         if ready:
-            self._warm_later(flow, DataflowLifecycle.warm)
+            self._warm_later(partial(self._warm, flow, DataflowLifecycle.warm))
 
-    def _warm_later(
-        self, flow: DataflowLifecycle, work: Callable[[DataflowLifecycle], None]
-    ) -> None:
+    def _warm_later(self, job: Callable[[], None]) -> None:
         if self._warmed < MOST_WARMED:
             self._warmed += 1
-            self.warmings.put(partial(self._warm, flow, work))
+            self.warmings.put(job)
 
     def _warm(self, flow: DataflowLifecycle, work: Callable[[DataflowLifecycle], None]) -> None:
         """Load or make what the first steps of a dataflow would otherwise wait for. The dataflow is not closed
@@ -234,10 +234,15 @@ class Work:
             if left:
                 installed.close_dropped()
 
-    def _prepare(self, flow: DataflowLifecycle) -> None:
-        # Views are often created together: their hydrations are waited for, steps that were not prepared work.
+    def _prepare(self, flow: DataflowLifecycle, at: float) -> None:
+        """Prepare the steps of a hydrated dataflow, not before the monotonic time `at`."""
+        installed = self._installed
+        # Views are often created together: their hydrations go first. Steps that are not prepared work, too.
         self.hydrations.rest(HYDRATING_SECONDS)
-        flow.prepare(lambda: self.steps.rest(LATER_SECONDS))
+        with installed.changed:
+            pause = at - self._clock.monotonic()
+            installed.changed.wait_for(lambda: flow.left or installed.closing, max(pause, 0.0))
+        self._warm(flow, lambda one: one.prepare(lambda: self.steps.rest(LATER_SECONDS)))
 
     def _hydrate(self, flow: DataflowLifecycle) -> None:
         flow.say("begins to be hydrated")
@@ -245,7 +250,8 @@ class Work:
         if stats is not None:
             self._respond(Refreshed(stats))
             self._moved(flow, State.RUNNING)
-            self._warm_later(flow, self._prepare)
+            at = self._clock.monotonic() + PREPARE_SECONDS
+            self._warm_later(partial(self._prepare, flow, at))
 
     def _moved(self, flow: DataflowLifecycle, state: State) -> None:
         with self._installed.changed:
