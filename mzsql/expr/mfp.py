@@ -273,7 +273,8 @@ class _Shared:
             return self._shared(taken, expr, eager)
         kids = children(expr)
         if eager and isinstance(expr, Call) and expr.func in _FORGIVING:
-            # What every operand evaluates fails in each of them, so no operand forgives it.
+            # A part that all operands of AND or OR evaluate: where it fails, all of them do, so that computing it early
+            # raises no error that the operator would have hidden.
             surely = _surely_evaluated(expr) - {expr}
             for part in walk(kids[0]):
                 if part in surely:

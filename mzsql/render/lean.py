@@ -73,7 +73,7 @@ class Relation:
         )
 
     def with_(self, other: Relation) -> Relation:
-        """What is known if either holds."""
+        """Bounds that hold for rows of either relation."""
         pairs = ((name, a, other.columns[name]) for name, a in self.columns.items())
         # Facts on like values are mostly one object (`mzsql.render.facts.coarse`).
         columns = {name: a if a is b else one_of([a, b]) for name, a, b in pairs}
@@ -81,7 +81,7 @@ class Relation:
 
 
 def widened(seen: Relation, before: Relation | None = None) -> Relation:
-    """What a statement should be made for when `seen` was found: more than that, so that it serves for later steps.
+    """Looser bounds than `seen`, so that a statement that is made for them serves later steps too.
 
     Args:
         seen: holds for what was seen.

@@ -260,11 +260,11 @@ def no_thread(name: str) -> NoThread:
 
 
 def alike(name: str, names: Iterable[str]) -> str | None:
-    """A hint at the name that is most like one that nothing has, where one is like it."""
+    """The hint ``Perhaps you meant "…"`` with the closest of `names` to `name`, which does not exist; None if none is close."""
     near = nearest(name, names)
     return None if near is None else f'Perhaps you meant "{near}".'
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
-    """The name that is most like another one, where one is like it."""
+    """The closest of `names` to `name`; None if none is close."""
     return next(iter(get_close_matches(name, list(names), n=1, cutoff=0.6)), None)

@@ -1,4 +1,4 @@
-"""Trees of many small objects are made without the cycle collector in between.
+"""Pauses Python's cycle collector while large trees of small objects are made.
 
 Promise: within `undisturbed` Python's cycle collector does not start by itself; what reference counts free is freed as ever. A statement of
 two thousand columns is a million nodes that all stay until it is done, and looking through them again and again for cycles took two

@@ -39,11 +39,13 @@ def oid(gid: str) -> int:
 
 
 class TransientIds:
-    """Gives the ids of what lives only as long as somebody waits for it: one such for a process, so that no two have one. Thread-safe."""
+    """Makes the ids t1, t2, … of dataflows that are in no catalog: queries, subscriptions. One instance for a process, so that no id is
+    given twice. Thread-safe.
+    """
 
     def __init__(self) -> None:
         self._numbers = itertools.count(1)
 
     def __call__(self) -> GlobalId:
-        """One that was not given before."""
+        """The next id."""
         return GlobalId(f"t{next(self._numbers)}")

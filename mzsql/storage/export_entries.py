@@ -138,7 +138,12 @@ def of_shard(live: Sequence[Row], shard: str) -> list[Batch]:
 
 
 def lacking(live: Sequence[Row], stretches: Sequence[Batch]) -> list[Batch]:
-    """Those of the batches that the live rows do not contain, whoever has written them."""
+    """The batches whose updates no live row of the log contains, whoever wrote it.
+
+    Args:
+        live: the log's rows that are not retracted.
+        stretches: batches, in any order.
+    """
     known: dict[str, list[Batch]] = {}
     for row in live:
         for one in row.stretches:

@@ -43,8 +43,8 @@ class Facts:
     Attributes:
         firsts: for each column the first one that equals it (itself if no earlier one does).
         literals: the columns that are a literal.
-        put: for each column the one that is output for it: the first that is equal for another reason than that a
-            filter demands it. None: as `firsts`.
+        put: for each column the column that is output in its place: the first one that equals it for another reason than
+            a filter's demand. None: as `firsts`.
     """
 
     firsts: tuple[int, ...]

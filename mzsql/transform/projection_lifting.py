@@ -27,7 +27,7 @@ from mzsql.transform.visit import kept, project, replace_inputs
 #: A binding wider than this keeps its projection. Without it, a binding joined with itself would have twice the columns
 #: of the one it reads, and so on at each level.
 _WIDE = 100
-#: What replaces a binding whose value lost its projection, for those who read it: the value's type, and the projection.
+#: For those who read a binding whose projection was lifted: its new type, and the projection that they must apply.
 _Lifted = tuple[RelationType, tuple[int, ...]]
 
 

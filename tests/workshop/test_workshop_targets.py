@@ -139,7 +139,8 @@ def test_histories_are_recorded() -> None:
             "--only k --scales 0.001 --batches 1 --queries 1,3",
             marks=pytest.mark.soak,
         ),
-        # A session of Spark's is started.
+        ("bench-spark", "--objects 1 --rounds 1 --only b"),
+        # A session of Spark's is started several times.
         pytest.param("bench-spark", "--objects 3 --rounds 2", marks=pytest.mark.soak),
     ],
 )

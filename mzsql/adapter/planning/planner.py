@@ -327,7 +327,7 @@ class Planner:
         return known
 
     def outlined(self, plan: GlobalExpressions) -> GlobalExpressions:
-        """A plan with what it is as rendered, so that the start that it is kept for need not find that out.
+        """The plan with its outline (its inputs and arrangements as rendered), so that the next opening need not render it.
 
         Raises:
             Unsupported: it cannot be maintained.

@@ -211,7 +211,7 @@ class IndexReads:
 
     def _forget(self, gone: Collection) -> None:
         """Unregister an arrangement, unless another one of the index has taken its place."""
-        # In one with what `_collection` does: what it has just registered is not forgotten.
+        # Under the lock that `_collection` registers under, so that what it has just registered is never forgotten.
         with self._lock:
             if self._registered.get(gone.id) is not gone:
                 return

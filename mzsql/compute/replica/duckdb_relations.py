@@ -33,7 +33,7 @@ class DuckDbRelations:
         self._bytes: dict[str, int] = {}
         #: how many rows each relation has, while it is there
         self.rows: dict[str, int] = {}
-        #: whether there was one that is a table
+        #: whether any relation was too large to stay Arrow and became a table of DuckDB's
         self.has_tables = False
 
     @contextmanager

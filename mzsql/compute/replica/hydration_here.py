@@ -61,7 +61,7 @@ _BATCH_ROWS = 122_880
 _ERROR_BYTES = 4 * 1024 * 1024
 
 
-#: What makes several rows of one, wherever it stands.
+#: Functions of DuckDB that turn one row into several.
 _MULTIPLIERS = frozenset(("UNNEST", "GENERATE_SERIES", "RANGE"))
 
 

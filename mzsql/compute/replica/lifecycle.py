@@ -68,7 +68,7 @@ class State(enum.Enum):
 
 @dataclass
 class Shared:
-    """What all dataflows of one replica share."""
+    """What a replica provides to each of its dataflows: clients, engines, settings, and whom to tell."""
 
     replica_id: str
     persist: PersistClient

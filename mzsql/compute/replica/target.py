@@ -112,7 +112,9 @@ class Target:
         return self.writer.known_upper
 
     def begin_to_tell(self) -> None:
-        """Mark this process as the one that advances the shard: from now on its calls wake those who wait here for the shard."""
+        """Become this process's writer of the shard: from now on those who wait for the shard in this process are woken by the appends of
+        this handle.
+        """
         upper = self.writer.known_upper
         if upper is not None:
             self.writer.pass_quietly(upper, upper)

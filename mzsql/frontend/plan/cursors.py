@@ -69,7 +69,12 @@ def _is_time(number: str) -> bool:
 
 
 def plan_subscribe(statement: st.Subscribe, catalog: CatalogView) -> plans.SubscribePlan:
-    """SUBSCRIBE."""
+    """The plan of SUBSCRIBE to a relation or a query, with its AS OF, UP TO, ENVELOPE and order.
+
+    Raises:
+        UndefinedTable: the relation does not exist.
+        SqlError: the query is wrong, or the options do not go together.
+    """
     item = None
     if isinstance(statement.what, st.Show):
         query = QueryPlanner(catalog).top_level(shown_query(statement.what, catalog))

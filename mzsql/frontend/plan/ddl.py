@@ -60,7 +60,18 @@ from mzsql.repr.types import (
 def plan_create_table(
     statement: st.CreateTable, catalog: CatalogView, *, table_keys: bool
 ) -> plans.CreateTablePlan:
-    """CREATE TABLE."""
+    """The plan of CREATE TABLE.
+
+    Args:
+        statement: as parsed.
+        catalog: where names and types are looked up.
+        table_keys: whether PRIMARY KEY and UNIQUE are taken.
+
+    Raises:
+        SqlSyntaxError: a column is named twice.
+        Unsupported: a constraint or default that tables cannot have.
+        UndefinedObject: a type or schema does not exist.
+    """
     name = new_name(catalog, statement.name)
     names = [c.name for c in statement.columns]
     for i, column in enumerate(statement.columns):

@@ -91,7 +91,12 @@ def _columns(
 
 
 def plan_insert(statement: st.Insert, catalog: CatalogView) -> plans.InsertPlan:
-    """INSERT."""
+    """The plan of INSERT: the query of its rows, cast to the table's columns, and RETURNING.
+
+    Raises:
+        UndefinedTable, UndefinedColumn: the table or a column does not exist.
+        SqlError: the query is wrong, or gives more or other columns than the table takes.
+    """
     table = table_named(catalog, statement.table, "insert into")
     assert table.desc is not None
     _refuse_bare(table)

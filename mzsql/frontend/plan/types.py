@@ -26,7 +26,12 @@ References: TypeAlias = Sequence[tuple[int, int, FullName]]
 
 
 def plan_create_type(statement: st.CreateType, catalog: CatalogView) -> plans.CreateTypePlan:
-    """CREATE TYPE."""
+    """The plan of CREATE TYPE: the new type, and the types that it is made of.
+
+    Raises:
+        UndefinedObject: one of them does not exist.
+        Unsupported: one of them cannot be part of another.
+    """
     name = new_name(catalog, statement.name)
     named = NamedTypes(catalog)
 
