@@ -6,7 +6,6 @@ repeated often, as in planning thousands of objects, are indexed once per state.
 
 from __future__ import annotations
 
-import functools
 from typing import Any, TypeVar
 
 import msgspec
@@ -37,6 +36,7 @@ from mzsql.catalog.objects import (
 )
 from mzsql.repr.errors import InternalError
 from mzsql.repr.ids import GlobalId, sort_key
+from mzsql.repr.lazy import lazy_property
 
 ItemT = TypeVar("ItemT", bound=Object)
 
@@ -78,7 +78,7 @@ class CatalogState(msgspec.Struct, frozen=True, dict=True):
         """
         return self._named.get((database, schema, name))
 
-    @functools.cached_property
+    @lazy_property
     def _named(self) -> dict[tuple[str, str, str], Item]:
         return {(one.database, one.schema, one.name): one for one in reversed(self.items.values())}
 
@@ -126,7 +126,7 @@ class CatalogState(msgspec.Struct, frozen=True, dict=True):
         """The objects of a kind, in order of id."""
         return [item for item in self._in_order if isinstance(item, kind)]
 
-    @functools.cached_property
+    @lazy_property
     def _in_order(self) -> tuple[Item, ...]:
         return tuple(sorted(self.items.values(), key=_by_id))
 
@@ -160,7 +160,7 @@ class CatalogState(msgspec.Struct, frozen=True, dict=True):
         """The objects whose definitions use ``gid``, in order of id."""
         return list(self._dependents.get(gid, ()))
 
-    @functools.cached_property
+    @lazy_property
     def _dependents(self) -> dict[GlobalId, list[Item]]:
         found: dict[GlobalId, list[Item]] = {}
         for item in self._in_order:
@@ -173,7 +173,7 @@ class CatalogState(msgspec.Struct, frozen=True, dict=True):
         """The indexes on an object, in order of id."""
         return list(self._indexes.get(gid, ()))
 
-    @functools.cached_property
+    @lazy_property
     def _indexes(self) -> dict[GlobalId, list[Index]]:
         found: dict[GlobalId, list[Index]] = {}
         for index in self.of(Index):

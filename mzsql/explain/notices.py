@@ -7,6 +7,7 @@ key, and a comparison with NULL.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -40,6 +41,8 @@ class Notice(msgspec.Struct, frozen=True):
     about: tuple[GlobalId, ...] = ()
 
 
+#: So many combinations of literals a notice lists at most.
+_MOST_COMBINATIONS = 100
 #: An expression, and the literals that a filter says it is one of.
 _Fixed = tuple[sc.Scalar, tuple[Datum, ...]]
 
@@ -182,7 +185,13 @@ def _equalities(
     types: Sequence[SqlType],
     values: Sequence[tuple[Datum, ...]],
 ) -> str:
-    """``a = 1``, ``a IN (1, 2)``, ``a = 1 AND b = 2``, ``(a, b) IN ((1, 2), (1, 3))``."""
+    """``a = 1``, ``a IN (1, 2)``, ``a = 1 AND b = 2``, ``(a, b) IN ((1, 2), (1, 3))``.
+
+    Where that were too many combinations, each expression by itself: ``a IN (1, 2) AND b IN (1, 2)``.
+    """
+    if len(values) > 1 and math.prod(map(len, values)) > _MOST_COMBINATIONS:
+        each = zip(exprs, types, values, strict=True)
+        return " AND ".join(_equalities(printer, [e], [t], [v]) for e, t, v in each)
     rows: list[tuple[Datum, ...]] = [()]
     for many in values:
         rows = [(*row, value) for row in rows for value in many]

@@ -7,13 +7,13 @@ never have to be decoded.)
 
 from __future__ import annotations
 
-import functools
 import hashlib
 
 import msgspec
 
 from mzsql.lir.plan import DataflowDescription, IndexExport
 from mzsql.repr.ids import GlobalId
+from mzsql.repr.lazy import lazy_property
 
 _PLANS = msgspec.msgpack.Decoder(DataflowDescription)
 
@@ -46,7 +46,7 @@ class SealedDataflow(msgspec.Struct, frozen=True, array_like=True, dict=True):
         made.__dict__["desc"] = desc
         return made
 
-    @functools.cached_property
+    @lazy_property
     def desc(self) -> DataflowDescription:
         """The decoded description.
 
@@ -55,7 +55,7 @@ class SealedDataflow(msgspec.Struct, frozen=True, array_like=True, dict=True):
         """
         return _PLANS.decode(self.data)
 
-    @functools.cached_property
+    @lazy_property
     def digest(self) -> str:
         """Identifies the plan among all others: 24 hexadecimal digits of a SHA-256."""
         return hashlib.sha256(self.data).hexdigest()[:24]

@@ -59,6 +59,7 @@ from mzsql.render.updates import consolidated
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.garbage import undisturbed
 from mzsql.repr.ids import GlobalId
+from mzsql.repr.lazy import lazy_property
 from mzsql.repr.types import ColumnType
 
 
@@ -100,7 +101,7 @@ class RenderedDataflow:
         """The plan, decoded when it is first used."""
         return self.sealed.desc
 
-    @functools.cached_property
+    @lazy_property
     def _shape(self) -> Shape:
         return Shape(self.desc, self._errors_in)
 
@@ -166,7 +167,7 @@ class RenderedDataflow:
         """See the class."""
         return self._rendered.recursions if self.outline.recursive else ()
 
-    @functools.cached_property
+    @lazy_property
     def lookups(self) -> tuple[Lookup, ...]:
         """See the class."""
         return self._among(self._changes())
@@ -270,7 +271,7 @@ class RenderedDataflow:
             self._steps[key] = renderer.step()
         return self._steps[key]
 
-    @functools.cached_property
+    @lazy_property
     @undisturbed()
     def relevance(self) -> dict[str, str]:
         """For inputs' deltas, by relation name, the condition under which an update can matter to a step; absent if every update may."""

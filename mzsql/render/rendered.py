@@ -23,7 +23,6 @@ arranged column order. `mz_error` (text; NULL on good rows; every c is NULL on e
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -34,6 +33,7 @@ from mzsql.expr.functions.table import Engine
 from mzsql.expr.scalar import ColumnOrder
 from mzsql.render.kept import Kept
 from mzsql.repr.ids import GlobalId
+from mzsql.repr.lazy import lazy_property
 from mzsql.repr.types import ColumnType
 
 
@@ -132,7 +132,7 @@ class KeySource:
             known = self._texts[arity] = to_sql(self._keys(arity), Engine.DUCKDB)
         return known
 
-    @functools.cached_property
+    @lazy_property
     def _texts(self) -> dict[int, str]:
         return {}
 

@@ -13,7 +13,6 @@ docs/architecture.md, "The way of an update through a dataflow", step 2.
 from __future__ import annotations
 
 import enum
-import functools
 import itertools
 import re
 import threading
@@ -35,6 +34,7 @@ from mzsql.render.straight import Straight, taken_out
 from mzsql.render.times import LOWER, UPPER
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.garbage import undisturbed
+from mzsql.repr.lazy import lazy_property
 
 #: For how many sets of changed inputs statements are kept, for each dataflow.
 TEMPLATES = 32
@@ -81,14 +81,14 @@ class Text:
         """The statement; must not be modified."""
         return self.kept.statement
 
-    @functools.cached_property
+    @lazy_property
     def _written(self) -> str | None:
         """The text; None if a stand-in also occurs in it as something else."""
         text, numbers = to_sql_with_numbers(self.statement, self._engine)
         same = all(text.count(one) == numbers.get(one, 0) for one in _NAMES)
         return text if same else None
 
-    @functools.cached_property
+    @lazy_property
     def with_parameters(self) -> str | None:
         """The text with named parameters for its times (`parameters`); None if it must be written anew for each step.
 
@@ -101,7 +101,7 @@ class Text:
         numbers = itertools.count()
         return _STAND_INS.sub(lambda found: f"${_NAMES[found[0]]}_{next(numbers)}", text)
 
-    @functools.cached_property
+    @lazy_property
     def _places(self) -> tuple[tuple[str, Timestamp], ...]:
         """Each parameter, with the stand-in in whose place it is."""
         found = enumerate(_STAND_INS.findall(self._written or ""))
@@ -168,7 +168,7 @@ class LeanText:
     reads: tuple[str, ...]
     straight: tuple[Straight, ...] = ()
 
-    @functools.cached_property
+    @lazy_property
     def filled(self) -> frozenset[str]:
         """The relations that may have rows."""
         return _filled(self.relations)
@@ -294,12 +294,12 @@ class StepTemplate:
         self._any.relations = {name: _either(one, relations[name]) for name, one in seen}
         return self._any
 
-    @functools.cached_property
+    @lazy_property
     def is_long(self) -> bool:
         """Whether the text is so long that it gets no lean version."""
         return len(self.text.with_parameters or "") > LEAN_LENGTH
 
-    @functools.cached_property
+    @lazy_property
     def asked(self) -> dict[str, set[str]]:
         """The columns of each relation of which `lean` can use facts."""
         assert self.step is not None
@@ -340,7 +340,7 @@ class StepTemplate:
         if mine is not None and mine.made is None:
             mine.made = made
 
-    @functools.cached_property
+    @lazy_property
     def text(self) -> Text:
         """The full statement's text."""
         assert self.step is not None
@@ -350,7 +350,7 @@ class StepTemplate:
         assert self.step is not None
         return pieces(self.step.statement)
 
-    @functools.cached_property
+    @lazy_property
     def timeless(self) -> bool:
         """Whether shifting all times by the same amount shifts only the times of the result."""
         stand_in = str(UPPER)

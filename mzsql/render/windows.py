@@ -210,7 +210,8 @@ def windowed(
     element = one.expr.typ.element
     assert element is not None
     result = element.fields[0][1].type
-    _check_engine(func, r.engine)
+    for part in func.parts or (func,):
+        _check_engine(part, r.engine)
     order_types = tuple(c.type for _, c in one.argument_type.type.fields[1 : len(func.order) + 1])
     window = _Window(
         func,
@@ -523,8 +524,10 @@ def _aggregate(window: _Window) -> tuple[list[Ast], Ast, Ast | None]:
     value = Sql(window.given(0), window.argument)
     if func.kind != "accumulable":
         assert func.value is not None
-        made = func.value(engine, [value], window.result)
         name = window.part()
+        if window.func.frame is not None and window.func.frame.is_empty:
+            return [named(s.cast(s.null(), window.result, engine), name)], col(name), None
+        made = func.value(engine, [value], window.result)
         return [named(_windowed_parts(made, over), name)], col(name), None
     expr = AggregateExpr(func.key, window.expr, False, window.result, func.nullable)
     types = g.accumulator_types(func, window.argument)

@@ -144,6 +144,23 @@ def test_arrangements_add_up_over_workers_and_errors_are_counted(
     assert all(row[3] for row in known)
 
 
+def test_errors_of_what_never_changes_again_are_counted(con: Connection) -> None:
+    con.execute("INSERT INTO t VALUES (8, 0)")
+    con.execute(
+        "CREATE MATERIALIZED VIEW once WITH (REFRESH AT CREATION) AS SELECT 10 / b AS x FROM t"
+    )
+    con.execute(
+        "CREATE MATERIALIZED VIEW never AS SELECT 1 / (v - 1) AS x FROM (VALUES (1), (2)) AS z (v)"
+    )
+    counts = "SELECT export_id, count FROM mz_introspection.mz_compute_error_counts"
+    known = ids(con)
+    wanted = {known["once"]: 1, known["never"]: 1}
+    until(con, counts, lambda found: wanted.items() <= dict(found).items())
+    con.execute(
+        "DROP MATERIALIZED VIEW once; DROP MATERIALIZED VIEW never; DELETE FROM t WHERE b = 0"
+    )
+
+
 def test_another_process_and_plain_reads_give_the_same_rows(env: Path) -> None:
     def asked(con: Connection) -> dict[str, set[tuple[Any, ...]]]:
         return {

@@ -134,6 +134,9 @@ def test_notices_are_materialize_s(tmp_path: Path) -> None:
         assert "is too wide to use for literal equalities `a = 1 AND b = 2`." in two
         many = explain(con, "SELECT * FROM w WHERE b IN (2, 3) AND a = 1")
         assert "literal equalities `(a, b) IN ((1, 2), (1, 3))`." in many
+        some = ", ".join(map(str, range(11)))
+        wide = explain(con, f"SELECT * FROM w WHERE a IN ({some}) AND b IN ({some})")
+        assert f"literal equalities `a IN ({some}) AND b IN ({some})`." in wide
         empty = explain(con, "OPTIMIZED PLAN FOR CREATE INDEX one ON w ()")
         assert "Notice: Empty index key. The index will be completely skewed to one worker" in empty
         null = explain(

@@ -9,7 +9,6 @@ applies catalog changes of other processes here. `close` closes everything, in a
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
 import socket
 import threading
@@ -51,6 +50,7 @@ from mzsql.repr.errors import (
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId, TransientIds
 from mzsql.repr.interrupt import check_for_interrupts
+from mzsql.repr.lazy import lazy_property
 from mzsql.storage import (
     Collection,
     CollectionManager,
@@ -164,7 +164,7 @@ class Environment:
         self._followers: list[Supervised] = []
         self._closing = threading.Event()
 
-    @functools.cached_property
+    @lazy_property
     def hot(self) -> Path | None:
         """The local directory where replicas cache arrangements; None where this machine has no place for it."""
         return hot_directory(self.locations, self.id)

@@ -39,6 +39,7 @@ from mzsql.location import LocationError
 from mzsql.persist import CorruptPart, MissingPart, NewerVersion, PersistClient
 from mzsql.repr.errors import DatatypeMismatch, Fenced, InternalError, QueryCanceled, SqlError
 from mzsql.repr.ids import GlobalId
+from mzsql.repr.lazy import lazy_property
 from mzsql.transform import OptimizerFeatures
 
 T = TypeVar("T")
@@ -185,7 +186,7 @@ class ExpressionCache:
         """A cache without an environment, empty at first and gone with the process."""
         return cls(None, "", "")
 
-    @functools.cached_property
+    @lazy_property
     def _build(self) -> str:
         return self._build_of if isinstance(self._build_of, str) else self._build_of()
 

@@ -7,7 +7,6 @@ dropped since (`deployed`).
 
 from __future__ import annotations
 
-import functools
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
@@ -56,6 +55,7 @@ from mzsql.repr.errors import InternalError, UndefinedTable
 from mzsql.repr.evaluation import failed
 from mzsql.repr.garbage import undisturbed
 from mzsql.repr.ids import GlobalId, sort_key
+from mzsql.repr.lazy import lazy_property
 from mzsql.repr.types import RelationDesc, SqlType
 from mzsql.transform import (
     IndexDesc,
@@ -77,12 +77,12 @@ class View(msgspec.Struct, frozen=True, dict=True):
     mir: Relation
     desc: RelationDesc
 
-    @functools.cached_property
+    @lazy_property
     def reads(self) -> frozenset[GlobalId]:
         """The ids that it names; plain views are not expanded."""
         return global_gets(self.mir)
 
-    @functools.cached_property
+    @lazy_property
     def calls(self) -> frozenset[str]:
         """The session- or time-dependent functions that it calls itself."""
         return unmaterializables(self.mir)

@@ -169,10 +169,10 @@ def _errors_of(source: Source, item: MaterializedView, logged: Callable[[], froz
     if counted is not None:
         return counted
     collections = source.env.collections
-    upper = collections.frontiers(item.id)[1]
-    if not upper:
+    at = _last_readable(*collections.frontiers(item.id))
+    if at is None:
         return 0
-    found = collections.snapshot(item.id, upper - 1, [], filters=_ERRORS)
+    found = collections.snapshot(item.id, at, [], filters=_ERRORS)
     return _count(found.column("mz_error"), found.column("mz_diff"))
 
 
@@ -186,10 +186,10 @@ def _errors_in(source: Source, shard: str) -> int:
     except LocationError:
         return 0  # it is being filled anew
     try:
-        upper = reader.upper
-        if not upper:
+        at = _last_readable(reader.since, reader.upper)
+        if at is None:
             return 0
-        found = reader.snapshot_arrow(upper - 1, columns=["mz_error"], filters=_ERRORS)
+        found = reader.snapshot_arrow(at, columns=["mz_error"], filters=_ERRORS)
     finally:
         reader.expire()
     return _count(found.column("mz_error"), found.column("mz_diff"))
@@ -198,13 +198,22 @@ def _errors_in(source: Source, shard: str) -> int:
 def _counted(source: Source, shard: str) -> int | None:
     """The number of errors in a shard, read without a lease; None where it was compacted meanwhile."""
     state = source.env.persist.inspect(shard)
-    if state is None or not state.upper:
+    if state is None or state.upper == 0:
         return 0
     try:
         found = source.env.persist.updates(shard, state, ["mz_error"], filters=_ERRORS)
     except MissingPart:
         return None  # whoever holds a lease can read it
     return _count(found.column("mz_error"), found.column("mz_diff"))
+
+
+def _last_readable(since: Frontier, upper: Frontier) -> Timestamp | None:
+    """The last time at which contents that are complete up to `upper` can be read; None if there is none yet. What is sealed has the same
+    contents at all times from `since` on.
+    """
+    if upper is None:
+        return since
+    return upper - 1 if upper > 0 else None
 
 
 def _count(errors: Any, diffs: Any) -> int:

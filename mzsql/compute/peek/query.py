@@ -6,7 +6,6 @@ the answer needs beyond that is made at first use and kept: the dataflow's plan,
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping
 
 import msgspec
@@ -29,6 +28,7 @@ from mzsql.render.renames import rename
 from mzsql.render.semijoins import semi_joined
 from mzsql.repr.garbage import undisturbed
 from mzsql.repr.ids import GlobalId
+from mzsql.repr.lazy import lazy_property
 from mzsql.repr.types import ColumnType
 from mzsql.transform.fast_path import (
     ConstantPlan,
@@ -106,14 +106,14 @@ class PlannedQuery:
             self._planned = self._make()
         return self._planned
 
-    @functools.cached_property
+    @lazy_property
     def looked_at(self) -> Mapping[GlobalId, frozenset[int]]:
         """For some inputs the columns that can affect the answer; all columns matter of inputs that are absent."""
         if isinstance(self.peek, ConstantPlan) or not any(gid in builtins() for gid in self.inputs):
             return {}
         return looked_at(self.planned.plan)
 
-    @functools.cached_property
+    @lazy_property
     def conditions(self) -> Mapping[GlobalId, tuple[Condition, ...]]:
         """For some builtin inputs the conditions that every row which can affect the answer meets."""
         if isinstance(self.peek, ConstantPlan) or not any(gid in builtins() for gid in self.inputs):
@@ -124,7 +124,7 @@ class PlannedQuery:
             if one.mfp is not None and one.id in builtins()
         }
 
-    @functools.cached_property
+    @lazy_property
     def makes_rows(self) -> bool:
         """Whether the result may have far more rows than the inputs (through a table function)."""
         if isinstance(self.peek, ConstantPlan) or self.read is not None:

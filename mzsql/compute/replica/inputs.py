@@ -7,7 +7,6 @@ the input has errors, `mz_time`, `mz_diff`), and they stay readable at its hold'
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
@@ -22,6 +21,7 @@ from mzsql.persist import CriticalReader, PartRef
 from mzsql.render.rendered import InputSpec
 from mzsql.repr.frontier import Frontier, Timestamp, less_than
 from mzsql.repr.ids import GlobalId
+from mzsql.repr.lazy import lazy_property
 from mzsql.repr.types import updates_schema
 
 
@@ -75,7 +75,7 @@ class CollectionInput:
         self._storage = storage
         self._hold = storage.hold(spec.id, since)
 
-    @functools.cached_property
+    @lazy_property
     def schema(self) -> pa.Schema:
         """The columns of its rows. Made when they are first read, because there may be thousands of inputs that are
         only held.

@@ -35,6 +35,7 @@ from mzsql.persist import DIFF_COLUMN, PartRef, ReadStats
 from mzsql.render.rendered import Front, KeySource, Lookup
 from mzsql.repr.errors import InternalError
 from mzsql.repr.frontier import Timestamp
+from mzsql.repr.lazy import lazy_property
 
 #: With more than one random key per this many rows, nearly every page is touched, and pushing ranges only costs time.
 _ROWS_A_PAGE = 1000
@@ -138,7 +139,7 @@ class _State:
     looked: dict[int, tuple[int, int]] = field(default_factory=dict)
     firsts: Firsts | None = None
 
-    @functools.cached_property
+    @lazy_property
     def parts(self) -> list[PartRef]:
         """The parts of the arrangement's shard, for reads from there."""
         return self.arrangement.parts(self.as_of)

@@ -237,8 +237,11 @@ class Work:
     def _prepare(self, flow: DataflowLifecycle, at: float) -> None:
         """Prepare the steps of a hydrated dataflow, not before the monotonic time `at`."""
         installed = self._installed
-        # Views are often created together: their hydrations go first. Steps that are not prepared work, too.
-        self.hydrations.rest(HYDRATING_SECONDS)
+        if flow.left:
+            return
+        # Views are often created together: their hydrations go first. Steps that are not prepared work, too. A long hydration keeps all
+        # that were hydrated meanwhile waiting once, not one after the other.
+        self.hydrations.rest(max(at + HYDRATING_SECONDS - self._clock.monotonic(), 0.0))
         with installed.changed:
             pause = at - self._clock.monotonic()
             installed.changed.wait_for(lambda: flow.left or installed.closing, max(pause, 0.0))
