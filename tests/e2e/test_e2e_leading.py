@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
+import sqlite3
 import subprocess
 import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -98,6 +101,26 @@ def make(leader: Serving) -> None:
     assert leader("leads") == "True"
 
 
+def stop(leader: Serving, env: str) -> None:
+    """Stop a process at a moment in which it has no database of the environment's directory locked: nobody could write until it wakes."""
+    while True:
+        leader.signal(signal.SIGSTOP)
+        if not any(is_locked(database) for database in Path(env).glob("*.db")):
+            return
+        leader.signal(signal.SIGCONT)
+
+
+def is_locked(database: Path) -> bool:
+    """Whether somebody keeps others from writing, for half a second at least."""
+    with contextlib.closing(sqlite3.connect(database, timeout=0.5, isolation_level=None)) as con:
+        try:
+            con.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            return True
+        con.execute("ROLLBACK")
+        return False
+
+
 def leads_within(con: mzsql.Connection, seconds: float) -> None:
     end = time.monotonic() + seconds
     while not con.coordinator.dataflows.leads:
@@ -136,7 +159,7 @@ def test_a_leader_that_is_stopped_is_replaced_within_its_lease_and_gives_up_when
         con.execute("SET statement_timeout = '5 min'")
         con.execute("INSERT INTO t VALUES (3, 3)")
         assert con.execute("SELECT count(*) FROM sums").fetchall() == [(3,)]
-        leader.signal(signal.SIGSTOP)
+        stop(leader, env)
         leads_within(con, LEASE_MS / 1000 + SLACK)
         con.execute("INSERT INTO t VALUES (3, 4); DELETE FROM t WHERE k = 1")
         assert con.execute("SELECT * FROM sums ORDER BY k").fetchall() == [(2, 2), (3, 7)]
@@ -168,7 +191,7 @@ def test_what_is_stopped_while_it_works_and_wakes_later_leaves_the_views_right(
         for n in range(3):
             con.execute(f"INSERT INTO t SELECT k, v + {n} FROM t")
             time.sleep(0.3 * n)
-        leader.signal(signal.SIGSTOP)
+        stop(leader, env)
         con.execute("INSERT INTO t SELECT k + 10, v FROM t")
         leads_within(con, LEASE_MS / 1000 + SLACK)
         leader.signal(signal.SIGCONT)

@@ -26,6 +26,7 @@ INTERNAL = {
     ("reader", "let_go"),
     ("client", "swept"),
     ("client", "unchanged_ms"),
+    ("client", "updates"),
 }
 ROWS = [(1, "a", 1, 1)]
 
