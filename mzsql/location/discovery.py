@@ -78,6 +78,6 @@ def _named(distribution: metadata.Distribution | None) -> tuple[str, str]:
     for field in ("Name", "Version"):
         try:
             said.append(str(metadata_of[field] or UNKNOWN))
-        except Exception:  # the same
+        except Exception:  # a field that is missing raises in some releases, and is None in others
             said.append(UNKNOWN)
     return said[0], said[1]

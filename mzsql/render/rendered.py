@@ -132,6 +132,11 @@ class KeySource:
             known = self._texts[arity] = to_sql(self._keys(arity), Engine.DUCKDB)
         return known
 
+    def columns(self, arity: int) -> list[str] | None:
+        """The columns of the relation that the first `arity` expressions are; None if some are more than columns."""
+        found = [key.name for key in self.exprs[:arity] if isinstance(key, exp.Column)]
+        return found if len(found) == arity else None
+
     @lazy_property
     def _texts(self) -> dict[int, str]:
         return {}

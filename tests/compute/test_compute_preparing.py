@@ -126,3 +126,24 @@ def test_nothing_is_prepared_for_what_nobody_wants_any_more(world, monkeypatch):
     preparing.prepare_steps(flow.dataflow, replica.driver, replica.deltas, lambda: True)
     assert asked == []
     controller.close()
+
+
+def test_a_dropped_dataflow_leaves_its_place_to_another(world, monkeypatch):
+    monkeypatch.setattr("mzsql.compute.replica.work.MOST_WARMED", 1)
+
+    def full_is_planned(gid):
+        # The end of a hydration gives another lane work.
+        for _ in range(2):
+            rest(controller)
+        flow = controller.replica._installed.get(gid)
+        text = flow.rendered.template(Engine.DUCKDB, at_once=True).text
+        return flow.replica.driver.is_planned(text)
+
+    controller, upper = hydrated(world, Changes(59))
+    assert full_is_planned("u3")
+    for gid, planned in (("u4", False), ("u5", True)):
+        install(world, controller, kit.region_totals(gid), upper - 1, TOTALS)
+        controller.wait_until(gid, upper - 1, WAIT)
+        assert full_is_planned(gid) == planned
+        controller.drop("u3")
+    controller.close()

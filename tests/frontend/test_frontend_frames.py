@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from decimal import Decimal
 from typing import Any
 
 import psycopg
 import pytest
+from rows_kit import rounded_rows
 
 import mzsql
 from mzsql.dbapi import Connection
@@ -67,25 +67,18 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
     con.close()
 
 
-def _rows(con: Any, sql: str) -> list[tuple[Any, ...]]:
-    return [
-        tuple(round(float(v), 9) if isinstance(v, Decimal | float) else v for v in row)
-        for row in con.execute(sql).fetchall()
-    ]
-
-
 @pytest.mark.parametrize("call", _FRAMES)
 def test_a_frame_holds_the_rows_that_postgres_says(
     ours: Connection, postgres: psycopg.Connection[Any], call: str
 ) -> None:
     sql = f"SELECT i, {call} AS w FROM t ORDER BY i"
-    assert _rows(ours, sql) == _rows(postgres, sql)
+    assert rounded_rows(ours, sql) == rounded_rows(postgres, sql)
 
 
 def test_the_first_of_equal_rows_is_the_same_whatever_the_frame(ours: Connection) -> None:
     # Peers are put in order by all their columns: of the rows with x = 3 the one with i = 1 comes first.
     sql = "SELECT i, first_value(i) OVER (ORDER BY x GROUPS CURRENT ROW) FROM t WHERE x = 3 ORDER BY i"
-    assert _rows(ours, sql) == [(1, 1), (3, 1)]
+    assert rounded_rows(ours, sql) == [(1, 1), (3, 1)]
 
 
 @pytest.mark.parametrize(

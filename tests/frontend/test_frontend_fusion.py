@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from decimal import Decimal
 from typing import Any
 
 import psycopg
 import pytest
+from rows_kit import rounded_rows
 
 import mzsql
 from mzsql.dbapi import Connection
@@ -49,24 +49,17 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
     con.close()
 
 
-def _rows(con: Any, sql: str) -> list[tuple[Any, ...]]:
-    return [
-        tuple(round(float(v), 9) if isinstance(v, Decimal | float) else v for v in row)
-        for row in con.execute(sql).fetchall()
-    ]
-
-
 @pytest.mark.parametrize("listed", _LISTS)
 def test_functions_of_one_window_answer_as_postgres_does(
     ours: Connection, postgres: psycopg.Connection[Any], listed: str
 ) -> None:
     """Over a table, and over constants, which are folded."""
     query = f"SELECT i, {listed} FROM t {_WINDOWS} ORDER BY i"
-    expected = _rows(postgres, query)
-    assert _rows(ours, query) == expected
+    expected = rounded_rows(postgres, query)
+    assert rounded_rows(ours, query) == expected
     constants = _ROWS.removeprefix("INSERT INTO t ")
     assert (
-        _rows(
+        rounded_rows(
             ours, f"WITH t (i, g, x, y, f) AS ({constants.replace('0.5', '0.5::float8')}) {query}"
         )
         == expected
@@ -91,10 +84,10 @@ def test_a_view_of_fused_functions_follows_changes(
     ):
         for con in (ours, postgres):
             con.execute(change)
-        assert _rows(ours, "SELECT * FROM shifted ORDER BY i") == _rows(
+        assert rounded_rows(ours, "SELECT * FROM shifted ORDER BY i") == rounded_rows(
             postgres, f"{body} ORDER BY i"
         )
-        assert _rows(ours, "SELECT * FROM summed ORDER BY i") == _rows(
+        assert rounded_rows(ours, "SELECT * FROM summed ORDER BY i") == rounded_rows(
             postgres, f"{sums} ORDER BY i"
         )
 

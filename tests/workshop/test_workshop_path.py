@@ -25,6 +25,8 @@ from mzsql.frontend.plan import plans
 
 ROOT = Path(__file__).parents[2]
 _ENGINE = f"{ROOT / 'mzsql'}/"
+#: How properties are kept, as Python's own are: whoever asks for one calls the method that computes it.
+_PROPERTIES = f"{_ENGINE}repr/lazy.py"
 _QUERY = (st.Select, plans.SelectPlan, hir.Query, PlannedQuery)
 _MOST_FILES = 15
 
@@ -89,7 +91,8 @@ class Way:
 
 
 def _is_engine(frame: FrameType) -> bool:
-    return frame.f_code.co_filename.startswith(_ENGINE)
+    file = frame.f_code.co_filename
+    return file.startswith(_ENGINE) and file != _PROPERTIES
 
 
 def _module(frame: FrameType) -> str:

@@ -20,10 +20,13 @@ from mzsql.compute.replica.texts import empty_relation
 from mzsql.persist import DIFF_COLUMN, TIME_COLUMN, ColumnSummary, PartRef
 from mzsql.render.facts import Fact, coarse, coarse_rows, null
 from mzsql.render.lean import Relation
+from mzsql.render.statement import ERROR
 from mzsql.render.templates import StepTemplate
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.types import ColumnType
 
+#: Columns of which no footer tells what steps need.
+_NOT_STORED = frozenset((TIME_COLUMN, ERROR))
 #: So many rows of each relation are expected; the text is made for more (`mzsql.render.lean.widened`).
 EXPECTED_ROWS = 1_000
 #: So many rows of an arrangement in memory are looked at. They are in the order of a hash, so they are like the others.
@@ -112,7 +115,7 @@ def _expected(
             facts[field.name] = coarse(kind, *diff, nulls=False)
         elif field.name == TIME_COLUMN:
             facts[field.name] = Fact(kind, nulls=False, fails=False)
-        elif field.name == _ERROR:
+        elif field.name == ERROR:
             # Errors are rare; the full text is there for them.
             facts[field.name] = null(kind)
         else:
@@ -131,7 +134,3 @@ def _with_partial_sums(stored: Relation, arrangement: Arrangement) -> Relation:
         for name, fact in stored.columns.items()
     }
     return replace(stored, columns=facts)
-
-
-_ERROR = "mz_error"
-_NOT_STORED = frozenset((TIME_COLUMN, _ERROR))

@@ -366,8 +366,8 @@ class LookupRun:
         return None if table is None else (0, [table])
 
     def _keys(self, source: KeySource, arity: int, table: pa.Table) -> pa.Table:
-        plain = [key.name for key in source.exprs[:arity] if isinstance(key, exp.Column)]
-        if len(plain) == arity:
+        plain = source.columns(arity)
+        if plain is not None:
             return table.select(plain).rename_columns([f"k{i}" for i in range(arity)])
         return self._driver.simple(source.keys(arity), {source.relation: table})
 

@@ -17,15 +17,12 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from sqlglot import expressions as exp
-
 from mzsql.compute.engines.driver import Driver
 from mzsql.compute.replica.dataflow import Dataflow
 from mzsql.compute.replica.deltas import Deltas
 from mzsql.compute.replica.expected import expected_relations
 from mzsql.compute.replica.texts import empty_relation
 from mzsql.expr.functions.table import Engine
-from mzsql.render.rendered import KeySource
 from mzsql.render.templates import TEMPLATES, StepTemplate
 
 
@@ -79,10 +76,5 @@ def _keys(template: StepTemplate) -> Iterator[tuple[str, str]]:
         sources = lookup.sources or ()
         arity = min((len(source.exprs) for source in sources), default=0)
         for source in sources if arity else ():
-            if computes(source, arity):
+            if source.columns(arity) is None:
                 yield source.keys(arity), source.relation
-
-
-def computes(source: KeySource, arity: int) -> bool:
-    """Whether the first `arity` keys are more than columns of the relation."""
-    return not all(isinstance(key, exp.Column) for key in source.exprs[:arity])

@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 #: Threads that sort what hydrations write.
 SORTS = 2
-#: For how many dataflows what their first steps need is loaded or made in advance: of opened ones those somebody waits
+#: For how many installed dataflows what their first steps need is loaded or made in advance: of opened ones those somebody waits
 #: for first. The others do that with their first step.
 MOST_WARMED = 64
 _FOR_EVER = 1e9
@@ -98,8 +98,8 @@ class Work:
         # No threads are added if sorting takes long: each holds pieces in memory.
         self.sorts = lane("sort", SORTS, _FOR_EVER)
         self.warmings = lane("warm", 1, _FOR_EVER)
-        #: for how many dataflows something was loaded or made in advance
-        self._warmed = 0
+        #: for which installed dataflows something was loaded or made in advance
+        self._warmed: list[DataflowLifecycle] = []
 
     @property
     def _lanes(self) -> tuple[Lane, ...]:
@@ -205,12 +205,17 @@ class Work:
             flow.report.show()
         self._moved(flow, State.RUNNING if ready else State.HYDRATING)
         if ready:
-            self._warm_later(partial(self._warm, flow, DataflowLifecycle.warm))
+            self._warm_later(flow, partial(self._warm, flow, DataflowLifecycle.warm))
 
-    def _warm_later(self, job: Callable[[], None]) -> None:
-        if self._warmed < MOST_WARMED:
-            self._warmed += 1
-            self.warmings.put(job)
+    def _warm_later(self, flow: DataflowLifecycle, job: Callable[[], None]) -> None:
+        """Have a job run in advance for a dataflow, unless `MOST_WARMED` others that are still installed had one."""
+        installed = self._installed
+        with installed.changed:
+            self._warmed = [one for one in self._warmed if one is not flow and installed.has(one)]
+            if len(self._warmed) >= MOST_WARMED:
+                return
+            self._warmed.append(flow)
+        self.warmings.put(job)
 
     def _warm(self, flow: DataflowLifecycle, work: Callable[[DataflowLifecycle], None]) -> None:
         """Load or make what the first steps of a dataflow would otherwise wait for. The dataflow is not closed
@@ -254,7 +259,7 @@ class Work:
             self._respond(Refreshed(stats))
             self._moved(flow, State.RUNNING)
             at = self._clock.monotonic() + PREPARE_SECONDS
-            self._warm_later(partial(self._prepare, flow, at))
+            self._warm_later(flow, partial(self._prepare, flow, at))
 
     def _moved(self, flow: DataflowLifecycle, state: State) -> None:
         with self._installed.changed:

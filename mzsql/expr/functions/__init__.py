@@ -9,7 +9,7 @@ A function of a unit of time has the unit in its key, since the unit is a litera
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from types import ModuleType
 from typing import TypeVar
 
@@ -61,7 +61,7 @@ from mzsql.expr.functions.time import (
 from mzsql.expr.functions.time.operators import UNITS
 from mzsql.expr.functions.unmaterializable import UNMATERIALIZABLE
 from mzsql.expr.functions.zeros import with_one_zero
-from mzsql.repr.errors import nearest
+from mzsql.repr.errors import alike, nearest
 
 __all__ = [
     "ANY",
@@ -168,14 +168,18 @@ def scalars_named(name: str) -> tuple[ScalarFunc, ...]:
 
 def function_like(name: str) -> str | None:
     """A hint that names the function most similar to an unknown name."""
-    near = nearest_function(name)
-    return None if near is None else f'Perhaps you meant "{near}".'
+    return alike(name, _names())
 
 
 def nearest_function(name: str) -> str | None:
     """The name of a function that is most similar to another one; None where none is similar."""
+    return nearest(name, _names())
+
+
+def _names() -> Iterator[str]:
+    """The names of all functions, without those of operators."""
     known = (_SCALAR_NAMES, _AGGREGATE_NAMES, _TABLE_NAMES)
-    return nearest(name, (one for names in known for one in names if one.isidentifier()))
+    return (one for names in known for one in names if one.isidentifier())
 
 
 def all_scalars() -> tuple[ScalarFunc, ...]:
