@@ -270,20 +270,21 @@ def inputs(rel: Relation) -> tuple[Relation, ...]:
 
 def with_inputs(rel: Relation, new: Sequence[Relation]) -> Relation:
     """The same node over other children, as many as `inputs` returns."""
+    kind = type(rel)  # as in `inputs`
+    if kind in _ONE:
+        (only,) = new
+        return msgspec.structs.replace(rel, input=only)
+    if kind in _MANY:
+        return msgspec.structs.replace(rel, inputs=tuple(new))
     match rel:
-        case Constant() | Get():
-            assert not new
-            return rel
         case Let(id=lid):
             value, body = new
             return Let(lid, value, body)
         case LetRec(ids=ids, limits=limits):
             return LetRec(ids, tuple(new[:-1]), limits, new[-1])
-        case Join() | Union():
-            return msgspec.structs.replace(rel, inputs=tuple(new))
         case _:
-            (only,) = new
-            return msgspec.structs.replace(rel, input=only)
+            assert not new
+            return rel
 
 
 def walk(rel: Relation) -> Iterator[Relation]:
@@ -306,25 +307,25 @@ _AS_WIDE = frozenset({Filter, TopK, Negate, Threshold, ArrangeBy})
 
 def arity(rel: Relation) -> int:
     """The number of columns."""
+    # Called for every node all the time, as `inputs` is.
     extra = 0
     while True:
-        if type(rel) in _AS_WIDE:
+        kind = type(rel)
+        if kind in _AS_WIDE:
             rel = rel.input  # type: ignore[union-attr]  # the class says it
-        elif isinstance(rel, Project):
-            return extra + len(rel.outputs)
-        elif isinstance(rel, Get):
-            return extra + len(rel.typ.columns)
-        elif isinstance(rel, Map):
-            extra += len(rel.scalars)
-            rel = rel.input
+        elif kind is Project:
+            return extra + len(rel.outputs)  # type: ignore[union-attr]  # as above
+        elif kind is Get or kind is Constant:
+            return extra + len(rel.typ.columns)  # type: ignore[union-attr]  # as above
+        elif kind is Map:
+            extra += len(rel.scalars)  # type: ignore[union-attr]  # as above
+            rel = rel.input  # type: ignore[union-attr]  # as above
         elif isinstance(rel, Join):
             return extra + sum(map(arity, rel.inputs))
         elif isinstance(rel, Reduce):
             return extra + len(rel.group_key) + len(rel.aggregates)
         elif isinstance(rel, Union):
             rel = rel.inputs[0]
-        elif isinstance(rel, Constant):
-            return extra + len(rel.typ.columns)
         elif isinstance(rel, FlatMap):
             extra += len(rel.output.columns)
             rel = rel.input

@@ -153,18 +153,23 @@ def walk(expr: Scalar) -> Iterator[Scalar]:
         stack.extend(reversed(children(node)))
 
 
+#: What an expression reads that reads no column.
+_NO_COLUMNS: frozenset[int] = frozenset()
+
+
 def support(expr: Scalar) -> frozenset[int]:
     """The columns that the expression reads."""
     if isinstance(expr, Column):
         return frozenset((expr.index,))
-    found: set[int] = set()
     stack = list(children(expr))
-    while stack:
-        node = stack.pop()
+    if not stack:
+        return _NO_COLUMNS
+    found: set[int] = set()
+    for node in stack:  # which grows meanwhile
         if isinstance(node, Column):
             found.add(node.index)
-        else:
-            stack.extend(children(node))
+        elif kids := children(node):
+            stack += kids
     return frozenset(found)
 
 

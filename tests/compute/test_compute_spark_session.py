@@ -36,6 +36,17 @@ def test_the_version_is_read(tmp_path, monkeypatch, text, major):
     assert java_version() == major
 
 
+def test_a_java_is_asked_once_and_another_one_anew(tmp_path, monkeypatch):
+    (tmp_path / "old").mkdir()
+    fake_java(tmp_path / "old", monkeypatch, "17.0.15")
+    java = tmp_path / "old" / "bin" / "java"
+    java.write_text(java.read_text() + f"echo x >> '{tmp_path}/asked'\n")
+    assert [java_version(), java_version()] == [17, 17]
+    assert (tmp_path / "asked").read_text() == "x\n"
+    java.write_text(java.read_text().replace("17.0.15", "11.0.2 "))
+    assert java_version() == 11
+
+
 def test_an_old_java_is_refused_in_one_line(tmp_path, monkeypatch):
     fake_java(tmp_path, monkeypatch, "11.0.2")
     with pytest.raises(EnvironmentRefused, match=r"Java 17 or newer is needed .* version 11") as e:

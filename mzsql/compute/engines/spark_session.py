@@ -10,6 +10,7 @@ though Spark Connect has no scheduler pools.
 from __future__ import annotations
 
 import atexit
+import functools
 import logging
 import os
 import re
@@ -122,11 +123,18 @@ def java_version() -> int | None:
     if java is None:
         return None
     try:
-        done = subprocess.run(  # noqa: S603
-            [java, "-version"], capture_output=True, text=True, timeout=30, check=False
-        )
+        there = Path(java).resolve().stat()
+        return _version_of(java, (there.st_ino, there.st_mtime_ns, there.st_size))
     except (OSError, subprocess.TimeoutExpired):
         return None
+
+
+@functools.lru_cache(maxsize=4)
+def _version_of(java: str, file: tuple[int, int, int]) -> int | None:  # noqa: ARG001 - another file is asked anew
+    """As `java_version`, of this file. Asking takes a process, so it is asked once and not by each statement that needs Spark."""
+    done = subprocess.run(  # noqa: S603
+        [java, "-version"], capture_output=True, text=True, timeout=30, check=False
+    )
     found = re.search(r'version "(\d+)(?:\.(\d+))?', done.stderr + done.stdout)
     if found is None:
         return None
