@@ -48,7 +48,7 @@ from mzsql.compute.peek.index import IndexReads
 from mzsql.compute.peek.inputs import Inputs
 from mzsql.compute.peek.outflow import Limits
 from mzsql.compute.peek.spark import Peeks
-from mzsql.compute.replica.dataflow import Renderings
+from mzsql.compute.replica.dataflows.dataflow import Renderings
 from mzsql.expr.engines import shortage
 from mzsql.frontend import bind_parameters, parse_statements
 from mzsql.frontend.parse import statements as st

@@ -8,7 +8,7 @@ about one dataflow come in the order in which things happened. `send` returns no
 always a response. The names are those of Materialize's compute protocol.
 
 Trade-off: a plan travels whole, in the form in which the expression cache stores it. Of its rendered form only the
-outline travels; the SQL is rendered again where it runs, when it is needed (`compute.replica.dataflow.Renderings`
+outline travels; the SQL is rendered again where it runs, when it is needed (`compute.replica.dataflows.dataflow.Renderings`
 remembers it within a process).
 """
 

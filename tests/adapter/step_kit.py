@@ -5,12 +5,12 @@ from __future__ import annotations
 from mzsql.compute.dependencies import ComputeSettings
 from mzsql.compute.engines.driver import Driver
 from mzsql.compute.engines.relations import rows_at
-from mzsql.compute.replica.arrangement import Arrangement
-from mzsql.compute.replica.arrangement_shards import ArrangementShards
-from mzsql.compute.replica.dataflow import Dataflow, DataflowSpec, fill_plan
-from mzsql.compute.replica.deltas import Deltas
-from mzsql.compute.replica.inputs import CollectionInput
-from mzsql.compute.replica.step import StepTools, run_step
+from mzsql.compute.replica.arrangements.arrangement import Arrangement
+from mzsql.compute.replica.arrangements.arrangement_shards import ArrangementShards
+from mzsql.compute.replica.dataflows.dataflow import Dataflow, DataflowSpec, fill_plan
+from mzsql.compute.replica.dataflows.inputs import CollectionInput
+from mzsql.compute.replica.step.deltas import Deltas
+from mzsql.compute.replica.step.step import StepTools, run_step
 from mzsql.compute.replica.target import with_time
 from mzsql.expr.functions.table import Engine
 from mzsql.lir.sealed import SealedDataflow

@@ -20,7 +20,8 @@ from mzsql.adapter.peek import plan_cache
 from mzsql.adapter.planning import planner
 from mzsql.adapter.system import statement_log
 from mzsql.catalog import audit
-from mzsql.compute.replica import deltas, retiring
+from mzsql.compute.replica.scheduling import retiring
+from mzsql.compute.replica.step import deltas
 from mzsql.expr import evaluate
 from mzsql.persist import ages
 from mzsql.storage import collections

@@ -18,7 +18,7 @@ from mzsql.adapter.planning.planner import Planner
 from mzsql.adapter.session.session import Session
 from mzsql.catalog.objects import Index, Item
 from mzsql.catalog.state import CatalogState
-from mzsql.compute.replica.dataflow import Renderings
+from mzsql.compute.replica.dataflows.dataflow import Renderings
 from mzsql.repr.ids import GlobalId
 from mzsql.transform import OptimizerFeatures
 

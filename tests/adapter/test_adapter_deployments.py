@@ -19,7 +19,7 @@ from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.environment.locations import locate
 from mzsql.adapter.planning.planner import Planner
 from mzsql.compute.peek import index
-from mzsql.compute.replica import arrangement_shards
+from mzsql.compute.replica.arrangements import arrangement_shards
 from mzsql.oracle.errors import OracleReadOnly
 from mzsql.repr.errors import ObjectInUse, Unsupported
 from mzsql.storage import WriteAheadLog

@@ -11,7 +11,8 @@ import duckdb
 import pytest
 
 import mzsql
-from mzsql.compute.replica import filling, run_files, trace
+from mzsql.compute.replica.arrangements import run_files, trace
+from mzsql.compute.replica.hydration import filling
 
 _ROWS = 300_000
 #: Joins, sums, first rows, and keys of texts, which have a hash of their own.

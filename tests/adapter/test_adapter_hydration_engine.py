@@ -14,7 +14,8 @@ import pytest
 import mzsql
 from mzsql.compute.controller import controller
 from mzsql.compute.dependencies import ComputeSettings
-from mzsql.compute.replica import hydration_databases, hydration_here
+from mzsql.compute.replica.hydration import databases as hydration_databases
+from mzsql.compute.replica.hydration import here as hydration_here
 from mzsql.dbapi import connection
 
 _VIEW = "CREATE MATERIALIZED VIEW totals AS SELECT k % 3 AS k, sum(k) AS s FROM t GROUP BY 1"

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import mzsql
-from mzsql.compute.replica import hot, trace
-from mzsql.compute.replica.arrangement import Arrangement
+from mzsql.compute.replica.arrangements import hot, trace
+from mzsql.compute.replica.arrangements.arrangement import Arrangement
 
 _ROWS = 6_000
 _VIEWS = {

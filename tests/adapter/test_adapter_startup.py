@@ -16,7 +16,7 @@ from mzsql.adapter.dataflows import dataflows
 from mzsql.adapter.environment.cache_entries import GlobalExpressions
 from mzsql.adapter.planning.planner import Planner
 from mzsql.catalog.objects import Maintained
-from mzsql.compute.replica import lifecycle
+from mzsql.compute.replica.scheduling import lifecycle
 
 HANG = 60.0
 

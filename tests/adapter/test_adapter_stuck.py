@@ -15,7 +15,7 @@ import pytest
 import mzsql
 from mzsql.compute.controller import controller
 from mzsql.compute.dependencies import ComputeSettings
-from mzsql.compute.replica import hydration_here
+from mzsql.compute.replica.hydration import here as hydration_here
 
 HANG = 60.0
 

@@ -100,7 +100,7 @@ def change(rng):
 def test_what_comes_out_adds_up_to_the_query_at_every_time(con, seed, monkeypatch):
     if seed:
         # The state of the dataflows is consolidated whenever it has doubled.
-        monkeypatch.setattr("mzsql.compute.replica.transient._CONSOLIDATE_ROWS", 1)
+        monkeypatch.setattr("mzsql.compute.replica.dataflows.transient._CONSOLIDATE_ROWS", 1)
         monkeypatch.setattr("mzsql.adapter.subscribe.subscription.STEP_ROWS", seed)
     rng = random.Random(seed)
     model = Model()

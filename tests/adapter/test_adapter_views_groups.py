@@ -18,8 +18,8 @@ import pytest
 import mzsql
 from mzsql.compute.controller import controller
 from mzsql.compute.dependencies import ComputeSettings
-from mzsql.compute.replica import cold, lookups
-from mzsql.compute.replica.hot import Hot
+from mzsql.compute.replica.arrangements import cold, lookups
+from mzsql.compute.replica.arrangements.hot import Hot
 from mzsql.dbapi import Connection
 
 _NAN = "CAST('NaN' AS double precision)"

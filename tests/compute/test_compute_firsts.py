@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mzsql.compute.engines.driver import Driver
-from mzsql.compute.replica import trace as traces
-from mzsql.compute.replica.ordering import Ordering
-from mzsql.compute.replica.run_files import RunFiles
-from mzsql.compute.replica.runs import key_hashes
-from mzsql.compute.replica.trace import Trace
+from mzsql.compute.replica.arrangements import trace as traces
+from mzsql.compute.replica.arrangements.ordering import Ordering
+from mzsql.compute.replica.arrangements.run_files import RunFiles
+from mzsql.compute.replica.arrangements.runs import key_hashes
+from mzsql.compute.replica.arrangements.trace import Trace
 from mzsql.expr.scalar import ColumnOrder
 from mzsql.persist import KeySpec
 from mzsql.persist.consolidate import consolidate

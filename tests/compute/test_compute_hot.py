@@ -7,10 +7,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from mzsql.compute.replica.hot import Hot
-from mzsql.compute.replica.merges import Merges
-from mzsql.compute.replica.run_files import RunFiles
-from mzsql.compute.replica.trace import FAN, MOST_RUNS, Trace
+from mzsql.compute.replica.arrangements.hot import Hot
+from mzsql.compute.replica.arrangements.merges import Merges
+from mzsql.compute.replica.arrangements.run_files import RunFiles
+from mzsql.compute.replica.arrangements.trace import FAN, MOST_RUNS, Trace
 from mzsql.persist.consolidate import consolidate
 
 _SCHEMA = pa.schema([(name, pa.int64()) for name in ("c0", "mz_time", "mz_diff")])

@@ -10,7 +10,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from mzsql.compute.replica.hydration_databases import HydrationDatabases
+from mzsql.compute.replica.hydration.databases import HydrationDatabases
 
 _TABLES = "SELECT count(*) FROM duckdb_tables()"
 _SPILLS = "SELECT current_setting('temp_directory')"

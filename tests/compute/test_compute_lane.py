@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from mzsql.compute.replica.lane import Lane
+from mzsql.compute.replica.scheduling.lane import Lane
 from mzsql.threads import Supervised, Supervisor
 
 WAIT = 60.0

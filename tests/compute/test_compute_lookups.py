@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mzsql.compute.replica.ranges import merge_ranges
+from mzsql.compute.replica.arrangements.ranges import merge_ranges
 from mzsql.persist.stats import Lookup
 
 KEYS = st.one_of(

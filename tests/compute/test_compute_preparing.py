@@ -9,7 +9,7 @@ from test_compute_views import Changes, check_totals, install
 from test_compute_warming import TOTALS, WAIT, begin, wait_for
 
 from mzsql.compute.engines.driver import Driver
-from mzsql.compute.replica import preparing
+from mzsql.compute.replica.step import preparing
 from mzsql.expr.functions.table import Engine
 from mzsql.render.templates import StepTemplate
 
@@ -129,7 +129,7 @@ def test_nothing_is_prepared_for_what_nobody_wants_any_more(world, monkeypatch):
 
 
 def test_a_dropped_dataflow_leaves_its_place_to_another(world, monkeypatch):
-    monkeypatch.setattr("mzsql.compute.replica.work.MOST_WARMED", 1)
+    monkeypatch.setattr("mzsql.compute.replica.scheduling.work.MOST_WARMED", 1)
 
     def full_is_planned(gid):
         # The end of a hydration gives another lane work.

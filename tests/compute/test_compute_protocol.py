@@ -15,8 +15,8 @@ import pytest
 from mzsql.compute import protocol as p
 from mzsql.compute.dependencies import ComputeSettings
 from mzsql.compute.logs import FRONTIERS, over_logs, whole
-from mzsql.compute.replica import commands
 from mzsql.compute.replica.replica import Replica
+from mzsql.compute.replica.scheduling import commands
 from mzsql.lir.sealed import SealedDataflow
 from mzsql.repr.errors import ObjectInUse
 from mzsql.threads import Supervisor

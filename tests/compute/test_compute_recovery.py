@@ -9,7 +9,7 @@ import compute_kit as kit
 import pytest
 from test_compute_views import TOTALS, Changes, check_totals, install
 
-from mzsql.compute.replica import hydration
+from mzsql.compute.replica.hydration import hydration
 from mzsql.location import consensus_around, open_blob, open_consensus
 from mzsql.persist import PersistClient
 

@@ -12,13 +12,18 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from mzsql.compute.replica import hot as hot_traces
-from mzsql.compute.replica import run_files
-from mzsql.compute.replica import trace as traces
-from mzsql.compute.replica.hot import Hot
-from mzsql.compute.replica.run_files import HotDirectory, RunFiles, remove_old, remove_others
-from mzsql.compute.replica.runs import Run, key_hashes
-from mzsql.compute.replica.trace import Trace
+from mzsql.compute.replica.arrangements import hot as hot_traces
+from mzsql.compute.replica.arrangements import run_files
+from mzsql.compute.replica.arrangements import trace as traces
+from mzsql.compute.replica.arrangements.hot import Hot
+from mzsql.compute.replica.arrangements.run_files import (
+    HotDirectory,
+    RunFiles,
+    remove_old,
+    remove_others,
+)
+from mzsql.compute.replica.arrangements.runs import Run, key_hashes
+from mzsql.compute.replica.arrangements.trace import Trace
 from mzsql.persist.consolidate import consolidate
 
 _SCHEMA = pa.schema(

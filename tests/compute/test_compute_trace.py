@@ -16,11 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mzsql.compute.engines.driver import Driver
-from mzsql.compute.replica import runs as hashed
-from mzsql.compute.replica import trace as traces
-from mzsql.compute.replica.run_files import RunFiles
-from mzsql.compute.replica.runs import in_order, key_hashes
-from mzsql.compute.replica.trace import Trace
+from mzsql.compute.replica.arrangements import runs as hashed
+from mzsql.compute.replica.arrangements import trace as traces
+from mzsql.compute.replica.arrangements.run_files import RunFiles
+from mzsql.compute.replica.arrangements.runs import in_order, key_hashes
+from mzsql.compute.replica.arrangements.trace import Trace
 from mzsql.persist import KeySpec
 from mzsql.persist.consolidate import consolidate
 

@@ -17,9 +17,9 @@ from mzsql.compute import protocol as p
 from mzsql.compute.controller.client import ReplicaClient
 from mzsql.compute.controller.introspection import Subscribed
 from mzsql.compute.dependencies import ComputeSettings
-from mzsql.compute.replica import lifecycle
 from mzsql.compute.replica.introspection import Introspection
 from mzsql.compute.replica.replica import Replica
+from mzsql.compute.replica.scheduling import lifecycle
 from mzsql.compute.transport import frames
 from mzsql.compute.transport import link as links
 from mzsql.compute.transport.frames import Address, Hello

@@ -12,7 +12,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from mzsql.compute.replica.failures import told_of
+from mzsql.compute.replica.scheduling.failures import told_of
 from mzsql.compute.transport.usage import usage
 from mzsql.expr.engines import scratch_path
 

@@ -12,12 +12,12 @@ from test_compute_views import Changes, check_totals, install
 from mzsql.compute.dependencies import ComputeSettings
 from mzsql.compute.engines.driver import Driver
 from mzsql.compute.protocol import CreateDataflow
-from mzsql.compute.replica import lifecycle
-from mzsql.compute.replica.arrangement import Arrangement
-from mzsql.compute.replica.arrangement_shards import ArrangementShards
-from mzsql.compute.replica.dataflow import arrangement_desc
-from mzsql.compute.replica.hot import Hot
-from mzsql.compute.replica.lifecycle import State
+from mzsql.compute.replica.arrangements.arrangement import Arrangement
+from mzsql.compute.replica.arrangements.arrangement_shards import ArrangementShards
+from mzsql.compute.replica.arrangements.hot import Hot
+from mzsql.compute.replica.dataflows.dataflow import arrangement_desc
+from mzsql.compute.replica.scheduling import lifecycle
+from mzsql.compute.replica.scheduling.lifecycle import State
 from mzsql.lir.sealed import SealedDataflow
 from mzsql.render.dataflow import render
 

@@ -11,7 +11,7 @@ import pytest
 from sqlglot import expressions as exp
 
 from mzsql.compute.engines.driver import Driver
-from mzsql.compute.replica import workers as here
+from mzsql.compute.replica.arrangements import workers as here
 from mzsql.expr.engines import to_sql
 from mzsql.expr.functions.table import Engine, Sql
 from mzsql.render.worker import worker_of

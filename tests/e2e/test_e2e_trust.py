@@ -20,7 +20,7 @@ from trust_kit import BATCHES, Batches, Judge, change, prepare
 import mzsql
 from mzsql.adapter.environment import leader
 from mzsql.cli.demo import generate
-from mzsql.compute.replica import trace
+from mzsql.compute.replica.arrangements import trace
 from mzsql.expr.engines import scratch_directory
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ import mzsql
 from mzsql.adapter.environment import opening
 from mzsql.compute.controller import controller
 from mzsql.compute.dependencies import ComputeSettings
-from mzsql.compute.replica import hot
+from mzsql.compute.replica.arrangements import hot
 from mzsql.location import blob_around, consensus_around, open_blob, open_consensus
 
 T = TypeVar("T")

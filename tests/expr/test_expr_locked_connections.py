@@ -21,7 +21,7 @@ from mzsql.compute.engines import driver, pool
 from mzsql.compute.engines.driver import Driver
 from mzsql.compute.engines.pool import DuckDbPool
 from mzsql.compute.peek.kept import Databases, Kind
-from mzsql.compute.replica.transient import bounded_connection
+from mzsql.compute.replica.dataflows.transient import bounded_connection
 from mzsql.expr import engines
 from mzsql.expr.engines import locked_connection, scratch_directory
 from mzsql.expr.evaluate import Evaluator

@@ -15,8 +15,8 @@ from mzsql.adapter.dataflows import dataflows
 from mzsql.adapter.dataflows.dataflows import Dataflows
 from mzsql.compute.controller import controller
 from mzsql.compute.dependencies import ComputeSettings
-from mzsql.compute.replica.lifecycle import DataflowLifecycle, State
-from mzsql.compute.replica.scheduler import Scheduler
+from mzsql.compute.replica.scheduling.lifecycle import DataflowLifecycle, State
+from mzsql.compute.replica.scheduling.scheduler import Scheduler
 from mzsql.dbapi import connection
 
 _consider = Scheduler._consider

@@ -10,8 +10,8 @@ import duckdb
 import pyarrow as pa
 
 from mzsql.compute.engines.driver import Driver
-from mzsql.compute.replica.deltas import Delta, Deltas
-from mzsql.compute.replica.relation_facts import measured
+from mzsql.compute.replica.step.deltas import Delta, Deltas
+from mzsql.compute.replica.step.relation_facts import measured
 from mzsql.expr.functions.table import Engine
 from mzsql.render.cut import pieces
 from mzsql.render.dataflow import RenderedDataflow

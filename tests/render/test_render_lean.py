@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from render_runner import Runner, duck, relation
 from test_render_queries import MemoryCatalog, planned
 
-from mzsql.compute.replica.relation_facts import kind_of
-from mzsql.compute.replica.statistics import known_of
+from mzsql.compute.replica.step.relation_facts import kind_of
+from mzsql.compute.replica.step.statistics import known_of
 from mzsql.expr.engines import duckdb_connection, to_sql
 from mzsql.expr.functions.table import Engine
 from mzsql.render.dataflow import one_shot, render

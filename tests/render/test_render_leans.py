@@ -9,7 +9,7 @@ import duckdb
 import pyarrow as pa
 import sqlglot
 
-from mzsql.compute.replica.relation_facts import measured
+from mzsql.compute.replica.step.relation_facts import measured
 from mzsql.expr.functions.table import Engine
 from mzsql.render.kept import Kept
 from mzsql.render.rendered import Step, StepOutput

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from test_render_queries import SMALL, MemoryCatalog, planned
 
-from mzsql.compute.replica.hydration_here import makes_no_rows
+from mzsql.compute.replica.hydration.here import makes_no_rows
 from mzsql.expr.functions.table import Engine
 from mzsql.render.dataflow import render
 

@@ -13,7 +13,7 @@ import pytest
 import sqlglot
 from sqlglot import expressions as exp
 
-from mzsql.compute.replica.relation_facts import measured
+from mzsql.compute.replica.step.relation_facts import measured
 from mzsql.expr.engines import to_sql
 from mzsql.expr.functions.table import Engine
 from mzsql.render.lean import Relation

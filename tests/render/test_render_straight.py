@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 import sqlglot
 
-from mzsql.compute.replica.result import StepResult
+from mzsql.compute.replica.step.result import StepResult
 from mzsql.render.rendered import StepOutput
 from mzsql.render.straight import Straight, taken_out
 

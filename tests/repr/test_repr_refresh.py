@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mzsql.compute.replica.refreshing import rounded
+from mzsql.compute.replica.step.refreshing import rounded
 from mzsql.repr.frontier import MAX_TIMESTAMP
 from mzsql.repr.refresh import RefreshEvery, RefreshSchedule, done
 

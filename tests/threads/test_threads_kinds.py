@@ -24,7 +24,7 @@ from mzsql.catalog.objects import Table
 from mzsql.compute import ComputeSettings
 from mzsql.compute.engines.jobs import JobCount, cancelled_when
 from mzsql.compute.protocol import CreateInstance, Ping, Pong
-from mzsql.compute.replica.hydration import _Watch
+from mzsql.compute.replica.hydration.hydration import _Watch
 from mzsql.compute.replica.replica import Replica
 from mzsql.persist import Batch, background_work
 from mzsql.repr.ids import GlobalId
@@ -412,7 +412,7 @@ ELSEWHERE = {
 NAMED = {
     "mzsql/persist/background_work.py": {"maintenance", "leases"},
     "mzsql/compute/transport/server.py": {"controller-commands", "controller-responses"},
-    "mzsql/compute/replica/work.py": {
+    "mzsql/compute/replica/scheduling/work.py": {
         "step-worker",
         "hydrate-worker",
         "flush-worker",

@@ -14,7 +14,7 @@ from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.replicas.places import address_of, hello_of
 from mzsql.compute.dependencies import ArrangementRegistry, ExportLog
 from mzsql.compute.protocol import CreateInstance, ReplicaLink, Respond
-from mzsql.compute.replica.dataflow import Renderings
+from mzsql.compute.replica.dataflows.dataflow import Renderings
 from mzsql.compute.replica.replica import Replica
 from mzsql.compute.transport.frames import Address
 from mzsql.compute.transport.link import RemoteLink

@@ -38,7 +38,7 @@ from mzsql.catalog.commands.limits import check_limits
 from mzsql.catalog.durable import DurableCatalog
 from mzsql.catalog.objects import DEFAULT_ROLE, Item, MaterializedView, Meta, Stored, Table
 from mzsql.catalog.state import CatalogState
-from mzsql.compute.replica.run_files import remove_old, remove_others
+from mzsql.compute.replica.arrangements.run_files import remove_old, remove_others
 from mzsql.frontend import check_sqlglot
 from mzsql.oracle.switching import DISTRIBUTED
 from mzsql.persist import Clock, PersistClient, Settings, SystemClock

@@ -18,7 +18,7 @@ from mzsql.adapter.planning.process import CatalogKinds
 from mzsql.catalog.builtin import PACKAGE, builtins
 from mzsql.catalog.described import FILE, Described, fingerprints, texts
 from mzsql.catalog.state import CatalogState
-from mzsql.compute.replica.dataflow import Renderings
+from mzsql.compute.replica.dataflows.dataflow import Renderings
 from mzsql.transform import OptimizerFeatures
 
 

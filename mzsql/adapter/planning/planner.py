@@ -33,7 +33,7 @@ from mzsql.catalog.builtin import Builtin, builtins
 from mzsql.catalog.described import described
 from mzsql.catalog.objects import Item
 from mzsql.catalog.state import CatalogState
-from mzsql.compute.replica.dataflow import Renderings
+from mzsql.compute.replica.dataflows.dataflow import Renderings
 from mzsql.explain import NoticeFinder, comparisons_with_null
 from mzsql.expr.dataflow import (
     Export,

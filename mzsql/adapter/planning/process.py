@@ -28,7 +28,7 @@ from mzsql.adapter.environment.expression_cache import ExpressionCache
 from mzsql.adapter.planning.planner import Planner
 from mzsql.catalog.objects import Maintained, MaterializedView
 from mzsql.catalog.state import CatalogState
-from mzsql.compute.replica.dataflow import Renderings
+from mzsql.compute.replica.dataflows.dataflow import Renderings
 from mzsql.repr.errors import UndefinedTable
 from mzsql.repr.ids import GlobalId
 from mzsql.transform import OptimizerFeatures

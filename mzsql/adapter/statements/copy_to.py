@@ -21,7 +21,7 @@ from sqlglot import expressions as exp
 
 from mzsql.adapter.session.copy_paths import ANYWHERE, CopyPaths
 from mzsql.adapter.statements.casting import cast_by
-from mzsql.compute.replica.transient import given
+from mzsql.compute.replica.dataflows.transient import given
 from mzsql.expr import spell
 from mzsql.expr.engines import locked_connection, to_sql
 from mzsql.expr.functions import find_cast

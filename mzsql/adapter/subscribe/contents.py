@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from mzsql.adapter.subscribe.inputs import Input
-from mzsql.compute.replica.transient import TransientDataflow
+from mzsql.compute.replica.dataflows.transient import TransientDataflow
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import duckdb
 import pyarrow as pa
 
-from mzsql.compute.replica.transient import given
+from mzsql.compute.replica.dataflows.transient import given
 from mzsql.frontend.plan.plans import SubscribePlan
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.tables import pieces

@@ -2,7 +2,7 @@
 
 Promise: every update of the query from AS OF on and before UP TO comes exactly once, in order of time; with PROGRESS
 also the frontier up to which they are complete. A single table or materialized view is read from its shard; any other
-query runs as a transient dataflow, stepped in this process (`compute.replica.transient`). Nothing is computed before it
+query runs as a transient dataflow, stepped in this process (`compute.replica.dataflows.transient`). Nothing is computed before it
 is fetched. A slow consumer makes steps cover more time; steps are cut to about `STEP_ROWS` updates. The history still
 to be read is held until then, or until the subscription is closed. Where nobody writes, time does not advance by
 itself: while PROGRESS or UP TO wait for it, the subscription advances it once a second (`Environment.reach`), unless
@@ -33,7 +33,7 @@ from mzsql.adapter.subscribe.output import OutputRows
 from mzsql.adapter.system.activity import Activity
 from mzsql.catalog.builtin import builtins
 from mzsql.compute.peek.inputs import Inputs
-from mzsql.compute.replica.transient import TransientDataflow, bounded_connection, load
+from mzsql.compute.replica.dataflows.transient import TransientDataflow, bounded_connection, load
 from mzsql.expr.dataflow import MaterializedViewExport
 from mzsql.expr.scalar import Scalar
 from mzsql.frontend.plan import plans as p

@@ -26,7 +26,7 @@ from mzsql.compute.peek.query import PlannedQuery
 from mzsql.compute.peek.row_reads import RowRead, evaluated, narrowed, placed
 from mzsql.compute.peek.rows import counted, expand
 from mzsql.compute.peek.spark import Peeks
-from mzsql.compute.replica.statistics import known_of
+from mzsql.compute.replica.step.statistics import known_of
 from mzsql.expr.engines import no_memory
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId

@@ -35,7 +35,7 @@ from sqlglot import expressions as exp
 from mzsql.compute.engines.pieces import pieces
 from mzsql.compute.engines.recursion import LoopText
 from mzsql.compute.peek.kept import Databases, Kind
-from mzsql.compute.replica.statistics import Footers, known_of
+from mzsql.compute.replica.step.statistics import Footers, known_of
 from mzsql.expr.engines import is_wide, locked_connection
 from mzsql.persist import DIFF_COLUMN, TIME_COLUMN, PartRef
 from mzsql.render.lean import Relation

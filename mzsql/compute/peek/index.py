@@ -22,8 +22,8 @@ from mzsql.compute.peek.outflow import Limits
 from mzsql.compute.peek.row_reads import PLAIN
 from mzsql.compute.peek.rows import decoder
 from mzsql.compute.peek.snapshots import SnapshotCache, StoredContents
-from mzsql.compute.replica.dataflow import index_desc
-from mzsql.compute.replica.ranges import rangeable
+from mzsql.compute.replica.arrangements.ranges import rangeable
+from mzsql.compute.replica.dataflows.dataflow import index_desc
 from mzsql.expr.scalar import Scalar
 from mzsql.lir.forms import arrangement_form
 from mzsql.lir.plan import IndexImport

@@ -18,7 +18,7 @@ from mzsql.compute.peek.files import Source
 from mzsql.compute.peek.outflow import Limits
 from mzsql.compute.peek.row_reads import Condition, RowRead, over
 from mzsql.compute.peek.snapshots import ENTRY_BYTES, SnapshotCache, StoredContents, merged
-from mzsql.compute.replica.inputs import input_schema
+from mzsql.compute.replica.dataflows.inputs import input_schema
 from mzsql.expr.scalar import support
 from mzsql.lir.plan import SourceImport
 from mzsql.location import Determinate

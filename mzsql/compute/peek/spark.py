@@ -24,7 +24,7 @@ from mzsql.compute.engines.relations import parts_frame
 from mzsql.compute.engines.spark_session import STEP_POOL, query_session
 from mzsql.compute.engines.spark_start import SparkStart
 from mzsql.compute.engines.statements import run as run_statement
-from mzsql.compute.replica.inputs import input_schema
+from mzsql.compute.replica.dataflows.inputs import input_schema
 from mzsql.expr.functions.table import Engine
 from mzsql.lir.plan import DataflowDescription
 from mzsql.persist import PartRef

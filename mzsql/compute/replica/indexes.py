@@ -8,10 +8,10 @@ from __future__ import annotations
 import pyarrow as pa
 
 from mzsql.compute.protocol import Peek
-from mzsql.compute.replica.arrangement import Arrangement
-from mzsql.compute.replica.arrangement_shards import ArrangementShards
-from mzsql.compute.replica.dataflow import index_desc
-from mzsql.compute.replica.installed import Installed
+from mzsql.compute.replica.arrangements.arrangement import Arrangement
+from mzsql.compute.replica.arrangements.arrangement_shards import ArrangementShards
+from mzsql.compute.replica.dataflows.dataflow import index_desc
+from mzsql.compute.replica.scheduling.installed import Installed
 from mzsql.repr.errors import ObjectInUse, ResultTooLarge
 from mzsql.repr.ids import GlobalId
 

@@ -28,8 +28,8 @@ from mzsql.compute.protocol import (
     Response,
     Status,
 )
-from mzsql.compute.replica.installed import Installed
-from mzsql.compute.replica.lifecycle import DataflowLifecycle, State
+from mzsql.compute.replica.scheduling.installed import Installed
+from mzsql.compute.replica.scheduling.lifecycle import DataflowLifecycle, State
 from mzsql.expr.engines import locked_connection, to_sql
 from mzsql.expr.functions.table import Engine
 from mzsql.expr.relation import RowSetFinishing

@@ -3,8 +3,8 @@ responses.
 
 Promise: a replica knows nothing of the layers above it. Commands (`compute.protocol`) are taken in order by a thread
 of their own, and everything it reports is a response. Storage reports when an upper may have moved; the scheduler
-(`compute.replica.scheduler`) then finds the dataflows whose inputs are ahead of them (`compute.replica.installed`),
-and worker threads advance these (`compute.replica.work`). Every wait ends at a timeout or at `close`, which joins
+(`compute.replica.scheduling.scheduler`) then finds the dataflows whose inputs are ahead of them (`compute.replica.scheduling.installed`),
+and worker threads advance these (`compute.replica.scheduling.work`). Every wait ends at a timeout or at `close`, which joins
 all threads.
 """
 
@@ -45,23 +45,28 @@ from mzsql.compute.protocol import (
     Status,
     UpdateConfiguration,
 )
-from mzsql.compute.replica.arrangement_shards import ArrangementShards
-from mzsql.compute.replica.commands import Commands
-from mzsql.compute.replica.dataflow import DataflowSpec, Renderings, arrangement_desc, index_desc
-from mzsql.compute.replica.deltas import Deltas
+from mzsql.compute.replica.arrangements.arrangement_shards import ArrangementShards
+from mzsql.compute.replica.dataflows.dataflow import (
+    DataflowSpec,
+    Renderings,
+    arrangement_desc,
+    index_desc,
+)
+from mzsql.compute.replica.dataflows.inputs import CollectionInput
 from mzsql.compute.replica.endings import each_by_itself
-from mzsql.compute.replica.hydration_databases import HydrationDatabases
-from mzsql.compute.replica.hydration_report import HydrationReport
+from mzsql.compute.replica.hydration.databases import HydrationDatabases
+from mzsql.compute.replica.hydration.report import HydrationReport
 from mzsql.compute.replica.indexes import Indexes
-from mzsql.compute.replica.inputs import CollectionInput
-from mzsql.compute.replica.installed import Installed
 from mzsql.compute.replica.introspection import Introspection
-from mzsql.compute.replica.lifecycle import DataflowLifecycle, Shared
-from mzsql.compute.replica.openings import Openings
 from mzsql.compute.replica.peeks import PendingPeeks
-from mzsql.compute.replica.retiring import Retiring
-from mzsql.compute.replica.scheduler import Scheduler
-from mzsql.compute.replica.work import Work
+from mzsql.compute.replica.scheduling.commands import Commands
+from mzsql.compute.replica.scheduling.installed import Installed
+from mzsql.compute.replica.scheduling.lifecycle import DataflowLifecycle, Shared
+from mzsql.compute.replica.scheduling.openings import Openings
+from mzsql.compute.replica.scheduling.retiring import Retiring
+from mzsql.compute.replica.scheduling.scheduler import Scheduler
+from mzsql.compute.replica.scheduling.work import Work
+from mzsql.compute.replica.step.deltas import Deltas
 from mzsql.persist import Clock, PersistClient, SystemClock
 from mzsql.render.dataflow import RenderedDataflow
 from mzsql.repr.errors import InternalError, SqlError, ThreadFailed, UndefinedObject, told

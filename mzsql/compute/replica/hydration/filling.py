@@ -17,8 +17,8 @@ from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
-from mzsql.compute.replica.arrangement import Arrangement
-from mzsql.compute.replica.runs import Run
+from mzsql.compute.replica.arrangements.arrangement import Arrangement
+from mzsql.compute.replica.arrangements.runs import Run
 from mzsql.repr.frontier import Timestamp
 
 _LOG = logging.getLogger(__name__)

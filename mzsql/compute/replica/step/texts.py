@@ -19,8 +19,8 @@ from functools import partial
 import pyarrow as pa
 
 from mzsql.compute.engines.driver import PLANNED_ROWS, Driver
-from mzsql.compute.replica.dataflow import Dataflow
-from mzsql.compute.replica.relation_facts import measured
+from mzsql.compute.replica.dataflows.dataflow import Dataflow
+from mzsql.compute.replica.step.relation_facts import measured
 from mzsql.compute.replica.target import no_updates
 from mzsql.render.straight import Straight
 from mzsql.render.templates import StepTemplate, Text

@@ -38,7 +38,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from mzsql.compute.replica.runs import Hashes, Run
+from mzsql.compute.replica.arrangements.runs import Hashes, Run
 from mzsql.location.directories import make_directory
 from mzsql.location.privacy import PRIVATE_FILE, make_file
 from mzsql.repr.frontier import Timestamp

@@ -31,10 +31,12 @@ from sqlglot import expressions as exp
 from mzsql.compute.dependencies import ComputeSettings, ExportLog
 from mzsql.compute.engines.driver import Driver
 from mzsql.compute.engines.relations import KeyRange, collectable_rows, parts_frame
+from mzsql.compute.replica.arrangements.hot import Hot
+from mzsql.compute.replica.arrangements.ordering import Ordering
+from mzsql.compute.replica.arrangements.runs import Hashes, distinct, key_hashes
+from mzsql.compute.replica.arrangements.trace import Trace
+from mzsql.compute.replica.arrangements.workers import Workers, worker_ast, workers_of
 from mzsql.compute.replica.endings import each_by_itself
-from mzsql.compute.replica.hot import Hot
-from mzsql.compute.replica.ordering import Ordering
-from mzsql.compute.replica.runs import Hashes, distinct, key_hashes
 from mzsql.compute.replica.target import (
     Target,
     at_or_after,
@@ -42,8 +44,6 @@ from mzsql.compute.replica.target import (
     no_updates,
     with_time,
 )
-from mzsql.compute.replica.trace import Trace
-from mzsql.compute.replica.workers import Workers, worker_ast, workers_of
 from mzsql.expr.engines import to_sql
 from mzsql.expr.functions.table import Engine
 from mzsql.expr.scalar import ColumnOrder

@@ -1,7 +1,7 @@
 """The life of one dataflow on a replica: opened, hydrated, stepped, and retried when it fails.
 
 Promise: `DataflowLifecycle` is the replica's record of a dataflow. Its state changes under the lock that all flows of the replica
-share (`compute.replica.installed`); its work (`open`, `hydrate`, `advance`) runs on one thread at a time. A failure
+share (`compute.replica.scheduling.installed`); its work (`open`, `hydrate`, `advance`) runs on one thread at a time. A failure
 changes the state of this dataflow alone.
 """
 
@@ -26,21 +26,21 @@ from mzsql.compute.engines.spark_session import (
 )
 from mzsql.compute.engines.spark_start import SparkStart
 from mzsql.compute.protocol import ReadFrontier, RefreshStats, Respond, Status
-from mzsql.compute.replica.arrangement import Arrangement
-from mzsql.compute.replica.arrangement_shards import ArrangementShards
-from mzsql.compute.replica.dataflow import Dataflow, DataflowSpec, fill_plan
-from mzsql.compute.replica.deltas import Deltas
-from mzsql.compute.replica.elapsed import Elapsed
+from mzsql.compute.replica.arrangements.arrangement import Arrangement
+from mzsql.compute.replica.arrangements.arrangement_shards import ArrangementShards
+from mzsql.compute.replica.dataflows.dataflow import Dataflow, DataflowSpec, fill_plan
+from mzsql.compute.replica.dataflows.elapsed import Elapsed
+from mzsql.compute.replica.dataflows.engine_choice import Refusals, for_hydration
+from mzsql.compute.replica.dataflows.inputs import CollectionInput, IndexInput, Input
 from mzsql.compute.replica.endings import each_by_itself, patience
-from mzsql.compute.replica.engine_choice import Refusals, for_hydration
-from mzsql.compute.replica.filling import Beside
-from mzsql.compute.replica.hydration import Hydration
-from mzsql.compute.replica.hydration_databases import HydrationDatabases
-from mzsql.compute.replica.hydration_here import HydrationHere
-from mzsql.compute.replica.hydration_report import HydrationReport
-from mzsql.compute.replica.inputs import CollectionInput, IndexInput, Input
-from mzsql.compute.replica.preparing import prepare_steps
-from mzsql.compute.replica.step import StepTools, run_step
+from mzsql.compute.replica.hydration.databases import HydrationDatabases
+from mzsql.compute.replica.hydration.filling import Beside
+from mzsql.compute.replica.hydration.here import HydrationHere
+from mzsql.compute.replica.hydration.hydration import Hydration
+from mzsql.compute.replica.hydration.report import HydrationReport
+from mzsql.compute.replica.step.deltas import Deltas
+from mzsql.compute.replica.step.preparing import prepare_steps
+from mzsql.compute.replica.step.step import StepTools, run_step
 from mzsql.compute.replica.target import Overtaken, no_updates
 from mzsql.expr.functions.table import Engine
 from mzsql.location import waiting

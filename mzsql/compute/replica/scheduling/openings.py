@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from mzsql.compute.replica.installed import Installed
-from mzsql.compute.replica.lifecycle import DataflowLifecycle, State
-from mzsql.compute.replica.work import Work
+from mzsql.compute.replica.scheduling.installed import Installed
+from mzsql.compute.replica.scheduling.lifecycle import DataflowLifecycle, State
+from mzsql.compute.replica.scheduling.work import Work
 from mzsql.persist import Clock
 from mzsql.repr.ids import GlobalId
 

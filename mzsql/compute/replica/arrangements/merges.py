@@ -11,8 +11,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+from mzsql.compute.replica.arrangements.hot import Hot
 from mzsql.compute.replica.endings import each_by_itself
-from mzsql.compute.replica.hot import Hot
 
 
 class Merges:

@@ -23,13 +23,13 @@ from sqlglot import expressions as exp
 from mzsql.compute.dependencies import ComputeSettings
 from mzsql.compute.engines.driver import Driver
 from mzsql.compute.engines.relations import PUSHED_RANGES, KeyRange
-from mzsql.compute.replica.arrangement import Arrangement
-from mzsql.compute.replica.cold import COLD_KEYS, first_from_shard, reads_cold
-from mzsql.compute.replica.ranges import merge_ranges, rangeable
-from mzsql.compute.replica.runs import Hashes, together, without
+from mzsql.compute.replica.arrangements.arrangement import Arrangement
+from mzsql.compute.replica.arrangements.cold import COLD_KEYS, first_from_shard, reads_cold
+from mzsql.compute.replica.arrangements.ranges import merge_ranges, rangeable
+from mzsql.compute.replica.arrangements.runs import Hashes, together, without
+from mzsql.compute.replica.arrangements.trace import FirstRows, Trace
+from mzsql.compute.replica.arrangements.trace import Found as TraceRows
 from mzsql.compute.replica.target import no_updates
-from mzsql.compute.replica.trace import FirstRows, Trace
-from mzsql.compute.replica.trace import Found as TraceRows
 from mzsql.expr.functions.table import Engine
 from mzsql.persist import DIFF_COLUMN, PartRef, ReadStats
 from mzsql.render.rendered import Front, KeySource, Lookup

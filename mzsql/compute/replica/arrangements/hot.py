@@ -23,9 +23,9 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from mzsql.compute.replica.run_files import Contents, RunFiles
+from mzsql.compute.replica.arrangements.run_files import Contents, RunFiles
+from mzsql.compute.replica.arrangements.trace import Trace
 from mzsql.compute.replica.target import at_or_after
-from mzsql.compute.replica.trace import Trace
 from mzsql.expr.engines import scratch_path
 from mzsql.persist.batch import KeyStats
 from mzsql.repr.frontier import Frontier, Timestamp, less_than
@@ -79,7 +79,7 @@ class Hot:
         self._readers: dict[int, Timestamp] = {}
         self.used = now()
         #: cost of the reads from the shard that a trace would have spared, in rows of a trace that is loaded; see
-        #: `compute.replica.cold`
+        #: `compute.replica.arrangements.cold`
         self.read_cold = 0
         #: statistics of the row groups of the shard's parts, by object key
         self.groups: dict[str, GroupStats | None] = {}

@@ -18,10 +18,10 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from mzsql.compute.engines.driver import Driver
-from mzsql.compute.replica.dataflow import Dataflow
-from mzsql.compute.replica.deltas import Deltas
-from mzsql.compute.replica.expected import expected_relations
-from mzsql.compute.replica.texts import empty_relation
+from mzsql.compute.replica.dataflows.dataflow import Dataflow
+from mzsql.compute.replica.step.deltas import Deltas
+from mzsql.compute.replica.step.expected import expected_relations
+from mzsql.compute.replica.step.texts import empty_relation
 from mzsql.expr.functions.table import Engine
 from mzsql.render.templates import TEMPLATES, StepTemplate
 

@@ -27,7 +27,7 @@ from pyspark.sql import SparkSession
 from mzsql.compute.dependencies import ComputeSettings
 from mzsql.compute.engines.driver import Driver
 from mzsql.compute.engines.relations import parts_frame
-from mzsql.compute.replica.inputs import Input
+from mzsql.compute.replica.dataflows.inputs import Input
 from mzsql.compute.replica.target import no_updates
 from mzsql.persist import PartRef
 from mzsql.render.dataflow import RenderedDataflow

@@ -17,7 +17,7 @@ from fractions import Fraction
 
 import pyarrow as pa
 
-from mzsql.compute.replica.relation_facts import kind_of, measured
+from mzsql.compute.replica.step.relation_facts import kind_of, measured
 from mzsql.persist import ColumnSummary, PartRef
 from mzsql.render.facts import (
     DATE,

@@ -34,8 +34,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mzsql.compute.replica.ordering import Ordering, differs
-from mzsql.compute.replica.runs import (
+from mzsql.compute.replica.arrangements.ordering import Ordering, differs
+from mzsql.compute.replica.arrangements.runs import (
     Files,
     Hasher,
     Hashes,

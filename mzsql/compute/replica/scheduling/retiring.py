@@ -12,10 +12,10 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
-from mzsql.compute.replica.arrangement_shards import ArrangementShards
-from mzsql.compute.replica.commands import Commands
-from mzsql.compute.replica.installed import Installed
-from mzsql.compute.replica.lifecycle import DataflowLifecycle
+from mzsql.compute.replica.arrangements.arrangement_shards import ArrangementShards
+from mzsql.compute.replica.scheduling.commands import Commands
+from mzsql.compute.replica.scheduling.installed import Installed
+from mzsql.compute.replica.scheduling.lifecycle import DataflowLifecycle
 from mzsql.repr.errors import SqlError
 from mzsql.repr.ids import GlobalId
 

@@ -39,14 +39,14 @@ from mzsql.compute.engines.relations import (
 from mzsql.compute.engines.spark_session import STEP_POOL
 from mzsql.compute.engines.statements import register
 from mzsql.compute.protocol import RefreshStats
-from mzsql.compute.replica.dataflow import Dataflow
-from mzsql.compute.replica.deltas import Delta, Deltas
-from mzsql.compute.replica.engine_choice import Refusals, other_than
-from mzsql.compute.replica.lookups import Found, LookupRun
-from mzsql.compute.replica.refreshing import rounded, rounded_frame
-from mzsql.compute.replica.result import StepResult, result_names
+from mzsql.compute.replica.arrangements.lookups import Found, LookupRun
+from mzsql.compute.replica.dataflows.dataflow import Dataflow
+from mzsql.compute.replica.dataflows.engine_choice import Refusals, other_than
+from mzsql.compute.replica.step.deltas import Delta, Deltas
+from mzsql.compute.replica.step.refreshing import rounded, rounded_frame
+from mzsql.compute.replica.step.result import StepResult, result_names
+from mzsql.compute.replica.step.texts import Texts, empty_relation
 from mzsql.compute.replica.target import Target, with_time
-from mzsql.compute.replica.texts import Texts, empty_relation
 from mzsql.expr.functions.table import Engine
 from mzsql.persist import DIFF_COLUMN, TIME_COLUMN
 from mzsql.render.rendered import Step, StepOutput

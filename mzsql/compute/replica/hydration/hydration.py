@@ -36,14 +36,14 @@ from mzsql.compute.engines.statements import run as run_statement
 from mzsql.compute.protocol import (
     RefreshStats,
 )
-from mzsql.compute.replica.arrangement import Arrangement, ArrangementDesc
-from mzsql.compute.replica.arrangement_shards import ArrangementShards
-from mzsql.compute.replica.dataflow import Dataflow, arrangement_desc
-from mzsql.compute.replica.elapsed import Elapsed
+from mzsql.compute.replica.arrangements.arrangement import Arrangement, ArrangementDesc
+from mzsql.compute.replica.arrangements.arrangement_shards import ArrangementShards
+from mzsql.compute.replica.dataflows.dataflow import Dataflow, arrangement_desc
+from mzsql.compute.replica.dataflows.elapsed import Elapsed
 from mzsql.compute.replica.endings import each_by_itself
-from mzsql.compute.replica.filling import Beside, Filling, Reading
-from mzsql.compute.replica.hydration_databases import HydrationDatabases
-from mzsql.compute.replica.hydration_report import HydrationReport
+from mzsql.compute.replica.hydration.databases import HydrationDatabases
+from mzsql.compute.replica.hydration.filling import Beside, Filling, Reading
+from mzsql.compute.replica.hydration.report import HydrationReport
 from mzsql.compute.replica.target import Target, with_time
 from mzsql.expr.functions.table import Engine
 from mzsql.location import LocationError

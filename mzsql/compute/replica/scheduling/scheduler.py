@@ -1,7 +1,7 @@
 """The thread that finds work for a replica's dataflows.
 
 Promise: it sleeps until something has changed or a pause is over, then queues all work that can be done
-(`compute.replica.work`): a step of a dataflow whose inputs are ahead of it, a peek whose time has come, a flush of
+(`compute.replica.scheduling.work`): a step of a dataflow whose inputs are ahead of it, a peek whose time has come, a flush of
 updates that have waited long enough. A dataflow's progress moves the inputs of the dataflows that read it, so a
 chain of views advances in dependency order, and a view never reads some but not all of the updates of one time.
 docs/architecture.md, "The way of an update through a dataflow", step 1.
@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 
 from mzsql.compute.dependencies import ComputeSettings, ExportLog, StorageReader
 from mzsql.compute.protocol import Respond
-from mzsql.compute.replica.installed import Installed
-from mzsql.compute.replica.lifecycle import DataflowLifecycle, State
-from mzsql.compute.replica.openings import Openings
-from mzsql.compute.replica.retiring import Retiring
-from mzsql.compute.replica.ticks import Ticks
-from mzsql.compute.replica.work import Work
+from mzsql.compute.replica.scheduling.installed import Installed
+from mzsql.compute.replica.scheduling.lifecycle import DataflowLifecycle, State
+from mzsql.compute.replica.scheduling.openings import Openings
+from mzsql.compute.replica.scheduling.retiring import Retiring
+from mzsql.compute.replica.scheduling.ticks import Ticks
+from mzsql.compute.replica.scheduling.work import Work
 from mzsql.persist import Clock
 from mzsql.repr.frontier import Frontier, less_than
 from mzsql.repr.ids import GlobalId

@@ -14,7 +14,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from mzsql.compute.dependencies import StorageReader
-from mzsql.compute.replica.arrangement import Arrangement
+from mzsql.compute.replica.arrangements.arrangement import Arrangement
 from mzsql.compute.replica.endings import each_by_itself
 from mzsql.compute.replica.target import with_time
 from mzsql.persist import CriticalReader, PartRef

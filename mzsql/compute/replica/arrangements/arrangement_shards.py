@@ -2,7 +2,7 @@
 
 Promise: after a restart an arrangement is found again by its fingerprint, its number of workers and its format,
 whichever release wrote it, or is made anew. Dataflows of a replica that need equal arrangements share the shard,
-each with handles of its own (`compute.replica.arrangement`). The shard is deleted with its last user.
+each with handles of its own (`compute.replica.arrangements.arrangement`). The shard is deleted with its last user.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ import duckdb
 
 from mzsql.compute.dependencies import ArrangementRegistry, ComputeSettings, ExportLog
 from mzsql.compute.engines.driver import Driver
-from mzsql.compute.replica.arrangement import Arrangement, ArrangementDesc
+from mzsql.compute.replica.arrangements.arrangement import Arrangement, ArrangementDesc
+from mzsql.compute.replica.arrangements.hot import Hot
+from mzsql.compute.replica.arrangements.merges import Merges
+from mzsql.compute.replica.arrangements.run_files import FORMAT, HotDirectory
 from mzsql.compute.replica.endings import each_by_itself
-from mzsql.compute.replica.hot import Hot
-from mzsql.compute.replica.merges import Merges
-from mzsql.compute.replica.run_files import FORMAT, HotDirectory
 from mzsql.compute.replica.target import (
     with_time,
 )

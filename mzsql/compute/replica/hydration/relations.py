@@ -15,7 +15,7 @@ from contextlib import contextmanager
 import duckdb
 import pyarrow as pa
 
-from mzsql.compute.replica.transient import PIECE_BYTES, given
+from mzsql.compute.replica.dataflows.transient import PIECE_BYTES, given
 
 
 class DuckDbRelations:

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from mzsql.compute.replica.arrangement import Arrangement
-from mzsql.compute.replica.dataflow import Dataflow
-from mzsql.compute.replica.relation_facts import kind_of
-from mzsql.compute.replica.statistics import known_of
-from mzsql.compute.replica.texts import empty_relation
+from mzsql.compute.replica.arrangements.arrangement import Arrangement
+from mzsql.compute.replica.dataflows.dataflow import Dataflow
+from mzsql.compute.replica.step.relation_facts import kind_of
+from mzsql.compute.replica.step.statistics import known_of
+from mzsql.compute.replica.step.texts import empty_relation
 from mzsql.persist import DIFF_COLUMN, TIME_COLUMN, ColumnSummary, PartRef
 from mzsql.render.facts import Fact, coarse, coarse_rows, null
 from mzsql.render.lean import Relation

@@ -3,7 +3,7 @@
 Promise: the stages are those that run on Spark, in the same order and with the same statuses, errors and shards.
 Inputs are read part by part, only columns that some stage names. A stage's result goes to its shard in batches as it
 is produced, and is kept for the stages that read it: as Arrow up to `HELD_BYTES` for a hydration, beyond that in a
-database that spills to disk (`compute.replica.duckdb_relations`). No JVM is started. Trade-off: it uses one machine's cores, so
+database that spills to disk (`compute.replica.hydration.relations`). No JVM is started. Trade-off: it uses one machine's cores, so
 large inputs are faster on a cluster.
 """
 
@@ -24,14 +24,14 @@ from sqlglot import expressions as exp
 from mzsql.compute.engines.jobs import JobCount, cancelled_when
 from mzsql.compute.engines.recursion import LoopText, texts
 from mzsql.compute.protocol import RefreshStats
-from mzsql.compute.replica.arrangement import Arrangement
-from mzsql.compute.replica.duckdb_relations import DuckDbRelations
-from mzsql.compute.replica.filling import Filling
-from mzsql.compute.replica.fixpoints import fill
-from mzsql.compute.replica.hydration import Hydration
-from mzsql.compute.replica.inputs import Input
+from mzsql.compute.replica.arrangements.arrangement import Arrangement
+from mzsql.compute.replica.dataflows.fixpoints import fill
+from mzsql.compute.replica.dataflows.inputs import Input
+from mzsql.compute.replica.dataflows.transient import given, load
+from mzsql.compute.replica.hydration.filling import Filling
+from mzsql.compute.replica.hydration.hydration import Hydration
+from mzsql.compute.replica.hydration.relations import DuckDbRelations
 from mzsql.compute.replica.target import Target, with_time
-from mzsql.compute.replica.transient import given, load
 from mzsql.expr.engines import is_wide, to_sql
 from mzsql.expr.functions.table import Engine
 from mzsql.expr.nodes import nodes

@@ -21,9 +21,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mzsql.compute.engines import recursion
-from mzsql.compute.replica.inputs import Input
+from mzsql.compute.replica.dataflows.inputs import Input
+from mzsql.compute.replica.dataflows.transient import load
 from mzsql.compute.replica.target import with_time
-from mzsql.compute.replica.transient import load
 from mzsql.expr.engines import (
     WIDE_SETTINGS,
     is_wide,

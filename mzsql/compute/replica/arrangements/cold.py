@@ -21,8 +21,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mzsql.compute.replica.arrangement import Arrangement
-from mzsql.compute.replica.ranges import rangeable
+from mzsql.compute.replica.arrangements.arrangement import Arrangement
+from mzsql.compute.replica.arrangements.ranges import rangeable
 from mzsql.persist import DIFF_COLUMN, KeyRange, ReadStats
 from mzsql.render.rendered import Front
 from mzsql.repr.frontier import Timestamp

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 import msgspec
 
 from mzsql.compute.protocol import Respond, Status
-from mzsql.compute.replica.lifecycle import DataflowLifecycle, State
+from mzsql.compute.replica.scheduling.lifecycle import DataflowLifecycle, State
 from mzsql.render.rendered import InputSpec
 from mzsql.repr.errors import DuplicateObject, SqlError, UndefinedObject
 from mzsql.repr.frontier import Frontier, Timestamp

@@ -17,12 +17,12 @@ import msgspec
 import pyarrow as pa
 
 from mzsql.compute.dependencies import ComputeSettings, ExportLog, KnowsErrors, StorageReader
-from mzsql.compute.replica.arrangement import Arrangement, ArrangementDesc
-from mzsql.compute.replica.arrangement_shards import ArrangementShards
+from mzsql.compute.replica.arrangements.arrangement import Arrangement, ArrangementDesc
+from mzsql.compute.replica.arrangements.arrangement_shards import ArrangementShards
+from mzsql.compute.replica.dataflows.fixpoints import Fixpoints
+from mzsql.compute.replica.dataflows.inputs import Input
+from mzsql.compute.replica.dataflows.read_only_export import ReadOnlyExport
 from mzsql.compute.replica.endings import each_by_itself
-from mzsql.compute.replica.fixpoints import Fixpoints
-from mzsql.compute.replica.inputs import Input
-from mzsql.compute.replica.read_only_export import ReadOnlyExport
 from mzsql.compute.replica.target import Target, no_updates
 from mzsql.lir.sealed import SealedDataflow
 from mzsql.persist import PersistClient

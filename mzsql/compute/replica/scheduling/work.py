@@ -2,7 +2,7 @@
 
 Promise: at most one thread works at a dataflow; only its flushes run beside that. A dataflow whose work fails is
 reported as failed and retried after growing pauses, without effect on others. Long work does not hold up other work
-(`compute.replica.lane`): steps have a lane of their own, so they do not wait for hydrations, which run a few at a
+(`compute.replica.scheduling.lane`): steps have a lane of their own, so they do not wait for hydrations, which run a few at a
 time, first come first served.
 """
 
@@ -16,10 +16,10 @@ from typing import TypeVar
 
 from mzsql.compute.dependencies import ComputeSettings
 from mzsql.compute.protocol import Frontiers, Refreshed, Respond
-from mzsql.compute.replica.failures import told_of
-from mzsql.compute.replica.installed import Installed
-from mzsql.compute.replica.lane import Lane
-from mzsql.compute.replica.lifecycle import DataflowLifecycle, State
+from mzsql.compute.replica.scheduling.failures import told_of
+from mzsql.compute.replica.scheduling.installed import Installed
+from mzsql.compute.replica.scheduling.lane import Lane
+from mzsql.compute.replica.scheduling.lifecycle import DataflowLifecycle, State
 from mzsql.persist import Clock
 from mzsql.repr.errors import SqlError
 from mzsql.repr.frontier import Frontier

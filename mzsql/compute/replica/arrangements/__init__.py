@@ -1,0 +1,1 @@
+"""The state of dataflows, kept by key: shards, their traces of sorted runs, and looking keys up in them."""
