@@ -30,6 +30,7 @@ from mzsql.cli.reporting import report, run_pieces
 from mzsql.cli.running import run_statement
 from mzsql.cli.script import decoded, expand, is_complete
 from mzsql.frontend.grammar.dialect import Dialect
+from mzsql.frontend.parse.parse import BEGINNINGS
 from mzsql.location.directories import user_directory
 from mzsql.location.privacy import close_to_others, make_file
 from mzsql.repr.errors import SqlError
@@ -57,13 +58,14 @@ _LISTS = {
     "\\l": "SELECT id, name FROM mz_catalog.mz_databases ORDER BY name",
 }
 
-#: Words that begin statements or clauses but are not sqlglot keywords.
-_STATEMENT_WORDS = """
-    SUBSCRIBE DECLARE CURSOR FETCH CLOSE PREPARE EXECUTE DEALLOCATE DISCARD COPY STDIN STDOUT ENVELOPE UPSERT DEBEZIUM SNAPSHOT
-    PROGRESS WITHIN TIMESTAMP
+#: Words that begin clauses but are not sqlglot keywords.
+_CLAUSE_WORDS = """
+    CURSOR STDIN STDOUT ENVELOPE UPSERT DEBEZIUM SNAPSHOT PROGRESS WITHIN TIMESTAMP
 """.split()  # noqa: SIM905  a list of words to read
 _KEYWORDS = sorted(
-    {w for w in Dialect.Tokenizer.KEYWORDS if w.isalpha() and w.isupper()} | {*_STATEMENT_WORDS}
+    {w for w in Dialect.Tokenizer.KEYWORDS if w.isalpha() and w.isupper()}
+    | BEGINNINGS
+    | {*_CLAUSE_WORDS}
 )
 
 

@@ -110,7 +110,7 @@ def test_every_statement_is_somebodys() -> None:
     families = (catalog, cursors, ddl, dml, privileges, session)
     for family in families:
         said = [*family.OWN, *getattr(family, "NAMED", ())]
-        for words, _ in family.STATEMENTS:
+        for words, _ in (*family.STATEMENTS, *getattr(family, "NESTING", ())):
             assert (
                 any(words[: len(one)] == one[: len(words)] for one in said) or words[0] in SHARED
             ), words

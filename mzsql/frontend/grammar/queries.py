@@ -13,6 +13,7 @@ from sqlglot import expressions as exp
 from sqlglot.parsers.materialize import MaterializeParser
 from sqlglot.tokenizer_core import TokenType
 
+from mzsql.frontend.kinds import LISTED
 from mzsql.repr.errors import SqlSyntaxError
 
 #: What may follow the rows of VALUES inside parentheses, besides a table alias.
@@ -27,14 +28,8 @@ _GOES_ON = frozenset(
         TokenType.FETCH,
     }
 )
-#: The kinds that SHOW in a FROM clause may list.
-_SHOWN = frozenset(
-    {
-        *("CLUSTER", "CLUSTERS", "COLUMNS", "CONNECTIONS", "DATABASES", "INDEXES", "MATERIALIZED"),
-        *("OBJECTS", "ROLES", "SCHEMAS", "SECRETS", "SINKS", "SOURCES", "SUBSOURCES", "TABLES"),
-        *("TYPES", "VIEWS"),
-    }
-)
+#: The first words of what SHOW in a FROM clause may list.
+_SHOWN = frozenset(("COLUMNS", *(words[0] for words in LISTED)))
 
 
 class QueryGrammar(MaterializeParser):

@@ -1,44 +1,27 @@
-"""Parsing statements about databases, schemas, clusters, roles, names and comments."""
+"""Parsing statements about databases, schemas, clusters and roles, ALTER of anything that has a name, and COMMENT."""
 
 from __future__ import annotations
 
-from sqlglot.tokenizer_core import TokenType
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
 
 from mzsql.frontend.catalog import PartialName
+from mzsql.frontend.kinds import KIND, KINDS, Words
 from mzsql.frontend.parse import catalog_statements as cs
 from mzsql.frontend.parse import statements as st
-from mzsql.frontend.parse.pieces import OWN_KINDS, Statements, each
-from mzsql.frontend.parse.privileges import PrivilegeParser
-from mzsql.repr.errors import InvalidParameter, SqlSyntaxError, Unsupported
-from mzsql.repr.interval_text import parse_interval
+from mzsql.frontend.parse.named import OWN_KINDS, name_of, names_of, replica_name, schema_name
+from mzsql.frontend.parse.options import (
+    CLUSTER_OPTIONS,
+    REPLICA_OPTIONS,
+    option_list,
+    options,
+    retained,
+)
+from mzsql.frontend.parse.pieces import Pieces, Statements, each
+from mzsql.frontend.parse.variables import reset_name, set_name, set_values
+from mzsql.repr.errors import SqlSyntaxError, Unsupported
 
-#: Options of clusters and, below, of replicas; their values are checked when the statement is planned.
-CLUSTER_OPTIONS = (
-    ("AVAILABILITY", "ZONES"),
-    ("DISK",),
-    ("INTROSPECTION", "INTERVAL"),
-    ("INTROSPECTION", "DEBUGGING"),
-    ("MANAGED",),
-    ("REPLICAS",),
-    ("REPLICATION", "FACTOR"),
-    ("SIZE",),
-    ("SCHEDULE",),
-    ("WORKLOAD", "CLASS"),
-)
-REPLICA_OPTIONS = (
-    ("AVAILABILITY", "ZONE"),
-    ("BILLED", "AS"),
-    ("COMPUTE", "ADDRESSES"),
-    ("COMPUTECTL", "ADDRESSES"),
-    ("DISK",),
-    ("INTERNAL",),
-    ("INTROSPECTION", "INTERVAL"),
-    ("INTROSPECTION", "DEBUGGING"),
-    ("SIZE",),
-    ("STORAGE", "ADDRESSES"),
-    ("STORAGECTL", "ADDRESSES"),
-    ("WORKERS",),
-)
 _ATTRIBUTES = (
     ("INHERIT",),
     ("NOINHERIT",),
@@ -54,290 +37,272 @@ _ATTRIBUTES = (
     ("NOSUPERUSER",),
     ("PASSWORD",),
 )
-_COMMENTED = (
-    ("MATERIALIZED", "VIEW"),
-    ("TABLE",),
-    ("VIEW",),
-    ("COLUMN",),
-    ("INDEX",),
-    ("SCHEMA",),
-    ("DATABASE",),
-    ("CLUSTER", "REPLICA"),
-    ("CLUSTER",),
-    ("ROLE",),
-    ("SOURCE",),
-    ("SINK",),
-    ("TYPE",),
-    ("FUNCTION",),
-    ("CONNECTION",),
-    ("SECRET",),
+#: What is in no schema and can be made and dropped.
+_PLACES = tuple(
+    kind.words
+    for kind in KINDS
+    if kind.made_by == "users" and not (kind.in_schema or kind.only_comment)
+)
+#: What may follow ALTER, though nothing of what the system makes can be altered.
+_ALTERED = tuple(kind.words for kind in KINDS if kind.made_by is not None and not kind.only_comment)
+_COMMENTED = tuple(kind.words for kind in KINDS)
+_SETTING = (("SET",), ("RESET",))
+
+
+# --- CREATE and DROP ------------------------------------------------------------------------------
+
+
+def create_schema(pieces: Pieces) -> cs.CreateSchema:
+    """CREATE SCHEMA, after these words.
+
+    Raises:
+        SqlSyntaxError: no name of a schema follows.
+    """
+    if_not_exists = pieces.if_not_exists()
+    return cs.CreateSchema(pieces.source, schema_name(pieces), if_not_exists=if_not_exists)
+
+
+def create_database(pieces: Pieces) -> cs.CreateDatabase:
+    """CREATE DATABASE, after these words.
+
+    Raises:
+        SqlSyntaxError: no name follows.
+    """
+    if_not_exists = pieces.if_not_exists()
+    return cs.CreateDatabase(pieces.source, pieces.plain_name(), if_not_exists=if_not_exists)
+
+
+def create_role(pieces: Pieces) -> cs.CreateRole:
+    """CREATE ROLE, after these words.
+
+    Raises:
+        SqlSyntaxError: no name follows, or an unknown attribute.
+        Unsupported: the role is to have a password.
+    """
+    name = pieces.plain_name()
+    pieces.take("WITH")
+    return cs.CreateRole(pieces.source, name, _attributes(pieces))
+
+
+def _attributes(pieces: Pieces) -> tuple[tuple[str, int], ...]:
+    """The rest of the statement: attributes of a role, with their positions."""
+    found: list[tuple[str, int]] = []
+    while not pieces.at_end():
+        position = pieces.position()
+        attribute = pieces.expect_one(_ATTRIBUTES)
+        if attribute == "password":
+            raise Unsupported("passwords of roles are not supported", position=position)
+        found.append((attribute.upper(), position))
+    return tuple(found)
+
+
+def create_cluster(pieces: Pieces) -> cs.CreateCluster:
+    """CREATE CLUSTER, after these words.
+
+    Raises:
+        SqlSyntaxError: no name follows, or as by `options`.
+        Unsupported: it has FEATURES.
+    """
+    if_not_exists = pieces.if_not_exists()
+    name = pieces.plain_name()
+    given = options(pieces, CLUSTER_OPTIONS)
+    if pieces.word() == "FEATURES":
+        raise Unsupported("FEATURES of clusters are not supported", position=pieces.position())
+    return cs.CreateCluster(pieces.source, name, given, if_not_exists=if_not_exists)
+
+
+def create_replica(pieces: Pieces) -> cs.CreateReplica:
+    """CREATE CLUSTER REPLICA, after these words.
+
+    Raises:
+        SqlSyntaxError: no name of a replica follows, or as by `options`.
+    """
+    if_not_exists = pieces.if_not_exists()
+    name = replica_name(pieces)
+    given = options(pieces, REPLICA_OPTIONS)
+    return cs.CreateReplica(pieces.source, name, given, if_not_exists=if_not_exists)
+
+
+def drop(pieces: Pieces, kind: str) -> cs.DropNamed:
+    """DROP of things that are in no schema, after the kind.
+
+    Raises:
+        SqlSyntaxError: no name of this kind follows.
+    """
+    if_exists = pieces.if_exists()
+    names = names_of(pieces, kind)
+    cascade: bool | None = None
+    if kind in ("schema", "database", "cluster"):
+        word = pieces.take_one((("CASCADE",), ("RESTRICT",)))
+        cascade = None if word is None else word == "cascade"
+    return cs.DropNamed(pieces.source, kind, names, if_exists, cascade)
+
+
+# --- ALTER ----------------------------------------------------------------------------------------
+
+
+def alter(pieces: Pieces) -> st.Statement:
+    """ALTER of anything that has a name, after ALTER.
+
+    Raises:
+        SqlSyntaxError: no name follows, or a form of ALTER is not finished.
+        Unsupported: there is no such form of ALTER for this kind of things.
+    """
+    position = pieces.position()
+    kind = pieces.take_one(_ALTERED)
+    if kind is not None and KIND[kind].made_by == "users":
+        if_exists = pieces.if_exists()
+        altered = Altered(kind, name_of(pieces, kind), if_exists)
+        for form, words, parse in _FORMS:
+            if (form is None or form in KIND[kind].alters) and pieces.take(*words):
+                return parse(pieces, altered)
+    what = "ALTER" if kind is None else f"this form of ALTER {kind.upper()}"
+    raise Unsupported(
+        f"{what} is not supported",
+        position=position,
+        hint="There are RENAME TO, SET SCHEMA, SET CLUSTER, SET (RETAIN HISTORY FOR …), SWAP WITH and OWNER TO.",
+    )
+
+
+class Altered(NamedTuple):
+    """What an ALTER statement is about."""
+
+    kind: str
+    name: st.Name
+    if_exists: bool
+
+
+def _rename(pieces: Pieces, altered: Altered) -> cs.Rename:
+    kind, name, if_exists = altered
+    if kind in ("database", "role"):
+        raise Unsupported(
+            f"ALTER {kind.upper()} … RENAME TO is not supported", position=name.position
+        )
+    return cs.Rename(pieces.source, kind, name, pieces.identifier(), if_exists=if_exists)
+
+
+def _set_owner(pieces: Pieces, altered: Altered) -> cs.SetOwner:
+    kind, name, if_exists = altered
+    return cs.SetOwner(pieces.source, kind, name, pieces.identifier(), if_exists=if_exists)
+
+
+def _swap(pieces: Pieces, altered: Altered) -> cs.Swap:
+    kind, name, if_exists = altered
+    return cs.Swap(pieces.source, kind, name, name_of(pieces, kind), if_exists=if_exists)
+
+
+def _set_schema(pieces: Pieces, altered: Altered) -> cs.SetSchema:
+    kind, name, if_exists = altered
+    return cs.SetSchema(pieces.source, kind, name, schema_name(pieces), if_exists=if_exists)
+
+
+def _set_cluster(pieces: Pieces, altered: Altered) -> cs.SetCluster:
+    kind, name, if_exists = altered
+    return cs.SetCluster(pieces.source, kind, name, pieces.plain_name(), if_exists=if_exists)
+
+
+def _set_retention(pieces: Pieces, altered: Altered) -> st.AlterRetain:
+    """RETAIN HISTORY FOR …), after SET (."""
+    kind, name, if_exists = altered
+    pieces.expect("RETAIN", "HISTORY")
+    text = retained(pieces)
+    pieces.close()
+    return st.AlterRetain(pieces.source, kind, name, text, if_exists)
+
+
+def _reset_retention(pieces: Pieces, altered: Altered) -> st.AlterRetain:
+    """RETAIN HISTORY), after RESET (."""
+    kind, name, if_exists = altered
+    pieces.expect("RETAIN", "HISTORY")
+    pieces.close()
+    return st.AlterRetain(pieces.source, kind, name, None, if_exists)
+
+
+def _alter_cluster(pieces: Pieces, altered: Altered) -> cs.AlterCluster:
+    """SET (options) or RESET (names); no other form is left for a cluster."""
+    setting = pieces.expect_one(_SETTING, "one of OWNER or RENAME or RESET or SET or SWAP")
+    pieces.open()
+    given = option_list(pieces, CLUSTER_OPTIONS, values=setting == "set")
+    pieces.close()
+    return cs.AlterCluster(
+        pieces.source, altered.name, given, setting == "reset", altered.if_exists
+    )
+
+
+def _alter_role(pieces: Pieces, altered: Altered) -> cs.AlterRole | cs.AlterRoleVariable:
+    """SET or RESET of a variable, or attributes; no other form is left for a role."""
+    source, name = pieces.source, altered.name
+    if pieces.take("SET"):
+        variable = set_name(pieces)
+        return cs.AlterRoleVariable(source, name, variable, set_values(pieces))
+    if pieces.take("RESET"):
+        return cs.AlterRoleVariable(source, name, reset_name(pieces), None)
+    pieces.take("WITH")
+    return cs.AlterRole(source, name, _attributes(pieces))
+
+
+#: The forms of ALTER: the form's name in `Kind.alters` (None: all kinds have it), the words that it begins with, and
+#: what parses the rest. The last two are all that is left for their kinds.
+_FORMS: tuple[tuple[str | None, Words, Callable[[Pieces, Altered], st.Statement]], ...] = (
+    (None, ("RENAME", "TO"), _rename),
+    (None, ("OWNER", "TO"), _set_owner),
+    ("swap", ("SWAP", "WITH"), _swap),
+    ("set schema", ("SET", "SCHEMA"), _set_schema),
+    ("set cluster", ("SET", "CLUSTER"), _set_cluster),
+    ("retain history", ("SET", "("), _set_retention),
+    ("retain history", ("RESET", "("), _reset_retention),
+    ("options", (), _alter_cluster),
+    ("attributes", (), _alter_role),
 )
 
 
-def _words(options: tuple[tuple[str, ...], ...]) -> str:
-    firsts = dict.fromkeys(words[0] for words in options)
-    return "one of " + " or ".join(firsts)
+# --- COMMENT --------------------------------------------------------------------------------------
 
 
-class CatalogParser(PrivilegeParser):
-    """Parses these statements."""
+def comment(pieces: Pieces) -> cs.Comment:
+    """COMMENT ON … IS …, after COMMENT.
 
-    # --- CREATE -------------------------------------------------------------------------------
-
-    def create_schema(self) -> cs.CreateSchema:
-        """CREATE SCHEMA, after these words."""
-        if_not_exists = self.if_not_exists()
-        return cs.CreateSchema(self.source, self.schema_name(), if_not_exists=if_not_exists)
-
-    def create_database(self) -> cs.CreateDatabase:
-        """CREATE DATABASE, after these words."""
-        if_not_exists = self.if_not_exists()
-        return cs.CreateDatabase(self.source, self.plain_name(), if_not_exists=if_not_exists)
-
-    def create_role(self) -> cs.CreateRole:
-        """CREATE ROLE, after these words."""
-        name = self.plain_name()
-        self.at("WITH")
-        return cs.CreateRole(self.source, name, self._attributes())
-
-    def _attributes(self) -> tuple[tuple[str, int], ...]:
-        found: list[tuple[str, int]] = []
-        while self.p._curr:
-            position = self.position()
-            attribute = self.one_of(_ATTRIBUTES)
-            if attribute is None:
-                self.p.expected(_words(_ATTRIBUTES))
-            assert attribute is not None
-            if attribute == "password":
-                raise Unsupported("passwords of roles are not supported", position=position)
-            found.append((attribute.upper(), position))
-        return tuple(found)
-
-    def create_cluster(self) -> cs.CreateCluster | cs.CreateReplica:
-        """CREATE CLUSTER [REPLICA], after the word CLUSTER."""
-        if self.at("REPLICA"):
-            if_not_exists = self.if_not_exists()
-            name = self.replica_name()
-            options = self._options_of(REPLICA_OPTIONS)
-            return cs.CreateReplica(self.source, name, options, if_not_exists=if_not_exists)
-        if_not_exists = self.if_not_exists()
-        name = self.plain_name()
-        options = self._options_of(CLUSTER_OPTIONS)
-        if self._at_word("FEATURES"):
-            raise Unsupported("FEATURES of clusters are not supported", position=self.position())
-        return cs.CreateCluster(self.source, name, options, if_not_exists=if_not_exists)
-
-    def _at_word(self, word: str) -> bool:
-        return bool(self.p._curr and self.p._curr.text.upper() == word)
-
-    def _options_of(self, known: tuple[tuple[str, ...], ...]) -> tuple[cs.Option, ...]:
-        """Options separated by commas, with or without parentheses."""
-        if not self.p._match(TokenType.L_PAREN):
-            return self._option_list(known)
-        found = self._option_list(known)
-        self.p._match_r_paren()
-        return found
-
-    def _option_list(
-        self, known: tuple[tuple[str, ...], ...], *, values: bool = True
-    ) -> tuple[cs.Option, ...]:
-        found: list[cs.Option] = []
-        while True:
-            option = self._option(known, values=values)
-            if any(one.name == option.name for one in found):
-                raise SqlSyntaxError(
-                    f"{option.name} specified more than once", position=option.position
-                )
-            found.append(option)
-            if not self.p._match(TokenType.COMMA):
-                return tuple(found)
-
-    def _option(self, known: tuple[tuple[str, ...], ...], *, values: bool) -> cs.Option:
-        position = self.position()
-        name = self.one_of(known)
-        if name is None:
-            self.p.expected(_words(known))
-        assert name is not None
-        if not values:
-            return cs.Option(name.upper(), None, position)
-        self.p._match(TokenType.EQ)
-        if name == "replicas":
-            return cs.Option("REPLICAS", self._replicas(), position)
-        if name == "schedule":
-            return cs.Option("SCHEDULE", self._schedule(), position)
-        at = self.p._curr
-        quoted = bool(at) and at.token_type in (TokenType.STRING, TokenType.IDENTIFIER)
-        return cs.Option(name.upper(), self._option_value(), position, quoted)
-
-    def _schedule(self) -> str:
-        """MANUAL or ON REFRESH [(HYDRATION TIME ESTIMATE = 'interval')]."""
-        if self.at("MANUAL"):
-            return "manual"
-        if not self.at("ON"):
-            self.p.expected("one of MANUAL or ON")
-        self.need("REFRESH")
-        if self.p._match(TokenType.L_PAREN):
-            self.need("HYDRATION", "TIME", "ESTIMATE")
-            self.p._match(TokenType.EQ)
-            position = self.position()
-            _check_estimate(self.string(), position)
-            self.p._match_r_paren()
-        return "on refresh"
-
-    def _option_value(self) -> str | int | bool | tuple[str, ...] | None:
-        """An option's value; True where none is written."""
-        p = self.p
-        token = p._curr
-        if not token or token.token_type in (TokenType.COMMA, TokenType.R_PAREN):
-            return True
-        if p._match(TokenType.L_BRACKET):
-            return self._list()
-        p._advance()
-        if token.token_type in (TokenType.STRING, TokenType.IDENTIFIER):
-            return str(token.text)
-        if token.token_type == TokenType.NUMBER and str(token.text).isdigit():
-            return int(token.text)
-        word = str(token.text).lower()
-        if token.token_type in (TokenType.TRUE, TokenType.FALSE):
-            return word == "true"
-        if word == "null":
-            return None
-        if word == "interval":
-            return self.string()
-        if not (word[:1].isalpha() or word[:1] == "_"):
-            p._retreat(p._index - 1)
-            p.expected("option value")
-        return word
-
-    def _list(self) -> tuple[str, ...]:
-        found: list[str] = []
-        while found or not self._at(TokenType.R_BRACKET):
-            found.append(self.string())
-            if not self.p._match(TokenType.COMMA):
-                break
-        if not self.p._match(TokenType.R_BRACKET):
-            self.p.expected("right square bracket")
-        return tuple(found)
-
-    def _replicas(self) -> tuple[cs.ReplicaSpec, ...]:
-        if not self.p._match(TokenType.L_PAREN):
-            self.p.expected("left parenthesis")
-        found: list[cs.ReplicaSpec] = []
-        while found or not self._at(TokenType.R_PAREN):
-            position = self.position()
-            name = self.identifier()
-            if not self.p._match(TokenType.L_PAREN):
-                self.p.expected("left parenthesis")
-            found.append(cs.ReplicaSpec(name, self._option_list(REPLICA_OPTIONS), position))
-            self.p._match_r_paren()
-            if not self.p._match(TokenType.COMMA):
-                break
-        self.p._match_r_paren()
-        return tuple(found)
-
-    # --- DROP ---------------------------------------------------------------------------------
-
-    def drop_named(self, kind: str) -> cs.DropNamed:
-        """DROP SCHEMA and the like, after the kind."""
-        if_exists = self.at("IF", "EXISTS")
-        names = [self.name_of(kind)]
-        while self.p._match(TokenType.COMMA):
-            names.append(self.name_of(kind))
-        cascade: bool | None = None
-        if kind in ("schema", "database", "cluster"):
-            if self.at("CASCADE"):
-                cascade = True
-            elif self.at("RESTRICT"):
-                cascade = False
-        return cs.DropNamed(self.source, kind, tuple(names), if_exists, cascade)
-
-    # --- ALTER --------------------------------------------------------------------------------
-
-    def alter_named(self, kind: str, name: st.Name, *, if_exists: bool) -> st.Statement | None:
-        """The rest of an ALTER statement after kind and name, where it is one of this family; else None."""
-        source = self.source
-        if self.at("RENAME", "TO"):
-            if kind in ("database", "role"):
-                raise Unsupported(
-                    f"ALTER {kind.upper()} … RENAME TO is not supported", position=name.position
-                )
-            return cs.Rename(source, kind, name, self.identifier(), if_exists=if_exists)
-        if self.at("OWNER", "TO"):
-            return cs.SetOwner(source, kind, name, self.identifier(), if_exists=if_exists)
-        if kind in ("schema", "cluster") and self.at("SWAP", "WITH"):
-            return cs.Swap(source, kind, name, self.name_of(kind), if_exists=if_exists)
-        if kind in ("table", "view", "materialized view") and self.at("SET", "SCHEMA"):
-            return cs.SetSchema(source, kind, name, self.schema_name(), if_exists=if_exists)
-        if kind in ("materialized view", "index") and self.at("SET", "CLUSTER"):
-            return cs.SetCluster(source, kind, name, self.plain_name(), if_exists=if_exists)
-        if kind == "cluster":
-            return self._alter_cluster(name, if_exists=if_exists)
-        if kind == "role":
-            return self._alter_role(name)
-        return None
-
-    def _alter_role(self, name: st.Name) -> cs.AlterRole | cs.AlterRoleVariable:
-        if self.at("SET"):
-            variable = self.set_name()
-            return cs.AlterRoleVariable(self.source, name, variable, self.set_values())
-        if self.at("RESET"):
-            return cs.AlterRoleVariable(self.source, name, self.reset_name(), None)
-        self.at("WITH")
-        return cs.AlterRole(self.source, name, self._attributes())
-
-    def _alter_cluster(self, name: st.Name, *, if_exists: bool) -> cs.AlterCluster:
-        setting = self.one_of((("SET",), ("RESET",)))
-        if setting is None:
-            self.p.expected("one of OWNER or RENAME or RESET or SET or SWAP")
-        if not self.p._match(TokenType.L_PAREN):
-            self.p.expected("left parenthesis")
-        options = self._option_list(CLUSTER_OPTIONS, values=setting == "set")
-        self.p._match_r_paren()
-        return cs.AlterCluster(self.source, name, options, setting == "reset", if_exists)
-
-    # --- COMMENT ------------------------------------------------------------------------------
-
-    def comment(self) -> cs.Comment:
-        """COMMENT ON … IS …, after COMMENT."""
-        self.need("ON")
-        position = self.position()
-        kind = self.one_of(_COMMENTED)
-        if kind is None:
-            self.p.expected(_words(_COMMENTED))
-        assert kind is not None
-        if kind in ("source", "sink", "function", "connection", "secret"):
-            raise Unsupported(f"COMMENT ON {kind.upper()} is not supported", position=position)
-        name, column = self._commented(kind)
-        self.need("IS")
-        text = None if self.at("NULL") else self.string()
-        return cs.Comment(self.source, kind, name, column, text)
-
-    def _commented(self, kind: str) -> tuple[st.Name, str | None]:
-        if kind != "column":
-            return self.name_of(kind), None
-        position = self.position()
-        parts = [self.identifier()]
-        while self.p._match(TokenType.DOT):
-            parts.append(self.identifier())
-        if not 2 <= len(parts) <= 4:
-            raise SqlSyntaxError(
-                "need to specify an object and a column", position=position, sqlstate="42601"
-            )
-        return st.Name(PartialName(*reversed(parts[:-1])), position), parts[-1]
+    Raises:
+        SqlSyntaxError: the text goes on differently.
+        Unsupported: it is on a kind of things that users cannot make.
+    """
+    pieces.expect("ON")
+    position = pieces.position()
+    kind = pieces.expect_one(_COMMENTED)
+    if KIND[kind].made_by != "users":
+        raise Unsupported(f"COMMENT ON {kind.upper()} is not supported", position=position)
+    name, column = _column(pieces) if kind == "column" else (name_of(pieces, kind), None)
+    pieces.expect("IS")
+    text = None if pieces.take("NULL") else pieces.string()
+    return cs.Comment(pieces.source, kind, name, column, text)
 
 
-def _check_estimate(text: str, position: int) -> None:
-    estimate = parse_interval(text)
-    what = "HYDRATION TIME ESTIMATE must"
-    if estimate.months:
-        raise InvalidParameter(f"{what} not involve units larger than days", position=position)
-    if estimate.days * 86_400_000_000 + estimate.microseconds < 0:
-        raise InvalidParameter(f"{what} be non-negative; got: {estimate}", position=position)
+def _column(pieces: Pieces) -> tuple[st.Name, str]:
+    """A relation's name and that of a column of it."""
+    position = pieces.position()
+    parts = pieces.dotted()
+    if not 2 <= len(parts) <= 4:
+        raise SqlSyntaxError(
+            "need to specify an object and a column", position=position, sqlstate="42601"
+        )
+    return st.Name(PartialName(*reversed(parts[:-1])), position), parts[-1]
 
 
 #: The statements of this family, by the words that they begin with.
-STATEMENTS: Statements = ((("COMMENT",), CatalogParser.comment),)
+STATEMENTS: Statements = (
+    (("CREATE", "SCHEMA"), create_schema),
+    (("CREATE", "DATABASE"), create_database),
+    (("CREATE", "ROLE"), create_role),
+    (("CREATE", "CLUSTER"), create_cluster),
+    (("CREATE", "CLUSTER", "REPLICA"), create_replica),
+    *((("DROP", *words), partial(drop, kind=" ".join(words).lower())) for words in _PLACES),
+    (("ALTER",), alter),
+    (("COMMENT",), comment),
+)
 #: What these statements begin with where no other system's SQL has them (`mzsql.frontend.parse.heads`).
-OWN = each(("COMMENT ON",), OWN_KINDS)
-#: What they begin with where others have them too; the relation's name follows.
-NAMED = each(("COMMENT ON",), (("TABLE",), ("VIEW",)))
+OWN = each(("ALTER", "COMMENT ON"), OWN_KINDS)
+#: What they begin with where others have them too, longer ones first, as the relation's name follows.
+NAMED = (
+    *each(("ALTER TABLE", "ALTER VIEW"), (("IF", "EXISTS"), ())),
+    *each(("COMMENT ON",), (("TABLE",), ("VIEW",))),
+)

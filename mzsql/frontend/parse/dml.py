@@ -6,7 +6,7 @@ from sqlglot import expressions as exp
 from sqlglot.tokenizer_core import TokenType
 
 from mzsql.frontend.parse import statements as st
-from mzsql.frontend.parse.pieces import QUERY_STARTS, Pieces, Statements
+from mzsql.frontend.parse.pieces import QUERY_STARTS, Nesting, Parse, Pieces, Statements
 from mzsql.repr.errors import SqlSyntaxError
 
 
@@ -44,172 +44,192 @@ def _column_of(query: exp.Subquery, names: list[str], at: int) -> exp.Expr:
     return node
 
 
-class WritingParser(Pieces):
-    """Parses statements that write rows."""
+def insert(pieces: Pieces) -> st.Insert:
+    """INSERT INTO …, after INSERT.
 
-    def insert(self) -> st.Insert:
-        """INSERT INTO …"""
-        self.need("INTO")
-        table = self.name()
-        alias = self.identifier() if self.p._match(TokenType.ALIAS) else None
-        columns = self.names_in_parentheses() if self._at_column_list() else ()
-        query: exp.Expr | None = None
-        if not self.at("DEFAULT", "VALUES"):
-            query = self.p.parse_query()
-        return st.Insert(self.source, table, columns, query, alias, self._returning())
+    Raises:
+        SqlSyntaxError: the text goes on differently.
+    """
+    pieces.expect("INTO")
+    table = pieces.name()
+    alias = pieces.identifier() if pieces.take_token(TokenType.ALIAS) else None
+    columns = pieces.columns() if _at_columns(pieces) else ()
+    query = None if pieces.take("DEFAULT", "VALUES") else pieces.query()
+    return st.Insert(pieces.source, table, columns, query, alias, _returning(pieces))
 
-    def _returning(self) -> tuple[exp.Expr, ...]:
-        """An optional RETURNING list."""
-        if not self.at("RETURNING"):
-            return ()
-        items, _ = self.p._parse_projections()
-        if not items:
-            self.p.expected("an expression")
-        return tuple(items)
 
-    def _at_column_list(self) -> bool:
-        """Whether a column list follows, instead of a query in parentheses."""
-        p = self.p
-        return bool(
-            p._curr
-            and p._curr.token_type == TokenType.L_PAREN
-            and p._next
-            and p._next.token_type not in (*QUERY_STARTS, TokenType.VALUES)
-        )
+def _returning(pieces: Pieces) -> tuple[exp.Expr, ...]:
+    """An optional RETURNING list."""
+    if not pieces.take("RETURNING"):
+        return ()
+    items, _ = pieces.parser._parse_projections()
+    if not items:
+        pieces.expected("an expression")
+    return tuple(items)
 
-    def update(self) -> st.Update:
-        """UPDATE …"""
-        table = self.name()
-        alias = self._alias("SET")
-        self.need("SET")
-        assignments = self._assignment()
-        while self.p._match(TokenType.COMMA):
-            assignments += self._assignment()
-        sources = self._tables() if self.at("FROM") else None
-        where = self.expression() if self.at("WHERE") else None
-        returning = self._returning()
-        values = tuple(assignments)
-        return st.Update(self.source, table, alias, values, where, returning, sources)
 
-    def _tables(self) -> exp.Select:
-        """The relations of a FROM or USING clause, as a query over all of them."""
-        first = self.p._parse_table()
-        if first is None:
-            self.p.expected("identifier")
-        joins = list(self.p._parse_joins())
-        return exp.Select(expressions=[exp.Star()], from_=exp.From(this=first), joins=joins)
+def _at_columns(pieces: Pieces) -> bool:
+    """Whether a column list follows, instead of a query in parentheses."""
+    behind = pieces.parser._next
+    return pieces.peek_token(TokenType.L_PAREN) and bool(
+        behind and behind.token_type not in QUERY_STARTS
+    )
 
-    def _alias(self, *stop: str) -> str | None:
-        if self.p._match(TokenType.ALIAS):
-            return self.identifier()
-        if self.p._curr and self.p._curr.text.upper() not in (*stop, "WHERE", "USING", "RETURNING"):
-            return self.identifier("end of statement")
+
+def update(pieces: Pieces) -> st.Update:
+    """UPDATE …, after UPDATE.
+
+    Raises:
+        SqlSyntaxError: the text goes on differently.
+    """
+    table = pieces.name()
+    alias = _alias(pieces, "SET")
+    pieces.expect("SET")
+    assignments = [one for some in pieces.separated(_assignments) for one in some]
+    sources = _tables(pieces) if pieces.take("FROM") else None
+    where = pieces.expression() if pieces.take("WHERE") else None
+    returning = _returning(pieces)
+    return st.Update(pieces.source, table, alias, tuple(assignments), where, returning, sources)
+
+
+def _tables(pieces: Pieces) -> exp.Select:
+    """The relations of a FROM or USING clause, as a query over all of them."""
+    first = pieces.parser._parse_table()
+    if first is None:
+        pieces.expected("identifier")
+    joins = list(pieces.parser._parse_joins())
+    return exp.Select(expressions=[exp.Star()], from_=exp.From(this=first), joins=joins)
+
+
+def _alias(pieces: Pieces, *stop: str) -> str | None:
+    """An optional alias of the table, with or without AS; without, none of the words that end it."""
+    if pieces.take_token(TokenType.ALIAS):
+        return pieces.identifier()
+    if pieces.at_end() or pieces.word() in (*stop, "WHERE", "USING", "RETURNING"):
         return None
+    return pieces.identifier("end of statement")
 
-    def _assignment(self) -> list[tuple[str, int, exp.Expr]]:
-        """``column = value``, or ``(column, …) = (value, …)``, where a subquery may replace the values."""
-        at = self.position()
-        targets = self.names_in_parentheses()
-        single = not targets
-        if single:
-            targets = (self._named(),)
-        if not self.p._match(TokenType.EQ):
-            self.p.expected("=")
-        if single:
-            value = exp.Var(this="DEFAULT") if self.at("DEFAULT") else self.expression()
-            return [(*targets[0], value)]
-        values = _values_of(self.expression(), [name for name, _ in targets], at)
+
+def _assignments(pieces: Pieces) -> list[tuple[str, int, exp.Expr]]:
+    """``column = value``, or ``(column, …) = (value, …)``, where a subquery may replace the values."""
+    at = pieces.position()
+    targets = pieces.columns()
+    if targets:
+        pieces.expect_token(TokenType.EQ, "=")
+        values = _values_of(pieces.expression(), [name for name, _ in targets], at)
         return [(*target, value) for target, value in zip(targets, values, strict=True)]
-
-    def delete(self) -> st.Delete:
-        """DELETE FROM …"""
-        self.need("FROM")
-        table = self.name()
-        alias = self._alias()
-        using = self._tables() if self.at("USING") else None
-        where = self.expression() if self.at("WHERE") else None
-        return st.Delete(self.source, table, alias, using, where, self._returning())
-
-    def copy(self) -> st.CopyFrom | st.CopyTo:
-        """COPY t FROM {'<file>' | STDIN}, COPY {t | (query)} TO {STDOUT | '<file>'} [WITH] (FORMAT …)."""
-        if self.p._match(TokenType.L_PAREN):
-            what = self.copied()
-            self.p._match_r_paren()
-            self.need("TO")
-            return self._copy_to(what, ())
-        table = self.name()
-        columns = self.names_in_parentheses()
-        if self.at("TO"):
-            return self._copy_to(table, columns)
-        if not self.at("FROM"):
-            self.p.expected("FROM or TO")
-        path = None if self.at("STDIN") else self.string()
-        return st.CopyFrom(self.source, table, columns, path, self._copy_options())
-
-    def copied(self) -> st.Select | st.Subscribe:
-        """The query in the parentheses of COPY (…) TO."""
-        return self.select()
-
-    def _copy_to(
-        self, what: st.Name | st.Select | st.Subscribe, columns: tuple[tuple[str, int], ...]
-    ) -> st.CopyTo:
-        path = None if self.at("STDOUT") else self.string()
-        return st.CopyTo(self.source, what, columns, path, self._copy_options())
-
-    def _copy_options(self) -> tuple[tuple[str, str, int], ...]:
-        self.at("WITH")
-        options: list[tuple[str, str, int]] = []
-        if self.p._match(TokenType.L_PAREN):
-            options.append(self._copy_option())
-            while self.p._match(TokenType.COMMA):
-                options.append(self._copy_option())
-            self.p._match_r_paren()
-            return tuple(options)
-        while (option := self._bare_copy_option()) is not None:
-            options.append(option)
-        return tuple(options)
-
-    def _bare_copy_option(self) -> tuple[str, str, int] | None:
-        """An option in COPY's old syntax without parentheses, such as ``CSV HEADER NULL AS ''``, which clients still
-        use.
-        """
-        position = self.position()
-        for word in ("csv", "binary"):
-            if self.at(word.upper()):
-                return "format", word, position
-        if self.at("HEADER"):
-            return "header", "true", position
-        option = self.one_of((("DELIMITER",), ("QUOTE",), ("ESCAPE",), ("NULL",)))
-        if option is None:
-            return None
-        self.at("AS")
-        return option, self.string(), position
-
-    def _copy_option(self) -> tuple[str, str, int]:
-        position = self.position()
-        option = self.one_of((("FORMAT",), ("HEADER",), ("DELIMITER",), ("QUOTE",), ("ESCAPE",)))
-        if option is None and self.at("NULL"):
-            option = "null"
-        if option is None:
-            self.p.expected("one of DELIMITER, ESCAPE, FORMAT, HEADER, NULL or QUOTE")
-        assert option is not None
-        if option == "header":
-            return option, "true" if self.boolean() else "false", position
-        self.p._match(TokenType.EQ)
-        if option == "format":
-            # As in Materialize, the format may be a string too.
-            text = self.p._curr is not None and self.p._curr.token_type == TokenType.STRING
-            return option, self.string().lower() if text else self.identifier(), position
-        return option, self.string(), position
+    target = pieces.placed_identifier()
+    pieces.expect_token(TokenType.EQ, "=")
+    value = exp.Var(this="DEFAULT") if pieces.take("DEFAULT") else pieces.expression()
+    return [(*target, value)]
 
 
+def delete(pieces: Pieces) -> st.Delete:
+    """DELETE FROM …, after DELETE.
+
+    Raises:
+        SqlSyntaxError: the text goes on differently.
+    """
+    pieces.expect("FROM")
+    table = pieces.name()
+    alias = _alias(pieces)
+    using = _tables(pieces) if pieces.take("USING") else None
+    where = pieces.expression() if pieces.take("WHERE") else None
+    return st.Delete(pieces.source, table, alias, using, where, _returning(pieces))
+
+
+# --- COPY -----------------------------------------------------------------------------------------
+
+
+def copy(pieces: Pieces, parse_statement: Parse) -> st.CopyFrom | st.CopyTo:
+    """COPY t FROM {'<file>' | STDIN}, COPY {t | (query) | (SUBSCRIBE …)} TO {STDOUT | '<file>'} [WITH] (FORMAT …), after
+    COPY.
+
+    Raises:
+        SqlSyntaxError: the text goes on differently.
+    """
+    if pieces.take_token(TokenType.L_PAREN):
+        what = _copied(pieces, parse_statement)
+        pieces.close()
+        pieces.expect("TO")
+        return _copy_to(pieces, what, ())
+    table = pieces.name()
+    columns = pieces.columns()
+    if pieces.take("TO"):
+        return _copy_to(pieces, table, columns)
+    if not pieces.take("FROM"):
+        pieces.expected("FROM or TO")
+    path = None if pieces.take("STDIN") else pieces.string()
+    return st.CopyFrom(pieces.source, table, columns, path, _copy_options(pieces))
+
+
+def _copied(pieces: Pieces, parse_statement: Parse) -> st.Select | st.Subscribe:
+    """The query or SUBSCRIBE in the parentheses of COPY (…) TO."""
+    if not pieces.peek("SUBSCRIBE"):
+        return pieces.select()
+    subscribe = parse_statement(pieces)
+    assert isinstance(subscribe, st.Subscribe)
+    return subscribe
+
+
+def _copy_to(
+    pieces: Pieces,
+    what: st.Name | st.Select | st.Subscribe,
+    columns: tuple[tuple[str, int], ...],
+) -> st.CopyTo:
+    path = None if pieces.take("STDOUT") else pieces.string()
+    return st.CopyTo(pieces.source, what, columns, path, _copy_options(pieces))
+
+
+def _copy_options(pieces: Pieces) -> tuple[tuple[str, str, int], ...]:
+    pieces.take("WITH")
+    if pieces.peek_token(TokenType.L_PAREN):
+        return pieces.in_parentheses(_copy_option)
+    options: list[tuple[str, str, int]] = []
+    while (option := _bare_copy_option(pieces)) is not None:
+        options.append(option)
+    return tuple(options)
+
+
+def _bare_copy_option(pieces: Pieces) -> tuple[str, str, int] | None:
+    """An option in COPY's old syntax without parentheses, such as ``CSV HEADER NULL AS ''``, which clients still use."""
+    position = pieces.position()
+    for word in ("csv", "binary"):
+        if pieces.take(word.upper()):
+            return "format", word, position
+    if pieces.take("HEADER"):
+        return "header", "true", position
+    option = pieces.take_one((("DELIMITER",), ("QUOTE",), ("ESCAPE",), ("NULL",)))
+    if option is None:
+        return None
+    pieces.take("AS")
+    return option, pieces.string(), position
+
+
+def _copy_option(pieces: Pieces) -> tuple[str, str, int]:
+    position = pieces.position()
+    option = pieces.expect_one(
+        _COPY_OPTIONS, "one of DELIMITER, ESCAPE, FORMAT, HEADER, NULL or QUOTE"
+    )
+    if option == "header":
+        return option, "true" if pieces.boolean() else "false", position
+    pieces.take_token(TokenType.EQ)
+    if option == "format" and not pieces.peek_token(TokenType.STRING):
+        return option, pieces.identifier(), position
+    text = pieces.string()
+    # As in Materialize, the format may be a string too.
+    return option, text.lower() if option == "format" else text, position
+
+
+_COPY_OPTIONS = (("FORMAT",), ("HEADER",), ("DELIMITER",), ("QUOTE",), ("ESCAPE",), ("NULL",))
 #: The statements of this family, by the words that they begin with.
 STATEMENTS: Statements = (
-    (("INSERT",), WritingParser.insert),
-    (("UPDATE",), WritingParser.update),
-    (("DELETE",), WritingParser.delete),
-    (("COPY",), WritingParser.copy),
+    (("INSERT",), insert),
+    (("UPDATE",), update),
+    (("DELETE",), delete),
 )
+#: Those that have another statement in them.
+NESTING: Nesting = ((("COPY",), copy),)
 #: What these statements begin with where no other system's SQL has them (`mzsql.frontend.parse.heads`).
 OWN = (("COPY",),)
 #: What they begin with where others have them too; the relation's name follows.

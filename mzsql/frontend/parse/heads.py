@@ -15,8 +15,8 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from mzsql.frontend.catalog import PartialName
 from mzsql.frontend.grammar.tokens import tokenize
+from mzsql.frontend.kinds import Words
 from mzsql.frontend.parse import catalog, cursors, ddl, dml, privileges, session
-from mzsql.frontend.parse.pieces import Words
 from mzsql.repr.errors import SqlError
 
 

@@ -3,11 +3,13 @@
 Promise: `parse_statements` returns structs of `mzsql.frontend.parse.statements` or raises an `SqlSyntaxError` (or
 `Unsupported`) with a 1-based position; no other exception leaves it, whatever the text. Statements are parsed by hand
 over sqlglot's tokens, following Materialize's grammar; queries and expressions in them by
-`mzsql.frontend.grammar.dialect`.
+`mzsql.frontend.grammar.dialect`. Each family of statements has a module of functions with a table of them; here the
+tables become one, and this is the only door: a statement inside another is parsed by the table too.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from sqlglot.errors import ErrorLevel, SqlglotError
@@ -15,11 +17,10 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from mzsql.frontend.grammar.dialect import Dialect, SyntaxProblem, describe
 from mzsql.frontend.grammar.tokens import tokenize
+from mzsql.frontend.kinds import Words
 from mzsql.frontend.parse import catalog, cursors, ddl, dml, privileges, session
 from mzsql.frontend.parse import statements as st
-from mzsql.frontend.parse.cursors import CursorParser
-from mzsql.frontend.parse.dml import WritingParser
-from mzsql.frontend.parse.pieces import QUERY_STARTS, Statements
+from mzsql.frontend.parse.pieces import QUERY_STARTS, Parse, Pieces
 from mzsql.repr.depth import deep
 from mzsql.repr.errors import SqlError, SqlSyntaxError, Unsupported
 from mzsql.repr.garbage import undisturbed
@@ -82,9 +83,12 @@ def _parse_chunk(tokens: list[Token], source: st.Source) -> st.Statement:
     parser._chunks = [tokens]
     parser._advance_chunk()
     try:
-        statements = StatementParser(parser, source)
-        parser.parse_show = statements.shown_query
-        return statements.statement()
+        pieces = Pieces(parser, source)
+        parser.parse_show = partial(session.shown_query, pieces)
+        parsed = _parse_statement(pieces)
+        if not pieces.at_end():
+            pieces.expected("end of statement")
+        return parsed
     except SyntaxProblem as problem:
         raise SqlSyntaxError(problem.message, position=problem.position) from None
     except SqlError:
@@ -99,48 +103,38 @@ def _parse_chunk(tokens: list[Token], source: st.Source) -> st.Statement:
         ) from error
 
 
-class StatementParser(CursorParser, WritingParser):
-    """Parses one statement."""
-
-    def statement(self) -> st.Statement:
-        """The statement; nothing may follow it."""
-        parsed = self._dispatch()
-        if self.p._curr:
-            self.p.expected("end of statement")
-        return parsed
-
-    def nested(self) -> st.Statement:
-        """A statement inside another (PREPARE … AS)."""
-        return self._dispatch()
-
-    def _dispatch(self) -> st.Statement:
-        for words, method in _STATEMENTS:
-            if self.at(*words):
-                return method(self)
-        position = self.position()
-        token = self.p._curr
-        word = token.text.upper()
-        if word in _UNSUPPORTED:
-            raise Unsupported(
-                f"{word} statements are not supported", position=position, hint=_UNSUPPORTED[word]
-            )
-        if token.token_type in QUERY_STARTS or word in ("TABLE", "VALUES"):
-            return self.select()
-        self.p.expected("a keyword at the beginning of a statement")
-        raise AssertionError
+def _parse_statement(pieces: Pieces) -> st.Statement:
+    """The statement that comes next; other tokens may follow it."""
+    word = pieces.word()
+    for words, parse in _BEGINNING_WITH.get(word, ()):
+        if pieces.take(*words):
+            return parse(pieces)
+    if pieces.peek_token(*QUERY_STARTS) or word in ("TABLE", "VALUES"):
+        return pieces.select()
+    if word in _UNSUPPORTED:
+        raise Unsupported(
+            f"{word} statements are not supported",
+            position=pieces.position(),
+            hint=_UNSUPPORTED[word],
+        )
+    return pieces.expected("a keyword at the beginning of a statement")
 
 
-#: All families' statements, longer beginnings first: ALTER SYSTEM must not be parsed as ALTER.
-_STATEMENTS: Statements = tuple(
-    sorted(
-        (
-            *ddl.STATEMENTS,
-            *dml.STATEMENTS,
-            *session.STATEMENTS,
-            *cursors.STATEMENTS,
-            *catalog.STATEMENTS,
-            *privileges.STATEMENTS,
-        ),
-        key=lambda row: -len(row[0]),
-    )
+def _by_first_word() -> dict[str, tuple[tuple[Words, Parse], ...]]:
+    """All families' statements by their first words, longer beginnings first: ALTER SYSTEM must not be parsed as ALTER."""
+    families = (ddl, dml, session, cursors, catalog, privileges)
+    rows = [row for family in families for row in family.STATEMENTS]
+    for family in (dml, session, cursors):
+        for words, parse in family.NESTING:
+            rows.append((words, partial(parse, parse_statement=_parse_statement)))
+    found: dict[str, tuple[tuple[Words, Parse], ...]] = {}
+    for row in sorted(rows, key=lambda row: -len(row[0])):
+        found[row[0][0]] = (*found.get(row[0][0], ()), row)
+    return found
+
+
+_BEGINNING_WITH = _by_first_word()
+#: The words that statements begin with, for who completes them.
+BEGINNINGS = frozenset(
+    word for rows in _BEGINNING_WITH.values() for words, _ in rows for word in words
 )

@@ -1,19 +1,18 @@
-"""Parsing GRANT and REVOKE, REASSIGN and DROP OWNED, ALTER DEFAULT PRIVILEGES, SHOW PRIVILEGES and SHOW ROLE
-MEMBERSHIP.
+"""Parsing GRANT and REVOKE, REASSIGN and DROP OWNED, ALTER DEFAULT PRIVILEGES.
+
+SHOW of privileges is parsed with the rest of SHOW (`mzsql.frontend.parse.session`).
 """
 
 from __future__ import annotations
 
-from sqlglot import expressions as exp
 from sqlglot.tokenizer_core import TokenType
 
-from mzsql.frontend.catalog import PartialName
 from mzsql.frontend.parse import catalog_statements as cs
 from mzsql.frontend.parse import statements as st
-from mzsql.frontend.parse.internal_queries import column_named, equals, internal_query
-from mzsql.frontend.parse.pieces import Statements, each
-from mzsql.frontend.parse.variables import VariableParser
-from mzsql.repr.errors import SqlSyntaxError, Unsupported
+from mzsql.frontend.parse.named import names_of
+from mzsql.frontend.parse.pieces import Pieces, Statements, each
+from mzsql.frontend.parse.shows import GRANTED_KINDS, GRANTED_PLURALS
+from mzsql.repr.errors import Unsupported
 
 #: Privileges and their ACL letters, in the order of an ACL.
 PRIVILEGES = {
@@ -28,244 +27,159 @@ PRIVILEGES = {
     "CREATECLUSTER": "N",
     "CREATENETWORKPOLICY": "P",
 }
-#: Kinds without a schema: their names have one part.
-_PLAIN = ("database", "cluster", "role")
-_KINDS = ("TABLE", "TYPE", "SECRET", "CONNECTION", "SCHEMA", "DATABASE", "CLUSTER")
-_ALL_OF = {f"{kind}S": kind for kind in _KINDS}
-_SHOWN = (
-    *((f"{kind}S",) for kind in ("OBJECT", *_KINDS)),
-    ("SYSTEM",),
-)
+_PLURALS = tuple((plural,) for plural in GRANTED_PLURALS)
+_WORDS = tuple((privilege,) for privilege in PRIVILEGES)
+#: What an object or a default privilege may be within.
+_PLACES = (("SCHEMA",), ("DATABASE",))
 
 
-class PrivilegeParser(VariableParser):
-    """Parses these statements, and the names of things of any kind."""
+def grant(pieces: Pieces) -> cs.Membership | cs.Privileges:
+    """GRANT role TO role, or GRANT privileges ON what TO role, after GRANT.
 
-    def plain_name(self) -> st.Name:
-        """A name of one part."""
-        position = self.position()
-        return st.Name(PartialName(self.identifier()), position)
+    Raises:
+        SqlSyntaxError: it is neither.
+        Unsupported: it is on a kind of things that do not exist here.
+    """
+    return _granted(pieces, "TO", revoke=False)
 
-    def replica_name(self) -> st.Name:
-        """cluster.replica"""
-        position = self.position()
-        cluster = self.identifier()
-        if not self.p._match(TokenType.DOT):
-            self.p.expected("dot")
-        return st.Name(PartialName(self.identifier(), cluster), position)
 
-    def schema_name(self) -> st.Name:
-        """[database.]schema"""
-        name = self.name()
-        if name.partial.database is not None:
-            raise SqlSyntaxError(
-                f"schema name '{name}' cannot have more than two components",
-                position=name.position,
-            )
-        return name
+def revoke(pieces: Pieces) -> cs.Membership | cs.Privileges:
+    """REVOKE … FROM role, after REVOKE.
 
-    def name_of(self, kind: str) -> st.Name:
-        """A name in the form that things of this kind have."""
-        if kind in _PLAIN:
-            return self.plain_name()
-        if kind == "cluster replica":
-            return self.replica_name()
-        return self.schema_name() if kind == "schema" else self.name()
+    Raises:
+        SqlSyntaxError, Unsupported: as by `grant`.
+    """
+    return _granted(pieces, "FROM", revoke=True)
 
-    def grant(self) -> cs.Membership | cs.Privileges:
-        """GRANT role TO role, or GRANT privileges ON what TO role, after GRANT."""
-        return self._granted("TO", revoke=False)
 
-    def revoke(self) -> cs.Membership | cs.Privileges:
-        """REVOKE … FROM role, after REVOKE."""
-        return self._granted("FROM", revoke=True)
+def reassign(pieces: Pieces) -> cs.Owned:
+    """REASSIGN OWNED BY roles TO role, after REASSIGN OWNED.
 
-    def reassign(self) -> cs.Owned:
-        """REASSIGN OWNED BY roles TO role, after REASSIGN OWNED."""
-        self.need("BY")
-        roles = self._plain_names()
-        self.need("TO")
-        return cs.Owned(self.source, roles, self.plain_name())
+    Raises:
+        SqlSyntaxError: the text goes on differently.
+    """
+    pieces.expect("BY")
+    roles = pieces.plain_names()
+    pieces.expect("TO")
+    return cs.Owned(pieces.source, roles, pieces.plain_name())
 
-    def drop_owned(self) -> cs.Owned:
-        """DROP OWNED BY roles, after DROP OWNED."""
-        self.need("BY")
-        roles = self._plain_names()
-        cascade = self.at("CASCADE")
-        if not cascade:
-            self.at("RESTRICT")
-        return cs.Owned(self.source, roles, None, cascade)
 
-    def alter_default(self) -> cs.DefaultPrivileges:
-        """ALTER DEFAULT PRIVILEGES FOR … [IN …] GRANT | REVOKE …, after PRIVILEGES."""
-        self.need("FOR")
-        makers: tuple[st.Name, ...] | None = None
-        if not self.at("ALL", "ROLES"):
-            if self.one_of((("ROLE",), ("USER",))) is None:
-                self.p.expected("one of ALL or ROLE or USER")
-            makers = self._plain_names()
-        within, places = None, tuple[st.Name, ...]()
-        if self.at("IN"):
-            within, places = self._within()
-        verb = self.one_of((("GRANT",), ("REVOKE",)))
-        if verb is None:
-            self.p.expected("one of GRANT or REVOKE")
-        position = self.position()
-        said = self._said()
-        self.need("ON")
-        at = self.position()
-        kinds = self.one_of(tuple((word,) for word in _ALL_OF))
-        if kinds is None:
-            self.p.expected(f"one of {' or '.join(_ALL_OF)}")
-        assert kinds is not None
-        kind = _ALL_OF[kinds.upper()].lower()
-        self._refuse_kind(kind, at)
-        self.need("TO" if verb == "grant" else "FROM")
-        self.at("GROUP")
-        return cs.DefaultPrivileges(
-            self.source,
-            makers,
-            within,
-            places,
-            said,
-            kind,
-            self._plain_names(),
-            verb == "revoke",
-            position,
-        )
+def drop_owned(pieces: Pieces) -> cs.Owned:
+    """DROP OWNED BY roles, after DROP OWNED.
 
-    def _granted(self, preposition: str, *, revoke: bool) -> cs.Membership | cs.Privileges:
-        if self._at_privilege():
-            return self._privileges(preposition, revoke=revoke)
-        roles = self._plain_names()
-        self.need(preposition)
-        self.at("GROUP")
-        return cs.Membership(self.source, roles, self._plain_names(), revoke)
+    Raises:
+        SqlSyntaxError: the text goes on differently.
+    """
+    pieces.expect("BY")
+    roles = pieces.plain_names()
+    cascade = pieces.take("CASCADE")
+    if not cascade:
+        pieces.take("RESTRICT")
+    return cs.Owned(pieces.source, roles, None, cascade)
 
-    def _at_privilege(self) -> bool:
-        token = self.p._curr
-        if not token or token.token_type == TokenType.IDENTIFIER:
-            return False
-        return token.text.upper() in ("ALL", *PRIVILEGES)
 
-    def _plain_names(self) -> tuple[st.Name, ...]:
-        found = [self.plain_name()]
-        while self.p._match(TokenType.COMMA):
-            found.append(self.plain_name())
-        return tuple(found)
+def alter_default(pieces: Pieces) -> cs.DefaultPrivileges:
+    """ALTER DEFAULT PRIVILEGES FOR … [IN …] GRANT | REVOKE …, after PRIVILEGES.
 
-    def _privileges(self, preposition: str, *, revoke: bool) -> cs.Privileges:
-        position = self.position()
-        said = self._said()
-        self.need("ON")
-        kind, names, every = self._what()
-        self.need(preposition)
-        self.at("GROUP")
-        roles = self._plain_names()
-        return cs.Privileges(self.source, said, kind, names, every, roles, revoke, position)
+    Raises:
+        SqlSyntaxError: the text goes on differently.
+        Unsupported: it is about a kind of things that do not exist here.
+    """
+    pieces.expect("FOR")
+    makers = None
+    if not pieces.take("ALL", "ROLES"):
+        pieces.expect_one((("ROLE",), ("USER",)), "one of ALL or ROLE or USER")
+        makers = pieces.plain_names()
+    within, places = _within(pieces) if pieces.take("IN") else (None, ())
+    revoked = pieces.expect_one((("GRANT",), ("REVOKE",))) == "revoke"
+    position = pieces.position()
+    said = _said(pieces)
+    pieces.expect("ON")
+    kind = _plural_kind(pieces)
+    roles = _grantees(pieces, "FROM" if revoked else "TO")
+    return cs.DefaultPrivileges(
+        pieces.source, makers, within, places, said, kind, roles, revoked, position
+    )
 
-    def _said(self) -> tuple[str, ...] | None:
-        """The named privileges; None: ALL."""
-        if self.at("ALL"):
-            self.at("PRIVILEGES")
-            return None
-        return self._named_privileges()
 
-    def _named_privileges(self) -> tuple[str, ...]:
-        found: list[str] = []
-        while True:
-            privilege = self.one_of(tuple((word,) for word in PRIVILEGES))
-            if privilege is None:
-                self.p.expected(f"one of {' or '.join(PRIVILEGES)}")
-            assert privilege is not None
-            found.append(privilege.upper())
-            if not self.p._match(TokenType.COMMA):
-                return tuple(dict.fromkeys(found))
+def _granted(pieces: Pieces, preposition: str, *, revoke: bool) -> cs.Membership | cs.Privileges:
+    if not _at_privilege(pieces):
+        members = pieces.plain_names()
+        return cs.Membership(pieces.source, members, _grantees(pieces, preposition), revoke)
+    position = pieces.position()
+    said = _said(pieces)
+    pieces.expect("ON")
+    kind, names, every = _what(pieces)
+    roles = _grantees(pieces, preposition)
+    return cs.Privileges(pieces.source, said, kind, names, every, roles, revoke, position)
 
-    def _what(self) -> tuple[str, tuple[st.Name, ...], str | None]:
-        """The kind of thing that a privilege is on, names, and for ALL … IN the kind of the names."""
-        if self.at("SYSTEM"):
-            return "system", (), None
-        if self.at("ALL"):
-            return self._all_of()
-        position = self.position()
-        kind = self.one_of(tuple((word,) for word in _KINDS)) or "table"
-        self._refuse_kind(kind, position)
-        names = [self.name_of(kind)]
-        while self.p._match(TokenType.COMMA):
-            names.append(self.name_of(kind))
-        return kind, tuple(names), None
 
-    def _refuse_kind(self, kind: str, position: int) -> None:
-        if kind in ("secret", "connection"):
-            raise Unsupported(f"there are no {kind}s", position=position)
+def _grantees(pieces: Pieces, preposition: str) -> tuple[st.Name, ...]:
+    pieces.expect(preposition)
+    pieces.take("GROUP")
+    return pieces.plain_names()
 
-    def _all_of(self) -> tuple[str, tuple[st.Name, ...], str | None]:
-        position = self.position()
-        said = self.one_of(tuple((word,) for word in _ALL_OF))
-        if said is None:
-            self.p.expected(f"one of {' or '.join(_ALL_OF)}")
-        assert said is not None
-        kind = _ALL_OF[said.upper()].lower()
-        self._refuse_kind(kind, position)
-        if not self.at("IN"):
+
+def _at_privilege(pieces: Pieces) -> bool:
+    # A quoted word is a role's name.
+    return not pieces.peek_token(TokenType.IDENTIFIER) and pieces.word() in ("ALL", *PRIVILEGES)
+
+
+def _said(pieces: Pieces) -> tuple[str, ...] | None:
+    """The named privileges; None: ALL."""
+    if pieces.take("ALL"):
+        pieces.take("PRIVILEGES")
+        return None
+    return tuple(dict.fromkeys(pieces.separated(_privilege)))
+
+
+def _privilege(pieces: Pieces) -> str:
+    return pieces.expect_one(_WORDS).upper()
+
+
+def _what(pieces: Pieces) -> tuple[str, tuple[st.Name, ...], str | None]:
+    """The kind of thing that a privilege is on, names, and for ALL … IN the kind of the names."""
+    if pieces.take("SYSTEM"):
+        return "system", (), None
+    if pieces.take("ALL"):
+        kind = _plural_kind(pieces)
+        if not pieces.take("IN"):
             return kind, (), "everywhere"
-        within, names = self._within()
+        within, names = _within(pieces)
         return kind, names, within
+    position = pieces.position()
+    # A relation's name may follow with no kind before it.
+    kind = pieces.take_one(GRANTED_KINDS) or "table"
+    _refuse_kind(kind, position)
+    return kind, names_of(pieces, kind), None
 
-    def _within(self) -> tuple[str, tuple[st.Name, ...]]:
-        """SCHEMA or DATABASE with names, after IN."""
-        within = self.one_of((("SCHEMA",), ("DATABASE",)))
-        if within is None:
-            self.p.expected("one of DATABASE or SCHEMA")
-        assert within is not None
-        names = [self.name_of(within)]
-        while self.p._match(TokenType.COMMA):
-            names.append(self.name_of(within))
-        return within, tuple(names)
 
-    # --- SHOW ---------------------------------------------------------------------------------
+def _plural_kind(pieces: Pieces) -> str:
+    """The kind whose plural follows."""
+    position = pieces.position()
+    kind = GRANTED_PLURALS[pieces.expect_one(_PLURALS).upper()].lower()
+    _refuse_kind(kind, position)
+    return kind
 
-    def shown_privileges(self) -> exp.Select | None:
-        """SHOW [DEFAULT] PRIVILEGES [ON kind] [FOR role] or SHOW ROLE MEMBERSHIP [FOR role], after SHOW; None where it
-        is neither.
-        """
-        if self.at("ROLE", "MEMBERSHIP"):
-            query = internal_query("mz_show_role_members", ("role", "member", "grantor"))
-            return self._of_role(query, "member")
-        if self.at("DEFAULT", "PRIVILEGES"):
-            own = ("object_owner", "database", "schema", "object_type", "grantee")
-            query = internal_query("mz_show_default_privileges", (*own, "privilege_type"))
-        elif self.at("PRIVILEGES"):
-            columns = ("grantor", "grantee", "database", "schema", "name", "object_type")
-            query = internal_query("mz_show_all_privileges", (*columns, "privilege_type"))
-        else:
-            return None
-        kind = None
-        if self.at("ON"):
-            kind = self.one_of(_SHOWN)
-            if kind is None:
-                self.p.expected(f"one of {' or '.join(words[0] for words in _SHOWN)}")
-        if kind is not None and kind != "objects":
-            query = query.where(
-                equals("object_type", kind.removesuffix("s") if kind != "system" else kind)
-            )
-        return self._of_role(query, "grantee", "PUBLIC")
 
-    def _of_role(self, query: exp.Select, column: str, *others: str) -> exp.Select:
-        if not self.at("FOR"):
-            return query
-        given = [exp.Literal.string(one) for one in (self.identifier(), *others)]
-        return query.where(exp.In(this=column_named(column), expressions=given))
+def _refuse_kind(kind: str, position: int) -> None:
+    if kind in ("secret", "connection"):
+        raise Unsupported(f"there are no {kind}s", position=position)
+
+
+def _within(pieces: Pieces) -> tuple[str, tuple[st.Name, ...]]:
+    """SCHEMA or DATABASE with names, after IN."""
+    within = pieces.expect_one(_PLACES, "one of DATABASE or SCHEMA")
+    return within, names_of(pieces, within)
 
 
 #: The statements of this family, by the words that they begin with.
 STATEMENTS: Statements = (
-    (("ALTER", "DEFAULT", "PRIVILEGES"), PrivilegeParser.alter_default),
-    (("DROP", "OWNED"), PrivilegeParser.drop_owned),
-    (("REASSIGN", "OWNED"), PrivilegeParser.reassign),
-    (("GRANT",), PrivilegeParser.grant),
-    (("REVOKE",), PrivilegeParser.revoke),
+    (("ALTER", "DEFAULT", "PRIVILEGES"), alter_default),
+    (("DROP", "OWNED"), drop_owned),
+    (("REASSIGN", "OWNED"), reassign),
+    (("GRANT",), grant),
+    (("REVOKE",), revoke),
 )
 #: What these statements begin with where no other system's SQL has them (`mzsql.frontend.parse.heads`).
 OWN = (

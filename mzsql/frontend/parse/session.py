@@ -5,11 +5,19 @@ from __future__ import annotations
 from sqlglot import expressions as exp
 from sqlglot.tokenizer_core import TokenType
 
+from mzsql.frontend.kinds import KIND, LISTED
 from mzsql.frontend.parse import catalog_statements as cs
 from mzsql.frontend.parse import statements as st
-from mzsql.frontend.parse.ddl import DefinitionParser
-from mzsql.frontend.parse.pieces import FOREIGN_KINDS, OBJECT_KINDS, OWN_KINDS, Statements, each
-from mzsql.frontend.parse.shows import show_table
+from mzsql.frontend.parse.named import OBJECT_KINDS, OWN_KINDS
+from mzsql.frontend.parse.pieces import Nesting, Parse, Pieces, Statements, each
+from mzsql.frontend.parse.shows import show_table, shown_privileges
+from mzsql.frontend.parse.variables import (
+    assigned_name,
+    reset_name,
+    set_name,
+    set_values,
+    variable_name,
+)
 from mzsql.repr.errors import SqlSyntaxError, Unsupported
 
 EXPLAIN_STAGES = (
@@ -34,24 +42,10 @@ EXPLAIN_OPTIONS = frozenset(
     .replace("| ", "|")
     .split("|")
 )
-_SHOW_KINDS = (
-    ("TABLES",),
-    ("VIEWS",),
-    ("MATERIALIZED", "VIEWS"),
-    ("INDEXES",),
-    ("SOURCES",),
-    ("OBJECTS",),
-    ("SCHEMAS",),
-    ("DATABASES",),
-    ("CLUSTERS",),
-    ("CLUSTER", "REPLICAS"),
-    ("ROLES",),
-    ("TYPES",),
-    ("CONNECTIONS",),
-    ("SECRETS",),
-    ("SINKS",),
-    ("SUBSOURCES",),
-)
+#: What EXPLAIN ANALYZE is about, and what EXPLAIN is.
+_ANALYZED = (("MATERIALIZED", "VIEW"), ("INDEX",))
+_EXPLAINED = (("VIEW",), *_ANALYZED)
+_PROPERTIES = tuple((name.upper(),) for name in st.ANALYZED)
 #: Things that Materialize's SHOW lists and that do not exist here.
 _UNKNOWN_KINDS = (("NETWORK", "POLICIES"),)
 _ISOLATION = (
@@ -62,299 +56,397 @@ _ISOLATION = (
     ("READ", "COMMITTED"),
     ("READ", "UNCOMMITTED"),
 )
-
-
 _OPTION_ENDS = (TokenType.COMMA, TokenType.EQ, TokenType.R_PAREN, TokenType.L_PAREN)
 
 
-class SessionParser(DefinitionParser):
-    """Parses what shows and sets."""
+# --- EXPLAIN --------------------------------------------------------------------------------------
 
-    def explain(self) -> st.Statement:
-        """EXPLAIN …"""
-        position = self.position()
-        if self.at("TIMESTAMP"):
-            return self._explain_timestamp()
-        if self.at("ANALYZE"):
-            return self._explain_analyze()
-        if self.at("FILTER", "PUSHDOWN"):
-            return self._explain_pushdown()
-        if self.at("QUERY"):
-            raise Unsupported("EXPLAIN QUERY is not supported", position=position)
-        stage = self.one_of(EXPLAIN_STAGES)
-        if stage is not None or self.at("PLAN"):
-            if stage is not None:
-                self.need("PLAN")
-            stage = stage or "optimized"
-        options: tuple[tuple[str, bool | int | str], ...] = ()
-        if self.p._match_pair(TokenType.WITH, TokenType.L_PAREN, advance=False):
-            self.at("WITH")
-            options = self._explain_options()
-        fmt = self._explain_format(EXPLAIN_FORMATS)
-        self.at("FOR")
-        replan = self.at("REPLAN")
-        # BROKEN means that planning may fail halfway; here it fails as a whole or not at all.
-        if not replan:
-            self.at("BROKEN")
-        return st.Explain(
-            self.source, stage or "optimized", fmt, options, self._explainee(replan), replan
+
+def explain(pieces: Pieces, parse_statement: Parse) -> st.Explain:
+    """EXPLAIN [stage PLAN] [WITH (…)] [AS format] [FOR] …, after EXPLAIN.
+
+    Raises:
+        SqlSyntaxError: the text goes on differently.
+        Unsupported: Materialize has it, and it is not here.
+    """
+    position = pieces.position()
+    if pieces.take("QUERY"):
+        raise Unsupported("EXPLAIN QUERY is not supported", position=position)
+    stage = pieces.take_one(EXPLAIN_STAGES)
+    if stage is not None:
+        pieces.expect("PLAN")
+    else:
+        pieces.take("PLAN")
+    options: tuple[tuple[str, bool | int | str], ...] = ()
+    if pieces.peek("WITH", "("):  # else WITH begins the query
+        pieces.expect("WITH")
+        options = _explain_options(pieces)
+    fmt = _explain_format(pieces, EXPLAIN_FORMATS)
+    pieces.take("FOR")
+    replan = pieces.take("REPLAN")
+    # BROKEN means that planning may fail halfway; here it fails as a whole or not at all.
+    if not replan:
+        pieces.take("BROKEN")
+    explainee = _explainee(pieces, parse_statement, replan=replan)
+    return st.Explain(pieces.source, stage or "optimized", fmt, options, explainee, replan)
+
+
+def _explain_format(pieces: Pieces, formats: tuple[str, ...]) -> str:
+    if not pieces.take_token(TokenType.ALIAS):
+        return "text"
+    return pieces.expect_one(tuple((one,) for one in formats))
+
+
+def _explain_options(pieces: Pieces) -> tuple[tuple[str, bool | int | str], ...]:
+    """Options in parentheses; a comma may stand behind the last one."""
+    pieces.open()
+    found: list[tuple[str, bool | int | str]] = []
+    while not pieces.take_token(TokenType.R_PAREN):
+        position = pieces.position()
+        name = _explain_option(pieces, position)
+        if any(name == before for before, _ in found):
+            raise SqlSyntaxError(f"{name.upper()} specified more than once", position=position)
+        found.append((name, pieces.boolean()))
+        if not pieces.take_token(TokenType.COMMA) and not pieces.peek_token(TokenType.R_PAREN):
+            pieces.expected("right parenthesis")
+    return tuple(found)
+
+
+def _explain_option(pieces: Pieces, position: int) -> str:
+    """The name of an option: its words, in either spelling of the spaces between them."""
+    words: list[str] = []
+    while not pieces.at_end() and not pieces.peek_token(*_OPTION_ENDS):
+        words.append(pieces.parser._curr.text.lower())
+        pieces.parser._advance()
+    name = " ".join(words).replace("_", " ")
+    name = "node identifiers" if name == "node ids" else name
+    if name not in EXPLAIN_OPTIONS:
+        raise SqlSyntaxError(
+            f"Expected a valid explain plan option name, found {' '.join(words)!r}",
+            position=position,
         )
+    return name
 
-    def _explain_format(self, formats: tuple[str, ...]) -> str:
-        if not self.p._match(TokenType.ALIAS):
-            return "text"
-        fmt = self.one_of(tuple((f,) for f in formats))
-        if fmt is None:
-            self.p.expected(f"one of {' or '.join(formats)}")
-        assert fmt is not None
-        return fmt
 
-    def _explain_timestamp(self) -> st.Explain:
-        """EXPLAIN TIMESTAMP [AS TEXT | JSON] FOR query."""
-        fmt = self._explain_format(("TEXT", "JSON"))
-        self.need("FOR")
-        return st.Explain(self.source, "timestamp", fmt, (), self.select())
-
-    def _explain_pushdown(self) -> st.Explain:
-        """EXPLAIN FILTER PUSHDOWN FOR query | MATERIALIZED VIEW name."""
-        self.need("FOR")
-        of_view = self.at("MATERIALIZED", "VIEW")
-        explainee = (
-            st.ObjectRef(self.source, "materialized view", self.name())
-            if of_view
-            else self.select()
-        )
-        return st.Explain(self.source, "filter pushdown", "text", (), explainee)
-
-    def _explain_analyze(self) -> st.ExplainAnalyze:
-        """EXPLAIN ANALYZE CPU | MEMORY | HYDRATION, … [WITH SKEW] FOR INDEX | MATERIALIZED VIEW name [AS SQL]."""
-        position = self.position()
-        properties: dict[str, None] = {}
-        while True:
-            one = self.one_of(tuple((name.upper(),) for name in st.ANALYZED))
-            if one is None:
-                raise Unsupported(
-                    "EXPLAIN ANALYZE is supported for what runs all the time, by what it takes",
-                    position=position,
-                    hint="EXPLAIN ANALYZE CPU, MEMORY, HYDRATION [WITH SKEW] FOR MATERIALIZED VIEW v; or FOR INDEX i.",
-                )
-            properties[one] = None
-            if not self.p._match(TokenType.COMMA):
-                break
-        skew = self.at("WITH", "SKEW")
-        self.need("FOR")
-        kind = self.one_of((("MATERIALIZED", "VIEW"), ("INDEX",)))
-        if kind is None:
-            self.p.expected("one of MATERIALIZED VIEW or INDEX")
-        assert kind is not None
-        about = st.ObjectRef(self.source, kind, self.name())
-        as_sql = bool(self.p._match(TokenType.ALIAS))
-        if as_sql:
-            self.need("SQL")
-        return st.ExplainAnalyze(self.source, tuple(properties), skew, about, as_sql)
-
-    def _explainee(self, replan: bool) -> st.Statement:
-        kind = self.one_of((("VIEW",), ("MATERIALIZED", "VIEW"), ("INDEX",)))
-        if kind is not None:
-            return st.ObjectRef(self.source, kind, self.name())
-        if replan:
-            self.p.expected("one of VIEW, MATERIALIZED VIEW or INDEX")
-        if self.at("SHOW"):
-            shown = self.show()
-            if isinstance(shown, st.Select):
-                return shown
-            if not isinstance(shown, st.Show):
-                raise Unsupported("EXPLAIN of this kind of SHOW is not supported")
-            return st.Select(self.source, show_table(shown), (self.source.start, self.source.end))
-        if self.p._match(TokenType.CREATE):
-            return self.create()
-        return self.select()
-
-    def _explain_options(self) -> tuple[tuple[str, bool | int | str], ...]:
-        if not self.p._match(TokenType.L_PAREN):
-            self.p.expected("left parenthesis")
-        found: list[tuple[str, bool | int | str]] = []
-        while not self.p._match(TokenType.R_PAREN):
-            position = self.position()
-            words: list[str] = []
-            while self.p._curr and self.p._curr.token_type not in _OPTION_ENDS:
-                words.append(self.p._curr.text.lower())
-                self.p._advance()
-            name = " ".join(words).replace("_", " ")
-            name = "node identifiers" if name == "node ids" else name
-            if name not in EXPLAIN_OPTIONS:
-                raise SqlSyntaxError(
-                    f"Expected a valid explain plan option name, found {' '.join(words)!r}",
-                    position=position,
-                )
-            if any(name == before for before, _ in found):
-                raise SqlSyntaxError(f"{name.upper()} specified more than once", position=position)
-            found.append((name, self.boolean()))
-            if not self.p._match(TokenType.COMMA) and not self._at(TokenType.R_PAREN):
-                self.p.expected("right parenthesis")
-        return tuple(found)
-
-    def show(self) -> st.Statement:
-        """SHOW …"""
-        if self.at("CREATE"):
-            kind = self.one_of((*OBJECT_KINDS, *FOREIGN_KINDS))
-            if kind is None:
-                self.p.expected("one of CLUSTER, INDEX, MATERIALIZED VIEW, TABLE, TYPE or VIEW")
-            assert kind is not None
-            if kind == "cluster":
-                return cs.ShowCreateCluster(self.source, self.plain_name())
-            if kind in ("schema", "database", "role", "cluster replica"):
-                raise Unsupported(
-                    f"SHOW CREATE {kind.upper()} is not supported", position=self.position()
-                )
-            return st.ShowCreate(self.source, kind, self.name())
-        start = self.position() - 1
-        shown = self._shown()
-        if shown is None and self.at("SCHEMA"):
-            # SHOW SCHEMA is the first existing schema of the search path, which is not a variable.
-            query = exp.select(exp.alias_(exp.Anonymous(this="current_schema"), "schema"))
-            return st.Select(self.source, query, (start, self.p._prev.end + 1))
-        if shown is None:
-            granted = self.shown_privileges()
-            if granted is not None:
-                if self._at_where():
-                    granted = granted.where(self.p._parse_where().this)
-                return self._ordered(granted, start)
-            self._refuse_privileges_shown(start + 1)
-            return st.ShowVariable(self.source, self.variable_name())
-        if not self._at_where():
+def _explainee(pieces: Pieces, parse_statement: Parse, *, replan: bool) -> st.Statement:
+    kind = pieces.take_one(_EXPLAINED)
+    if kind is not None:
+        return st.ObjectRef(pieces.source, kind, pieces.name())
+    if replan:
+        pieces.expected("one of VIEW, MATERIALIZED VIEW or INDEX")
+    if pieces.take("SHOW"):
+        shown = show(pieces)
+        if isinstance(shown, st.Select):
             return shown
-        return self._ordered(self._where(show_table(shown)), start)
+        if not isinstance(shown, st.Show):
+            raise Unsupported("EXPLAIN of this kind of SHOW is not supported")
+        source = pieces.source
+        return st.Select(source, show_table(shown), (source.start, source.end))
+    # Of all other statements only what defines something has a plan of its own.
+    return parse_statement(pieces) if pieces.peek_token(TokenType.CREATE) else pieces.select()
 
-    def _ordered(self, query: exp.Select, start: int) -> st.Select:
-        query = query.order_by(exp.Literal.number(1), copy=False)
-        return st.Select(self.source, query, (start, self.p._prev.end + 1))
 
-    def shown_query(self) -> exp.Expr:
-        """SHOW … in a FROM clause, as a query."""
-        self.need("SHOW")
-        shown = self._shown()
-        assert shown is not None, "the parser of queries knows what can be shown"
-        return self._where(show_table(shown))
+def explain_timestamp(pieces: Pieces) -> st.Explain:
+    """EXPLAIN TIMESTAMP [AS TEXT | JSON] FOR query, after TIMESTAMP.
 
-    def _shown(self) -> st.Show | None:
-        """What follows SHOW, where it is a kind of objects; else None."""
-        if self.at("COLUMNS"):
-            if not self.at("FROM"):
-                self.need("IN")
-            on = self.name()
-            return st.Show(self.source, "columns", on=on, like=self._like())
-        kind = self.one_of(_SHOW_KINDS)
-        return None if kind is None else self._show_objects(kind)
+    Raises:
+        SqlSyntaxError: the text goes on differently.
+    """
+    fmt = _explain_format(pieces, ("TEXT", "JSON"))
+    pieces.expect("FOR")
+    return st.Explain(pieces.source, "timestamp", fmt, (), pieces.select())
 
-    def _show_objects(self, kind: str) -> st.Show:
-        schema = on = None
-        cluster = self.in_cluster()
-        if kind in ("indexes", "subsources") and self.at("ON"):
-            on = self.name()
-        elif self.at("FROM") or self.at("IN"):
-            schema = self.name()
-        cluster = cluster or self.in_cluster()
-        return st.Show(self.source, kind, schema, on, cluster, self._like())
 
-    def _like(self) -> str | None:
-        return self.string() if self.at("LIKE") else None
+def explain_pushdown(pieces: Pieces) -> st.Explain:
+    """EXPLAIN FILTER PUSHDOWN FOR query | MATERIALIZED VIEW name, after PUSHDOWN.
 
-    def _refuse_privileges_shown(self, position: int) -> None:
-        what = self.one_of(_UNKNOWN_KINDS)
-        if what is not None:
+    Raises:
+        SqlSyntaxError: the text goes on differently.
+    """
+    pieces.expect("FOR")
+    of_view = pieces.take("MATERIALIZED", "VIEW")
+    explainee = (
+        st.ObjectRef(pieces.source, "materialized view", pieces.name())
+        if of_view
+        else pieces.select()
+    )
+    return st.Explain(pieces.source, "filter pushdown", "text", (), explainee)
+
+
+def explain_analyze(pieces: Pieces) -> st.ExplainAnalyze:
+    """EXPLAIN ANALYZE CPU | MEMORY | HYDRATION, … [WITH SKEW] FOR INDEX | MATERIALIZED VIEW name [AS SQL], after ANALYZE.
+
+    Raises:
+        SqlSyntaxError: the text goes on differently.
+        Unsupported: it is EXPLAIN ANALYZE of PostgreSQL, which runs a query.
+    """
+    position = pieces.position()
+    properties: dict[str, None] = {}
+    while True:
+        one = pieces.take_one(_PROPERTIES)
+        if one is None:
             raise Unsupported(
-                f"SHOW {what.upper()} is not supported",
+                "EXPLAIN ANALYZE is supported for what runs all the time, by what it takes",
                 position=position,
-                hint="Every role may do everything. There are SHOW ROLES, SHOW ROLE MEMBERSHIP, SHOW [DEFAULT] PRIVILEGES.",
+                hint="EXPLAIN ANALYZE CPU, MEMORY, HYDRATION [WITH SKEW] FOR MATERIALIZED VIEW v; or FOR INDEX i.",
             )
+        properties[one] = None
+        if not pieces.take_token(TokenType.COMMA):
+            break
+    skew = pieces.take("WITH", "SKEW")
+    pieces.expect("FOR")
+    kind = pieces.expect_one(_ANALYZED, "one of MATERIALIZED VIEW or INDEX")
+    about = st.ObjectRef(pieces.source, kind, pieces.name())
+    as_sql = pieces.take_token(TokenType.ALIAS)
+    if as_sql:
+        pieces.expect("SQL")
+    return st.ExplainAnalyze(pieces.source, tuple(properties), skew, about, as_sql)
 
-    def _at_where(self) -> bool:
-        return bool(self._at(TokenType.WHERE))
 
-    def _where(self, query: exp.Select) -> exp.Select:
-        """The query with the optional WHERE of a SHOW."""
-        if self._at_where():
-            query.set("where", self.p._parse_where())
-        return query
+# --- SHOW -----------------------------------------------------------------------------------------
 
-    def set_variable(self) -> st.Statement:
-        """SET [SESSION | LOCAL] name {TO | =} values."""
-        if self.at("TRANSACTION"):
-            return self._transaction("set")
-        if self.at("SESSION", "CHARACTERISTICS", "AS", "TRANSACTION"):
-            return self._transaction("set session")
-        local = self.at("LOCAL")
-        if not local:
-            self.at("SESSION")
-        return st.SetVariable(self.source, self.set_name(), self.set_values(), local)
 
-    def reset(self) -> st.SetVariable:
-        """RESET name."""
-        return st.SetVariable(self.source, self.reset_name(), None)
+def show_create(pieces: Pieces) -> cs.ShowCreateCluster | st.ShowCreate:
+    """SHOW CREATE …, after CREATE.
 
-    def alter_system(self) -> st.SetVariable:
-        """ALTER SYSTEM SET | RESET."""
-        if self.at("SET"):
-            name = self.named_variable()
-            return st.SetVariable(self.source, name, self.set_values(), system=True)
-        self.need("RESET")
-        return st.SetVariable(self.source, self.variable_name(), None, system=True)
+    Raises:
+        SqlSyntaxError: no kind of things follows, or no name.
+        Unsupported: nothing keeps how things of this kind were created.
+    """
+    kind = pieces.expect_one(
+        OBJECT_KINDS, "one of CLUSTER, INDEX, MATERIALIZED VIEW, TABLE, TYPE or VIEW"
+    )
+    if kind == "cluster":
+        return cs.ShowCreateCluster(pieces.source, pieces.plain_name())
+    if not KIND[kind].in_schema:
+        raise Unsupported(
+            f"SHOW CREATE {kind.upper()} is not supported", position=pieces.position()
+        )
+    return st.ShowCreate(pieces.source, kind, pieces.name())
 
-    def begin(self) -> st.Transaction:
-        """BEGIN, START TRANSACTION."""
-        if not self.at("TRANSACTION"):
-            self.at("WORK")
-        return self._transaction("begin")
 
-    def _transaction(self, kind: str) -> st.Transaction:
-        isolation: str | None = None
-        read_only: bool | None = None
-        while True:
-            if self.at("ISOLATION", "LEVEL"):
-                isolation = self.one_of(_ISOLATION)
-                if isolation is None:
-                    self.p.expected("isolation level")
-            elif self.at("READ", "ONLY"):
-                read_only = True
-            elif self.at("READ", "WRITE"):
-                read_only = False
-            elif not self.p._match(TokenType.COMMA):
-                return st.Transaction(self.source, kind, isolation, read_only)
+def show(pieces: Pieces) -> st.Statement:
+    """SHOW …, after SHOW: of objects, of privileges, of a variable.
 
-    def _end(self, kind: str) -> st.Transaction:
-        if not self.at("TRANSACTION"):
-            self.at("WORK")
-        if self.at("AND", "CHAIN"):
-            raise Unsupported(
-                f"{kind.upper()} AND CHAIN not yet supported", position=self.position()
-            )
-        self.at("AND", "NO", "CHAIN")
-        return st.Transaction(self.source, kind)
+    Raises:
+        SqlSyntaxError: the text goes on differently.
+        Unsupported: Materialize lists it, and there is no such thing here.
+    """
+    if pieces.take("CREATE"):
+        return show_create(pieces)
+    start = pieces.position() - 1
+    shown = _listed(pieces)
+    if shown is not None:
+        if not pieces.peek_token(TokenType.WHERE):
+            return shown
+        return _ordered(pieces, _filtered(pieces, show_table(shown)), start)
+    if pieces.take("SCHEMA"):
+        # SHOW SCHEMA is the first existing schema of the search path, which is not a variable.
+        query = exp.select(exp.alias_(exp.Anonymous(this="current_schema"), "schema"))
+        return st.Select(pieces.source, query, (start, pieces.read_to()))
+    granted = shown_privileges(pieces)
+    if granted is not None:
+        if pieces.peek_token(TokenType.WHERE):
+            granted = granted.where(pieces.parser._parse_where().this)
+        return _ordered(pieces, granted, start)
+    _refuse_unknown(pieces, start + 1)
+    return st.ShowVariable(pieces.source, variable_name(pieces))
 
-    def commit(self) -> st.Transaction:
-        """COMMIT, END."""
-        return self._end("commit")
 
-    def rollback(self) -> st.Transaction:
-        """ROLLBACK, ABORT."""
-        return self._end("rollback")
+def shown_query(pieces: Pieces) -> exp.Expr:
+    """SHOW … in a FROM clause, as a query.
+
+    Raises:
+        SqlSyntaxError: the text goes on differently.
+    """
+    pieces.expect("SHOW")
+    shown = _listed(pieces)
+    assert shown is not None, "the parser of queries knows what can be shown"
+    return _filtered(pieces, show_table(shown))
+
+
+def _ordered(pieces: Pieces, query: exp.Select, start: int) -> st.Select:
+    query = query.order_by(exp.Literal.number(1), copy=False)
+    return st.Select(pieces.source, query, (start, pieces.read_to()))
+
+
+def _listed(pieces: Pieces) -> st.Show | None:
+    """What follows SHOW, where it lists things of a kind; else None."""
+    on: st.Name | None = None
+    schema: st.Name | None = None
+    if pieces.take("COLUMNS"):
+        if not pieces.take("FROM"):
+            pieces.expect("IN")
+        on = pieces.name()
+        return st.Show(pieces.source, "columns", on=on, like=_like(pieces))
+    kind = pieces.take_one(LISTED)
+    if kind is None:
+        return None
+    # IN CLUSTER may stand on either side of the schema.
+    cluster = pieces.in_cluster()
+    if kind in ("indexes", "subsources") and pieces.take("ON"):
+        on = pieces.name()
+    elif pieces.take("FROM") or pieces.take("IN"):
+        schema = pieces.name()
+    cluster = cluster or pieces.in_cluster()
+    return st.Show(pieces.source, kind, schema, on, cluster, _like(pieces))
+
+
+def _like(pieces: Pieces) -> str | None:
+    return pieces.string() if pieces.take("LIKE") else None
+
+
+def _filtered(pieces: Pieces, query: exp.Select) -> exp.Select:
+    """The query with the optional WHERE of a SHOW."""
+    if pieces.peek_token(TokenType.WHERE):
+        query.set("where", pieces.parser._parse_where())
+    return query
+
+
+def _refuse_unknown(pieces: Pieces, position: int) -> None:
+    what = pieces.take_one(_UNKNOWN_KINDS)
+    if what is not None:
+        raise Unsupported(
+            f"SHOW {what.upper()} is not supported",
+            position=position,
+            hint="Every role may do everything. There are SHOW ROLES, SHOW ROLE MEMBERSHIP, SHOW [DEFAULT] PRIVILEGES.",
+        )
+
+
+# --- variables ------------------------------------------------------------------------------------
+
+
+def set_variable(pieces: Pieces) -> st.SetVariable:
+    """SET [SESSION | LOCAL] name {TO | =} values, after SET.
+
+    Raises:
+        SqlSyntaxError: the text goes on differently.
+    """
+    local = pieces.take("LOCAL")
+    if not local:
+        pieces.take("SESSION")
+    name = set_name(pieces)
+    return st.SetVariable(pieces.source, name, set_values(pieces), local)
+
+
+def reset(pieces: Pieces) -> st.SetVariable:
+    """RESET name, after RESET.
+
+    Raises:
+        SqlSyntaxError: no name follows.
+    """
+    return st.SetVariable(pieces.source, reset_name(pieces), None)
+
+
+def alter_system(pieces: Pieces) -> st.SetVariable:
+    """ALTER SYSTEM SET | RESET, after SYSTEM.
+
+    Raises:
+        SqlSyntaxError: the text goes on differently.
+    """
+    if pieces.take("SET"):
+        name = assigned_name(pieces)
+        return st.SetVariable(pieces.source, name, set_values(pieces), system=True)
+    pieces.expect("RESET")
+    return st.SetVariable(pieces.source, variable_name(pieces), None, system=True)
+
+
+# --- transactions ---------------------------------------------------------------------------------
+
+
+def begin(pieces: Pieces) -> st.Transaction:
+    """BEGIN [TRANSACTION | WORK] or START TRANSACTION, after the first word of it.
+
+    Raises:
+        SqlSyntaxError: no level of isolation follows where one must.
+    """
+    _transaction_word(pieces)
+    return _transaction(pieces, "begin")
+
+
+def set_transaction(pieces: Pieces) -> st.Transaction:
+    """SET TRANSACTION …, after these words.
+
+    Raises:
+        SqlSyntaxError: as by `begin`.
+    """
+    return _transaction(pieces, "set")
+
+
+def set_characteristics(pieces: Pieces) -> st.Transaction:
+    """SET SESSION CHARACTERISTICS AS TRANSACTION …, after these words.
+
+    Raises:
+        SqlSyntaxError: as by `begin`.
+    """
+    return _transaction(pieces, "set session")
+
+
+def _transaction_word(pieces: Pieces) -> None:
+    if not pieces.take("TRANSACTION"):
+        pieces.take("WORK")
+
+
+def _transaction(pieces: Pieces, kind: str) -> st.Transaction:
+    isolation: str | None = None
+    read_only: bool | None = None
+    while True:
+        if pieces.take("ISOLATION", "LEVEL"):
+            isolation = pieces.expect_one(_ISOLATION, "isolation level")
+        elif pieces.take("READ", "ONLY"):
+            read_only = True
+        elif pieces.take("READ", "WRITE"):
+            read_only = False
+        elif not pieces.take_token(TokenType.COMMA):
+            return st.Transaction(pieces.source, kind, isolation, read_only)
+
+
+def _end(pieces: Pieces, kind: str) -> st.Transaction:
+    _transaction_word(pieces)
+    if pieces.take("AND", "CHAIN"):
+        raise Unsupported(f"{kind.upper()} AND CHAIN not yet supported", position=pieces.position())
+    pieces.take("AND", "NO", "CHAIN")
+    return st.Transaction(pieces.source, kind)
+
+
+def commit(pieces: Pieces) -> st.Transaction:
+    """COMMIT or END, after that word.
+
+    Raises:
+        Unsupported: another transaction is to follow (AND CHAIN).
+    """
+    return _end(pieces, "commit")
+
+
+def rollback(pieces: Pieces) -> st.Transaction:
+    """ROLLBACK or ABORT, after that word.
+
+    Raises:
+        Unsupported: another transaction is to follow (AND CHAIN).
+    """
+    return _end(pieces, "rollback")
 
 
 #: The statements of this family, by the words that they begin with.
 STATEMENTS: Statements = (
-    (("EXPLAIN",), SessionParser.explain),
-    (("SHOW",), SessionParser.show),
-    (("SET",), SessionParser.set_variable),
-    (("RESET",), SessionParser.reset),
-    (("ALTER", "SYSTEM"), SessionParser.alter_system),
-    (("BEGIN",), SessionParser.begin),
-    (("START", "TRANSACTION"), SessionParser.begin),
-    (("COMMIT",), SessionParser.commit),
-    (("END",), SessionParser.commit),
-    (("ROLLBACK",), SessionParser.rollback),
-    (("ABORT",), SessionParser.rollback),
+    (("EXPLAIN", "TIMESTAMP"), explain_timestamp),
+    (("EXPLAIN", "FILTER", "PUSHDOWN"), explain_pushdown),
+    (("EXPLAIN", "ANALYZE"), explain_analyze),
+    (("SHOW",), show),
+    (("SET",), set_variable),
+    (("SET", "TRANSACTION"), set_transaction),
+    (("SET", "SESSION", "CHARACTERISTICS", "AS", "TRANSACTION"), set_characteristics),
+    (("RESET",), reset),
+    (("ALTER", "SYSTEM"), alter_system),
+    (("BEGIN",), begin),
+    (("START", "TRANSACTION"), begin),
+    (("COMMIT",), commit),
+    (("END",), commit),
+    (("ROLLBACK",), rollback),
+    (("ABORT",), rollback),
 )
+#: Those that have another statement in them.
+NESTING: Nesting = ((("EXPLAIN",), explain),)
 #: What SHOW lists in other systems' SQL too.
 _SHARED_SHOWN = (("TABLES",), ("VIEWS",), ("SCHEMAS",), ("DATABASES",))
 #: What these statements begin with where no other system's SQL has them (`mzsql.frontend.parse.heads`). A bare BEGIN starts a script in
@@ -363,7 +455,7 @@ OWN = (
     *(("EXPLAIN", *stage, "PLAN") for stage in ((), *EXPLAIN_STAGES)),
     *each(("EXPLAIN",), (("TIMESTAMP",), ("FILTER", "PUSHDOWN"), ("ANALYZE",))),
     *each(("SHOW CREATE",), OWN_KINDS),
-    *each(("SHOW",), tuple(kind for kind in _SHOW_KINDS if kind not in _SHARED_SHOWN)),
+    *each(("SHOW",), tuple(kind for kind in LISTED if kind not in _SHARED_SHOWN)),
     ("ALTER", "SYSTEM"),
     *each(("BEGIN",), (("TRANSACTION",), ("WORK",), ("ISOLATION",), ("READ",))),
     ("START", "TRANSACTION"),

@@ -6,59 +6,83 @@ from sqlglot.tokenizer_core import TokenType
 
 from mzsql.frontend.parse.pieces import Pieces
 
+_NO_VALUE = (TokenType.R_PAREN, TokenType.L_PAREN, TokenType.COMMA)
+_QUOTED = (TokenType.STRING, TokenType.IDENTIFIER)
 
-class VariableParser(Pieces):
-    """Parses names and values of variables."""
 
-    def variable_name(self) -> str:
-        """A variable after SHOW or RESET; ``all`` for ALL."""
-        if self.at("TRANSACTION", "ISOLATION", "LEVEL"):
-            return "transaction_isolation"
-        if self.at("TIME", "ZONE"):
-            return "timezone"
-        if self.at("ALL"):
-            return "all"
-        return self.identifier()
+def variable_name(pieces: Pieces) -> str:
+    """A variable after SHOW or RESET; ``all`` for ALL.
 
-    def named_variable(self) -> str:
-        """A variable's name, followed by TO or an equals sign."""
-        name = self.identifier()
-        if not self.at("TO") and not self.p._match(TokenType.EQ):
-            self.p.expected("equals sign or TO")
-        return name
+    Raises:
+        SqlSyntaxError: no name follows.
+    """
+    if pieces.take("TRANSACTION", "ISOLATION", "LEVEL"):
+        return "transaction_isolation"
+    if pieces.take("TIME", "ZONE"):
+        return "timezone"
+    if pieces.take("ALL"):
+        return "all"
+    return pieces.identifier()
 
-    def set_name(self) -> str:
-        """A session variable after SET, with what separates it from its values."""
-        if self.at("TIME", "ZONE"):
-            return "timezone"
-        if self.at("SCHEMA"):
-            if not self.at("TO"):
-                self.p._match(TokenType.EQ)
-            return "search_path"
-        if self.at("NAMES"):
-            return "client_encoding"
-        return self.named_variable()
 
-    def reset_name(self) -> str:
-        """A session variable after RESET."""
-        return "search_path" if self.at("SCHEMA") else self.variable_name()
+def assigned_name(pieces: Pieces) -> str:
+    """A variable's name, followed by TO or an equals sign.
 
-    def set_values(self) -> tuple[str, ...] | None:
-        """The values of SET; None: DEFAULT."""
-        if self.at("DEFAULT"):
-            return None
-        found = [self._value()]
-        while self.p._match(TokenType.COMMA):
-            found.append(self._value())
-        return tuple(found)
+    Raises:
+        SqlSyntaxError: no name follows, or neither of the two after it.
+    """
+    name = pieces.identifier()
+    if not pieces.take("TO"):
+        pieces.expect_token(TokenType.EQ, "equals sign or TO")
+    return name
 
-    def _value(self) -> str:
-        p = self.p
-        sign = "-" if p._match(TokenType.DASH) else ""
-        token = p._curr
-        if not token or token.token_type in (TokenType.R_PAREN, TokenType.L_PAREN, TokenType.COMMA):
-            p.expected("variable value")
-        p._advance()
-        text = str(token.text)
-        quoted = token.token_type in (TokenType.STRING, TokenType.IDENTIFIER)
-        return sign + (text if quoted else text.lower())
+
+def set_name(pieces: Pieces) -> str:
+    """A session variable after SET, with what separates it from its values.
+
+    Raises:
+        SqlSyntaxError: as of `assigned_name`.
+    """
+    if pieces.take("TIME", "ZONE"):
+        return "timezone"
+    if pieces.take("SCHEMA"):
+        # The separator may be left out only where PostgreSQL has a form of SET of its own.
+        if not pieces.take("TO"):
+            pieces.take_token(TokenType.EQ)
+        return "search_path"
+    if pieces.take("NAMES"):
+        return "client_encoding"
+    return assigned_name(pieces)
+
+
+def reset_name(pieces: Pieces) -> str:
+    """A session variable after RESET.
+
+    Raises:
+        SqlSyntaxError: no name follows.
+    """
+    return "search_path" if pieces.take("SCHEMA") else variable_name(pieces)
+
+
+def set_values(pieces: Pieces) -> tuple[str, ...] | None:
+    """The values of SET; None: DEFAULT.
+
+    Raises:
+        SqlSyntaxError: no value follows.
+    """
+    return None if pieces.take("DEFAULT") else pieces.separated(value)
+
+
+def value(pieces: Pieces) -> str:
+    """One value: in lower case unless quoted.
+
+    Raises:
+        SqlSyntaxError: no value follows.
+    """
+    sign = "-" if pieces.take_token(TokenType.DASH) else ""
+    token = pieces.parser._curr
+    if not token or token.token_type in _NO_VALUE:
+        pieces.expected("variable value")
+    pieces.parser._advance()
+    text = str(token.text)
+    return sign + (text if token.token_type in _QUOTED else text.lower())
