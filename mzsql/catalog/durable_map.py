@@ -200,6 +200,10 @@ class DurableMap:
 
         ``make`` may be called several times and must be pure; an exception from it passes through, and nothing is
         changed.
+
+        Raises:
+            InternalError: others appended first as often as ``max_conflicts`` says, or `MOST_CONFLICTS` times
+                without a step that this process did not know.
         """
         with self._lock:
             lost = in_vain = 0

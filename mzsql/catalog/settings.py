@@ -147,7 +147,11 @@ class Boolean(Kind, frozen=True):
     vartype: ClassVar[str] = "bool"
 
     def kept(self, name: str, text: str) -> str:
-        """As `Kind.kept`."""
+        """As `Kind.kept`.
+
+        Raises:
+            InvalidParameter: the text is no boolean, by PostgreSQL's spellings.
+        """
         value = boolean_of(text)
         if value is None:
             raise InvalidParameter(f'parameter "{name}" requires a Boolean value')
@@ -162,7 +166,11 @@ class Integer(Kind, frozen=True):
     most: int
 
     def kept(self, name: str, text: str) -> str:
-        """As `Kind.kept`."""
+        """As `Kind.kept`.
+
+        Raises:
+            InvalidParameter: the text is no integer, or is outside of the variable's range.
+        """
         try:
             value = int(text)
         except ValueError:
@@ -225,7 +233,11 @@ class OneOf(Kind, frozen=True):
     keeps: str | None = None
 
     def kept(self, name: str, text: str) -> str:
-        """As `Kind.kept`."""
+        """As `Kind.kept`.
+
+        Raises:
+            InvalidParameter: the text is none of the variable's values.
+        """
         by_lower = {value.lower(): value for value in self.values}
         found = by_lower.get(" ".join(text.split()).lower())
         if found is None:

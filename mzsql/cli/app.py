@@ -472,7 +472,11 @@ def _typed(text: str) -> list[Piece]:
 
 
 def confined(folders: list[Path] | None, none: bool) -> list[Path] | None:
-    """The ``copy_paths`` for `mzsql.connect`."""
+    """The ``copy_paths`` for `mzsql.connect`.
+
+    Raises:
+        InvalidParameter: directories are given, and that there be none.
+    """
     if folders and none:
         raise InvalidParameter("give either --copy-path or --no-copy-files, not both")
     return [] if none else folders or None

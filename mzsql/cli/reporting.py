@@ -45,6 +45,9 @@ def run_pieces(
         env: the environment's directory.
         style: the style of results.
         copy_paths: the directories that COPY may use.
+
+    Raises:
+        StatementFailed: a statement failed; its cause is what it raised.
     """
     with (
         mzsql.connect(str(env), copy_paths=copy_paths) as connection,

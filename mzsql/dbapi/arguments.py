@@ -33,7 +33,12 @@ def refuse(name: str, wanted: str, value: object, *, hint: str | None = None) ->
 
 
 def text(value: object, name: str) -> str:
-    """A plain ``str`` that can be encoded as UTF-8."""
+    """A plain ``str`` that can be encoded as UTF-8.
+
+    Raises:
+        ProgrammingError: the value is no ``str``.
+        DataError: it has a lone surrogate, which UTF-8 cannot encode (22021).
+    """
     if not isinstance(value, str):
         refuse(name, "a str", value)
     plain = str.__str__(value)
@@ -59,7 +64,11 @@ def statement(value: object) -> str:
 
 
 def parameters(value: object) -> Sequence[object] | Mapping[str, object] | None:
-    """The parameters of one execution."""
+    """The parameters of one execution.
+
+    Raises:
+        ProgrammingError: the value is neither a sequence nor a mapping; a ``str`` or bytes count as neither.
+    """
     if value is None or isinstance(value, Mapping):
         return value
     if isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray | memoryview):
@@ -109,7 +118,11 @@ def flag(value: object, name: str) -> bool:
 
 
 def directory(value: object) -> str | None:
-    """An environment's directory as a str; None where none is given."""
+    """An environment's directory as a str; None where none is given.
+
+    Raises:
+        ProgrammingError: the value is no path, or a path of bytes.
+    """
     if value is None:
         return None
     if not isinstance(value, str | os.PathLike):

@@ -107,6 +107,10 @@ def from_sql(error: SqlError) -> DatabaseError:
 def user_errors() -> Iterator[None]:
     """Turn the engine's errors in the block into PEP 249's; any other exception is a bug of mzsql and becomes an
     `InternalError`.
+
+    Raises:
+        Error: PEP 249's class for the engine's error, with the same message, detail, hint and position.
+        InternalError: the block raised anything else, and the machine lacks neither memory nor disk space.
     """
     try:
         yield

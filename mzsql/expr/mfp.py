@@ -156,7 +156,11 @@ def _in_order(predicates: Iterable[Scalar]) -> tuple[tuple[int, Scalar], ...]:
 
 
 def compose(first: MapFilterProject, then: MapFilterProject) -> MapFilterProject:
-    """One MFP that does ``first``, then ``then``."""
+    """One MFP that does ``first``, then ``then``.
+
+    Raises:
+        ValueError: ``then`` takes another number of columns than ``first`` puts out.
+    """
     if first.output_arity != then.input_arity:
         msg = f"an MFP over {then.input_arity} columns cannot follow one of {first.output_arity}"
         raise ValueError(msg)

@@ -188,7 +188,12 @@ class Database:
 
     @contextlib.contextmanager
     def guard(self, act: str) -> Iterator[None]:
-        """Turn SQLite's errors in the block into location errors; ``act`` names the operation."""
+        """Turn SQLite's errors in the block into location errors; ``act`` names the operation.
+
+        Raises:
+            Determinate: the operation had no effect, by SQLite's code or the operating system's error.
+            Indeterminate: SQLite's code leaves open whether it had one.
+        """
         try:
             yield
         except sqlite3.Error as failure:

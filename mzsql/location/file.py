@@ -83,7 +83,11 @@ class FileBlob:
         return str(self._path(key))
 
     def get(self, key: str) -> bytes | None:
-        """The value of ``key``, or `None`."""
+        """The value of ``key``, or `None`.
+
+        Raises:
+            Determinate: the file cannot be read.
+        """
         path = self._path(key)
         try:
             return path.read_bytes()
@@ -93,7 +97,11 @@ class FileBlob:
             raise self._failed(Determinate, "read", key, failure) from failure
 
     def get_range(self, key: str, offset: int, length: int) -> bytes | None:
-        """Up to ``length`` bytes from ``offset``; `None` when there is no such key."""
+        """Up to ``length`` bytes from ``offset``; `None` when there is no such key.
+
+        Raises:
+            Determinate: the file cannot be read.
+        """
         path = self._path(key)
         try:
             with path.open("rb", buffering=0) as file:
@@ -104,7 +112,14 @@ class FileBlob:
             raise self._failed(Determinate, "read", key, failure) from failure
 
     def set(self, key: str, value: bytes) -> None:
-        """Map ``key`` to ``value``, atomically and durably."""
+        """Map ``key`` to ``value``, atomically and durably.
+
+        Raises:
+            UsageError: another key is a prefix of this one at a ``/``, or the other way round: a file cannot
+                be a directory too.
+            Determinate: writing failed before the file had its name.
+            Indeterminate: it has its name, but is perhaps not durable.
+        """
         path = self._path(key)
         temporary = self._temporary / uuid.uuid4().hex
         renamed = False
@@ -142,7 +157,12 @@ class FileBlob:
                 return
 
     def delete(self, key: str) -> int | None:
-        """Remove ``key`` durably, and directories that become empty; its former size in bytes, or `None`."""
+        """Remove ``key`` durably, and directories that become empty; its former size in bytes, or `None`.
+
+        Raises:
+            Determinate: the file is still there.
+            Indeterminate: the file is gone, though perhaps not durably.
+        """
         path = self._path(key)
         size: int | None = None
         removed = False
@@ -165,7 +185,12 @@ class FileBlob:
         return size
 
     def delete_many(self, keys: Sequence[str]) -> None:
-        """Remove all existing keys, durably, with one fsync per directory instead of per key."""
+        """Remove all existing keys, durably, with one fsync per directory instead of per key.
+
+        Raises:
+            Indeterminate: a file could not be removed, or its directory not made durable; those before it may
+                be gone.
+        """
         directories: dict[Path, None] = {}
         for key in keys:
             path = self._path(key)
@@ -230,7 +255,11 @@ class FileBlob:
             raise self._failed(Determinate, "list", str(failure.filename), failure) from failure
 
     def list_unfinished(self) -> Iterator[Unfinished]:
-        """The temporary files of running and killed writers; their keys are unknown."""
+        """The temporary files of running and killed writers; their keys are unknown.
+
+        Raises:
+            Determinate: the directory of temporary files cannot be read.
+        """
         try:
             with os.scandir(self._temporary) as found:
                 for one in found:
@@ -265,6 +294,9 @@ class FileBlob:
     def make_durable(self, keys: Sequence[str]) -> None:
         """Fsync files that others (Spark) wrote by path, and the directories above them, and restrict them to their
         owner.
+
+        Raises:
+            Determinate: a file or directory cannot be made durable; doing it again is safe.
         """
         directories: dict[Path, None] = {}
         try:

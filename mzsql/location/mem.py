@@ -153,7 +153,11 @@ class MemOracle:
         self._timestamps = timestamps or MemTimestamps(initial)
 
     def write_ts(self) -> int:
-        """Allocate a timestamp above all others and not below the clock."""
+        """Allocate a timestamp above all others and not below the clock.
+
+        Raises:
+            Determinate: the timeline has no timestamps left below 2**63 - 1.
+        """
         with self._timestamps.lock:
             ts = max(self._timestamps.write + 1, self._now())
             if ts > MAX_SEQNO - 1:

@@ -347,7 +347,11 @@ class SqliteOracle:
         self.apply_write(initial)
 
     def write_ts(self) -> int:
-        """Allocate a timestamp above all others and not below the clock."""
+        """Allocate a timestamp above all others and not below the clock.
+
+        Raises:
+            Determinate: the timeline has no timestamps left.
+        """
         _, rows = self._database.run(
             "allocate a write timestamp",
             "UPDATE timestamp_oracle SET write_ts = max(write_ts + 1, ?2)"

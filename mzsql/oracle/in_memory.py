@@ -125,7 +125,11 @@ class InMemoryTimestamps:
             )
 
     def write_ts(self, now: Callable[[], int]) -> int:
-        """Allocate a timestamp by the handle's clock ``now``."""
+        """Allocate a timestamp by the handle's clock ``now``.
+
+        Raises:
+            Determinate: the timeline has no timestamps left.
+        """
         self._check_process()
         while True:
             with self._lock:

@@ -16,7 +16,11 @@ from mzsql.oracle.reservation import Ledger
 
 
 def refuse(act: str) -> NoReturn:
-    """Raise the error of a read-only process that was about to ``act``."""
+    """Refuse what a read-only process was about to do; ``act`` names it.
+
+    Raises:
+        OracleReadOnly: always.
+    """
     raise OracleReadOnly(
         f"cannot {act}: the environment was opened read-only",
         hint="Open the environment without read_only to write.",

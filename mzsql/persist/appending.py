@@ -33,6 +33,9 @@ def nothing_appended(shard_id: str) -> Iterator[None]:
 
     An object that may have been written leaves no doubt about the append, which never began: nothing refers to the
     object.
+
+    Raises:
+        Determinate: the block raised Indeterminate.
     """
     try:
         yield
@@ -69,7 +72,11 @@ class Appender:
         self.expired = False
 
     def check_open(self) -> None:
-        """Raise ExpiredHandle if the writer was closed."""
+        """Check that the writer was not closed.
+
+        Raises:
+            ExpiredHandle: it was.
+        """
         if self.expired:
             raise ExpiredHandle(
                 f"shard {self._opened.shard_id}: the writer {self._writer_id} has expired"
@@ -183,7 +190,11 @@ class Appender:
             self._opened.doubt([part.key for part in parts if isinstance(part, BlobPart)])
 
     def check_upper(self, expected: Frontier, deadline: Deadline) -> None:
-        """Raise UpperMismatch if the append is known to fail, before anything is written."""
+        """Check, before anything is written, that the append is not known to fail.
+
+        Raises:
+            UpperMismatch: the shard's upper is another one.
+        """
         shard = self._opened.shard
         if shard.state.upper != expected:
             state = shard.fetch(deadline)
@@ -198,7 +209,12 @@ class Appender:
             self.check_not_swept(parts, deadline)
 
     def check_not_swept(self, parts: Sequence[Part], deadline: Deadline) -> None:
-        """As `check_there`, for batches that need not begin at the shard's upper."""
+        """As `check_there`, for batches that need not begin at the shard's upper.
+
+        Raises:
+            MissingPart: the part's object is gone: garbage collection took it, as nothing has referred to it
+                for long.
+        """
         keys = self._maybe_old(parts)
         for key, there in zip(keys, all_exist(self._context, keys, deadline), strict=True):
             if not there:

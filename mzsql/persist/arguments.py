@@ -25,7 +25,11 @@ def given(value: object) -> str:
 
 
 def refuse(name: str, wanted: str, value: object) -> NoReturn:
-    """Raise UsageError for an argument."""
+    """Refuse an argument.
+
+    Raises:
+        UsageError: always; it names the argument, what is wanted and what was given.
+    """
     raise UsageError(f"{name} must be {wanted}, not {given(value)}")
 
 

@@ -280,6 +280,9 @@ class PartReader:
     ) -> list[tuple[int, tuple[KeyStats, ...]]] | None:
         """Return, for each row group of a part, its rows and the statistics of columns; `None` if only reading the
         whole object would tell.
+
+        Raises:
+            CorruptPart: the object's footer cannot be read.
         """
         if isinstance(part, InlinePart):
             return [(part.rows, part.stats if self._names(part) == tuple(names) else ())]

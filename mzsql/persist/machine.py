@@ -350,8 +350,10 @@ class Shard:
             ) from failure
 
     def wait_until(self, satisfied: Callable[[ShardState], bool], deadline: Deadline) -> ShardState:
-        """Return the first state seen that is ``satisfied``, or the last one seen by the deadline. Raises ExpiredHandle if the client
-        closes.
+        """Return the first state seen that is ``satisfied``, or the last one seen by the deadline.
+
+        Raises:
+            ExpiredHandle: the client was closed.
         """
         if self._cached is not None and satisfied(self._cached):
             return self._cached

@@ -103,7 +103,12 @@ class ContentsState(Renderer):
     # --- filters on the time ---
 
     def temporal(self, node: lir.Plan, suffix: str, plan: MfpPlan, below: Collection) -> Collection:
-        """The rows that exist at the time; the events that are still to come are kept."""
+        """The rows that exist at the time; the events that are still to come are kept.
+
+        Raises:
+            Unsupported: no time was given: the query is answered once, and the plan holds the value of
+                ``mz_now()`` already.
+        """
         if self.as_of is None:
             raise Unsupported("a query that is answered once has the value of mz_now() in its plan")
         lid, arity, errors = node.lir_id, len(below.columns), below.errors

@@ -21,7 +21,11 @@ _lock = threading.Lock()
 
 @contextmanager
 def deep() -> Iterator[None]:
-    """Run the body with room for `FRAMES` frames; a RecursionError in it becomes a SqlSyntaxError (54001)."""
+    """Run the body with room for `FRAMES` frames.
+
+    Raises:
+        SqlSyntaxError: the body needed more (54001); it stands for the RecursionError.
+    """
     with _lock:
         # The limit is the process's: it is raised once and never lowered, as another thread may stand deeper by now.
         if sys.getrecursionlimit() < FRAMES:

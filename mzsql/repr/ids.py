@@ -21,7 +21,11 @@ def global_id(kind: str, number: int) -> GlobalId:
 
 
 def parse_global_id(text: str) -> GlobalId:
-    """The id that a text spells; ValueError where it spells none."""
+    """The id that a text spells.
+
+    Raises:
+        ValueError: it spells none.
+    """
     if _ID.fullmatch(text) is None:
         msg = f"not a global id: {text!r}"
         raise ValueError(msg)

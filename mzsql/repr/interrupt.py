@@ -117,7 +117,11 @@ class Interrupt:
         return QueryCanceled(USER_REQUEST if self._cancelled else TIMED_OUT, detail=why)
 
     def check(self) -> None:
-        """Raise QueryCanceled where it was cancelled or its time is over."""
+        """Go on, unless the statement was cancelled or its time is over.
+
+        Raises:
+            QueryCanceled: it is to end; the message says why.
+        """
         error = self.error()
         if error is not None:
             raise error

@@ -89,7 +89,11 @@ class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark is no
             return environment.write_ahead(self._item.id, reader).to_bytes()
 
     def commit(self, messages: list[Appended | None]) -> None:
-        """Commit the tasks' batches at one timestamp."""
+        """Commit the tasks' batches at one timestamp.
+
+        Raises:
+            UndefinedTable: the table was dropped while it was written; nothing was written.
+        """
         with in_one_sentence():
             writes: list[Write] = []
             for message in messages:

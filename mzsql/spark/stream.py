@@ -92,7 +92,11 @@ class ChangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
     # --- batches ----------------------------------------------------------------------------------
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
-        """The slices of the batch between two offsets: the contents at ``end``, or the changes since ``start``."""
+        """The slices of the batch between two offsets: the contents at ``end``, or the changes since ``start``.
+
+        Raises:
+            NotReadable: the history that the stream needs to go on is no longer kept.
+        """
         with in_one_sentence(), reading(self._target.locations) as reader:
             before, at = _at(start), _at(end)
             if at <= before:

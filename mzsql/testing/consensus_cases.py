@@ -48,7 +48,11 @@ _ODD_KEYS = (
 
 
 def filled(consensus: Consensus, key: str, count: int) -> list[Versioned]:
-    """Append ``count`` entries to an empty key."""
+    """Append ``count`` entries to an empty key.
+
+    Raises:
+        AssertionError: an entry is refused.
+    """
     entries = [Versioned(i, b"v%d" % i) for i in range(count)]
     for entry in entries:
         expected = entry.seqno - 1 if entry.seqno else None

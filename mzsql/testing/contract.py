@@ -113,7 +113,11 @@ def case(
 
 
 def skip(reason: str) -> None:
-    """End a case that does not apply here."""
+    """End a case that does not apply here.
+
+    Raises:
+        unittest.SkipTest: always.
+    """
     raise unittest.SkipTest(reason)
 
 
@@ -165,7 +169,12 @@ def _end(site: Site, *, quietly: bool) -> None:
 
 
 def judge(one: Case[S], site: S, not_met: Mapping[str, str]) -> None:
-    """Run the case, where ``not_met`` lists it the other way round: a failure skips it, and its being met fails it."""
+    """Run the case, where ``not_met`` lists it the other way round: a failure skips it, and its being met fails it.
+
+    Raises:
+        unittest.SkipTest: the case failed and is listed, or does not apply.
+        AssertionError: the case failed and is not listed, or is met although it is.
+    """
     if one.name not in not_met:
         run_case(one, site)
         return
@@ -210,11 +219,19 @@ class Contract:
                 raise TypeError(f"{cls.__name__}.not_met names no case of the kit: {name!r}")
 
     def url(self, place: Path) -> str:
-        """The URL of the backend under test."""
+        """The URL of the backend under test.
+
+        Raises:
+            AssertionError: the contract's author has not overridden this.
+        """
         raise AssertionError(f"{type(self).__name__}.url must say where to open a backend: {place}")
 
     def site(self, place: Path, seed: int) -> Site:
-        """What a case works on in ``place``; each kind of contract makes its own."""
+        """What a case works on in ``place``; each kind of contract makes its own.
+
+        Raises:
+            AssertionError: the kind of contract has not overridden this.
+        """
         raise AssertionError(f"{type(self).__name__} has no site for {place} and seed {seed}")
 
     def _url(self, place: Path) -> str | None:

@@ -9,13 +9,21 @@ _SHOWN = 300
 
 
 def expect(holds: bool, text: str) -> None:
-    """Fail with ``text`` unless ``holds``."""
+    """Fail with ``text`` unless ``holds``.
+
+    Raises:
+        AssertionError: it does not hold.
+    """
     if not holds:
         raise AssertionError(text)
 
 
 def expect_equal(found: object, wanted: object, what: str) -> None:
-    """Fail unless ``found`` is ``wanted``; ``what`` says what was looked at."""
+    """Fail unless ``found`` is ``wanted``; ``what`` says what was looked at.
+
+    Raises:
+        AssertionError: it is not; the message shows where they differ first.
+    """
     if found != wanted:
         raise AssertionError(f"{what}: {_difference(found, wanted)}")
 
@@ -33,7 +41,11 @@ def _difference(found: object, wanted: object) -> str:
 
 
 def expect_raises(errors: type[Exception], what: str, act: Callable[..., Any], *args: Any) -> None:
-    """Fail unless ``act(*args)`` raises one of ``errors``; another exception is a failure that says which."""
+    """Fail unless ``act(*args)`` raises one of ``errors``; another exception is a failure that says which.
+
+    Raises:
+        AssertionError: nothing was raised, or something else.
+    """
     try:
         found = act(*args)
     except errors:

@@ -59,7 +59,12 @@ class Faults:
         self._rate = self._slow = 0.0
 
     def run(self, act: Callable[[], T]) -> T:
-        """``act()``, or a failure instead of, or after it."""
+        """``act()``, or a failure instead of, or after it.
+
+        Raises:
+            Determinate: injected; ``act`` was not called.
+            Indeterminate: injected; ``act`` was called, or not.
+        """
         with self._lock:
             fails = self._rng.random() < self._rate
             how = self._rng.choice(("determinate", "not done", "done"))

@@ -193,7 +193,11 @@ def _chosen(
 
 
 def served_kinds(registry: Registry, url: str, kinds: Collection[Kind] | None) -> tuple[Kind, ...]:
-    """The kinds of backend the URL opens, found by opening it; raises as `run_kit`."""
+    """The kinds of backend the URL opens, found by opening it; raises as `run_kit`.
+
+    Raises:
+        UnknownScheme: no installed plugin serves the URL's scheme for any of the kinds.
+    """
     found: list[Kind] = []
     refused: UnknownScheme | None = None
     for kind in KINDS:

@@ -39,7 +39,12 @@ _SEQNOS = st.integers(0, 8)
 
 
 def run_machine(machine: type[RuleBasedStateMachine], site: Site) -> None:
-    """Run ``machine``, whose ``site`` is set to this one, as often as the site's level and seed say."""
+    """Run ``machine``, whose ``site`` is set to this one, as often as the site's level and seed say.
+
+    Raises:
+        AssertionError: rules failed now and then: when the same operations were repeated they went otherwise.
+            What fails each time is raised as it is.
+    """
     runs = itertools.count()
     names = {"site": site, "runs": runs, "failures": []}
     bound: Any = type(machine.__name__, (machine,), names)

@@ -35,7 +35,11 @@ class RegisterModel:
         return ""
 
     def step(self, state: str, operation: Operation) -> Hashable | None:
-        """See `Model.step`."""
+        """See `Model.step`.
+
+        Raises:
+            AssertionError: the model knows no such operation, so the test that recorded it is wrong.
+        """
         match operation.name:
             case "set":
                 value: str = operation.args[0]
@@ -62,7 +66,11 @@ class LogModel:
         return (0, ())
 
     def step(self, state: _Log, operation: Operation) -> Hashable | None:
-        """See `Model.step`."""
+        """See `Model.step`.
+
+        Raises:
+            AssertionError: the model knows no such operation, so the test that recorded it is wrong.
+        """
         oldest, entries = state
         newest = oldest + len(entries) - 1 if entries else None
         args, result, known = operation.args, operation.result, operation.known
@@ -160,7 +168,11 @@ class OracleModel:
         return (0, 0, True)
 
     def step(self, state: _Timestamps, operation: Operation) -> Hashable | None:
-        """See `Model.step`."""
+        """See `Model.step`.
+
+        Raises:
+            AssertionError: the model knows no such operation, so the test that recorded it is wrong.
+        """
         read, write, exact = state
         args: tuple[Any, ...] = operation.args
         result, known = operation.result, operation.known

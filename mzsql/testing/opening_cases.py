@@ -17,7 +17,11 @@ _OPTION = "mzsql_kit_password"
 
 
 def options(site: Site) -> None:
-    """An option that the URL's scheme does not know is an InvalidUrl that names it, and no error or repr shows a secret of the URL."""
+    """An option that the URL's scheme does not know is an InvalidUrl that names it, and no error or repr shows a secret of the URL.
+
+    Raises:
+        AssertionError: the option is taken, refused by another error, or a secret is shown.
+    """
     if site.url is None or site.opens is None:
         skip("not opened by a URL")
         return

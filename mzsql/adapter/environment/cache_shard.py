@@ -58,7 +58,11 @@ class CatalogCacheShard:
         self._here: deque[SetAside] = deque(maxlen=_ENTRIES_REMEMBERED)
 
     def current(self) -> str:
-        """The shard's id, as of the catalog last read."""
+        """The shard's id, as of the catalog last read.
+
+        Raises:
+            InternalError: the catalog has no entry of its environment, which bootstrapping writes first.
+        """
         meta = self._catalog.state.meta
         if meta is None:
             raise InternalError("the catalog has no entry of its environment")

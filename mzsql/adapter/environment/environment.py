@@ -353,7 +353,11 @@ class Environment:
                 )
 
     def require_writable(self) -> None:
-        """Raise Unsupported where the environment was opened read-only, or its deploy generation is not promoted yet."""
+        """Check that this process may write.
+
+        Raises:
+            Unsupported: the environment was opened read-only, or its generation is not promoted yet.
+        """
         if self.awaits_promotion:
             raise Unsupported(
                 f"cannot write: deploy generation {self.generation} is not in charge yet, "
@@ -362,9 +366,8 @@ class Environment:
                 hint=f"Promote it: mzsql deploy promote --generation {self.generation}, or promote() of this connection.",
             )
         if self.read_only:
-            raise Unsupported(
-                "cannot write: the environment was opened read-only", sqlstate="25006"
-            )
+            why = "cannot write: the environment was opened read-only"
+            raise Unsupported(why, sqlstate="25006")
 
     def fresh_timestamp(self) -> Timestamp:
         """The timestamp of a strictly serializable read: every write acknowledged before the call is visible at it.

@@ -105,7 +105,11 @@ def read_marker(directory: Path) -> Marker | None:
 
 
 def refuse_newer(version: int, where: str) -> None:
-    """Raise EnvironmentRefused where a format version is newer than the ones this program knows."""
+    """Check that this program knows a format version; ``where`` names what has it.
+
+    Raises:
+        EnvironmentRefused: the version is newer than any that this program knows.
+    """
     if version > durable.FORMAT_VERSION:
         raise EnvironmentRefused(
             f"{where} was written by a newer mzsql: its format is {version}, this one knows up to {durable.FORMAT_VERSION}",

@@ -228,7 +228,11 @@ class CatalogKinds:
         self._state = state
 
     def has_errors(self, gid: GlobalId) -> bool:
-        """Whether the collection's shard has the column ``mz_error``."""
+        """Whether the collection's shard has the column ``mz_error``.
+
+        Raises:
+            UndefinedTable: the catalog has no such object.
+        """
         item = self._state.items.get(gid)
         if item is None:
             raise UndefinedTable(f"unknown catalog item '{gid}'")

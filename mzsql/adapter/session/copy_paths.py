@@ -66,7 +66,11 @@ class CopyPaths(msgspec.Struct, frozen=True):
         return self._allowed(path, "COPY to a file", "writing")
 
     def check_url(self, url: str) -> None:
-        """Raise CopyDenied where COPY is restricted to folders: no URL is in one."""
+        """Check that COPY may use a URL, which it may where it is not restricted to folders.
+
+        Raises:
+            CopyDenied: COPY is restricted to folders: no URL is in one.
+        """
         if self.folders is not None:
             raise self._denied("COPY to a URL", url)
 

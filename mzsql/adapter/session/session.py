@@ -349,8 +349,10 @@ class Session:
         return size_in_bytes(self.get(_RESULT_SIZE), _RESULT_SIZE)
 
     def check_size(self, rows: int, size: int) -> None:
-        """Raise ResultTooLarge where ``size`` bytes, the first ``rows`` rows of a result, exceed
-        ``max_query_result_size``.
+        """Check ``size``, the bytes of the first ``rows`` rows of a result, against ``max_query_result_size``.
+
+        Raises:
+            ResultTooLarge: they exceed it.
         """
         limit = self.result_size
         if size > limit:

@@ -35,7 +35,11 @@ class Staged(msgspec.Struct, frozen=True):
         return Staged(self.base, applied(self.state, change), self.change | change)
 
     def check(self, now: CatalogState) -> None:
-        """Raise TransactionError where an object of the catalog ``now`` differs from `base`."""
+        """Check that the catalog ``now`` has the objects of `base`, from which the transaction began.
+
+        Raises:
+            TransactionError: an object differs (40001).
+        """
         if any(getattr(self.base, one) != getattr(now, one) for one in _OBJECTS):
             raise TransactionError(
                 "object state changed while transaction was in progress",

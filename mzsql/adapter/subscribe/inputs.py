@@ -80,7 +80,11 @@ class StoredInput:
         return self._hold.since
 
     def upper(self) -> Frontier:
-        """The collection's upper."""
+        """The collection's upper.
+
+        Raises:
+            UndefinedTable: the collection was dropped.
+        """
         try:
             return self._env.collections.upper(self._gid)
         except UndefinedTable:
@@ -92,7 +96,11 @@ class StoredInput:
         )
 
     def complete(self, past: Timestamp, *, ask: bool) -> bool:
-        """Whether the collection's upper is beyond it."""
+        """Whether the collection's upper is beyond it.
+
+        Raises:
+            UndefinedTable: the collection was dropped.
+        """
         collections = self._env.collections
         try:
             upper = collections.upper(self._gid) if ask else collections.seen_upper(self._gid)

@@ -129,7 +129,13 @@ def factor_of(state: CatalogState, cluster: Cluster) -> int | None:
 
 
 def alter_cluster(state: CatalogState, name: str, options: ClusterOptions) -> Change:
-    """Change a cluster's size, replication factor or set of replicas, or whether it is managed."""
+    """Change a cluster's size, replication factor or set of replicas, or whether it is managed.
+
+    Raises:
+        UndefinedObject: there is no such cluster.
+        InvalidParameter: an option does not fit a cluster that is managed, or is not; the cluster would have
+            no size.
+    """
     cluster = cluster_named(state, name)
     managed = cluster.managed if options.managed is None else options.managed
     if not managed:
@@ -252,7 +258,12 @@ def create_replica(state: CatalogState, cluster: str, replica: ReplicaPlan) -> C
 
 
 def drop_replicas(state: CatalogState, names: Iterable[tuple[str, str]]) -> Change:
-    """Remove replicas of unmanaged clusters."""
+    """Remove replicas of unmanaged clusters.
+
+    Raises:
+        UndefinedObject: there is no such cluster or replica.
+        InvalidParameter: the cluster is managed, so its replication factor says which replicas it has.
+    """
     gone = []
     for cluster, name in names:
         replica = replica_named(state, cluster, name)
@@ -266,7 +277,13 @@ def drop_replicas(state: CatalogState, names: Iterable[tuple[str, str]]) -> Chan
 
 
 def rename_replica(state: CatalogState, cluster: str, name: str, to: str) -> Change:
-    """Rename a replica of an unmanaged cluster."""
+    """Rename a replica of an unmanaged cluster.
+
+    Raises:
+        UndefinedObject: there is no such cluster or replica.
+        InvalidParameter: the cluster is managed.
+        DuplicateObject: another replica of the cluster has that name.
+    """
     replica = replica_named(state, cluster, name)
     if cluster_named(state, cluster).managed:
         raise InvalidParameter(f"cannot modify managed cluster {cluster}")

@@ -40,7 +40,11 @@ def promote(state: CatalogState, generation: int, who: str, now: int) -> Change:
 
 
 def check_generation(state: CatalogState, generation: int) -> None:
-    """Raise Fenced where a generation above ``generation`` was promoted. That is final: generations never go back."""
+    """Check that no deploy generation above ``generation`` was promoted.
+
+    Raises:
+        Fenced: one was. That is final: generations never go back.
+    """
     newer = state.deployment
     if newer is None or newer.generation <= generation:
         return

@@ -136,6 +136,10 @@ def rename_clusters(state: CatalogState, names: Mapping[str, str]) -> Change:
 def set_cluster(state: CatalogState, gid: GlobalId, cluster: str) -> Change:
     """Move an object to another cluster; its version grows, so it is planned again, since that cluster has other
     indexes.
+
+    Raises:
+        UndefinedObject: there is no such cluster.
+        InternalError: the object is of a kind that is in no cluster; planning refuses it before.
     """
     item = live(state, gid)
     cluster_named(state, cluster)

@@ -41,7 +41,12 @@ def role_named(state: CatalogState, name: str) -> Role:
 def drop_role(
     state: CatalogState, name: str, current: str, granted: Collection[str] = ()
 ) -> Change:
-    """Remove a role that owns nothing, was granted nothing (``granted``) and is not the session's own (``current``)."""
+    """Remove a role that owns nothing, was granted nothing (``granted``) and is not the session's own (``current``).
+
+    Raises:
+        UndefinedObject: there is no such role.
+        DependentObjects: the role is the session's own (55006), owns something or was granted something.
+    """
     role = role_named(state, name)
     if name == current:
         raise DependentObjects("current role cannot be dropped", sqlstate="55006")
@@ -78,7 +83,13 @@ def _owned_by(state: CatalogState, role: Role) -> Iterator[str]:
 
 
 def grant(state: CatalogState, role: str, member: str, *, revoke: bool) -> Change:
-    """Make a role a member of another, or end that; a circle is refused."""
+    """Make a role a member of another, or end that; a circle is refused.
+
+    Raises:
+        UndefinedObject: there is no such role.
+        DuplicateObject: ``member`` is itself a group that ``role`` belongs to, so memberships would be
+            circular (0LP01).
+    """
     group, one = role_named(state, role), role_named(state, member)
     rest = tuple(r for r in one.member_of if r != group.id)
     if not revoke:

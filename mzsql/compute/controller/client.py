@@ -544,15 +544,22 @@ class ReplicaClient:
             return tuple(self._refreshes)
 
     def frontier(self, gid: GlobalId) -> Frontier:
-        """The output's upper as the replica reported it. Raises UndefinedObject if no such dataflow is installed there."""
+        """The output's upper as the replica reported it.
+
+        Raises:
+            UndefinedObject: no such dataflow is installed there.
+        """
         with self._changed:
-            known = self._dataflows.get(gid)
-            if known is None:
+            if (known := self._dataflows.get(gid)) is None:
                 raise UndefinedObject(f"no dataflow {gid} is installed on {self.replica_id}")
             return known.frontier
 
     def wait_until(self, gid: GlobalId, ts: Timestamp, timeout: float) -> None:
-        """Wait until `ts` is complete in the output. Raises NotReadable after `timeout` seconds; it names frontier, time and replica."""
+        """Wait until ``ts`` is complete in the output.
+
+        Raises:
+            NotReadable: it is not after ``timeout`` seconds; the message names frontier, time and replica.
+        """
 
         def done() -> bool:
             known = self._dataflows.get(gid)
@@ -574,11 +581,10 @@ class ReplicaClient:
                 f'"{gid}" is not maintained by replica {self.replica_id}, so it cannot be read at {ts} here'
             )
         frontier = "[]" if status.frontier is None else f"[{status.frontier}]"
+        error = f": {status.error}" if status.error else ""
         return NotReadable(
             f'timed out: "{known.command.name}" ({gid}) has frontier {frontier}, and time {ts} is needed',
-            detail=f"It is maintained by replica {self.replica_id}, which is {status.state}"
-            + (f": {status.error}" if status.error else "")
-            + ".",
+            detail=f"It is maintained by replica {self.replica_id}, which is {status.state}{error}.",
         )
 
     def close(self) -> None:

@@ -21,7 +21,11 @@ _LOG = logging.getLogger(__name__)
 
 
 def each_by_itself(jobs: Iterable[Callable[[], object]]) -> None:
-    """Run all jobs; raise the first failure at the end, if there was one."""
+    """Run all jobs, whether or not some fail; failures beyond the first are logged.
+
+    Raises:
+        Exception: whatever the first job that failed has raised, after all were run.
+    """
     first: Exception | None = None
     for job in jobs:
         try:

@@ -312,7 +312,12 @@ class Target:
     def adopt_batch(
         self, batch: Batch, upper: Timestamp, *, exact: bool = False
     ) -> tuple[Frontier, int]:
-        """As `adopt`, for a batch that is written already."""
+        """As `adopt`, for a batch that is written already.
+
+        Raises:
+            Overtaken: with ``exact``, or where an update lies below it: another writer has moved the upper.
+                The batch was deleted.
+        """
         try:
             while True:
                 try:

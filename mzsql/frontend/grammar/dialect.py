@@ -177,7 +177,11 @@ class Parser(QueryGrammar, ClauseGrammar, ContainerGrammar, ScalarGrammar, TypeG
     # --- errors ----------------------------------------------------------------------------------
 
     def raise_error(self, message: str, token: Token | None = None) -> NoReturn:
-        """Raise sqlglot's error as an `SqlSyntaxError` with the dialect's message."""
+        """Raise sqlglot's error with the dialect's message, at the token's position.
+
+        Raises:
+            SyntaxProblem: always.
+        """
         at = token or self._curr or None
         text = message
         if message.startswith("Expecting "):

@@ -23,6 +23,10 @@ _KINDS = {
 def recursion_limit(parser: Any) -> dict[str, Any]:
     """The options in parentheses after WITH MUTUALLY RECURSIVE: ``limit`` and ``return_at``; empty where there are
     none.
+
+    Raises:
+        SqlSyntaxError: a limit is given twice.
+        SqlError: two kinds of limit are given (42601), or a limit of 0 (22023).
     """
     if not parser._match(TokenType.L_PAREN):
         return {}

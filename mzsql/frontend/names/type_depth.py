@@ -13,7 +13,11 @@ MAX_LEVELS = 16
 
 
 def check_dimensions(count: int) -> None:
-    """Raise InvalidParameter (54000) where an array has more than `MAX_DIMENSIONS`."""
+    """Check the number of an array's dimensions against `MAX_DIMENSIONS`.
+
+    Raises:
+        InvalidParameter: there are more (54000).
+    """
     if count > MAX_DIMENSIONS:
         raise InvalidParameter(
             f"number of array dimensions ({count}) exceeds the maximum allowed ({MAX_DIMENSIONS})",

@@ -45,7 +45,12 @@ _STORED = ("table", "materialized-view")
 
 
 def timestamp_constant(node: exp.Expr, catalog: CatalogView, clause: str) -> Scalar:
-    """The time of AS OF or UP TO: a constant expression of type mz_timestamp."""
+    """The time of AS OF or UP TO: a constant expression of type mz_timestamp.
+
+    Raises:
+        InvalidParameter: the expression is a fraction (22003), or has a type that no cast makes a time
+            (42804).
+    """
     if isinstance(node, exp.Literal) and not node.is_string and not _is_time(str(node.this)):
         raise InvalidParameter(
             "decimal cannot be expressed in target primitive type", sqlstate="22003"
@@ -215,7 +220,11 @@ def plan_prepare(
 
 
 def plan_execute(statement: st.Execute, catalog: CatalogView) -> plans.ExecutePlan:
-    """EXECUTE: each argument is planned by itself, for its errors; its names cannot refer into the prepared statement."""
+    """EXECUTE: each argument is planned by itself, for its errors; its names cannot refer into the prepared statement.
+
+    Raises:
+        Unsupported: an argument has a subquery.
+    """
     for argument in statement.arguments:
         if argument.expression.find(exp.Query):
             raise Unsupported(
@@ -230,7 +239,11 @@ def plan_copy_to(
     catalog: CatalogView,
     plan: PlanStatement,
 ) -> plans.CopyToPlan:
-    """COPY … TO; without FORMAT the file's suffix decides, else the format is text."""
+    """COPY … TO; without FORMAT the file's suffix decides, else the format is text.
+
+    Raises:
+        SqlSyntaxError: a SUBSCRIBE is to be copied to a file (0A000).
+    """
     what = statement.what
     query = (
         copied_columns(what, statement.columns, catalog)

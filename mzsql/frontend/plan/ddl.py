@@ -184,7 +184,13 @@ def _span(node: exp.Expr, text: str) -> tuple[int, int]:
 def plan_create_view(
     statement: st.CreateView, catalog: CatalogView
 ) -> plans.CreateViewPlan | plans.CreateMaterializedViewPlan:
-    """CREATE [MATERIALIZED] VIEW."""
+    """CREATE [MATERIALIZED] VIEW.
+
+    Raises:
+        SqlError: the query has AS OF (0A000), or its columns and their names do not fit.
+        DependentObjects: OR REPLACE names a view that the query reads.
+        Unsupported: the query has SHOW.
+    """
     what = "materialized view" if statement.materialized else "view"
     name = new_name(catalog, statement.name)
     if statement.query.as_of is not None:
@@ -338,7 +344,11 @@ def _asserting(query: hir.Query, not_null: tuple[int, ...]) -> hir.Query:
 
 
 def plan_create_index(statement: st.CreateIndex, catalog: CatalogView) -> plans.CreateIndexPlan:
-    """CREATE INDEX; without a name it gets Materialize's, such as ``t_a_idx`` or ``t_primary_idx``."""
+    """CREATE INDEX; without a name it gets Materialize's, such as ``t_a_idx`` or ``t_primary_idx``.
+
+    Raises:
+        SqlError: the object has no columns (42809).
+    """
     on = item_named(catalog, statement.on)
     if on.desc is None:
         raise SqlError(

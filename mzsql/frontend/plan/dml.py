@@ -342,7 +342,11 @@ def plan_copy_from(statement: st.CopyFrom, catalog: CatalogView) -> plans.CopyFr
 def copied_columns(
     name: st.Name, columns: tuple[tuple[str, int], ...], catalog: CatalogView
 ) -> plans.SelectPlan:
-    """The query for COPY t (a, b) TO."""
+    """The query for COPY t (a, b) TO.
+
+    Raises:
+        SqlError: the object has no columns (42809).
+    """
     item = item_named(catalog, name)
     if item.desc is None:
         raise SqlError(
@@ -367,6 +371,10 @@ def copy_options(
         given: name, value and position of each option.
         path: the file; None: STDIN or STDOUT, whose default format is text.
         formats: the formats allowed.
+
+    Raises:
+        SqlSyntaxError: an option is given twice.
+        InvalidParameter: an option, its value or the format is not known.
     """
     options: dict[str, str] = {}
     positions: dict[str, int] = {}

@@ -53,7 +53,11 @@ class CreatingPlan(DefiningPlan, frozen=True, kw_only=True):
 
     @property
     def meaning(self) -> object:
-        """The definition's meaning, independent of names: two definitions with equal meanings are the same."""
+        """The definition's meaning, independent of names: two definitions with equal meanings are the same.
+
+        Raises:
+            NotImplementedError: a kind of plan has not said what its definition means.
+        """
         raise NotImplementedError
 
 

@@ -49,7 +49,11 @@ def plan_privileges(statement: cs.Privileges, catalog: CatalogView) -> cp.Privil
 def plan_default_privileges(
     statement: cs.DefaultPrivileges, catalog: CatalogView
 ) -> cp.DefaultPrivilegesPlan:
-    """ALTER DEFAULT PRIVILEGES."""
+    """ALTER DEFAULT PRIVILEGES.
+
+    Raises:
+        SqlError: the kind of object lies in no schema or database that IN could name (0LP01).
+    """
     within, kind = statement.within, statement.kind
     nowhere = kind in ("database", "cluster") or (kind, within) == ("schema", "schema")
     if within is not None and nowhere:

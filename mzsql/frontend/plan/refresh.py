@@ -84,7 +84,11 @@ def _shown(option: plans.RefreshOption, now: str) -> str:
 
 
 def scheduled(options: plans.RefreshOptions, now: Timestamp) -> tuple[RefreshSchedule, str]:
-    """The schedule of a view created at time ``now``, and its definition with that time for ``mz_now()``."""
+    """The schedule of a view created at time ``now``, and its definition with that time for ``mz_now()``.
+
+    Raises:
+        InvalidParameter: a time is NULL, or computing it fails.
+    """
     literal = f'{now}::"mz_catalog"."mz_timestamp"'
     evaluator = Evaluator()
     try:

@@ -17,7 +17,11 @@ _KINDS = ("table", "materialized-view", "index")
 def altered(
     statement: st.AlterRetain, catalog: CatalogView
 ) -> tuple[CatalogItem | None, int | None]:
-    """The object to alter (None where it need not exist), and the retained milliseconds (None for RESET)."""
+    """The object to alter (None where it need not exist), and the retained milliseconds (None for RESET).
+
+    Raises:
+        Unsupported: the kind of object keeps no history of its own.
+    """
     if statement.if_exists:
         item = find_item(catalog, statement.name)
         if item is None:

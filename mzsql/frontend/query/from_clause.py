@@ -52,7 +52,11 @@ UNIT = hir.Constant(((),), t.RelationType(()))
 
 
 def plan_from(planner: QueryPlans, node: exp.Select, outer: Scope | None) -> Factor:
-    """The rows of the FROM clause and their scope; one row without columns where there is no FROM."""
+    """The rows of the FROM clause and their scope; one row without columns where there is no FROM.
+
+    Raises:
+        SqlSyntaxError: FROM is not followed by a relation.
+    """
     clause = node.args.get("from_")
     if clause is None:
         return UNIT, Scope((), outer)

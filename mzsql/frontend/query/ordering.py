@@ -29,7 +29,11 @@ def limit_size(node: exp.Expr) -> int | None:
 def check_distinct_on(
     keys: tuple[int, ...], order: tuple[ColumnOrder, ...], position: int | None
 ) -> None:
-    """Refuse DISTINCT ON whose expressions are not the first ones of ORDER BY: which row is kept would be undefined."""
+    """Check that the expressions of DISTINCT ON are the first ones of ORDER BY: else which row is kept would be undefined.
+
+    Raises:
+        SqlSyntaxError: they are not (42P10).
+    """
     leading = [o.column for o in order[: len(keys)]]
     left = set(keys)
     for column in leading:

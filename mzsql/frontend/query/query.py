@@ -369,6 +369,9 @@ class QueryPlanner:
             keep_unknown: ignored: cells always get a definite type.
             wanted: in an INSERT the types of the target columns.
             defaults: in an INSERT the defaults of the target columns, for cells that are DEFAULT.
+
+        Raises:
+            SqlSyntaxError: rows have different numbers of cells.
         """
         del keep_unknown
         ctx = ExprContext(self, Scope((), outer), "VALUES")

@@ -23,7 +23,11 @@ from mzsql.repr.types import ColumnType, RelationType, SqlType
 
 
 def cell(ctx: ExprContext, node: exp.Expr, column: int, defaults: Sequence[Typed | None]) -> Typed:
-    """A cell of VALUES; DEFAULT is the column's default in an INSERT."""
+    """A cell of VALUES; DEFAULT is the column's default in an INSERT.
+
+    Raises:
+        SqlSyntaxError: DEFAULT stands beyond the table's last column.
+    """
     if isinstance(node, exp.Var) and node.name.upper() == "DEFAULT" and defaults:
         if column >= len(defaults):
             raise SqlSyntaxError(

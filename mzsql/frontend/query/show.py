@@ -68,7 +68,11 @@ def has_show(query: exp.Expr) -> bool:
 
 
 def refuse_shows(query: exp.Expr) -> None:
-    """Raise Unsupported where a view's query contains a SHOW."""
+    """Check that a view's query contains no SHOW.
+
+    Raises:
+        Unsupported: it contains one.
+    """
     if has_show(query):
         raise Unsupported(
             "SHOW commands are not allowed in views",

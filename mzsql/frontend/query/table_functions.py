@@ -330,6 +330,10 @@ def in_select(ctx: ExprContext, node: exp.Expr) -> Typed:
     once.
 
     The first one planned brings all others along, so that their columns never move.
+
+    Raises:
+        SqlError: the call stands where no table function may, in a clause other than the select list and its
+            ORDER BY (0A000).
     """
     select = ctx.select
     assert select is not None

@@ -124,8 +124,10 @@ def _of_dimensions(array: SqlType, count: int) -> SqlType:
 
 
 def check_same_dimensions(given: SqlType, wanted: SqlType) -> None:
-    """Raise Unsupported where an array is used as one with another number of dimensions: here that is part of a
-    column's type.
+    """Check that an array has as many dimensions as the type it is used as: here that is part of a column's type.
+
+    Raises:
+        Unsupported: it has another number of them.
     """
     name = type_name(wanted)
     has, wants = _dimensions(given), _dimensions(wanted)
@@ -338,7 +340,11 @@ def _shown(typ: SqlType) -> str:
 
 
 def explicit(value: Typed, target: SqlType, position: int | None) -> Typed:
-    """CAST(value AS target)."""
+    """CAST(value AS target).
+
+    Raises:
+        UndefinedObject: there is no cast from its type to the target (42846).
+    """
     done = cast(value, target, "explicit")
     if done is None:
         raise UndefinedObject(

@@ -45,7 +45,11 @@ def case(ctx: ExprContext, node: exp.Expr) -> Typed:
 
 
 def coalesce(ctx: ExprContext, node: exp.Expr) -> Typed:
-    """COALESCE, GREATEST or LEAST."""
+    """COALESCE, GREATEST or LEAST.
+
+    Raises:
+        SqlSyntaxError: there are no arguments.
+    """
     name = function_name(node)
     if not node.expressions:
         raise SqlSyntaxError(
@@ -58,7 +62,11 @@ def coalesce(ctx: ExprContext, node: exp.Expr) -> Typed:
 
 
 def nullif(ctx: ExprContext, node: exp.Expr) -> Typed:
-    """NULLIF of two values."""
+    """NULLIF of two values.
+
+    Raises:
+        SqlSyntaxError: there are not two arguments.
+    """
     given = len(node.expressions)
     if given != 2:
         # NULLIF has a syntax of its own, in Materialize as in PostgreSQL, so a wrong number of arguments is a syntax error.

@@ -232,7 +232,12 @@ def _slice(
 
 
 def field(ctx: ExprContext, node: exp.Expr) -> Typed:
-    """``(record).field``."""
+    """``(record).field``.
+
+    Raises:
+        SqlSyntaxError: the field is ``*``, which only a select list expands.
+        SqlError: the value is no record (42809).
+    """
     name = node.expression
     value = ctx.plan(node.this)
     position = position_of(node)
@@ -248,7 +253,11 @@ def field(ctx: ExprContext, node: exp.Expr) -> Typed:
 
 
 def field_of(value: Typed, name: str, position: int | None) -> Typed:
-    """A record's field by its name."""
+    """A record's field by its name.
+
+    Raises:
+        UndefinedColumn: the record has no such field.
+    """
     for i, (field, column) in enumerate(value.typ.fields, start=1):
         if field == name:
             return call(f"record_get_{i}", [value], column.type)

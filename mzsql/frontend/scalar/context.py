@@ -26,26 +26,27 @@ from mzsql.repr.interrupt import check_for_interrupts
 
 
 class QueryPlans(Protocol):
-    """Plans the queries of a statement, as seen by clauses and expressions.
-
-    Attributes:
-        catalog: where names are resolved.
-        references: the catalog's objects in the text: start, end, full name.
-        types: resolves types that users created.
-        handlers: plans each kind of expression node.
-    """
+    """Plans the queries of a statement, as seen by clauses and expressions."""
 
     @property
-    def catalog(self) -> CatalogView: ...  # noqa: D102  described above
+    def catalog(self) -> CatalogView:
+        """Where names are resolved."""
+        ...
 
     @property
-    def references(self) -> list[tuple[int, int, FullName]]: ...  # noqa: D102
+    def references(self) -> list[tuple[int, int, FullName]]:
+        """The catalog's objects in the text: start, end, full name."""
+        ...
 
     @property
-    def types(self) -> NamedTypes: ...  # noqa: D102
+    def types(self) -> NamedTypes:
+        """What resolves types that users created."""
+        ...
 
     @property
-    def handlers(self) -> Handlers: ...  # noqa: D102
+    def handlers(self) -> Handlers:
+        """What plans each kind of expression node."""
+        ...
 
     def query(self, node: exp.Expr, outer: Scope | None, *, keep_unknown: bool = False) -> Pending:
         """Plan a query with its WITH clause, not finished yet; with ``keep_unknown`` untyped literals keep the type

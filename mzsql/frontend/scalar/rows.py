@@ -50,7 +50,11 @@ def _is_row_call(node: exp.Expr) -> bool:
 
 
 def subquery_value(ctx: ExprContext, node: exp.Expr) -> tuple[Typed, bool]:
-    """The value of a subquery's only row: of its only column, or a record of several; the second result says which."""
+    """The value of a subquery's only row: of its only column, or a record of several; the second result says which.
+
+    Raises:
+        SqlSyntaxError: the subquery has no columns.
+    """
     planned = ctx.planner.subquery(node, ctx.scope)
     if len(planned.names) == 1:
         node.meta["column"] = planned.names[0]  # what names the value in a select list

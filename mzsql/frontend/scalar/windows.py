@@ -96,7 +96,12 @@ def named_windows(select: exp.Expr) -> dict[str, exp.Expr]:
 
 
 def plan_window(ctx: ExprContext, node: exp.Expr) -> Typed:
-    """A call with an OVER clause."""
+    """A call with an OVER clause.
+
+    Raises:
+        Unsupported: OVER stands on something that is no call, or on an aggregate with DISTINCT.
+        SqlError: the function is neither a window function nor an aggregate (42809).
+    """
     func: exp.Expr = node.this
     where: exp.Expr | None = None
     nulls: str | None = None

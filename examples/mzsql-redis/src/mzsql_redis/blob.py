@@ -29,7 +29,11 @@ class RedisBlob:
         return value
 
     def get_range(self, key: str, offset: int, length: int) -> bytes | None:
-        """Up to ``length`` bytes from ``offset``; `None` when there is no such key."""
+        """Up to ``length`` bytes from ``offset``; `None` when there is no such key.
+
+        Raises:
+            UsageError: the offset or the length is negative.
+        """
         if offset < 0 or length < 0:
             raise UsageError(f"a range cannot be negative, got {offset} and {length}")
         name = self._key(key)
@@ -43,7 +47,11 @@ class RedisBlob:
         return bytes(parts[0]) if parts else b""
 
     def set(self, key: str, value: bytes) -> None:
-        """Map ``key`` to ``value``, atomically."""
+        """Map ``key`` to ``value``, atomically.
+
+        Raises:
+            UsageError: the value is larger than one of Redis can be.
+        """
         name = self._key(key)
         if len(value) > LARGEST:
             raise UsageError(

@@ -378,7 +378,11 @@ class Arrangement(Target):
         return tuple(column.type for column in self.desc.columns[: self.desc.key_arity])
 
     def as_stored(self, updates: pa.Table) -> pa.Table:
-        """A step's updates in the shard's form: partial sums have a diff of 0."""
+        """A step's updates in the shard's form: partial sums have a diff of 0.
+
+        Raises:
+            InternalError: partial sums came with another diff than 1 or 0.
+        """
         if not self.desc.additive or not updates.num_rows:
             return updates
         bounds = pc.min_max(updates.column(DIFF_COLUMN)).as_py()

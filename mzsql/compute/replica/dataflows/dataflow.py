@@ -188,7 +188,11 @@ class Dataflow:
         return {**self.indexes, **self.arrangements}
 
     def targets(self) -> list[Target]:
-        """What a step writes, in the order in which it is written: the arrangements, then the output."""
+        """What a step writes, in the order in which it is written: the arrangements, then the output.
+
+        Raises:
+            InternalError: the dataflow's output is not open yet.
+        """
         if self.output is None:
             raise InternalError(f"dataflow {self.gid} has no export yet")
         return [*self.arrangements.values(), self.output]

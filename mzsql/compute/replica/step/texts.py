@@ -34,6 +34,9 @@ STEPS_BEFORE_LEAN = 4
 def empty_relation(dataflow: Dataflow, name: str) -> pa.Table:
     """A relation that a step of the dataflow reads, without rows: an input's updates, an arrangement's rows, or the
     changes of a recursion.
+
+    Raises:
+        InternalError: no step of the dataflow has a relation of that name.
     """
     arrangement = dataflow.readable().get(name)
     if arrangement is not None:

@@ -34,7 +34,11 @@ def _map(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
 
 
 def map_of_entries(entries: Ast, typ: SqlType, engine: Engine) -> Ast:
-    """The map of an array of structs (key, value); the last of equal keys counts."""
+    """The map of an array of structs (key, value); the last of equal keys counts.
+
+    Raises:
+        Unsupported: a spelling for Spark was asked for; there is none, so no dataflow maintains it.
+    """
     if engine is Engine.SPARK:
         raise duckdb_only("maps")
 

@@ -151,7 +151,11 @@ def prepend(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
 
 
 def has_all(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
-    """Whether the first contains all elements of the second; NULL elements equal nothing, so are never contained."""
+    """Whether the first contains all elements of the second; NULL elements equal nothing, so are never contained.
+
+    Raises:
+        Unsupported: a spelling for Spark was asked for; there is none, so no dataflow maintains it.
+    """
     if engine is Engine.SPARK:
         raise duckdb_only("the containment of arrays and lists")
     whole, part = args[0].ast, args[1].ast
@@ -183,7 +187,11 @@ def remove(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
 
 
 def position(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
-    """The first position of an element, from the third argument on."""
+    """The first position of an element, from the third argument on.
+
+    Raises:
+        Unsupported: a spelling for Spark was asked for; there is none, so no dataflow maintains it.
+    """
     if engine is Engine.SPARK:
         raise duckdb_only("array_position")
     start = s.at_least(args[2].ast, s.num(1)) if len(args) > 2 else s.num(1)

@@ -65,7 +65,13 @@ class PostgresOracle:
             raise
 
     def write_ts(self) -> int:
-        """Allocate a timestamp greater than all others and not below the clock."""
+        """Allocate a timestamp greater than all others and not below the clock.
+
+        Raises:
+            UsageError: the clock is beyond what a timestamp can be.
+            Determinate: the timeline has no timestamps left, or the server refused.
+            Indeterminate: the answer was lost; a timestamp may have been given to nobody.
+        """
         now = self._now()
         if now >= MAX_SEQNO:
             raise UsageError(f"the clock says {now}, which is no timestamp")

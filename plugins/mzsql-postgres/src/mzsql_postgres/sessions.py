@@ -197,7 +197,12 @@ class Session:
             raise
 
     def script(self, text: str) -> Answer:
-        """Run statements without parameters in one transaction; returns the last one's response."""
+        """Run statements without parameters in one transaction; returns the last one's response.
+
+        Raises:
+            Failed: the server refused a statement, or the connection broke; it says whether the statements
+                may have had an effect.
+        """
         self.settle()
         try:
             self.pgconn.send_query(text.encode())

@@ -69,7 +69,12 @@ class S3Blob:
         return Read(self._requests, self._call("read", key), object_key, 0, None).result()
 
     def get_range(self, key: str, offset: int, length: int) -> bytes | None:
-        """Up to ``length`` bytes from ``offset``; empty beyond the end, `None` if there is no such key."""
+        """Up to ``length`` bytes from ``offset``; empty beyond the end, `None` if there is no such key.
+
+        Raises:
+            UsageError: the offset or the length is negative.
+            Determinate: S3 did not answer, or refused.
+        """
         object_key = self.place.object_key(key)
         if offset < 0 or length < 0:
             raise UsageError(f"not a range of bytes: {length} from {offset}")
@@ -79,7 +84,13 @@ class S3Blob:
         return Read(self._requests, call, object_key, offset, length).result()
 
     def set(self, key: str, value: bytes) -> None:
-        """Map ``key`` to ``value``, atomically and durably."""
+        """Map ``key`` to ``value``, atomically and durably.
+
+        Raises:
+            UsageError: the value is larger than S3 takes for an object.
+            Determinate: the object was not written.
+            Indeterminate: it may have been.
+        """
         object_key = self.place.object_key(key)
         if len(value) > MOST_OBJECT:
             raise UsageError(f"{len(value)} bytes are more than S3 takes for an object")

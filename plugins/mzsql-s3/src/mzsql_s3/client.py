@@ -98,7 +98,11 @@ class Call:
         self._secrets |= _secrets(headers)
 
     def check(self) -> None:
-        """Raise `Late` if no time is left."""
+        """Check that there is time left.
+
+        Raises:
+            Late: there is none.
+        """
         if time.monotonic() >= self._end:
             raise Late(f"not done in {self._seconds:g} s")
 
@@ -249,7 +253,11 @@ class Requests:
         self._start()
 
     def once(self, call: Call, request: Callable[[S3Client], T]) -> T:
-        """The result of one try of ``request(client)``, once a slot is free; its failure as it is."""
+        """The result of one try of ``request(client)``, once a slot is free; its failure as it is.
+
+        Raises:
+            Late: no slot became free in time.
+        """
         call.check()
         if not self._free.acquire(timeout=call.remaining()):
             raise Late(
@@ -336,7 +344,11 @@ class Requests:
         return None if call is None else call.remaining()
 
     def submit(self, act: Callable[[], T]) -> Future[T]:
-        """Run ``act`` on one of the handle's threads, which the first call starts."""
+        """Run ``act`` on one of the handle's threads, which the first call starts.
+
+        Raises:
+            Determinate: the handle was closed.
+        """
         with self._lock:
             if self._closed:
                 raise self.closed_error()

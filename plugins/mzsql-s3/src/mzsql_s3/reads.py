@@ -109,7 +109,11 @@ class Read:
         self._rest: list[Future[list[bytes]]] = []
 
     def result(self) -> bytes | None:
-        """The bytes, fewer where the object ends; `None` if there is no object."""
+        """The bytes, fewer where the object ends; `None` if there is no object.
+
+        Raises:
+            Determinate: the object came damaged each time, or could not be read.
+        """
         for round_ in range(_ROUNDS):
             first = functools.partial(self._first, alone=round_ >= _RANGED)
             try:
