@@ -285,6 +285,7 @@ class GroupCommit:
                 thread.well()
             self._took = time.monotonic() - began
             with self._queued:
+                # Sessions that were just answered mostly come back with their next write at the same time.
                 self._expected = len(group) + len(self._queue)
 
     def _troubled(self, failure: BaseException) -> None:
@@ -292,6 +293,7 @@ class GroupCommit:
 
     def _gather(self) -> list[_Pending]:
         """The writes of the next group; empty once closed."""
+        # Waiting for more writes pays only while it is short against what a commit takes.
         quiet = min(max(self._took / 2, QUIET_LEAST), QUIET_MOST)
         with self._queued:
             self._wanted = 1
@@ -314,6 +316,7 @@ class GroupCommit:
     def _commit_all(self, group: Sequence[_Pending]) -> None:
         # Writes that have read something go first; the module's docstring says why.
         rest: Sequence[_Pending] = sorted(group, key=lambda pending: not pending.reads)
+        # Whoever won a race lately probably writes still: a look at the log costs a read, a lost race a whole append.
         raced, built = self._raced, AttemptBatches(self._env)
         self._raced = False
         while rest:
@@ -350,6 +353,8 @@ class GroupCommit:
             before = env.wal.state.upper
             self._raced = env.wal.follow().upper > before or self._raced
         wal, seen = env.wal.seen
+        # A statement that read the catalog after the log was last seen has brought it up to date for all of its
+        # group.
         synced = any(pending.synced > seen for pending in group)
         if not synced:
             env.catalog.sync()

@@ -173,6 +173,8 @@ class Target:
             self._behind_since = began if self._behind() else None
 
     def _reopen(self) -> None:
+        # The handle's lease lapsed, on a machine that slept for example. Nothing that it had appended is lost by
+        # that.
         expired, self.writer = self.writer, self.writer.reopened()
         if self.log is not None:
             self.log.detach(expired)
@@ -207,6 +209,7 @@ class Target:
             return self._append_quietly(updates, lower, upper)
         if self.log is not None:
             self.flush()
+        # After the flush the shard has what the log had of it, so a direct append goes on at the shard's own upper.
         reached = self.append_from(updates, lower, upper, at=self.writer.upper, exact=exact)
         self._has_moved()
         return reached
@@ -239,6 +242,7 @@ class Target:
         upper = self.writer.upper
         if self.log is not None:
             at = 0 if upper is None else upper
+            # A batch without rows and without a span: all that it says is how far the shard goes.
             self.log.add(Batch(self.shard_id, at, at))
 
     def append_from(
@@ -553,6 +557,8 @@ def _worker_in(name: str) -> int | None:
     for part in name.split("/"):
         if part.startswith(f"{WORKER_COLUMN}="):
             number = part.removeprefix(f"{WORKER_COLUMN}=")
+            # Hive's name of a NULL partition, above all: a key's hash is never NULL, so the text that computes the
+            # worker is wrong.
             if not number.isdigit():
                 raise InternalError(f"a row of no worker was written to {name}")
             return int(number)

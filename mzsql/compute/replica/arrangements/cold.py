@@ -92,6 +92,8 @@ def first_from_shard(
             end = _end(groups, arrangement, front, wanted)
             if end is None:
                 found = arrangement.read(as_of, filters=equal or None, stats=stats)
+                # Counted up, so that many such reads make loading the trace the cheaper way in the end
+                # (`reads_cold`).
                 arrangement.hot.read_cold += max(found.num_rows, _READ)
                 return FirstFromShard(found, [0] * len(fronts), whole=True)
             ranges = _ranges(arrangement, front, end)
@@ -159,8 +161,10 @@ def _end(
 ) -> Any:
     """The leading value up to which to read for so many rows; None to read everything."""
     up = _ascends(arrangement, front)
+    # By the far end of each row group: what is read up to there has the whole group, so at least its rows.
     ends = sorted(((hi if up else -lo), rows) for rows, lo, hi in groups)
     total = 0
+    # Where the last group is needed too, everything is read, and no range has to be given.
     for end, rows in ends[:-1]:
         total += rows
         if total >= wanted:
@@ -240,6 +244,7 @@ def _without(rows: pa.Table, name: str, taken: Sequence[KeyRange]) -> pa.Table:
             keep = pc.is_valid(column)
         else:
             outside = pc.greater(column, high) if low is None else pc.less(column, low)
+            # NULL is compared with no bound; it is in the range of NULLs alone, which is told by having no bounds.
             keep = pc.fill_null(outside, True)
         rows, column = rows.filter(keep), column.filter(keep)
     return rows

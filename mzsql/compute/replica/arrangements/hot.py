@@ -275,6 +275,7 @@ class Hot:
         now = self._now()
         if not self.files.keeps or trace is None or upper is None or now - self._kept_at < after:
             return None
+        # Counts from the attempt, so that a full disk is not written to at each flush.
         self._kept_at = now
         return Contents(trace.runs, trace.since, upper)
 
@@ -301,6 +302,7 @@ class Hot:
         if since - span[1] > KEPT_BACK:
             self.files.drop()
             return since
+        # A restart reads from the shard what came at the saved trace's upper or later, so as of the time before.
         return span[1] - 1
 
     # --- durability ---
@@ -350,6 +352,8 @@ class Hot:
             assert lower is not None
             reached = append(rows, lower, upper)
             with self._lock:
+                # By number, from the list as it was then: `add` may have appended to it since, and `settled` may have
+                # put another list in its place.
                 del pending[: len(rows)]
                 self._pending_bytes = sum(one.nbytes for one in self._pending)
                 self.seen(reached)

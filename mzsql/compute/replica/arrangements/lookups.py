@@ -190,6 +190,8 @@ class LookupRun:
 
     def run(self) -> Found:
         """Look up until a pass finds no new keys; return the relations."""
+        # Keys come from updates and from rows that were found, so an arrangement may learn of new keys after it was
+        # looked at. It ends: each pass finds a key that was not looked up before, and there are finitely many.
         moved = True
         while moved:
             moved = False
@@ -222,6 +224,7 @@ class LookupRun:
             return False
         if state.arrangement.desc.key_arity == 0 and self._find_first_of_all(state):
             return True
+        # By as many leading columns as every source has: what is found covers the keys of each.
         arity = min(len(source.exprs) for source in sources) if sources else 0
         if sources is None or arity == 0:
             self._take_all(state)
@@ -234,6 +237,8 @@ class LookupRun:
                 return True
             generation, tables = known
             last, count = state.looked.get(position, (generation, 0))
+            # Pieces are only ever added, so those counted before were asked for already; of another generation none
+            # were.
             seen = count if last == generation else 0
             state.looked[position] = (generation, len(tables))
             new += [self._keys(source, arity, table) for table in tables[seen:] if table.num_rows]
@@ -249,6 +254,7 @@ class LookupRun:
         trace = state.arrangement.trace(self._as_of)
         if trace is not None:
             return self._find(state, trace, keys)
+        # Otherwise all keys are new, and reading by ranges does not mind a key that comes twice.
         if len(new) > 1 or state.keys is not None:
             keys = self._unseen(keys, state.keys)
         if keys.num_rows == 0:
@@ -307,6 +313,8 @@ class LookupRun:
                 read.append(one)
         except (OverflowError, ValueError):  # a date or time that Python cannot represent
             return None
+        # In the order of the keys, since what was read stands in that order; `state.hashes` below is sorted, as
+        # lookups in traces expect it.
         hashes = _NO_KEY if asked is None else arrangement.hashes_in_order(asked)
         if state.firsts is None:
             state.firsts = Firsts(arrangement, state.lookup.fronts)
@@ -352,6 +360,7 @@ class LookupRun:
     def _take(self, state: _State, found: TraceRows) -> None:
         """Take rows found in a trace; too many for the driver are left to Spark."""
         arrangement = state.arrangement
+        # What was found before may go: those rows are among the ones that Spark will read.
         if found.count > arrangement.most_rows(self._settings):
             state.pushed, state.pieces = True, []
         elif found.count:
@@ -379,6 +388,7 @@ class LookupRun:
         return self._driver.query(both, {"new_keys": keys, "seen_keys": seen})
 
     def _take_all(self, state: _State) -> None:
+        # All rows are enough rows of every key, so there is nothing to check after the step.
         state.whole, state.firsts = True, None
         trace = state.arrangement.trace(self._as_of)
         if trace is not None and not state.pushed:

@@ -79,6 +79,7 @@ class Found:
         pieces = {id(run): (run, places) for run, places in self._pieces}
         for run, places in other._pieces:
             _, known = pieces.get(id(run), (run, np.empty(0, np.int64)))
+            # None stands for the whole run, which has whatever the other one found.
             either = None if places is None or known is None else np.union1d(known, places)
             pieces[id(run)] = (run, either)
         return Found(list(pieces.values()), self._as_of, self._schema)
@@ -100,6 +101,8 @@ class Found:
             if batch.num_rows:
                 batches.append(batch)
         table = pa.Table.from_batches(batches, self._schema)
+        # A step takes its state as it stands at one time (decision 4 of docs/architecture.md); with their own times,
+        # equal rows would not add up.
         times = pa.repeat(pa.scalar(self._as_of, pa.int64()), table.num_rows)
         position = self._schema.get_field_index(TIME_COLUMN)
         return table.set_column(position, self._schema.field(position), times)
@@ -237,6 +240,7 @@ class Trace:
         first = next((at for at, run in enumerate(self._runs) if run is runs[0]), None)
         if first is not None and self._runs[first : first + len(runs)] == runs:
             self._runs[first : first + len(runs)] = [made] if made is not None else []
+            # A run from `take` that was merged after all counts among the small ones from now on.
             self._taken = min(self._taken, first)
 
     def run_of(self, updates: pa.Table) -> Run | None:
@@ -271,6 +275,7 @@ class Trace:
         """
         rows = pa.Table.from_batches([run.rows for run in runs], self._schema)
         position = self._schema.get_field_index(TIME_COLUMN)
+        # Nobody reads at a time before `since`, so what happened before it may add up as if it had happened then.
         times = pc.max_element_wise(rows.column(TIME_COLUMN), pa.scalar(since, pa.int64()))
         rows = rows.set_column(position, self._schema.field(position), times)
         if self._sums or len(self._schema) == 2:  # all rows of no columns are one
@@ -347,6 +352,8 @@ class Trace:
             total = int(counts.sum())
             if not total:
                 continue
+            # All places of the stretches, without a loop over keys: place k of the result is k, moved by where its
+            # stretch begins in the run less where it begins in the result.
             starts = np.repeat(begin - (np.cumsum(counts) - counts), counts)
             places = starts + np.arange(total)
             pieces.append((run, places if order is None else order[places]))
@@ -363,6 +370,8 @@ class Trace:
         """
         assert as_of >= self.since
         runs = [run for run in self._sorted() if run.first <= as_of]
+        # Where two keys have one hash their rows alternate, so that the first of a stretch may all be the other
+        # key's.
         if not runs or any(run.mixed for run in runs):
             return self._whole(wanted, as_of)
         spans = [run.places(wanted, self._key_arity, self._hasher)[:2] for run in runs]
@@ -381,6 +390,8 @@ class Trace:
             counts[left], whole[left] = amounts, all_of
             for number, (one, sure) in enumerate(zip(taken, certain, strict=True)):
                 kept[number].append(one.places[sure & done[one.keys]])
+            # Four times as many: retractions in one run may take away rows of another, and a key is looked at a few
+            # times, not once for each such row.
             left, most = left[~done], most * 4
         pieces = [(run, np.concatenate(some)) for run, some in zip(runs, kept, strict=True) if some]
         return FirstRows(Found(pieces, as_of, self._schema), counts, whole, looked)

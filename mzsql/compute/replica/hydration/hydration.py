@@ -317,6 +317,8 @@ class Hydration:
         rows = self._collect(stage, frame, full)
         if rows is None:
             return self._adopt(stage, frame, target, upper)
+        # Exact, since contents, or the difference to what was there, are right only on top of what the shard had when
+        # they were computed.
         target.append(rows.cast(full), upper, self._dataflow.as_of + 1, exact=True)
         return int(rows.num_rows)
 

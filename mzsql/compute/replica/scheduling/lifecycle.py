@@ -249,6 +249,7 @@ class DataflowLifecycle:
                 arrangement = self.replica.open_index(spec.id)
                 indexes[f"arr_{spec.id}"] = arrangement
                 name = f"{self.replica.replica_id}/{self.gid}"
+                # A hold that no lease ends: a restart resumes from it, however long no process was there.
                 hold = self.replica.persist.open_critical_reader(
                     arrangement.shard_id,
                     name,
@@ -296,6 +297,7 @@ class DataflowLifecycle:
             engine, reason = Engine.DUCKDB, "a recursion is computed in process"
         hydration = self._hydration(dataflow, engine, reason)
         try:
+            # Once nobody wants the dataflow any more, whatever waits for a backend is given little time.
             with waiting(patience(self._unwanted, self.replica.clock)):
                 stats = hydration.run()
         except Exception as error:
@@ -425,6 +427,7 @@ class DataflowLifecycle:
         self.replica.storage.moved(self.gid)
         settings = self.replica.settings
         self.overfull = dataflow.output.overfull(settings.apply_batches, settings.apply_bytes)
+        # Where the shards are to follow soon their flush downgrades the holds; until then these are needed.
         if dataflow.ended or not dataflow.follows_soon():
             self._hold(force=False)
         return stats

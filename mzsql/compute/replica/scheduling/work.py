@@ -357,6 +357,7 @@ class Work:
         with self._installed.changed:
             flow.failures += 1
             flow.error = told_of(error)
+            # The exponent is bounded, as the product with a float overflows after a thousand failures.
             pause = self._settings.retry_seconds * 2 ** min(flow.failures - 1, 30)
             pause = min(pause, self._settings.retry_max_seconds)
             flow.retry_at = self._clock.monotonic() + pause

@@ -108,10 +108,13 @@ def run_step(
         seconds = time.monotonic() - started
         return RefreshStats(dataflow.gid, lower, upper, 0, 0, 0, 0, seconds, "empty")
     for arrangement in dataflow.readable().values():
+        # What this step adds to the traces may then sum up what happened before, which this dataflow reads no more.
         arrangement.passed(lower - 1)
     more, read = _spare(relevant), sum(delta.bytes for delta in deltas.values())
+    # Rows of a temporal filter come and go at times of their own, whatever the times of the updates.
     at_once = not dataflow.rendered.temporal and _have_one_time(relevant)
     while True:
+        # What is looked up is the same for both engines; which of them runs the statement depends on what is found.
         found = LookupRun(
             dataflow.rendered.template(Engine.DUCKDB, changed, at_once=at_once).lookups,
             relevant,
@@ -202,6 +205,8 @@ def _spare(relevant: Mapping[str, pa.Table | None]) -> int | None:
             return None
         diffs = table.column(DIFF_COLUMN)
         gone += pc.sum(pc.less(diffs, 0)).as_py() or 0
+    # A guess: a join makes many retractions of one, a filter none. `_check_firsts` compares it with what the step
+    # takes away.
     return min(gone, _MOST_SPARE)
 
 
@@ -255,6 +260,7 @@ class _Work:
 
     def _chosen(self, large: Sequence[str]) -> tuple[Engine, str]:
         """Choose the engine; return it and the reason, for a person."""
+        # What is not on the driver DuckDB cannot read, also where the cluster asks for it.
         asked = self.tools.settings.engine
         if large:
             what = f"more of {', '.join(sorted(large))} is touched than fits in process"
@@ -425,6 +431,8 @@ class _Work:
         over.
         """
         frame = self._result(session, part)
+        # A large step goes on where its rows are: fetching them to the driver and sending them back would cost more
+        # than a cached frame.
         if not self.large:
             settings = self.tools.settings
             width = VALUE_BYTES * len(frame.columns)
@@ -492,6 +500,8 @@ class _Work:
         try:
             for output in self._in_order(step):
                 target = self._target(output)
+                # Asked for anew for each output: a run of the step that crashed, or another replica, has perhaps
+                # written some of them.
                 at: Frontier = target.upper()
                 if at is None or at >= self.upper:
                     continue
@@ -507,6 +517,8 @@ class _Work:
                 refresh = self._refresh(output)
                 if refresh is not None:
                     frame = rounded_frame(frame, refresh)
+                # What the shard has of the span it has from the same inputs, so it is the same; only the rest is
+                # lacking.
                 rest = frame.where(F.col("mz_time") >= F.lit(at))
                 _, rows = target.adopt(rest, at, self.upper)
                 if output.arrangement is None:
