@@ -137,6 +137,7 @@ class InMemoryTimestamps:
                 ts = max(self._write + 1, now())
                 if ts > MAX_TS:
                     raise Determinate("the timeline has no timestamps left")
+                # Only below the durable bound: whoever takes over after a crash begins at it.
                 if ts <= self._entry.bound:
                     self._write = ts
                     return ts
@@ -173,6 +174,7 @@ class InMemoryTimestamps:
         """Make a bound durable that is at or above ``ts``."""
         Patience("a range of timestamps").acquire(self._reserving)
         try:
+            # Another thread may have reserved enough while this one waited.
             entry = self._entry
             if ts <= entry.bound:
                 return
@@ -249,6 +251,7 @@ def _begin(last: Reservation | None, floor: int) -> tuple[int, int]:
         return floor, floor
     if last.read_ts is not None and last.write_ts is not None:
         return max(last.read_ts, floor), max(last.write_ts, floor)
+    # The process before ended without a word: it may have handed out, and had acknowledged, anything up to its bound.
     return max(last.bound, floor), max(last.bound, floor)
 
 

@@ -185,6 +185,8 @@ class SwitchingOracle:
             raise OutdatedSetting("the setting of timestamp_oracle has changed")
         if entry is None or entry.implementation == DISTRIBUTED:
             return _Active(DISTRIBUTED, wish.step, self._distributed, seqno=seqno)
+        # Before the entry: once others see it they take timestamps from the distributed oracle, and those must be
+        # above all served from memory.
         self._distributed.apply_write(entry.bound)
         back = Reservation(
             epoch=entry.epoch + 1,

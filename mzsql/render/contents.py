@@ -70,6 +70,8 @@ class ContentsRenderer(ContentsState):
             self._fingerprints[local] = made.relation
         bindings: list[Binding] = []
         for local, value in zip(node.ids, node.values, strict=True):
+            # A renderer of its own, since each binding is a statement of its own: what it reads of its surroundings
+            # it renders again.
             inner = ContentsRenderer(self.shape, self.engine)
             inner._numbers, inner._recursive = self._numbers, dict(self._recursive)
             inner._pending, inner._fingerprints = dict(self._pending), dict(self._fingerprints)

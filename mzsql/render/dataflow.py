@@ -213,6 +213,7 @@ class RenderedDataflow:
         """Render what the first in-process step needs, for updates of a single time."""
         with self._lock:
             if not self.temporal:
+                # Only this one: what comes first is a tick, whose updates have one time, and as a rule it is small.
                 self._step(Engine.DUCKDB, at_once=True)
         _ = self.relevance
 
@@ -242,6 +243,7 @@ class RenderedDataflow:
                 self._templates.move_to_end(key)
                 return known
             made = self._templates[key] = self._template(*key)
+            # A dataflow of n inputs may meet 2 ** n sets of changed ones; those that were used last stay.
             while len(self._templates) > TEMPLATES:
                 self._templates.popitem(last=False)
             return made

@@ -102,6 +102,7 @@ def _read_in(node: exp.Expression, but: Collection[str]) -> set[str]:
 def _has_rows(query: exp.Expression, empty: AbstractSet[str]) -> bool:
     """Whether a query may have rows. It recurses, which is safe because unions are balanced and do not nest deeply."""
     if isinstance(query, exp.Union):
+        # Only UNION ALL is taken apart, which is what rendering makes of a plan's unions.
         if query.args.get("distinct"):
             return True
         return _has_rows(query.this, empty) or _has_rows(query.expression, empty)
@@ -113,6 +114,7 @@ def _may_pass(query: exp.Select, empty: AbstractSet[str]) -> bool:
     if _lets_none_pass(query):
         return False
     origins = _origins(query)
+    # An outer join may have rows where one of its sides has none.
     if any(isinstance(one, exp.Join) and one.side for one in origins):
         return True
     return all(_may_read(one.this, empty) for one in origins)

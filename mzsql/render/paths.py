@@ -93,6 +93,8 @@ class Equal:
 
     def _join(self, one: int, other: int) -> None:
         ours, theirs = (self._layout.types[column].type for column in (one, other))
+        # Equal is not identical for every type (1.0 and 1.00, -0.0 and 0.0), and a key that is computed from the other
+        # column has to be the same value.
         if ours == theirs and ours.kind in _IDENTICAL:
             both = self._of.get(one, {one}) | self._of.get(other, {other})
             self._of.update(dict.fromkeys(both, both))

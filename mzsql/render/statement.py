@@ -68,6 +68,7 @@ def select(
     if where:
         made.set("where", exp.Where(this=s.and_(*where)))
     if group:
+        # Copies, here and below: a node of sqlglot's knows its parent, so it cannot stand in two places.
         made.set("group", exp.Group(expressions=[g.copy() for g in group]))
     if having is not None:
         made.set("having", exp.Having(this=having.copy()))

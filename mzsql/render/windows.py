@@ -338,6 +338,8 @@ def _function(window: _Window) -> tuple[list[Ast], Ast, Ast | None]:
         columns, value = _parts(window)
         return columns, value, None
     if func.func == "row_number":
+        # Spark refuses ranking functions without ORDER BY. Where there is no column to order by all rows are equal,
+        # so any order will do.
         made = window.over(s.call("ROW_NUMBER"), window.total or (ordered(s.num(1)),))
     elif func.kind == "scalar":
         made = window.over(s.call(func.func.upper()), window.orders or (ordered(s.num(1)),))

@@ -103,6 +103,7 @@ def _match(
         if said is None:
             continue
         fixed, exact = said
+        # The predicate stays a filter over what the other ones look up.
         if len(options) * len(fixed) > MAX_ROWS:
             continue
         merged = [_merged(one, other) for one in options for other in fixed]
@@ -110,6 +111,7 @@ def _match(
         if exact:
             used.append(pred)
     width = len(index.key)
+    # An alternative that leaves a part of the key open cannot be looked up.
     if any(len(option) != width for option in options):
         return None
     rows = {tuple(option[part] for part in range(width)): None for option in options}

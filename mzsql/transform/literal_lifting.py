@@ -84,6 +84,7 @@ def _recursion(rel: mir.LetRec, known: Mapping[int, Literals]) -> Lifted:
     for position, (local, value) in enumerate(zip(rel.ids, rel.values, strict=True)):
         new, literals = _visit(value, known)
         if any(mir.reads_local(earlier, local) for earlier in rel.values[: position + 1]):
+            # Values up to here were visited while nothing was known of this one, so they read it with its literals.
             new, literals = _whole(new, literals), ()
         known = {**known, local: literals}
         values.append(new)
@@ -146,6 +147,7 @@ def _constant(rel: mir.Constant) -> Lifted:
     typ = RelationType(tuple(rel.typ.columns[c] for c in rest), keys)
     rows = tuple((tuple(row[c] for c in rest), diff) for row, diff in rel.rows)
     if not rest:
+        # All rows have become one.
         rows = (((), sum(diff for _, diff in rows)),)
     below = mapped(
         mir.Constant(rows, typ), [sc.Literal(first[c], rel.typ.columns[c].type) for c in inner]
@@ -154,6 +156,7 @@ def _constant(rel: mir.Constant) -> Lifted:
 
 
 def _equal(one: Datum, other: Datum) -> bool:
+    # In Python 1 equals 1.0 and True.
     return type(one) is type(other) and one == other
 
 
@@ -233,6 +236,7 @@ def _known(aggregate: sc.AggregateExpr) -> sc.Scalar:
     name = functions.aggregate(aggregate.func).name
     if name in _EXTREMES and isinstance(aggregate.expr, sc.Literal):
         return sc.Literal(aggregate.expr.value, aggregate.typ)
+    # Any column: only whether it is a literal is looked at.
     return sc.Column(0)
 
 

@@ -74,6 +74,8 @@ def _normalized(rel: mir.Relation, *, inline_mfp: bool, keep: bool = False) -> m
         stages, body = _Hoist(keep=keep).frame(rel, {})
         stages, body = _smaller(stages, body, inline_mfp=inline_mfp)
         done = _Renumber(keep=keep).visit(assemble(_merged(stages), body), {}, {})
+        # Plain bindings are done after one round; a recursion that was merged or has lost bindings may leave more to
+        # do.
         if done == rel or not any(isinstance(stage, RecStage) for stage in stages):
             return done
         rel = done
@@ -232,6 +234,8 @@ def _smaller(
     while True:
         before = _shape(stages)
         stages, body = _Inliner(_unrolled(_alive(stages, body)), body, inline_mfp=inline_mfp).run()
+        # Dropping and inlining only take bindings away, and unrolling changes the kind of one: the same shape means
+        # that nothing has happened.
         if _shape(stages) == before:
             return list(stages), body
 
@@ -442,6 +446,8 @@ class _Renumber:
                 ids = tuple(names[local] for local in rel.ids)
                 values = [self.visit(value, names, types) for value in rel.values]
                 types = {**types, **recursive_types(ids, values, types)}
+                # The types of a recursion's values depend on each other, so what the values read of each other gets
+                # its type only now.
                 values = [_typed(value, types) for value in values]
                 stages.append(RecStage(ids, tuple(values), rel.limits))
             rel = rel.body

@@ -103,6 +103,7 @@ def needed_inputs(rel: mir.Relation, wanted: Iterable[int]) -> list[set[int]]:
         case mir.Union(inputs=inputs):
             return [set(need) for _ in inputs]
         case _:
+            # Whatever compares whole rows (Threshold above all) or has a plan already needs all columns.
             return [set(range(mir.arity(part))) for part in mir.inputs(rel)]
 
 
@@ -120,6 +121,7 @@ def _collect(
         case mir.Get(id=local) if isinstance(local, int):
             demanded.setdefault(local, set()).update(wanted)
         case mir.Let(id=local, value=value, body=body):
+            # The body first: it says what is read of the value.
             _collect(body, wanted, demanded, known)
             _collect(value, demanded.get(local, set()), demanded, known)
         case mir.LetRec():
@@ -159,6 +161,8 @@ class _Push:
         """The narrowed relation, and which of the old columns it has."""
         keep = tuple(sorted(set(wanted)))
         reads = part_of(rel, self._parts).order
+        # What comes out depends on the part, on the columns asked of it, and on how the bindings that it reads are
+        # narrowed.
         key = (id(rel), keep, *map(self._bindings.get, reads))
         found = self._known.get(key)
         if found is None:
@@ -238,6 +242,7 @@ def narrowed(typ: RelationType, columns: Sequence[int]) -> RelationType:
 
 def _map(rel: mir.Map, inner: mir.Relation, place: dict[int, int], keep: Columns) -> mir.Relation:
     width = mir.arity(rel.input)
+    # From the last one on, below: a scalar may read those before it.
     wanted = set(keep)
     for offset in range(len(rel.scalars) - 1, -1, -1):
         if width + offset in wanted:
