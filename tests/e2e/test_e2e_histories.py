@@ -26,16 +26,16 @@ def test_a_history_of_processes_that_come_and_go_is_strictly_serializable(
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
-    "seed",
+    ("seed", "seconds"),
     [
-        pytest.param(2, marks=pytest.mark.long),
-        *(pytest.param(n, marks=pytest.mark.soak) for n in range(3, 7)),
+        pytest.param(2, 20.0, marks=pytest.mark.long),
+        *(pytest.param(n, 40.0, marks=pytest.mark.soak) for n in range(3, 7)),
     ],
 )
 def test_long_histories_of_processes_that_come_and_go_are_strictly_serializable(
-    env: str, tmp_path: Path, seed: int
+    env: str, tmp_path: Path, seed: int, seconds: float
 ) -> None:
-    assert check_a_run(env, tmp_path, 40.0, seed) >= 30
+    assert check_a_run(env, tmp_path, seconds, seed) >= seconds / 4 * 3
 
 
 @pytest.mark.timeout(180)

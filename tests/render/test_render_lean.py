@@ -195,7 +195,7 @@ def test_lean_statements_give_what_guarded_ones_do(connection, seed):
 
 @pytest.mark.long
 @given(st.integers(0, 10**9))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_lean_statements_give_what_guarded_ones_do_over_many_rows(connection, seed):
     maintain(connection, seed, 120)
 
