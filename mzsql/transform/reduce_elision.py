@@ -17,7 +17,7 @@ from mzsql.expr.parts import kinds_of, part_of, parts
 from mzsql.expr.relation_keys import lacking, normalize_keys
 from mzsql.expr.typing import nullable, relation_type
 from mzsql.repr.types import BOOLEAN, ColumnType, RelationType
-from mzsql.transform.provenance import Exprs, own_stages, trace
+from mzsql.transform.provenance import Exprs, Provenance, own_stages
 from mzsql.transform.visit import Bindings, mapped, project, rewrite_typed
 
 _WHERE = kinds_of(mir.Reduce)
@@ -55,7 +55,7 @@ def _keys_of_padding(rel: mir.Relation, typ: RelationType, bindings: Bindings) -
                 found.append(())
             continue
         columns: Exprs = tuple(sc.Column(c) for c in outputs)
-        stages = trace(base, columns, bindings.values, {})
+        stages = Provenance(bindings.values).trace(base, columns)
         # Continue only if the values of `base` come from a relation each of whose rows has a row in `whole`, which
         # does not filter it.
         if not any(

@@ -17,7 +17,7 @@ from mzsql.expr.parts import kinds_of
 from mzsql.expr.typing import relation_type
 from mzsql.repr.types import RelationType
 from mzsql.transform.fusion import merge_classes
-from mzsql.transform.provenance import Exprs, Stage, Traced, own_stages, trace
+from mzsql.transform.provenance import Exprs, Provenance, Stage, own_stages
 from mzsql.transform.remembered import ScopedPass
 from mzsql.transform.visit import filtered, mapped, project, replace_inputs
 
@@ -40,6 +40,7 @@ class _Pass(ScopedPass):
         super().__init__("redundant_join", _WHERE)
         self._values: dict[int, mir.Relation] = {}
         self._types: dict[int, RelationType] = {}
+        self._provenance = Provenance(self._values, self._scope.key)
 
     def visited(self, rel: mir.Relation) -> mir.Relation:
         if isinstance(rel, mir.Let):
@@ -61,7 +62,6 @@ class _Pass(ScopedPass):
 
     def _join(self, rel: mir.Join) -> mir.Relation:
         starts = list(itertools.accumulate((mir.arity(p) for p in rel.inputs), initial=0))
-        traced: Traced = {}
         joined = {e.index: cls for cls in rel.equivalences for e in cls if isinstance(e, sc.Column)}
         for position in reversed(range(len(rel.inputs))):
             part = rel.inputs[position]
@@ -75,7 +75,7 @@ class _Pass(ScopedPass):
             for other in range(len(rel.inputs)):
                 if other == position:
                     continue
-                found = self._read_off(rel, other, starts, columns, key, joined, stages, traced)
+                found = self._read_off(rel, other, starts, columns, key, joined, stages)
                 if found is not None:
                     return self._without(rel, position, starts, *found)
         return rel
@@ -128,27 +128,37 @@ class _Pass(ScopedPass):
         key: frozenset[int],
         joined: Mapping[int, Exprs],
         stages: Mapping[Stage, Exprs],
-        traced: Traced,
     ) -> tuple[Exprs, Exprs] | None:
         """Expressions over the columns of input `other` that equal the redundant input's columns, and its filters in
         terms of these.
         """
         low, high = starts[other], starts[other + 1]
         whole = rel.inputs[other]
+        # Tracing takes long, and is in vain where the key is joined with another input or neither has what the other has.
+        read = {column: _within(joined.get(column, ()), low, high) for column in columns}
+        if not all(read[column] for column in key):
+            return None
+        if self._provenance.reached(whole).isdisjoint(stage for stage, _ in stages):
+            return None
         shift = {c: c - low for c in range(low, high)}
+        keys = {
+            (node, tuple([exprs[c - columns.start] for c in sorted(key)])) for node, exprs in stages
+        }
+        if not any(
+            not keys.isdisjoint(
+                self._provenance.trace(whole, tuple([sc.permute(e, shift) for e in choice]))
+            )
+            for choice in itertools.islice(
+                itertools.product(*[read[c] for c in sorted(key)]), _TRIED
+            )
+        ):
+            return None  # what of them occurs together would too
         options: list[list[sc.Scalar]] = []
-        for column in columns:
-            found = [
-                e
-                for e in joined.get(column, ())
-                if (reads := sc.support(e)) and all(low <= c < high for c in reads)
-            ]
-            if not found and column in key:
-                return None
+        for column, found in read.items():
             if not found and high - low <= _WIDE:
                 wanted = {(node, exprs[column - columns.start]) for node, exprs in stages}
                 for candidate in range(low, high):
-                    seen = trace(whole, (sc.Column(candidate - low),), self._values, traced)
+                    seen = self._provenance.trace(whole, (sc.column(candidate - low),))
                     if any((node, e) in wanted for node, (e,) in seen):
                         found.append(sc.Column(candidate))
             if not found:
@@ -156,7 +166,12 @@ class _Pass(ScopedPass):
             options.append(found)
         for choice in itertools.islice(itertools.product(*options), _TRIED):
             local = tuple(sc.permute(e, shift) for e in choice)
-            common = [s for s in trace(whole, local, self._values, traced) if s in stages]
+            common = [s for s in self._provenance.trace(whole, local) if s in stages]
             if common:
                 return choice, min((stages[stage] for stage in common), key=len)
         return None
+
+
+def _within(exprs: Exprs, low: int, high: int) -> list[sc.Scalar]:
+    """Those of expressions that read columns from ``low`` to before ``high``, and no others."""
+    return [e for e in exprs if (reads := sc.support(e)) and all(low <= c < high for c in reads)]
