@@ -290,10 +290,6 @@ class RenderedDataflow:
         rows = self._rendered.events.union(changed)
         return tuple(one.among(rows) for one in self._rendered.lookups)
 
-    def oneshot(self, engine: Engine) -> exp.Expression:
-        """The statement for the contents at one time: c0 …, mz_error, mz_diff, over the ``snap_…`` relations, not consolidated."""
-        return OneShot(self._shape).rendered(engine)[0]
-
 
 def _pruned(step: Step, empty: frozenset[str]) -> exp.Expression:
     statement = without(step.statement, empty)

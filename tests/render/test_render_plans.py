@@ -14,7 +14,7 @@ from mzsql.expr.functions.table import Engine, Sql
 from mzsql.expr.relation import RowSetFinishing
 from mzsql.expr.scalar import Call, ColumnOrder, Unmaterializable
 from mzsql.lir import plan as lir
-from mzsql.render.dataflow import finish, render
+from mzsql.render.dataflow import finish, one_shot, render
 from mzsql.render.statement import col
 from mzsql.render.worker import worker_of
 from mzsql.repr.errors import Unsupported
@@ -88,10 +88,10 @@ def test_what_changes_with_the_clock_is_refused():
 
 
 def test_finishing_orders_limits_and_never_hides_an_error():
-    rendered = render(PLANS["distinct"]())
-    columns = rendered.output_columns
+    shot = one_shot(PLANS["distinct"]())
+    columns = shot.output_columns
     how = RowSetFinishing((ColumnOrder(0, True, False),), 2, 1, (1, 0))
-    statement = finish(rendered.oneshot(Engine.DUCKDB), how, columns, Engine.DUCKDB)
+    statement = finish(shot.rendered(Engine.DUCKDB)[0], how, columns, Engine.DUCKDB)
     con = duckdb_connection()
 
     def answer(errors: list) -> list:

@@ -21,7 +21,7 @@ from mzsql.expr.functions.table import Engine
 from mzsql.expr.scalar import Column
 from mzsql.lir import lower
 from mzsql.lir.forms import arrangement_form
-from mzsql.render.dataflow import render
+from mzsql.render.dataflow import one_shot, render
 from mzsql.transform import (
     IndexDesc,
     OptimizerContext,
@@ -149,7 +149,8 @@ def maintain(evaluator, connection, seed: int, *, indexed: bool, eager: bool) ->
         f"snap_{s.id}": relation(s.columns, inputs[s.id], errors=False, timed=False)
         for s in rendered.inputs
     }
-    for record in shot.run(rendered.oneshot(Engine.DUCKDB), relations):
+    statement, _ = one_shot(rendered.desc, errors_in=lambda _: False).rendered(Engine.DUCKDB)
+    for record in shot.run(statement, relations):
         row = row_of(record, range(len(rendered.output_columns)))
         shot.output.append((row, TIMES, record["mz_diff"]))
     assert shot.contents(TIMES) == (answers[TIMES], set()), seed

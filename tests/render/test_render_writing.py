@@ -12,14 +12,15 @@ from test_render_queries import QUERIES, SMALL, SQL, MemoryCatalog, planned
 
 from mzsql.expr.engines import to_sql
 from mzsql.expr.functions.table import Engine
-from mzsql.render.dataflow import RenderedDataflow, render
+from mzsql.render.dataflow import RenderedDataflow, one_shot, render
 
 
 def statements(rendered: RenderedDataflow) -> list[exp.Expression]:
     stages = [one.statement for one in rendered.hydration(Engine.DUCKDB, 5)]
     steps = [rendered.step(Engine.DUCKDB, 5, 9).statement]
     steps += [rendered.template(Engine.DUCKDB, at_once=True).at(5, 6).statement]
-    return [*stages, *steps, rendered.oneshot(Engine.DUCKDB)]
+    shot, _ = one_shot(rendered.desc).rendered(Engine.DUCKDB)
+    return [*stages, *steps, shot]
 
 
 def check(rendered: RenderedDataflow) -> None:

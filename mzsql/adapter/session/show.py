@@ -1,4 +1,4 @@
-"""Results that are a few texts: SHOW of session variables, and the output of EXPLAIN."""
+"""Results that are a few texts: SHOW of one variable, and the output of EXPLAIN."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from mzsql.adapter.session.session import READ_ONLY, Session
+from mzsql.adapter.session.session import Session
 from mzsql.repr.types import TEXT, ColumnType, RelationDesc, RelationType
 
 Rows = Sequence[tuple[str | None, ...]]
@@ -18,10 +18,7 @@ def text_desc(*names: str) -> RelationDesc:
 
 
 def show_variable(session: Session, name: str) -> tuple[RelationDesc, Rows]:
-    """SHOW <variable> or SHOW ALL."""
-    if name == "all":
-        rows = [(n, session.get(n), "read only" if n in READ_ONLY else "") for n in session.names()]
-        return text_desc("name", "setting", "description"), rows
+    """SHOW <variable>: its one value."""
     return text_desc(name), [(session.get(name),)]
 
 

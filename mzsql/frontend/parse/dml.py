@@ -181,24 +181,24 @@ def _copy_to(
     return st.CopyTo(pieces.source, what, columns, path, _copy_options(pieces))
 
 
-def _copy_options(pieces: Pieces) -> tuple[tuple[str, str, int], ...]:
+def _copy_options(pieces: Pieces) -> tuple[st.CopyOption, ...]:
     pieces.take("WITH")
     if pieces.peek_token(TokenType.L_PAREN):
         return pieces.in_parentheses(_copy_option)
-    options: list[tuple[str, str, int]] = []
+    options: list[st.CopyOption] = []
     while (option := _bare_copy_option(pieces)) is not None:
         options.append(option)
     return tuple(options)
 
 
-def _bare_copy_option(pieces: Pieces) -> tuple[str, str, int] | None:
+def _bare_copy_option(pieces: Pieces) -> st.CopyOption | None:
     """An option in COPY's old syntax without parentheses, such as ``CSV HEADER NULL AS ''``, which clients still use."""
     position = pieces.position()
     for word in ("csv", "binary"):
         if pieces.take(word.upper()):
             return "format", word, position
     if pieces.take("HEADER"):
-        return "header", "true", position
+        return "header", True, position
     option = pieces.take_one((("DELIMITER",), ("QUOTE",), ("ESCAPE",), ("NULL",)))
     if option is None:
         return None
@@ -206,13 +206,13 @@ def _bare_copy_option(pieces: Pieces) -> tuple[str, str, int] | None:
     return option, pieces.string(), position
 
 
-def _copy_option(pieces: Pieces) -> tuple[str, str, int]:
+def _copy_option(pieces: Pieces) -> st.CopyOption:
     position = pieces.position()
     option = pieces.expect_one(
         _COPY_OPTIONS, "one of DELIMITER, ESCAPE, FORMAT, HEADER, NULL or QUOTE"
     )
     if option == "header":
-        return option, "true" if pieces.boolean() else "false", position
+        return option, pieces.boolean(), position
     pieces.take_token(TokenType.EQ)
     if option == "format" and not pieces.peek_token(TokenType.STRING):
         return option, pieces.identifier(), position

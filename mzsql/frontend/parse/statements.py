@@ -204,6 +204,10 @@ class Delete(Statement):
     returning: tuple[exp.Expr, ...] = ()
 
 
+#: An option of COPY: its name, its value (a boolean for HEADER, else a text), and where it stands.
+CopyOption = tuple[str, str | bool, int]
+
+
 @dataclass(frozen=True)
 class CopyFrom(Statement):
     """COPY t FROM '<file>' | STDIN; `path` None: STDIN."""
@@ -213,7 +217,7 @@ class CopyFrom(Statement):
     table: Name
     columns: tuple[tuple[str, int], ...]
     path: str | None
-    options: tuple[tuple[str, str, int], ...]
+    options: tuple[CopyOption, ...]
 
 
 @dataclass(frozen=True)
@@ -225,7 +229,7 @@ class CopyTo(Statement):
     what: Name | Select | Subscribe
     columns: tuple[tuple[str, int], ...]
     path: str | None
-    options: tuple[tuple[str, str, int], ...]
+    options: tuple[CopyOption, ...]
 
 
 @dataclass(frozen=True)

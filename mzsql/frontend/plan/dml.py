@@ -363,7 +363,7 @@ def copied_columns(
 
 
 def copy_options(
-    given: tuple[tuple[str, str, int], ...], path: str | None, formats: tuple[str, ...]
+    given: tuple[st.CopyOption, ...], path: str | None, formats: tuple[str, ...]
 ) -> dict[str, str | bool]:
     """COPY's format and options, checked, with PostgreSQL's defaults.
 
@@ -378,10 +378,15 @@ def copy_options(
     """
     options: dict[str, str] = {}
     positions: dict[str, int] = {}
+    header = False
     for name, value, position in given:
-        if name in options:
+        if name in positions:
             raise SqlSyntaxError("conflicting or redundant options", position=position)
-        options[name], positions[name] = value, position
+        positions[name] = position
+        if isinstance(value, bool):
+            header = value
+        else:
+            options[name] = value
     form = options.pop("format", None)
     if form is None:
         parquet = path is not None and path.lower().endswith(".parquet")
@@ -397,7 +402,7 @@ def copy_options(
     quote = options.get("quote", '"')
     return {
         "format": form,
-        "header": options.get("header", "false") == "true",
+        "header": header,
         "delimiter": options.get("delimiter", "\t" if form == "text" else ","),
         "quote": quote,
         "escape": options.get("escape", quote),
@@ -406,8 +411,8 @@ def copy_options(
 
 
 def _check_copy_options(form: str, options: dict[str, str], positions: dict[str, int]) -> None:
-    if form in ("parquet", "binary") and options:
-        first = next(iter(options))
+    first = next((name for name in positions if name != "format"), None)
+    if form in ("parquet", "binary") and first is not None:
         if form == "binary" and first in ("delimiter", "null"):
             raise SqlSyntaxError(
                 f"cannot specify {first.upper()} in BINARY mode", position=positions[first]

@@ -304,7 +304,7 @@ class ExplainPlan(StatementPlan, frozen=True, tag="explain"):
 
 
 class ShowVariablePlan(StatementPlan, frozen=True, tag="show_variable"):
-    """SHOW <variable>; `name` in lower case, or ``all``."""
+    """SHOW <variable>; `name` in lower case."""
 
     command: ClassVar[str] = "SHOW"
 

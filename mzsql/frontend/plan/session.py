@@ -110,6 +110,24 @@ def _show_create(statement: st.ShowCreate, catalog: CatalogView) -> plans.Select
     return plans.SelectPlan(query, shows=True)
 
 
+#: Who may set what stands in the catalog, so SHOW ALL asks it as `pg_settings` does.
+_SHOW_ALL = """
+SELECT s.name, s.setting, CASE WHEN v.context = 'internal' THEN 'read only' ELSE '' END AS description
+FROM unnest(mz_internal.mz_viewable_variables()) AS s (name, setting)
+JOIN mz_internal.mz_variables AS v ON v.name = s.name
+ORDER BY s.name
+"""
+
+
+def _show_variable(statement: st.ShowVariable, catalog: CatalogView) -> plans.Plan:
+    name = statement.name.lower()
+    if name != "all":
+        return plans.ShowVariablePlan(name)
+    (parsed,) = parse_statements(_SHOW_ALL)
+    assert isinstance(parsed, st.Select)
+    return plans.SelectPlan(QueryPlanner(catalog).top_level(parsed.query), shows=True)
+
+
 def _variable(statement: st.SetVariable, _catalog: CatalogView) -> plans.Plan:
     if statement.system:
         return plans.AlterSystemPlan(statement.name.lower(), statement.values)
@@ -136,7 +154,7 @@ PLANNERS: Planners = {
     st.Show: _show,
     st.ExplainAnalyze: _explain_analyze,
     st.ShowCreate: _show_create,
-    st.ShowVariable: lambda s, _c: plans.ShowVariablePlan(s.name.lower()),
+    st.ShowVariable: _show_variable,
     st.SetVariable: _variable,
     st.Transaction: _transaction,
 }
