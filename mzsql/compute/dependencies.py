@@ -14,7 +14,7 @@ import msgspec
 import pyarrow as pa
 
 from mzsql.persist import Batch, PartRef, WriteHandle
-from mzsql.render.naming import ARRANGEMENT_FORMAT
+from mzsql.render.nodes.naming import ARRANGEMENT_FORMAT
 from mzsql.repr.frontier import Frontier, Timestamp
 from mzsql.repr.ids import GlobalId
 

@@ -1,6 +1,6 @@
 """Window functions over constants.
 
-Promise: the results of the engines' windows (`mzsql.render.windows`): peers are ordered by all their columns,
+Promise: the results of the engines' windows (`mzsql.render.nodes.windows`): peers are ordered by all their columns,
 ascending, NULLs last, and remain peers. Numerics keep all digits. Aggregates are the evaluator's, one call per row.
 """
 

@@ -22,16 +22,13 @@ from mzsql.expr.relation import RowSetFinishing
 from mzsql.lir import plan as lir
 from mzsql.lir.plan import DataflowDescription
 from mzsql.lir.sealed import SealedDataflow
-from mzsql.render.collection import Collection
-from mzsql.render.contents import ContentsRenderer
-from mzsql.render.contents_state import Unfilled
+from mzsql.render.contents.contents import ContentsRenderer
+from mzsql.render.contents.state import Unfilled
 from mzsql.render.facts import Fact
-from mzsql.render.idle import read_without, without
 from mzsql.render.kept import Kept
-from mzsql.render.lean import Relation
-from mzsql.render.naming import Shape
-from mzsql.render.recursion import Loop, Recursion
-from mzsql.render.relevant import relevance
+from mzsql.render.nodes.collection import Collection
+from mzsql.render.nodes.naming import Shape
+from mzsql.render.nodes.recursion import Loop, Recursion
 from mzsql.render.rendered import (
     ArrangementSpec,
     HydrationStage,
@@ -40,6 +37,10 @@ from mzsql.render.rendered import (
     Outline,
     Step,
 )
+from mzsql.render.rewrites.idle import read_without, without
+from mzsql.render.rewrites.lean import Relation
+from mzsql.render.rewrites.relevant import relevance
+from mzsql.render.rewrites.templates import TEMPLATES, StepTemplate, at, live, needed
 from mzsql.render.statement import (
     DIFF,
     ERROR,
@@ -52,8 +53,7 @@ from mzsql.render.statement import (
     select,
     subquery,
 )
-from mzsql.render.step import StepRenderer, export_of
-from mzsql.render.templates import TEMPLATES, StepTemplate, at, live, needed
+from mzsql.render.step.step import StepRenderer, export_of
 from mzsql.render.times import AS_OF, LOWER, UPPER
 from mzsql.render.updates import consolidated
 from mzsql.repr.frontier import Timestamp

@@ -1,7 +1,7 @@
 """Stand-ins for times, in statements that are rendered once and run at many times.
 
 Promise: they are numbers that occur in a statement only if a user writes them on purpose; whoever replaces them
-checks for that (`mzsql.render.templates`).
+checks for that (`mzsql.render.rewrites.templates`).
 """
 
 from __future__ import annotations

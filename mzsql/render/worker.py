@@ -5,7 +5,7 @@ canonical text, of which the first 60 bits are taken modulo the number of worker
 way of its own.) Equal keys have equal texts; NULL has one of its own. Trade-off: of a numeric only the whole part
 counts, and types whose text differs between engines (floats, intervals, nested types) do not count at all, so keys
 that differ only there share a worker. Any change here makes stored arrangements unusable and requires a new
-`ARRANGEMENT_FORMAT` (`mzsql.render.naming`).
+`ARRANGEMENT_FORMAT` (`mzsql.render.nodes.naming`).
 """
 
 from __future__ import annotations

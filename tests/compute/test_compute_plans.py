@@ -17,7 +17,7 @@ from mzsql.compute.engines.driver import PLAN_USES, PLANNED_ROWS, Driver
 from mzsql.compute.engines.plans import Plan, Plans
 from mzsql.expr.engines import locked_connection
 from mzsql.expr.functions.table import Engine
-from mzsql.render.templates import LeanText, Text
+from mzsql.render.rewrites.templates import LeanText, Text
 from mzsql.render.times import LOWER, UPPER
 
 _SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.decimal128(38, 2))])

@@ -11,7 +11,7 @@ from test_compute_warming import TOTALS, WAIT, begin, wait_for
 from mzsql.compute.engines.driver import Driver
 from mzsql.compute.replica.step import preparing
 from mzsql.expr.functions.table import Engine
-from mzsql.render.templates import StepTemplate
+from mzsql.render.rewrites.templates import StepTemplate
 
 
 @pytest.fixture

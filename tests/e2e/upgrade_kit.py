@@ -39,7 +39,7 @@ def install(
             shutil.copy(ROOT / name, source / name)
     _put(source / "mzsql/repr/version.py", "VERSION", version)
     if arrangement_format is not None:
-        _put(source / "mzsql/render/naming.py", "ARRANGEMENT_FORMAT", arrangement_format)
+        _put(source / "mzsql/render/nodes/naming.py", "ARRANGEMENT_FORMAT", arrangement_format)
     if catalog_step is not None:
         _add_step(source / "mzsql/catalog", catalog_step)
     subprocess.run(

@@ -16,7 +16,7 @@ from spark_kit import hydrated_by_spark
 
 import mzsql
 from mzsql.render import dataflow
-from mzsql.render.naming import Shape
+from mzsql.render.nodes.naming import Shape
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

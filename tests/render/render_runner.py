@@ -13,9 +13,9 @@ from mzsql.compute.engines.driver import Driver
 from mzsql.compute.replica.step.deltas import Delta, Deltas
 from mzsql.compute.replica.step.relation_facts import measured
 from mzsql.expr.functions.table import Engine
-from mzsql.render.cut import pieces
 from mzsql.render.dataflow import RenderedDataflow
 from mzsql.render.rendered import StepOutput
+from mzsql.render.rewrites.cut import pieces
 from mzsql.repr.types import arrow_schema
 
 Update = tuple[tuple, int, int]

@@ -6,7 +6,7 @@ import duckdb
 import pytest
 from sqlglot import exp, parse_one
 
-from mzsql.render.cut import MINIMUM_GAIN, pieces
+from mzsql.render.rewrites.cut import MINIMUM_GAIN, pieces
 
 
 def doubling(depth: int) -> exp.Expression:

@@ -7,7 +7,7 @@ import pytest
 import sqlglot
 
 from mzsql.expr.nodes import relations_in
-from mzsql.render.idle import read_without, without
+from mzsql.render.rewrites.idle import read_without, without
 
 #: A statement over a, b, c, and what is left of it where a is empty.
 _CASES = {

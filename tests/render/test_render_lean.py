@@ -26,7 +26,7 @@ from mzsql.expr.engines import duckdb_connection, to_sql
 from mzsql.expr.functions.table import Engine
 from mzsql.render.dataflow import one_shot, render
 from mzsql.render.facts import Fact, coarse, coarse_rows, column_of, number
-from mzsql.render.lean import Relation, columns_read, lean, widened
+from mzsql.render.rewrites.lean import Relation, columns_read, lean, widened
 from mzsql.repr.errors import SqlError
 
 TABLES = """

@@ -13,7 +13,7 @@ from mzsql.compute.replica.step.relation_facts import measured
 from mzsql.expr.functions.table import Engine
 from mzsql.render.kept import Kept
 from mzsql.render.rendered import Step, StepOutput
-from mzsql.render.templates import LEAN_USES, LeanText, StepTemplate
+from mzsql.render.rewrites.templates import LEAN_USES, LeanText, StepTemplate
 
 _NAMES = ("delta_a", "arr_b", "arr_c", "arr_d", "arr_e")
 _FIELDS = [("c0", pa.int64()), ("mz_time", pa.int64()), ("mz_diff", pa.int64())]

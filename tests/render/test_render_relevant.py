@@ -6,7 +6,7 @@ import duckdb
 import pytest
 import sqlglot
 
-from mzsql.render.relevant import relevance
+from mzsql.render.rewrites.relevant import relevance
 from mzsql.render.times import LOWER
 
 #: A statement over d, and the condition under which a row of d matters to it; None where each may.

@@ -16,8 +16,8 @@ from sqlglot import expressions as exp
 from mzsql.compute.replica.step.relation_facts import measured
 from mzsql.expr.engines import to_sql
 from mzsql.expr.functions.table import Engine
-from mzsql.render.lean import Relation
-from mzsql.render.semijoins import semi_joined
+from mzsql.render.rewrites.lean import Relation
+from mzsql.render.rewrites.semijoins import semi_joined
 
 Tables = Mapping[str, pa.Table]
 

@@ -8,7 +8,7 @@ from mzsql.expr.engines import duckdb_connection, to_sql
 from mzsql.expr.functions.table import Engine
 from mzsql.expr.mfp import MapFilterProject
 from mzsql.expr.scalar import Call, Column, Literal, Scalar
-from mzsql.render import rows, sharing
+from mzsql.render.nodes import rows, sharing
 from mzsql.repr.types import INTEGER, ColumnType, SqlType
 
 _CENTS = SqlType("numeric", scale=2)

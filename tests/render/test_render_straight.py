@@ -9,7 +9,7 @@ import sqlglot
 
 from mzsql.compute.replica.step.result import StepResult
 from mzsql.render.rendered import StepOutput
-from mzsql.render.straight import Straight, taken_out
+from mzsql.render.rewrites.straight import Straight, taken_out
 
 _OUTPUTS = (
     StepOutput(0, None, (), (0,)),

@@ -29,7 +29,7 @@ from mzsql.compute.controller.controller import ComputeController
 from mzsql.compute.logs import LogRow
 from mzsql.compute.protocol import RefreshStats, Status, StatusRow
 from mzsql.compute.replica.dataflows.dataflow import index_desc
-from mzsql.render.naming import arrangement_name
+from mzsql.render.nodes.naming import arrangement_name
 from mzsql.repr.errors import told
 from mzsql.repr.frontier import Frontier, Timestamp, meet
 from mzsql.repr.ids import GlobalId

@@ -17,7 +17,7 @@ from mzsql.adapter.replicas.places import trouble, usage_of
 from mzsql.catalog.objects import Maintained
 from mzsql.catalog.objects import Replica as CatalogReplica
 from mzsql.compute.transport.usage import Usage, usage
-from mzsql.render.naming import fingerprint_in, index_in
+from mzsql.render.nodes.naming import fingerprint_in, index_in
 from mzsql.repr.ids import GlobalId
 
 

@@ -26,7 +26,7 @@ from mzsql.catalog.durable import DurableCatalog
 from mzsql.catalog.durable_map import Change as Entries
 from mzsql.catalog.state import CatalogState
 from mzsql.persist import CRITICAL, Clock, PersistClient
-from mzsql.render.naming import FILLING
+from mzsql.render.nodes.naming import FILLING
 from mzsql.repr.errors import ObjectInUse
 from mzsql.repr.ids import GlobalId
 

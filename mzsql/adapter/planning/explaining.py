@@ -53,7 +53,7 @@ from mzsql.frontend.plan import plans as p
 from mzsql.lir import Planned
 from mzsql.lir.plan import SourceImport
 from mzsql.render.dataflow import one_shot, render
-from mzsql.render.recursion import Loop
+from mzsql.render.nodes.recursion import Loop
 from mzsql.repr.errors import InternalError, Unsupported
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import RelationDesc

@@ -30,7 +30,7 @@ from mzsql.expr.engines import (
     to_sql,
 )
 from mzsql.expr.functions.table import Engine
-from mzsql.render.templates import LeanText, Text
+from mzsql.render.rewrites.templates import LeanText, Text
 from mzsql.repr.frontier import Timestamp
 
 #: A step over at most this many rows runs as written, without the optimizer's passes.

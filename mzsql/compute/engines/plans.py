@@ -8,7 +8,7 @@ one, which runs the text itself.
 How: each relation is registered once, as an object that hands out whatever table it holds (the Arrow PyCapsule
 interface), on a connection of the plan's own. Nothing is created or dropped between two runs, so DuckDB's catalog
 does not change and the prepared statement stays valid. A parameter that occurs in two places would make DuckDB
-silently plan anew, so `mzsql.render.templates` gives each place a name of its own. DuckDB from 2.0.1 on plans anew
+silently plan anew, so `mzsql.render.rewrites.templates` gives each place a name of its own. DuckDB from 2.0.1 on plans anew
 for every statement that reads a relation, which is why an earlier release is required.
 
 Trade-off: a plan does not know how many rows will come, so joins run in the written order, which suits steps of few
@@ -27,7 +27,7 @@ from typing import Any, TypeAlias
 import duckdb
 import pyarrow as pa
 
-from mzsql.render.templates import Text
+from mzsql.render.rewrites.templates import Text
 from mzsql.repr.interrupt import Interrupt
 
 #: Most characters of text that are kept planned; that takes some 300 MB.

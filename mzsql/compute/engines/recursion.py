@@ -13,12 +13,12 @@ import msgspec
 
 from mzsql.expr.engines import to_sql
 from mzsql.expr.functions.table import Engine
-from mzsql.render.recursion import Loop
+from mzsql.render.nodes.recursion import Loop
 from mzsql.repr.errors import DataError
 
 
 class BindingText(msgspec.Struct, frozen=True):
-    """A `mzsql.render.recursion.Binding` in DuckDB's SQL."""
+    """A `mzsql.render.nodes.recursion.Binding` in DuckDB's SQL."""
 
     relation: str
     empty: str
@@ -27,7 +27,7 @@ class BindingText(msgspec.Struct, frozen=True):
 
 
 class LoopText(msgspec.Struct, frozen=True):
-    """A `mzsql.render.recursion.Loop` in DuckDB's SQL."""
+    """A `mzsql.render.nodes.recursion.Loop` in DuckDB's SQL."""
 
     bindings: tuple[BindingText, ...]
     limit: tuple[int, bool] | None

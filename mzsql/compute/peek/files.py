@@ -38,7 +38,7 @@ from mzsql.compute.peek.kept import Databases, Kind
 from mzsql.compute.replica.step.statistics import Footers, known_of
 from mzsql.expr.engines import is_wide, locked_connection
 from mzsql.persist import DIFF_COLUMN, TIME_COLUMN, PartRef
-from mzsql.render.lean import Relation
+from mzsql.render.rewrites.lean import Relation
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.interrupt import Interrupt, current
 

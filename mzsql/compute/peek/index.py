@@ -30,7 +30,7 @@ from mzsql.lir.plan import IndexImport
 from mzsql.lir.sealed import SealedDataflow
 from mzsql.persist import ExpiredHandle, KeyRange, ShardFinalized, SinceViolation
 from mzsql.render.dataflow import render
-from mzsql.render.naming import arrangement_name
+from mzsql.render.nodes.naming import arrangement_name
 from mzsql.render.rendered import Outline
 from mzsql.repr.datum import Row
 from mzsql.repr.errors import UndefinedTable

@@ -22,10 +22,10 @@ from mzsql.lir import Planned
 from mzsql.lir.demand import columns_read as looked_at
 from mzsql.lir.plan import FlatMap, IndexImport, walk
 from mzsql.render.dataflow import OneShot, cut_at, finish, one_shot, summed
-from mzsql.render.lean import Relation as KnownRows
-from mzsql.render.lean import columns_read, lean
-from mzsql.render.renames import rename
-from mzsql.render.semijoins import semi_joined
+from mzsql.render.rewrites.lean import Relation as KnownRows
+from mzsql.render.rewrites.lean import columns_read, lean
+from mzsql.render.rewrites.renames import rename
+from mzsql.render.rewrites.semijoins import semi_joined
 from mzsql.repr.garbage import undisturbed
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.lazy import lazy_property

@@ -3,7 +3,7 @@ exact.
 
 Promise: rows, order and errors are those of the query's statement in DuckDB; None where this cannot be promised.
 Only comparisons of a column with literals are evaluated here, for types that are ordered alike everywhere. They
-cannot fail, so evaluating them first hides no error that the statement would raise (`mzsql.render.rows`). Error rows
+cannot fail, so evaluating them first hides no error that the statement would raise (`mzsql.render.nodes.rows`). Error rows
 of the collection always pass.
 """
 

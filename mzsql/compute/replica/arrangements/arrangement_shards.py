@@ -33,7 +33,7 @@ from mzsql.persist import (
     PersistClient,
     ShardFinalized,
 )
-from mzsql.render.naming import FILLING, arrangement_name
+from mzsql.render.nodes.naming import FILLING, arrangement_name
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
 

@@ -2,7 +2,7 @@
 
 Promise: the order is that of ``ORDER BY`` on every engine, column by column, with NULLs as the order says: texts and
 bytes by their bytes, NaN above all numbers, -0.0 equal to 0.0. Rows equal in all columns of the order are equal.
-Types that this module cannot order must not occur in orders (`mzsql.render.fronts` leaves them out).
+Types that this module cannot order must not occur in orders (`mzsql.render.nodes.fronts` leaves them out).
 """
 
 from __future__ import annotations

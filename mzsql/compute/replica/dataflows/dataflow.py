@@ -27,7 +27,7 @@ from mzsql.compute.replica.target import Target, no_updates
 from mzsql.lir.sealed import SealedDataflow
 from mzsql.persist import PersistClient
 from mzsql.render.dataflow import RenderedDataflow, render
-from mzsql.render.naming import index_fingerprint
+from mzsql.render.nodes.naming import index_fingerprint
 from mzsql.render.rendered import ArrangementSpec, Outline
 from mzsql.repr.errors import InternalError, NotReadable
 from mzsql.repr.frontier import Frontier, Timestamp, join, less_than, meet

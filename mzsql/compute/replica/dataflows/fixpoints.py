@@ -33,7 +33,7 @@ from mzsql.expr.engines import (
 )
 from mzsql.expr.functions.table import Engine
 from mzsql.persist import TIME_COLUMN
-from mzsql.render.recursion import Recursion
+from mzsql.render.nodes.recursion import Recursion
 from mzsql.render.statement import Ast, col, null_of
 from mzsql.render.updates import difference
 from mzsql.repr.errors import DataError

@@ -36,7 +36,7 @@ from mzsql.expr.engines import is_wide, to_sql
 from mzsql.expr.functions.table import Engine
 from mzsql.expr.nodes import nodes
 from mzsql.persist import DIFF_COLUMN, TIME_COLUMN, WORKER_COLUMN
-from mzsql.render.recursion import Recursion
+from mzsql.render.nodes.recursion import Recursion
 from mzsql.render.rendered import HydrationStage
 from mzsql.render.statement import Ast, col
 from mzsql.render.updates import difference

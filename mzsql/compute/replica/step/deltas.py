@@ -2,7 +2,7 @@
 
 Promise: `Deltas.of` returns exactly the updates of an input in ``[lower, upper)``; these are definite, so all who
 ask for a span share one table. `Deltas.relevant` leaves out updates that cannot affect a dataflow's statement
-(`mzsql.render.relevant`). One statement evaluates the conditions of many installed dataflows over an input, when the
+(`mzsql.render.rewrites.relevant`). One statement evaluates the conditions of many installed dataflows over an input, when the
 first of them asks. So a transaction that passes none of a view's filters costs that view next to nothing, and
 lookups get only the keys that matter.
 

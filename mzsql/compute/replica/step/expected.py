@@ -2,7 +2,7 @@
 
 Promise: nothing here has to be true, and little is read: bounds come from some rows of what is in memory, and
 otherwise from the footers of stored parts, which of arrangements tell of keys only. A lean text made for what is
-expected is run by a step only if what the step meets is like that (`mzsql.render.templates`).
+expected is run by a step only if what the step meets is like that (`mzsql.render.rewrites.templates`).
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from mzsql.compute.replica.step.statistics import known_of
 from mzsql.compute.replica.step.texts import empty_relation
 from mzsql.persist import DIFF_COLUMN, TIME_COLUMN, ColumnSummary, PartRef
 from mzsql.render.facts import Fact, coarse, coarse_rows, null
-from mzsql.render.lean import Relation
+from mzsql.render.rewrites.lean import Relation
+from mzsql.render.rewrites.templates import StepTemplate
 from mzsql.render.statement import ERROR
-from mzsql.render.templates import StepTemplate
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.types import ColumnType
 
 #: Columns of which no footer tells what steps need.
 _NOT_STORED = frozenset((TIME_COLUMN, ERROR))
-#: So many rows of each relation are expected; the text is made for more (`mzsql.render.lean.widened`).
+#: So many rows of each relation are expected; the text is made for more (`mzsql.render.rewrites.lean.widened`).
 EXPECTED_ROWS = 1_000
 #: So many rows of an arrangement in memory are looked at. They are in the order of a hash, so they are like the others.
 LOOKED_AT = 10_000

@@ -23,7 +23,7 @@ from mzsql.compute.replica.step.deltas import Deltas
 from mzsql.compute.replica.step.expected import expected_relations
 from mzsql.compute.replica.step.texts import empty_relation
 from mzsql.expr.functions.table import Engine
-from mzsql.render.templates import TEMPLATES, StepTemplate
+from mzsql.render.rewrites.templates import TEMPLATES, StepTemplate
 
 
 def prepare_steps(

@@ -1,5 +1,5 @@
 """Coarse bounds on the values in a step's relations, so that the step can run a statement without guards
-(`mzsql.render.lean`).
+(`mzsql.render.rewrites.lean`).
 
 Promise: what `measured` says of a relation is true of each of its rows. It uses null counts, minima and maxima,
 which Arrow finds in microseconds if rows are few; it is meant for such relations.
@@ -25,7 +25,7 @@ from mzsql.render.facts import (
     decimal_kind,
     null,
 )
-from mzsql.render.lean import Relation
+from mzsql.render.rewrites.lean import Relation
 
 _KINDS = {
     pa.bool_(): BOOLEAN,

@@ -1,7 +1,7 @@
 """The result of a step, divided by output.
 
 Promise: `StepResult.rows` has all updates of an output, in the columns and types of its shard, both those that the
-statement computed and those that are rows of a relation unchanged (`mzsql.render.straight`), whose columns are
+statement computed and those that are rows of a relation unchanged (`mzsql.render.rewrites.straight`), whose columns are
 passed on without copying.
 """
 
@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from mzsql.render.rendered import StepOutput
-from mzsql.render.straight import Straight
+from mzsql.render.rewrites.straight import Straight
 
 
 class StepResult:

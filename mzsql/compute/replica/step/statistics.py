@@ -30,7 +30,7 @@ from mzsql.render.facts import (
     null,
     one_of,
 )
-from mzsql.render.lean import Relation
+from mzsql.render.rewrites.lean import Relation
 
 #: For how many parts the footers' summaries are kept.
 _PARTS = 50_000

@@ -1,7 +1,7 @@
 """One step of a dataflow: from the inputs' updates in ``[lower, upper)`` compute the updates of the output and of the
 arrangements.
 
-Promise: the statement runs once (on Spark in the pieces of `mzsql.render.cut`), over exactly the deltas and the
+Promise: the statement runs once (on Spark in the pieces of `mzsql.render.rewrites.cut`), over exactly the deltas and the
 arrangement rows that it can touch. If no input update matters and no row appears or disappears with time, no
 statement runs and nothing is written: the output passes over the step's times (`Target.pass_over`). The arrangements
 then pass over them too if there were updates, none of which mattered; if there were none, the arrangements stay
@@ -50,7 +50,7 @@ from mzsql.compute.replica.target import Target, with_time
 from mzsql.expr.functions.table import Engine
 from mzsql.persist import DIFF_COLUMN, TIME_COLUMN
 from mzsql.render.rendered import Step, StepOutput
-from mzsql.render.templates import Joins, StepTemplate, TextPiece
+from mzsql.render.rewrites.templates import Joins, StepTemplate, TextPiece
 from mzsql.repr.errors import InternalError
 from mzsql.repr.frontier import Frontier, Timestamp
 from mzsql.repr.refresh import RefreshSchedule

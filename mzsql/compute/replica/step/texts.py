@@ -22,8 +22,8 @@ from mzsql.compute.engines.driver import PLANNED_ROWS, Driver
 from mzsql.compute.replica.dataflows.dataflow import Dataflow
 from mzsql.compute.replica.step.relation_facts import measured
 from mzsql.compute.replica.target import no_updates
-from mzsql.render.straight import Straight
-from mzsql.render.templates import StepTemplate, Text
+from mzsql.render.rewrites.straight import Straight
+from mzsql.render.rewrites.templates import StepTemplate, Text
 from mzsql.repr.errors import InternalError
 from mzsql.repr.types import updates_schema
 

@@ -6,7 +6,7 @@ nulls_last]]``, ``lag[ignore_nulls=true, order_by=[]]``, ``first_value[order_by=
 row]``, ``window_agg[sum_integer order_by=[]]`` around an aggregate's own key. The argument is a record of the payload,
 then the sort keys. The payload contains the original row: ``list[row]`` for functions without arguments, ``row(row,
 argument)`` for others. The result is a list of records (value, row). The renderer turns these into native window
-functions (`mzsql.render.windows`).
+functions (`mzsql.render.nodes.windows`).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from mzsql.expr import spell
 from mzsql.expr.functions import sql as s
 from mzsql.expr.scalar import Literal, Scalar
 from mzsql.lir import plan as lir
-from mzsql.render.renderer import Renderer
+from mzsql.render.nodes.renderer import Renderer
 from mzsql.render.statement import (
     DIFF,
     ERROR,

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from mzsql.expr.mfp import MapFilterProject
 from mzsql.expr.scalar import Column, Literal, Scalar, permute, substitute, support
 from mzsql.lir import plan as lir
-from mzsql.render.collection import Collection
-from mzsql.render.naming import arranged_row
-from mzsql.render.rows import may_fail
+from mzsql.render.nodes.collection import Collection
+from mzsql.render.nodes.naming import arranged_row
+from mzsql.render.nodes.rows import may_fail
 from mzsql.repr.types import ColumnType
 
 #: Types whose equal values are indistinguishable (unlike -0.0 and 0.0, or intervals of a month and of 30 days).

@@ -16,10 +16,10 @@ from mzsql.expr.mfp import MapFilterProject
 from mzsql.expr.scalar import support
 from mzsql.lir import plan as lir
 from mzsql.lir.forms import arrangement_form
-from mzsql.render.collection import Arranged, Collection
-from mzsql.render.contents_state import ContentsState
-from mzsql.render.paths import Layout, Probe, demand, trace_path
-from mzsql.render.rows import can_fail, mapped, may_fail, no_failure, output_types
+from mzsql.render.contents.state import ContentsState
+from mzsql.render.nodes.collection import Arranged, Collection
+from mzsql.render.nodes.paths import Layout, Probe, demand, trace_path
+from mzsql.render.nodes.rows import can_fail, mapped, may_fail, no_failure, output_types
 from mzsql.render.statement import DIFF, Ast, col, columns_of, join, named, same, select
 
 

@@ -12,9 +12,9 @@ from dataclasses import replace
 from mzsql.expr.functions import sql as s
 from mzsql.expr.scalar import Column, ColumnOrder, Scalar, permute
 from mzsql.lir import plan as lir
-from mzsql.render.collection import Arranged, Collection, Sources, either, relation_trace
-from mzsql.render.fronts import front_of, order_of
-from mzsql.render.rolled import rolled
+from mzsql.render.nodes.collection import Arranged, Collection, Sources, either, relation_trace
+from mzsql.render.nodes.fronts import front_of, order_of
+from mzsql.render.nodes.topk import places, refusals
 from mzsql.render.statement import (
     DIFF,
     ERROR,
@@ -26,9 +26,9 @@ from mzsql.render.statement import (
     select,
     union_all,
 )
-from mzsql.render.step_reduce import NEXT, grid, rows_at, toggled
-from mzsql.render.step_state import Nodes, StepState
-from mzsql.render.topk import places, refusals
+from mzsql.render.step.reduce import NEXT, grid, rows_at, toggled
+from mzsql.render.step.rolled import rolled
+from mzsql.render.step.state import Nodes, StepState
 from mzsql.render.updates import consolidated
 
 

@@ -14,11 +14,11 @@ from mzsql.expr.functions.table import Engine
 from mzsql.expr.mfp import MapFilterProject
 from mzsql.expr.temporal import MfpPlan
 from mzsql.lir import plan as lir
-from mzsql.render import temporal as events
-from mzsql.render.collection import Arranged, Collection
-from mzsql.render.naming import Shape, arranged_row, index_form
-from mzsql.render.recursion import Loop
-from mzsql.render.renderer import Renderer
+from mzsql.render.nodes import temporal as events
+from mzsql.render.nodes.collection import Arranged, Collection
+from mzsql.render.nodes.naming import Shape, arranged_row, index_form
+from mzsql.render.nodes.recursion import Loop
+from mzsql.render.nodes.renderer import Renderer
 from mzsql.render.statement import ERROR, big, col, select
 from mzsql.repr.errors import Unsupported
 from mzsql.repr.frontier import Timestamp

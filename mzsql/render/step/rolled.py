@@ -16,7 +16,7 @@ from sqlglot import expressions as exp
 
 from mzsql.expr.functions import sql as s
 from mzsql.render.statement import TIME, Ast, big, col, named, ordered, select, window
-from mzsql.render.step_state import StepState
+from mzsql.render.step.state import StepState
 
 #: A column of updates that is never NULL, and the cast to its type.
 Own = tuple[exp.Column, Callable[[Ast], Ast]]

@@ -15,8 +15,8 @@ from mzsql.expr.mfp import MapFilterProject
 from mzsql.expr.scalar import ColumnOrder, Scalar
 from mzsql.expr.temporal import MfpPlan
 from mzsql.lir import plan as lir
-from mzsql.render import temporal as events
-from mzsql.render.collection import (
+from mzsql.render.nodes import temporal as events
+from mzsql.render.nodes.collection import (
     Arranged,
     Collection,
     Lookups,
@@ -26,11 +26,11 @@ from mzsql.render.collection import (
     nothing,
     unknown,
 )
-from mzsql.render.fronts import comparable
-from mzsql.render.naming import Shape, arranged_row, index_form
-from mzsql.render.recursion import Recursion
+from mzsql.render.nodes.fronts import comparable
+from mzsql.render.nodes.naming import Shape, arranged_row, index_form
+from mzsql.render.nodes.recursion import Recursion
+from mzsql.render.nodes.renderer import Renderer
 from mzsql.render.rendered import ArrangementSpec
-from mzsql.render.renderer import Renderer
 from mzsql.render.statement import (
     DIFF,
     ERROR,

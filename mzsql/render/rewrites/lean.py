@@ -23,8 +23,8 @@ from mzsql.expr.functions import sql as s
 from mzsql.expr.nodes import nodes
 from mzsql.render.facts import INTEGERS, Fact, bounded, column_of, decimal, more_rows, one_of
 from mzsql.render.facts import widened as wider
-from mzsql.render.idle import of_nothing, without
-from mzsql.render.renames import rename
+from mzsql.render.rewrites.idle import of_nothing, without
+from mzsql.render.rewrites.renames import rename
 from mzsql.render.simplify import SETTLED, Ast, Simplifier
 from mzsql.render.simplify.pieces import bare, closed, conjuncts, kind_of
 

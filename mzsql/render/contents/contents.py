@@ -19,13 +19,13 @@ from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.table import Engine, Sql
 from mzsql.lir import plan as lir
 from mzsql.lir.forms import reduce_form
-from mzsql.render import extremes as x
-from mzsql.render import groups as g
-from mzsql.render import windows as w
-from mzsql.render.collection import Arranged, Collection
-from mzsql.render.contents_join import delta_join, linear_join
-from mzsql.render.contents_state import ContentsState
-from mzsql.render.recursion import (
+from mzsql.render.contents.join import delta_join, linear_join
+from mzsql.render.contents.state import ContentsState
+from mzsql.render.nodes import extremes as x
+from mzsql.render.nodes import groups as g
+from mzsql.render.nodes import windows as w
+from mzsql.render.nodes.collection import Arranged, Collection
+from mzsql.render.nodes.recursion import (
     Binding,
     Loop,
     Recursion,
@@ -34,8 +34,9 @@ from mzsql.render.recursion import (
     relations_of,
     strictest,
 )
-from mzsql.render.renderer import Renderer
-from mzsql.render.rows import output_types
+from mzsql.render.nodes.renderer import Renderer
+from mzsql.render.nodes.rows import output_types
+from mzsql.render.nodes.topk import places, refusals
 from mzsql.render.statement import (
     DIFF,
     ERROR,
@@ -48,7 +49,6 @@ from mzsql.render.statement import (
     select,
     union_all,
 )
-from mzsql.render.topk import places, refusals
 from mzsql.render.updates import consolidated
 from mzsql.repr.types import ColumnType
 

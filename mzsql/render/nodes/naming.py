@@ -15,8 +15,8 @@ from mzsql.expr.mfp import MapFilterProject
 from mzsql.expr.scalar import Column, Literal, Scalar, substitute
 from mzsql.lir import plan as lir
 from mzsql.lir.forms import arrangement_form
+from mzsql.render.nodes.rows import output_types
 from mzsql.render.rendered import InputSpec
-from mzsql.render.rows import output_types
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import ColumnType
 

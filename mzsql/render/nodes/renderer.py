@@ -24,7 +24,7 @@ from mzsql.expr.scalar import Call, Column, Literal, Scalar, scalar_type
 from mzsql.expr.temporal import MfpPlan, is_temporal, plan_temporal
 from mzsql.lir import plan as lir
 from mzsql.lir.forms import form_by_key, forms_of
-from mzsql.render.collection import (
+from mzsql.render.nodes.collection import (
     Arranged,
     Collection,
     arranged_trace,
@@ -33,8 +33,8 @@ from mzsql.render.collection import (
     through_mfp,
     within,
 )
-from mzsql.render.naming import Shape, arranged_row, index_form, over_raw
-from mzsql.render.rows import can_fail, mapped, output_types
+from mzsql.render.nodes.naming import Shape, arranged_row, index_form, over_raw
+from mzsql.render.nodes.rows import can_fail, mapped, output_types
 from mzsql.render.statement import (
     DIFF,
     ERROR,

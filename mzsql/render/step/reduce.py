@@ -2,7 +2,7 @@
 
 Promise: only the groups that updates touch are looked at. Partial sums are rolled forward over a group's times by
 one window: at each time the row of the sums before is retracted and that of the sums after is inserted (if they are
-equal, the two cancel). MIN and MAX look at the first and last values of a group (`mzsql.render.extremes`) at each of
+equal, the two cancel). MIN and MAX look at the first and last values of a group (`mzsql.render.nodes.extremes`) at each of
 its times in the step, and at ``lower - 1`` for what must be retracted first. Other aggregates and window functions
 look at all rows of the group at these times.
 """
@@ -20,10 +20,10 @@ from mzsql.expr.functions.table import Sql
 from mzsql.expr.scalar import Column
 from mzsql.lir import plan as lir
 from mzsql.lir.forms import reduce_form
-from mzsql.render import extremes as x
-from mzsql.render import groups as g
-from mzsql.render import windows as w
-from mzsql.render.collection import (
+from mzsql.render.nodes import extremes as x
+from mzsql.render.nodes import groups as g
+from mzsql.render.nodes import windows as w
+from mzsql.render.nodes.collection import (
     Arranged,
     Collection,
     Trace,
@@ -32,8 +32,7 @@ from mzsql.render.collection import (
     through_mfp,
     within,
 )
-from mzsql.render.rolled import Sum, rolled
-from mzsql.render.rows import output_types
+from mzsql.render.nodes.rows import output_types
 from mzsql.render.statement import (
     DIFF,
     ERROR,
@@ -52,7 +51,8 @@ from mzsql.render.statement import (
     union_all,
     window,
 )
-from mzsql.render.step_state import Nodes, StepState
+from mzsql.render.step.rolled import Sum, rolled
+from mzsql.render.step.state import Nodes, StepState
 from mzsql.render.updates import consolidated
 from mzsql.repr.types import ColumnType
 

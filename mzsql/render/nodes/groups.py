@@ -19,9 +19,9 @@ from mzsql.expr.mfp import MapFilterProject
 from mzsql.expr.scalar import AggregateExpr, permute
 from mzsql.lir import plan as lir
 from mzsql.lir.forms import form_by_key, forms_of
-from mzsql.render.collection import Collection, within
-from mzsql.render.naming import over_raw
-from mzsql.render.renderer import Renderer
+from mzsql.render.nodes.collection import Collection, within
+from mzsql.render.nodes.naming import over_raw
+from mzsql.render.nodes.renderer import Renderer
 from mzsql.render.statement import (
     DIFF,
     ERROR,

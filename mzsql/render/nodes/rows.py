@@ -4,7 +4,7 @@ Promise: no row makes the SELECT throw. A row whose evaluation fails becomes an 
 NULL), with the time and the multiplicity of the row that it came from. Predicates that cannot fail are applied
 first, so that they protect expressions that can. Error rows of the input pass unchanged. An expression that several
 others read is computed once, in a subquery below them, as are parts that would be written too often
-(`mzsql.render.sharing`); others are written in place. Columns of these subqueries have an underscore in their names
+(`mzsql.render.nodes.sharing`); others are written in place. Columns of these subqueries have an underscore in their names
 (``m_0``, ``p_0``), because a lambda's parameter of the same name would hide them.
 """
 
@@ -30,7 +30,7 @@ from mzsql.expr.scalar import (
     support,
     walk,
 )
-from mzsql.render import sharing
+from mzsql.render.nodes import sharing
 from mzsql.render.statement import ERROR, Ast, col, named, null_of, select, subquery
 from mzsql.repr.errors import Unsupported
 from mzsql.repr.types import ColumnType

@@ -22,8 +22,8 @@ from mzsql.expr.functions.aggregate import windows as keys
 from mzsql.expr.functions.table import Engine, Sql
 from mzsql.expr.scalar import AggregateExpr, Call, Literal, Scalar
 from mzsql.lir import plan as lir
-from mzsql.render import groups as g
-from mzsql.render.renderer import Renderer
+from mzsql.render.nodes import groups as g
+from mzsql.render.nodes.renderer import Renderer
 from mzsql.render.statement import (
     DIFF,
     ERROR,

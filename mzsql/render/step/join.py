@@ -1,6 +1,6 @@
 """Joins in a step.
 
-Promise: an update meets the other inputs' state and updates under the time conditions of `mzsql.render.step`. If all
+Promise: an update meets the other inputs' state and updates under the time conditions of `mzsql.render.step.step`. If all
 updates have one time these need no comparison: what meets only earlier rows is joined with the state alone. Keys
 compare null-safe, as join equivalences require. The streamed side is broadcast, because it is as small as the
 change. Every lookup in an arrangement is declared as it is made.
@@ -23,7 +23,7 @@ from mzsql.expr.mfp import MapFilterProject
 from mzsql.expr.scalar import Scalar, permute, substitute, support
 from mzsql.lir import plan as lir
 from mzsql.lir.forms import arrangement_form
-from mzsql.render.collection import (
+from mzsql.render.nodes.collection import (
     EVERYTHING,
     Arranged,
     Collection,
@@ -35,9 +35,9 @@ from mzsql.render.collection import (
     through_mfp,
     unknown,
 )
-from mzsql.render.naming import arranged_row
-from mzsql.render.paths import Equal, Layout, PathPlan, Probe, demand, schedule, trace_path
-from mzsql.render.rows import mapped, no_failure, output_types
+from mzsql.render.nodes.naming import arranged_row
+from mzsql.render.nodes.paths import Equal, Layout, PathPlan, Probe, demand, schedule, trace_path
+from mzsql.render.nodes.rows import mapped, no_failure, output_types
 from mzsql.render.statement import (
     DIFF,
     TIME,
@@ -52,7 +52,7 @@ from mzsql.render.statement import (
     select,
     union_all,
 )
-from mzsql.render.step_state import NEW, Nodes, StepState
+from mzsql.render.step.state import NEW, Nodes, StepState
 from mzsql.repr.types import ColumnType
 
 PATH = "mz_path"

@@ -20,10 +20,10 @@ from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.table import Sql
 from mzsql.expr.scalar import ColumnOrder
 from mzsql.lir import plan as lir
-from mzsql.render import groups as g
-from mzsql.render.fronts import order_of
+from mzsql.render.nodes import groups as g
+from mzsql.render.nodes.fronts import order_of
+from mzsql.render.nodes.renderer import Renderer
 from mzsql.render.rendered import Front
-from mzsql.render.renderer import Renderer
 from mzsql.render.statement import (
     DIFF,
     ERROR,

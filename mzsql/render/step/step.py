@@ -2,7 +2,7 @@
 
 Promise: the result is exact at each timestamp. A state relation shows what existed below `lower` at time ``lower -
 1``, so state and updates form one relation, over which windows compute running values (or groups, if all updates
-have one time, `mzsql.render.rolled`). An update of one join input meets rows of another input that are not later
+have one time, `mzsql.render.step.rolled`). An update of one join input meets rows of another input that are not later
 (``<=`` for inputs before it in order, ``<`` for those after it), so each pair of rows is counted once, at the later
 one's time. Groups roll partial sums forward over their times. All output is one tagged UNION ALL. The forms were
 validated by random tests; `tests/render` also checks that deliberately broken forms are noticed.
@@ -19,13 +19,12 @@ from mzsql.expr.functions import sql as s
 from mzsql.expr.mfp import MapFilterProject
 from mzsql.lir import plan as lir
 from mzsql.lir.forms import arrangement_form
-from mzsql.render import step_join, step_reduce, step_topk
-from mzsql.render.collection import Collection, relation_trace
-from mzsql.render.contents import recursion_of
+from mzsql.render.contents.contents import recursion_of
 from mzsql.render.kept import Kept
-from mzsql.render.naming import arranged_row
+from mzsql.render.nodes.collection import Collection, relation_trace
+from mzsql.render.nodes.naming import arranged_row
+from mzsql.render.nodes.renderer import Renderer
 from mzsql.render.rendered import Step, StepOutput
-from mzsql.render.renderer import Renderer
 from mzsql.render.statement import (
     DIFF,
     ERROR,
@@ -38,7 +37,10 @@ from mzsql.render.statement import (
     select,
     union_all,
 )
-from mzsql.render.step_state import Nodes, StepState
+from mzsql.render.step import join as step_join
+from mzsql.render.step import reduce as step_reduce
+from mzsql.render.step import topk as step_topk
+from mzsql.render.step.state import Nodes, StepState
 from mzsql.repr.types import ColumnType
 
 

@@ -26,11 +26,11 @@ from mzsql.expr.engines import to_sql, to_sql_with_numbers
 from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.table import Engine
 from mzsql.expr.nodes import nodes, relations_in
-from mzsql.render.cut import Piece, pieces
 from mzsql.render.kept import Kept
-from mzsql.render.lean import Relation, columns_read, lean, widened
 from mzsql.render.rendered import Lookup, Step
-from mzsql.render.straight import Straight, taken_out
+from mzsql.render.rewrites.cut import Piece, pieces
+from mzsql.render.rewrites.lean import Relation, columns_read, lean, widened
+from mzsql.render.rewrites.straight import Straight, taken_out
 from mzsql.render.times import LOWER, UPPER
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.garbage import undisturbed
@@ -145,7 +145,7 @@ class Joins(enum.Enum):
 
 @dataclass(frozen=True)
 class TextPiece:
-    """A piece of a statement (`mzsql.render.cut`); `name` is None for the last one."""
+    """A piece of a statement (`mzsql.render.rewrites.cut`); `name` is None for the last one."""
 
     name: str | None
     text: Text

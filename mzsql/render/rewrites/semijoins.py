@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from sqlglot import expressions as exp
 
 from mzsql.render.facts import BOOLEAN, DATE, INTEGERS, decimal
-from mzsql.render.lean import Relation
+from mzsql.render.rewrites.lean import Relation
 from mzsql.render.simplify import Ast
 from mzsql.render.simplify.pieces import bare, columns_named, conjuncts
 from mzsql.render.statement import ERROR, col, identifier

@@ -1,0 +1,1 @@
+"""Contents at one time: one-shot queries, and the stages of a hydration."""

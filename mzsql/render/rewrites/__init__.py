@@ -1,0 +1,1 @@
+"""What is done with a rendered statement: fewer guards, fewer relations, pieces, and one text for many times."""
