@@ -206,6 +206,7 @@ class _Lowering:
 
     def _let_rec(self, rel: mir.LetRec) -> _Lowered:
         self._types.update(relation_types_of_bindings(rel, self._types))
+        # The values may read each other before their own forms are known, so all are read raw.
         for local in rel.ids:
             self._forms[local] = RAW
         values = tuple(self._raw(self._lower(value)) for value in rel.values)

@@ -89,6 +89,7 @@ class BatchBuilder:
             if not pa.types.is_integer(numbers.type):
                 raise SchemaMismatch(f"{shard}: workers are integers, not {numbers.type}")
             rows = table.drop_columns([WORKER_COLUMN])
+            # Counted down, since a row of a worker that does not exist would pass every filter by without a trace.
             left = table.num_rows
             for worker in range(workers):
                 of_worker = rows.filter(pc.equal(numbers, worker))

@@ -72,6 +72,7 @@ class _Memory:
 
     def put(self, place: Stretch, value: bytes) -> None:
         """Keep the bytes, unless they would displace nearly everything else."""
+        # One scan of a large object is not worth what all others would lose by it.
         if len(value) * 2 > self._limit:
             return
         if place.length < 0:
@@ -212,6 +213,7 @@ class BlobCache:
 
     def _count(self, **more: int) -> None:
         """Add to the counts. The caller holds the lock."""
+        # A new value each time, so that whoever has been given the counts keeps them as they were.
         counts = {name: getattr(self._counts, name) + by for name, by in more.items()}
         self._counts = msgspec.structs.replace(self._counts, **counts)
         if self.observe is not None:

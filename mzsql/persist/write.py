@@ -59,6 +59,7 @@ class WriteHandle:
         self._lock = threading.RLock()
         self._appender = Appender(opened, self._builder, writer_id, purpose)
         self._quiet = Quiet(opened, self._builder, self._appender)
+        # Weak: a buffered writer that its owner has dropped need not be ended with this one.
         self._buffered: weakref.WeakSet[BufferedWriter] = weakref.WeakSet()
         self.writer_id = writer_id
         self.purpose = purpose
@@ -435,6 +436,7 @@ class WriteHandle:
         deadline = self._opened.deadline(timeout)
         state = self._opened.shard.fetch(deadline)
         assert state is not None
+        # Asked of a state fetched just now: an append whose answer was lost may have put the batch in.
         if known_keys(state).intersection(batch.blob_keys()):
             raise UsageError(f"shard {self.shard_id}: a batch that was appended cannot be deleted")
         delete_objects(self._context, batch.blob_keys(), deadline)
@@ -555,6 +557,8 @@ class WriteHandle:
             SchemaMismatch: the updates do not fit.
         """
         with self._turn(timeout) as deadline:
+            # Fetched, not as last seen: an upper that is too old would make this write, and upload, what others have
+            # appended.
             current = self.fetch_upper(timeout=deadline.remaining())
             if less_than(current, lower):
                 raise InvalidBounds(

@@ -135,6 +135,8 @@ def advanced(state: BindingState, changes: pa.Table, upper: Frontier) -> Binding
     added = changes.filter(pc.field("mz_diff") > 0).select([PARTITION, OFFSET, TIME])
     added = added.rename_columns(_EXACT_SCHEMA.names).cast(_EXACT_SCHEMA)
     exact = pa.concat_tables([state.exact, added])
+    # Each call adds a chunk; many small ones make every look-up slow, and joining them each time would copy all again
+    # and again.
     if exact["ts"].num_chunks > _CHUNKS:
         exact = exact.combine_chunks()
     bound = {**state.bound, **_greatest(added)}
@@ -158,6 +160,7 @@ def minted(state: BindingState, wanted: Mapping[str, int], ts: Timestamp) -> pa.
         before = state.bound.get(partition)
         if before is not None and before >= offset:
             continue
+        # The shard holds one offset a partition: the one before goes as the new one comes.
         if before is not None:
             partitions.append(partition)
             offsets.append(before)

@@ -184,6 +184,8 @@ def _chosen(question: Question, since: Frontier) -> Timestamp:
         complete = oracle_ts
     elif question.is_ahead:
         assert oracle_ts is not None
+        # Inputs that are complete beyond the present are so for what nobody has written yet; the answer would be held
+        # back until then.
         complete = min(complete, oracle_ts)
     if question.isolation == "strict serializable" or question.linear or not question.sources:
         chosen = oracle_ts
@@ -192,6 +194,7 @@ def _chosen(question: Question, since: Frontier) -> Timestamp:
     else:
         assert complete is not None
         assert oracle_ts is not None
+        # Not before what the session has seen, its own writes among it, whatever the inputs are complete to.
         chosen = max(min(complete, oracle_ts), question.session_ts)
     assert chosen is not None, "the oracle was not asked"
     return max(chosen, since)
@@ -226,6 +229,7 @@ class Timestamps:
             current_uppers: whether to ask for frontiers, and the oracle, even where the choice does not depend on them
                 (for EXPLAIN).
         """
+        # Where nobody writes the oracle stands still, and `mz_now()` would with it.
         if time_dependent and as_of is None:
             self._env.pass_time()
         isolation = _STRONGER.get(session.get("transaction_isolation"), "serializable")

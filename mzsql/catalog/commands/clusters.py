@@ -110,6 +110,7 @@ def create_cluster(state: CatalogState, name: str, options: ClusterOptions) -> C
         every = INTROSPECTION_MS if every is None else every
         replicas = _of_size(options.size, factor, every)
         cluster = Cluster(gid, name, True, options.size, factor, introspection_ms=every)
+        # Checked also where there is no replica to be made: REPLICATION FACTOR 0 keeps the size for later.
         _workers(options.size)
     return counted | _new_replicas(state, gid, replicas) | Change(clusters={gid: cluster})
 
