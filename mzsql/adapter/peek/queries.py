@@ -19,7 +19,7 @@ import pyarrow as pa
 from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.peek.plan_cache import LASTING, PlanCache, QueryKey
 from mzsql.adapter.planning.explain_timestamp import explained
-from mzsql.adapter.planning.named_times import named_time
+from mzsql.adapter.planning.named_times import as_of_time, named_time
 from mzsql.adapter.planning.planner import Planner
 from mzsql.adapter.planning.timestamps import Question, SourceFrontiers, Timestamps, determine
 from mzsql.adapter.planning.walk import global_gets, unmaterializables
@@ -46,7 +46,7 @@ from mzsql.lir import Planned
 from mzsql.lir.plan import SourceImport
 from mzsql.persist import PartRef
 from mzsql.repr.datum import Datum, Row
-from mzsql.repr.errors import InvalidParameter, Unsupported
+from mzsql.repr.errors import Unsupported
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import TEXT, ColumnType, RelationDesc, RelationType, SqlType
@@ -235,12 +235,9 @@ class Queries:
             return [(gid, *self._inputs.pushed_parts(by_id[gid], ts)) for gid in stored]
 
     def as_of(self, plan: p.SelectPlan) -> Timestamp:
-        """The timestamp that a query's AS OF clause names; raises InvalidParameter for NULL."""
+        """The timestamp that a query's AS OF clause names; raises as `as_of_time`."""
         assert plan.as_of is not None
-        value = self.constant(plan.as_of)
-        if value is None:
-            raise InvalidParameter("can't use null as a mz_timestamp for AS OF")
-        return int(str(value))
+        return as_of_time(self._planner, plan.as_of)
 
     def constant(self, expr: Scalar) -> Datum:
         """The value of a column-free expression of type mz_timestamp, such as that of AS OF; with Materialize's error messages."""

@@ -106,7 +106,11 @@ class Explainer:
     def explain(
         self, session: Session, plan: p.ExplainPlan, state: CatalogState
     ) -> tuple[str, str]:
-        """The title of the result's only column, and the text."""
+        """The title of the result's only column, and the text.
+
+        Raises:
+            Unsupported: an option would have the plan made otherwise, and the plan that runs was made before.
+        """
         options = {name: bool(value) for name, value in plan.options}
         config = ExplainConfig.from_options(options)
         subject = self._subject(session, plan, state)

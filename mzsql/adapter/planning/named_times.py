@@ -12,7 +12,7 @@ from mzsql.adapter.planning.planner import Planner
 from mzsql.expr.scalar import Call, Scalar, Unmaterializable, walk
 from mzsql.repr.datum import Datum
 from mzsql.repr.errors import InvalidParameter, Unsupported
-from mzsql.repr.frontier import MAX_TIMESTAMP
+from mzsql.repr.frontier import MAX_TIMESTAMP, Timestamp
 
 _INTEGRAL = "out of range integral type conversion attempted"
 #: The error message for a number that is no timestamp, by the function that casts it.
@@ -40,6 +40,19 @@ def named_time(planner: Planner, expr: Scalar) -> Datum:
         if value is not None and not _fits_timestamp(value):
             raise InvalidParameter(_TO_TIMESTAMP[expr.func], sqlstate="22003")
     return planner.evaluate(expr)
+
+
+def as_of_time(planner: Planner, expr: Scalar) -> Timestamp:
+    """The time that AS OF names.
+
+    Raises:
+        Unsupported: as `named_time`.
+        InvalidParameter: as `named_time`; or it is NULL.
+    """
+    value = named_time(planner, expr)
+    if value is None:
+        raise InvalidParameter("can't use null as a mz_timestamp for AS OF")
+    return int(str(value))
 
 
 def _fits_timestamp(value: Datum) -> bool:

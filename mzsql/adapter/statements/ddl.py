@@ -199,7 +199,11 @@ class Definitions:
     def create_materialized_view(
         self, session: Session, plan: p.CreateMaterializedViewPlan
     ) -> None:
-        """CREATE MATERIALIZED VIEW: plan it, check that it can be maintained, add it to the catalog, have it installed."""
+        """CREATE MATERIALIZED VIEW: plan it, check that it can be maintained, add it to the catalog, have it installed.
+
+        Raises:
+            Unsupported: REFRESH EVERY and REFRESH AT are switched off.
+        """
         if plan.refresh is not None and not self._refreshes_at_times():
             raise Unsupported("REFRESH EVERY and REFRESH AT materialized views is not available")
         replaced = self._replaced(plan.replaces)
@@ -222,7 +226,11 @@ class Definitions:
             self.clean_up(replaced)
 
     def create_index(self, session: Session, plan: p.CreateIndexPlan) -> None:
-        """CREATE INDEX."""
+        """CREATE INDEX.
+
+        Raises:
+            Unsupported: the index would be on an object of the system.
+        """
         if self._taken(session, plan.name, if_not_exists=plan.if_not_exists):
             return
         if plan.on.id in builtins():
@@ -314,7 +322,11 @@ class Definitions:
     # --- DROP ---------------------------------------------------------------------------------
 
     def drop(self, session: Session, plan: p.DropPlan) -> None:
-        """DROP: the named objects, with CASCADE also their dependents; shards are finalized once nothing names them."""
+        """DROP: the named objects, with CASCADE also their dependents; shards are finalized once nothing names them.
+
+        Raises:
+            InvalidParameter: an object is the system's (42501).
+        """
         self._env.require_writable()
         for name in plan.missing:
             session.notice(f'{plan.kind.replace("-", " ")} "{name}" does not exist, skipping')

@@ -369,7 +369,11 @@ def positional(rows: pa.Table) -> pa.Table:
 
 
 def check_not_null(rows: pa.Table, table: CatalogItem) -> None:
-    """Raise NotNullViolation where a NOT NULL column has a NULL."""
+    """Check that no NOT NULL column has a NULL.
+
+    Raises:
+        NotNullViolation: a column that takes no NULL has one.
+    """
     desc = table.desc
     assert desc is not None
     for i, column in enumerate(desc.typ.columns):

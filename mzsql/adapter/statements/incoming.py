@@ -174,6 +174,9 @@ def _first_failure(column: pa.Array, attempt: Callable[[pa.Array], object]) -> i
 def cast_text(expr: Scalar, typ: SqlType) -> Scalar:
     """The expression that casts a text to ``typ``, as an assignment: a text too long for the type is an error, not
     truncated.
+
+    Raises:
+        Unsupported: no text can be made a value of the type.
     """
     keys = find_cast(TEXT, typ, "assignment")
     if keys is None:

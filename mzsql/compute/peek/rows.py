@@ -40,6 +40,10 @@ def expand(updates: pa.Table, name: str) -> pa.Table:
 def counted(updates: pa.Table, name: str) -> tuple[pa.Table, np.ndarray | None]:
     """As `expand` before copying: the distinct rows and the count of each; None for counts that are all 1, or without
     mz_diff.
+
+    Raises:
+        SqlError: the rows have one of an error.
+        InternalError: a row occurs less than never, so a view or index is wrong.
     """
     if "mz_error" in updates.column_names:
         errors = updates.column("mz_error")

@@ -56,7 +56,11 @@ class Pieces:
     # --- words and tokens -------------------------------------------------------------------------
 
     def expected(self, what: str) -> NoReturn:
-        """Fail, since ``what`` was expected at this place."""
+        """Fail, since ``what`` was expected at this place.
+
+        Raises:
+            SqlSyntaxError: always.
+        """
         self.parser.expected(what)
         raise AssertionError
 
@@ -171,7 +175,11 @@ class Pieces:
         return parts
 
     def name(self) -> st.Name:
-        """A name of up to three parts."""
+        """A name of up to three parts.
+
+        Raises:
+            SqlSyntaxError: there is no name, or one of more than three parts.
+        """
         position = self.position()
         parts = self.dotted()
         if len(parts) > 3:
