@@ -10,18 +10,10 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
+from workshop_sources import sources
 
-ROOT = Path(__file__).resolve().parents[2]
-FILES = sorted(
-    [
-        *(ROOT / "mzsql").rglob("*.py"),
-        *(ROOT / "plugins").glob("*/src/**/*.py"),
-        *(ROOT / "examples").glob("*/src/**/*.py"),
-    ]
-)
 _UNTOLD = ("overload", "override", ".setter", ".deleter")
 _COMMAND = (".command(", ".callback(")
 
@@ -101,9 +93,9 @@ def shortcomings(found: Found) -> Iterator[str]:
 
 def test_docstrings_say_what_functions_raise() -> None:
     lacking = [
-        f"{file.relative_to(ROOT)}: {text}"
-        for file in FILES
-        for one in public_functions(ast.parse(file.read_text()).body, "")
+        f"{file}: {text}"
+        for file, tree in sources()
+        for one in public_functions(tree.body, "")
         for text in shortcomings(one)
     ]
     assert not lacking, "\n".join(lacking)
