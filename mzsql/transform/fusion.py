@@ -126,6 +126,7 @@ def _absorbed(rel: mir.Reduce) -> mir.Reduce:
         )
         width = mir.arity(below.input)
         for expr in (*key, *(a.expr for a in aggregates)):
+            # `inlined` refers to the Map's column where an expression would become too large; then the Map stays.
             if cost(expr) > _ABSORBED or any(c >= width for c in sc.support(expr)):
                 return rel
         rel = msgspec.structs.replace(rel, input=below.input, group_key=key, aggregates=aggregates)
@@ -138,6 +139,7 @@ def _top_k(rel: mir.TopK) -> mir.Relation:
         return rel.input
     order: dict[int, sc.ColumnOrder] = {}
     for by in rel.order_key:
+        # Equal in all rows of a group, it would order nothing.
         if by.column not in rel.group_key:
             order.setdefault(by.column, by)
     if len(order) < len(rel.order_key):

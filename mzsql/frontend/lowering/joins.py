@@ -275,4 +275,5 @@ def _unmatched(
     grown = candidates.map(new)
     pairs = [(p, grown.arity + i) for i, p in enumerate(positions)]
     found = grown.join(matched, pairs).project(range(arity))
+    # All rows less those with a match: so equal rows are left as often as there are any.
     return Rel.union([found.negate(), side])

@@ -170,6 +170,7 @@ class Lowering:
         """A CTE joined to ``outer`` on the outer columns that it was lowered over."""
         cte = self.ctes[local]
         get = Rel(mir.Get(cte.id, cte.typ), cte.typ)
+        # Read where it was defined, so it has outer's columns already.
         if outer.mir == cte.outer.mir:
             return get
         inwards = depth - cte.depth
@@ -194,6 +195,8 @@ class Lowering:
         rest = [certain(scalar) for scalar in scalars]
         while rest:
             arity = rel.arity
+            # A scalar may read those before it, and so may its subqueries, which are joined to rows that have them by
+            # then.
             batch = independent(rest, arity - cols.arity)
             rest = rest[len(batch) :]
             rel, found = self.subqueries(batch, rel, cols, depth)
@@ -246,6 +249,7 @@ class Lowering:
         reduced = done.reduce(key, aggregates, rel.expected_group_size)
         if rel.group_key:
             return reduced
+        # Without GROUP BY there is a row also where no row came from: each of outer's that is missing gets it.
         defaults = [(of_nothing(a), a.typ) for a in aggregates]
         return self.lookup(outer, reduced, defaults)
 
@@ -363,6 +367,7 @@ class Lowering:
         found: dict[hir.Scalar, int] = {}
 
         def over(get: Rel) -> Rel:
+            # Computed once for equal rows; the join on all columns gives the value to each of them.
             distinct = get.distinct()
             arity = get.arity
             inputs, total = [get], arity

@@ -72,6 +72,7 @@ def variadic_left(
         keys.append(found)
     inside = cols.enter_scope(0)
     inputs = [lowering.relation(left, outer, cols, depth)]
+    # The added column is NULL in the rows that `_lacking` adds, which are told by that.
     inputs += [lowering.relation(one.right, outer, inside, depth + 1).map([_TRUE]) for one in stack]
     return _joined(lowering, inputs, keys)
 
@@ -131,6 +132,8 @@ def _joined(lowering: Lowering, inputs: Sequence[Rel], keys: Sequence[_Keys]) ->
     for one, get in zip(keys, gets[1:], strict=True):
         source = gets[one.source]
         own = [column - one.start for column in one.left]
+        # A NULL equals nothing, so a row with one has no match; the NULL of the rows to be added must meet these
+        # alone.
         known = get.filter([_is_not_null(key) for key in one.right])
         whole = Rel.union([known, _lacking(source, own, known, one.right, get.typ)])
         typ = RelationType(tuple(ColumnType(c.type, True) for c in get.typ.columns))

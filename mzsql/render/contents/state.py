@@ -153,6 +153,8 @@ class ContentsState(Renderer):
             return None
         name = self.state_name(node, part)
         if name not in self.filled:
+            # It ends the walk over the plan wherever that is: this stage fills the arrangement, and the next walk
+            # finds it filled.
             raise Unfilled(name, node.lir_id, fill.relation, fill.columns, fill.errors, carried)
         return name
 
