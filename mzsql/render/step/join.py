@@ -113,6 +113,8 @@ class _DeltaJoin:
             )
             for path in plan.paths
         ]
+        # All paths compute the same from the same rows, each in an order of its own; the first one's is applied to
+        # the rows of all.
         self.closure = self.paths[0].closure
         needed = set(demand(self.closure))
         for traced in self.paths:

@@ -341,6 +341,7 @@ def choose_as_of(
         if new_low <= new_high:
             low, high = new_low, new_high
             usable[name] = arrangement
+    # As late as possible, so that little is left for the first step.
     return high, usable
 
 
