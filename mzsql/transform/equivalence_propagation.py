@@ -207,6 +207,7 @@ class _Pass:
 
     def _recursion(self, rel: mir.LetRec, locals_: _Locals) -> _Seen:
         """The strongest facts that hold of the bindings while they are empty and after each iteration."""
+        # At first the bindings are empty, and of no rows everything holds (None).
         known: dict[int, Facts | None] = dict.fromkeys(rel.ids)
         for _ in range(_ROUNDS):
             derived = dict(known)

@@ -152,11 +152,14 @@ class _Planner:
     def _prefers_delta(
         self, graph: JoinGraph, linear: LinearOrder, paths: list[tuple[Step, ...]]
     ) -> bool:
+        # Of two inputs a linear join keeps no stream either, so there is nothing to save.
         if len(graph.inputs) <= 2 or _loses_errors(graph, paths):
             return False
         new = new_arrangements(graph, paths)
         if new == 0:
             return True
+        # Else it costs memory for arrangements, as a linear join does for its streams; as in Materialize only a
+        # feature flag weighs these.
         eager = self._ctx.features.enable_eager_delta_joins
         return eager and new <= linear_arrangements(graph, linear)
 

@@ -267,6 +267,7 @@ def linear_order(graph: JoinGraph) -> LinearOrder:
             key = tuple(graph.to_local(start, expr) for expr in partners)
         order = LinearOrder(Step(graph.score(start, key), start, key), steps)
         scores = _accumulated([order.start.score, *(step.score for step in steps)])
+        # An order is as good as its worst look-up, which may make the most rows; the others break ties.
         options.append(((min(scores), scores), order))
     (_, scores), chosen = max(options, key=lambda option: option[0])
     first, *later = (
@@ -305,6 +306,7 @@ def linear_arrangements(graph: JoinGraph, order: LinearOrder) -> int:
         for step in (order.start, *order.steps)
         if step.key not in graph.inputs[step.relation].arrangements
     )
+    # The stream is arranged for each stage but the first, which begins with an input.
     return len(graph.inputs) - 2 + inputs
 
 
