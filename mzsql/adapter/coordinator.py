@@ -19,6 +19,7 @@ from mzsql.adapter.dataflows.dataflows import Dataflows
 from mzsql.adapter.dataflows.reports import DataflowReports
 from mzsql.adapter.environment.closing import close_all
 from mzsql.adapter.environment.environment import Environment
+from mzsql.adapter.peek.plans import PeekPlans
 from mzsql.adapter.peek.queries import Queries
 from mzsql.adapter.planning.explaining import Explainer
 from mzsql.adapter.planning.features import SystemFeatures
@@ -50,7 +51,7 @@ from mzsql.compute.peek.outflow import Limits
 from mzsql.compute.peek.spark import Peeks
 from mzsql.compute.replica.dataflows.dataflow import Renderings
 from mzsql.expr.engines import shortage
-from mzsql.frontend import bind_parameters, parse_statements
+from mzsql.frontend import bind_parameters, parse_statements, plan_statement
 from mzsql.frontend.parse import statements as st
 from mzsql.frontend.plan import plans as p
 from mzsql.location import Indeterminate, LocationError
@@ -129,9 +130,10 @@ class Coordinator:
             self.inputs.kept,
             limits,
         )
-        peeks = None if spark is None else Peeks(spark, env.collections)
+        peeks = None if spark is None else Peeks(spark, env.collections, env.transient_ids)
         self._peeker = Peeker(self.inputs, indexes, peeks, self._dataflows.step_engine)
-        self._queries = Queries(env, self.planner, self.inputs, self._peeker, self._activity)
+        plans = PeekPlans(env, self.planner, indexes)
+        self._queries = Queries(env, self.planner, plans, self.inputs, self._peeker, self._activity)
         self._commits = GroupCommit(env)
         changes = Changes(env, self._queries, self._commits, limits)
         definitions = Definitions(env, self.planner, self._queries, self._dataflows)
@@ -140,7 +142,7 @@ class Coordinator:
         self._transactions = Transactions(env, changes, defining, namespaces)
         self._statements = StatementPlanner(env, self.planner)
         selects = Selects(env, self._queries)
-        explainer = Explainer(self.planner, self._dataflows.deployed)
+        explainer = Explainer(self.planner, plans, self._dataflows.deployed)
         subscribes = Subscribes(env, self.planner, self._queries, self.inputs, self._activity)
         prepared = PreparedStatements()
         self._streams = CursorStatements(subscribes, selects, prepared)
@@ -276,7 +278,8 @@ class Coordinator:
     ) -> list[Result]:
         if self._dataflows.fenced is not None:
             raise self._dataflows.fenced
-        statements = parse_statements(bind_parameters(text, parameters))
+        bound = text if parameters is None else bind_parameters(text, parameters)
+        statements = parse_statements(bound)
         self._streams.begin_text(session, len(statements))
         results: list[Result] = []
         try:
@@ -307,7 +310,8 @@ class Coordinator:
             )
         transaction.synced = self.env.clock.monotonic()
         self.env.sync()
-        plan = self._statements.plan(session, statement)
+        scope = self._statements.scope(session)
+        plan = plan_statement(statement, scope.catalog, table_keys=scope.table_keys)
         term = self.env.oracle.term
         result = self._sequencer.run(session, transaction, plan)
         try:

@@ -21,6 +21,7 @@ from mzsql.expr.relation import RowSetFinishing
 from mzsql.lir.forms import arrangement_form
 from mzsql.repr.types import ColumnType
 from mzsql.transform.fast_path import ConstantPlan, FastPathPlan, PeekIndexPlan, PeekPersistPlan
+from mzsql.transform.fold_constants import constant
 
 
 def explain_fast_path(
@@ -34,7 +35,7 @@ def explain_fast_path(
     used: list[IndexImport] = []
     sources = ""
     if isinstance(plan, ConstantPlan):
-        rel = mir.Constant(plan.rows, plan.typ, plan.error)
+        rel = _constant(plan)
         # A constant's rows are printed without attributes, as an index's are.
         plain = ExplainConfig(redacted=config.redacted)
         body = MirPrinter(humanizer, plain).plan(rel, finishing, 1)
@@ -127,7 +128,8 @@ def fast_path_node(plan: FastPathPlan, humanizer: Humanizer) -> js.Node:
 
 def _variant(plan: FastPathPlan, humanizer: Humanizer) -> js.Node:
     match plan:
-        case ConstantPlan(rows=rows, error=error, typ=typ):
+        case ConstantPlan(error=error, typ=typ):
+            rows = _constant(plan).rows
             shown = [[js.packed(row, typ.columns), diff] for row, diff in rows]
             data = {"Ok": shown} if error is None else {"Err": variants.error(error)}
             return {"Constant": [data, variants.relation_type(typ)]}
@@ -139,6 +141,11 @@ def _variant(plan: FastPathPlan, humanizer: Humanizer) -> js.Node:
             return {"PeekExisting": read}
         case PeekPersistPlan(id=gid, mfp=mfp):
             return {"PeekPersist": [js.global_id(gid), {"mfp": js.mfp(mfp)}]}
+
+
+def _constant(plan: ConstantPlan) -> mir.Constant:
+    """A constant answer as a relation, equal rows added up: a query that spells its rows out is planned as it spells them."""
+    return msgspec.structs.replace(constant(plan.rows, plan.typ), error=plan.error)
 
 
 def mfp_operators(mfp: MapFilterProject, printer: scalars.ScalarPrinter) -> list[str]:

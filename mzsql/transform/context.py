@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
@@ -45,3 +45,8 @@ class OptimizerContext:
     features: OptimizerFeatures = field(default_factory=OptimizerFeatures)
     check: Callable[[str, mir.Relation], None] | None = None
     statistics: Statistics = no_statistics
+
+    @property
+    def without_indexes(self) -> OptimizerContext:
+        """The same, knowing of no index: for local optimization, and for what outlives the catalog's present state."""
+        return replace(self, indexes=_no_indexes)

@@ -1,29 +1,36 @@
-"""How a planned query is answered: by a constant, a read of an index or a shard (fast paths), or a dataflow that is run
+"""How a one-shot query is answered: by a constant, a read of an index or a shard (fast paths), or a dataflow that is run
 once.
 
-Promise: `peek_plan` decides, both for EXPLAIN, which prints its result, and for execution. Its result is data;
-nothing is read. The finishing is applied to the result in any case.
+Promise: `plan_peek` decides, indexes included; EXPLAIN prints its result and the executor takes it. The result is data;
+nothing is read. The finishing is applied to the answer in any case.
 Source: Materialize's `FastPathPlan`. docs/architecture.md, "The way of a SELECT", step 3.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Protocol
 
 import msgspec
 
 from mzsql.expr import relation as mir
-from mzsql.expr.dataflow import MirDataflow
+from mzsql.expr.dataflow import Export, MirDataflow, MirObject, MirSource, PeekExport
+from mzsql.expr.memo import remembering
 from mzsql.expr.mfp import MapFilterProject, extract_mfp, to_relation
 from mzsql.expr.relation import RowSetFinishing
 from mzsql.expr.scalar import Literal, Scalar, permute, support
+from mzsql.expr.typing import column_type, relation_type
 from mzsql.repr.datum import Row
 from mzsql.repr.ids import GlobalId
-from mzsql.repr.types import RelationType
+from mzsql.repr.lazy import lazy_property
+from mzsql.repr.types import ColumnType, RelationType
 from mzsql.transform.context import OptimizerContext
+from mzsql.transform.dataflow import build_dataflow, optimize_dataflow, optimize_local
 from mzsql.transform.features import OptimizerFeatures
 from mzsql.transform.literal_constraints import literal_constraints
+from mzsql.transform.row_wise import RowRead, over, row_read, source
 from mzsql.transform.scalars import simplify
+from mzsql.transform.spelled_out import spelled_rows
 from mzsql.transform.used_indexes import LOOKUP
 
 
@@ -33,6 +40,7 @@ class ConstantPlan(msgspec.Struct, frozen=True, tag="constant"):
     rows: tuple[tuple[Row, int], ...]
     error: str | None
     typ: RelationType
+    at_sight: bool = False  # see `DataflowPlan.at_sight`
 
 
 class PeekIndexPlan(msgspec.Struct, frozen=True, tag="peek_index"):
@@ -52,20 +60,84 @@ class PeekPersistPlan(msgspec.Struct, frozen=True, tag="peek_persist"):
     id: GlobalId
     mfp: MapFilterProject
     typ: RelationType
+    at_sight: bool = False  # see `DataflowPlan.at_sight`
 
 
-class DataflowPlan(msgspec.Struct, frozen=True, tag="dataflow"):
+class DataflowPlan(msgspec.Struct, frozen=True, dict=True, tag="dataflow"):
     """Run the dataflow over the contents of its imports.
 
     Attributes:
+        built: the dataflow, with plain views inlined.
         lookups: for each index that is only looked up by literals, these keys; other indexes are read whole.
+        read: the dataflow as a row-wise read of one collection, which takes no dataflow to evaluate; None if it is more.
+        optimizer: optimizes `built` when `mir` is asked for; None: it is optimized.
     """
 
+    built: MirDataflow
     lookups: Mapping[GlobalId, tuple[Row, ...]]
+    read: RowRead | None
+    optimizer: OptimizerContext | None = None
+
+    @property
+    def at_sight(self) -> bool:
+        """Whether it was found without the optimizer."""
+        return self.optimizer is not None
+
+    @lazy_property
+    def mir(self) -> MirDataflow:
+        """The optimized dataflow; optimized at first use where the row-wise read was plain at sight."""
+        return self.built if self.optimizer is None else _optimized(self.built, self.optimizer)
 
 
 FastPathPlan = ConstantPlan | PeekIndexPlan | PeekPersistPlan
 PeekPlan = FastPathPlan | DataflowPlan
+
+#: What a one-shot query's dataflow exports. Nothing is installed under the id, so all queries have the same.
+ONE_SHOT = PeekExport(GlobalId("t1"))
+
+
+class Asked(msgspec.Struct, frozen=True, cache_hash=True):
+    """A one-shot query.
+
+    Attributes:
+        relation: its MIR before optimization.
+        finishing: its ORDER BY, LIMIT, OFFSET and projection, which are applied to the result.
+        columns: the types of the relation's columns.
+    """
+
+    relation: mir.Relation
+    finishing: RowSetFinishing
+    columns: tuple[ColumnType, ...]
+
+
+class Readable(Protocol):
+    """The objects that a query may read."""
+
+    def lookup_view(self, gid: GlobalId) -> mir.Relation | None:
+        """A plain view's optimized MIR; None for what is read from a shard or an index."""
+
+    def source(self, gid: GlobalId) -> MirSource:
+        """An object as a dataflow imports it."""
+
+    def is_stored(self, gid: GlobalId) -> bool:
+        """Whether its rows lie in a shard of its own: a table or a materialized view."""
+
+
+def plan_peek(asked: Asked, readable: Readable, ctx: OptimizerContext) -> PeekPlan:
+    """How a one-shot query is answered.
+
+    What can be told from the query at a glance takes no optimizer, which costs more than many a short query does.
+
+    Args:
+        asked: the query, with the values of session- and time-dependent functions in it.
+        readable: what it reads.
+        ctx: the optimizer's context, with the indexes that the query may read.
+    """
+    found = _at_sight(asked, readable, ctx)
+    if found is not None:
+        return found
+    df = one_shot_dataflow(asked.relation, readable, ctx)
+    return peek_plan(df, asked.finishing, ctx.features)
 
 
 def peek_plan(
@@ -73,7 +145,71 @@ def peek_plan(
 ) -> PeekPlan:
     """How an optimized one-shot query is answered."""
     found = _fast_path(df, finishing, features)
-    return DataflowPlan(_lookups(df)) if found is None else found
+    return DataflowPlan(df, _lookups(df), row_read(df)) if found is None else found
+
+
+def one_shot_dataflow(
+    relation: mir.Relation, readable: Readable, ctx: OptimizerContext, export: Export = ONE_SHOT
+) -> MirDataflow:
+    """A one-shot query as an optimized dataflow; arguments as for `plan_peek`."""
+    local = optimize_local(relation, ctx.without_indexes)
+    with remembering():
+        built = build_dataflow(export, local, readable.lookup_view, readable.source, ctx)
+        return optimize_dataflow(built, ctx)
+
+
+def peek_dataflow(plan: PeekPlan) -> MirDataflow:
+    """What an engine runs for a plan, where one is needed: of a fast path the work over the rows that it reads."""
+    match plan:
+        case DataflowPlan(mir=df):
+            return df
+        case ConstantPlan(rows=rows, error=error, typ=typ):
+            return _over((), mir.Constant(rows, typ, error), typ)
+        case PeekIndexPlan(on_id=gid, typ=typ, mfp=mfp) | PeekPersistPlan(id=gid, typ=typ, mfp=mfp):
+            rel = to_relation(mfp, mir.Get(gid, typ, mir.AccessPersist()))
+            return _over((MirSource(gid, typ),), rel, relation_type(rel))
+
+
+def _over(sources: tuple[MirSource, ...], relation: mir.Relation, typ: RelationType) -> MirDataflow:
+    return MirDataflow(sources, (), (MirObject(ONE_SHOT.id, relation, typ),), ONE_SHOT)
+
+
+def _optimized(df: MirDataflow, ctx: OptimizerContext) -> MirDataflow:
+    """A dataflow of one object that reads no view."""
+    (built,) = df.objects
+    local = optimize_local(built.plan, ctx)
+    built = msgspec.structs.replace(built, plan=local, typ=relation_type(local))
+    return optimize_dataflow(msgspec.structs.replace(df, objects=(built,)), ctx)
+
+
+def _at_sight(asked: Asked, readable: Readable, ctx: OptimizerContext) -> PeekPlan | None:
+    """The plan of a query that spells its rows out, looks a stored relation up by an index, or is a row-wise read of
+    one that has none; None where it takes the optimizer.
+    """
+    mfp, below = source(asked.relation)
+    if isinstance(below, mir.Constant | mir.Union):
+        rows = spelled_rows(asked.relation, ctx)
+        if rows is None:
+            return None
+        one_row = isinstance(below, mir.Constant) and () in below.typ.keys
+        typ = RelationType(asked.columns, ((),) if one_row else ())
+        return ConstantPlan(rows, None, typ, at_sight=True)
+    if not isinstance(below, mir.Get) or isinstance(below.id, int):
+        return None
+    if ctx.indexes(below.id):
+        return _index_lookup(to_relation(mfp, below), ctx)
+    if not readable.is_stored(below.id):
+        return None
+    mfp = mfp.optimize()
+    read = over(below.id, below.typ.columns, mfp)
+    compared = [condition.column for condition in read.conditions]
+    if not read.is_plain or len(set(compared)) < len(compared):
+        # With several conditions on one column the optimizer may find that they contradict each other.
+        return None
+    if _is_small(mfp, asked.finishing, ctx.features):
+        return PeekPersistPlan(below.id, mfp, below.typ, at_sight=True)
+    df = _over((readable.source(below.id),), asked.relation, RelationType(asked.columns))
+    return DataflowPlan(df, {}, read, ctx.without_indexes)
 
 
 def _lookups(df: MirDataflow) -> dict[GlobalId, tuple[Row, ...]]:
@@ -107,23 +243,10 @@ def _fast_path(
             return _lookup(plan, inputs[0], mfp)
         case mir.Get(id=gid, typ=typ, access=mir.AccessPersist()):
             assert not isinstance(gid, int)
-            found = persist_plan(gid, typ, mfp, finishing, features)
-            return found if isinstance(found, PeekPersistPlan) else None
+            small = _is_small(mfp, finishing, features)
+            return PeekPersistPlan(gid, mfp, typ) if small else None
         case _:
             return None
-
-
-def persist_plan(
-    gid: GlobalId,
-    typ: RelationType,
-    mfp: MapFilterProject,
-    finishing: RowSetFinishing | None,
-    features: OptimizerFeatures,
-) -> PeekPersistPlan | DataflowPlan:
-    """How a query is answered that is row-wise work over one collection and reads no index."""
-    if _is_small(mfp, finishing, features):
-        return PeekPersistPlan(gid, mfp, typ)
-    return DataflowPlan({})
 
 
 def _without_limit(rel: mir.Relation, finishing: RowSetFinishing | None) -> mir.Relation:
@@ -143,20 +266,44 @@ def _without_limit(rel: mir.Relation, finishing: RowSetFinishing | None) -> mir.
     return inner if taken is not None and taken + finishing.offset <= limit.value else rel
 
 
-def index_lookup(rel: mir.Relation, ctx: OptimizerContext) -> PeekIndexPlan | None:
-    """Row-wise work over one Get as an index lookup; None if it is none. Finds what the whole pipeline would find,
-    without running it.
+def _index_lookup(rel: mir.Relation, ctx: OptimizerContext) -> PeekIndexPlan | None:
+    """Row-wise work over a Get that has indexes as an index lookup; None if it is none. Finds what the whole pipeline
+    would find, without running it.
     """
     mfp, below = extract_mfp(rel)
-    if not isinstance(below, mir.Get) or isinstance(below.id, int) or not ctx.indexes(below.id):
-        return None
+    assert isinstance(below, mir.Get)
     columns = below.typ.columns
     predicates = tuple((at, simplify(pred, columns, ctx)) for at, pred in mfp.predicates)
     mfp = msgspec.structs.replace(mfp, predicates=predicates).optimize()
     mfp, below = extract_mfp(literal_constraints(to_relation(mfp, below), ctx))
-    if isinstance(below, mir.Join) and isinstance(below.implementation, mir.IndexedFilter):
-        return _lookup(below.implementation, below.inputs[0], mfp.optimize())
-    return None
+    if not isinstance(below, mir.Join) or not isinstance(below.implementation, mir.IndexedFilter):
+        return None
+    found = _lookup(below.implementation, below.inputs[0], mfp.optimize())
+    return found if found is not None and _is_settled(found, ctx) else None
+
+
+def _is_settled(plan: PeekIndexPlan, ctx: OptimizerContext) -> bool:
+    """Whether the optimizer has nothing to conclude for a lookup's row-wise work: it says nothing more of a column of which
+    the key or a predicate says something already, and its expressions are as simple as they can be.
+    """
+    known = {column for expr in plan.key for column in support(expr)}
+    for _, predicate in plan.mfp.predicates:
+        read = support(predicate)
+        if not known.isdisjoint(read):
+            return False
+        known |= read
+    columns = list(plan.typ.columns)
+    exprs = plan.mfp.expressions
+    if all(isinstance(expr, Literal) for expr in exprs):
+        return True
+    for expr in exprs:
+        # The optimizer lifts literals over what is computed.
+        if isinstance(expr, Literal) or not known.isdisjoint(support(expr)):
+            return False
+        if simplify(expr, columns, ctx) != expr:
+            return False
+        columns.append(column_type(expr, columns))
+    return True
 
 
 def _lookup(

@@ -22,6 +22,7 @@ from mzsql.location import Determinate
 from mzsql.repr.errors import DataError
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
+from mzsql.transform import fast_path
 
 COLUMNS = {
     "i": ["NULL", "-1", "0", "1", "2", "7"],
@@ -216,7 +217,7 @@ def test_numerics_are_put_in_order_without_a_plan(
     def plan(*_: Any, **__: Any) -> Any:
         raise AssertionError("it was planned")
 
-    monkeypatch.setattr(coordinator._queries, "plan", plan)
+    monkeypatch.setattr(fast_path, "optimize_dataflow", plan)
     assert rows(coordinator, text) == expected
     assert [n for _, n in expected if n is not None] == sorted(
         n for _, n in expected if n is not None

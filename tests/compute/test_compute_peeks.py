@@ -11,6 +11,7 @@ from test_compute_views import Changes, install
 from mzsql.compute import Peeks
 from mzsql.compute.peek.spark import pieces_of
 from mzsql.repr.errors import UndefinedObject
+from mzsql.repr.ids import TransientIds
 
 pytestmark = pytest.mark.spark
 
@@ -44,7 +45,7 @@ def test_a_peek_answers_at_its_time(world, spark):
     desc = kit.lir.DataflowDescription(
         desc.source_imports, (), desc.objects, kit.lir.PeekExport("t9")
     )
-    found = whole(Peeks(spark, world.storage).rows(desc, upper - 1))
+    found = whole(Peeks(spark, world.storage, TransientIds()).rows(desc, upper - 1))
     expected = kit.recomputed(world.storage, kit.REGION_TOTALS, ["u1", "u2"], upper - 1)
     assert found == expected
 
@@ -59,7 +60,7 @@ def test_an_error_is_a_row_of_its_time(world, spark):
     )
     peek = kit.lir.PeekExport("t1")
     desc = kit.dataflow("t1", plan, (kit.TXT, kit.BIG), {"u1": kit.ORDERS}, export=peek)
-    peeks = Peeks(spark, world.storage)
+    peeks = Peeks(spark, world.storage, TransientIds())
     assert whole(peeks.rows(desc, 1)) == Counter({("x", 20): 3})
     errors = [row["mz_error"] for piece in peeks.rows(desc, 2) for row in piece.to_pylist()]
     assert ["division by zero" in error for error in errors if error is not None] == [True]

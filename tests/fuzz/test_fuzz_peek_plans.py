@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import random
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -14,11 +16,14 @@ from fuzz_schema import Table
 from fuzz_steps import in_process
 
 import mzsql
+from mzsql.adapter.planning import explaining
 from mzsql.compute.peek.execute import Peeker
 from mzsql.compute.peek.index import IndexReads
 from mzsql.compute.peek.query import PlannedQuery
 from mzsql.dbapi import Connection
 from mzsql.repr.ids import GlobalId
+from mzsql.transform import fast_path
+from mzsql.transform.fast_path import DataflowPlan
 
 PATIENCE = 120.0
 _USED = re.compile(r"^  - (?:[\w\"]+\.)*(\w+) \(", re.MULTILINE)
@@ -31,6 +36,7 @@ class Read:
         self.given: set[str] = set()
         self.refused: set[str] = set()
         self.taken: list[str] = []
+        self.plans: list[PlannedQuery] = []
         found = IndexReads._found
 
         def noted(own: IndexReads, gid: GlobalId, *args: Any) -> object:
@@ -45,6 +51,7 @@ class Read:
 
     def _noting(self, answer: Callable[..., Any]) -> Callable[..., Any]:
         def noted(own: Peeker, query: PlannedQuery, *args: Any, **kwargs: Any) -> Any:
+            self.plans.append(query)
             rows = answer(own, query, *args, **kwargs)
             if rows is not None:
                 self.taken.append(query.peek.__struct_config__.tag)
@@ -53,7 +60,58 @@ class Read:
         return noted
 
     def begin(self) -> None:
-        self.given, self.refused, self.taken = set(), set(), []
+        self.given, self.refused, self.taken, self.plans = set(), set(), [], []
+
+
+class Printed:
+    """What the printers of EXPLAIN were given."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.last: object = None
+        for name in ("explain_fast_path", "explain_mir", "explain_lir"):
+            monkeypatch.setattr(explaining, name, self._noting(getattr(explaining, name)))
+
+    def _noting(self, print_it: Callable[..., str]) -> Callable[..., str]:
+        def noted(plan: object, *args: Any, **kwargs: Any) -> str:
+            self.last = plan
+            return print_it(plan, *args, **kwargs)
+
+        return noted
+
+
+def _told(con: Connection, printed: Printed, sql: str) -> list[object]:
+    """What EXPLAIN prints of a query at its last two stages; empty where it cannot be planned."""
+    found: list[object] = []
+    for stage in ("OPTIMIZED", "PHYSICAL"):
+        try:
+            con.execute(f"EXPLAIN {stage} PLAN FOR {sql}")
+        except mzsql.Error:
+            return []
+        found.append(printed.last)
+    return found
+
+
+def _check_same(con: Connection, read: Read, printed: Printed, sql: str) -> int:
+    """EXPLAIN prints the very plan that execution takes; how many plans there were to compare."""
+    before = _told(con, printed, sql)
+    read.begin()
+    with contextlib.suppress(mzsql.Error):
+        con.execute(sql).fetchall()
+    taken = list(read.plans)
+    after = _told(con, printed, sql)
+    if not taken or not before:
+        return 0
+    # Where an index is behind, what it is on is read by a second plan.
+    query, peek = taken[0], taken[0].peek
+    mine: list[object] = [peek, peek]
+    if isinstance(peek, DataflowPlan):
+        mine = [peek.mir, query.plan]
+    for told in (before, after):
+        if query.at_sight:
+            assert told == mine, sql
+        else:
+            assert all(a is b for a, b in zip(told, mine, strict=True)), sql
+    return 1
 
 
 @pytest.fixture
@@ -230,3 +288,130 @@ def test_many_random_queries_read_what_explain_names_and_answer_alike(
     con: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert _random_queries(con, Read(monkeypatch), range(400, 560, 40), each=25) >= 25
+
+
+def _compare(con: Connection, monkeypatch: pytest.MonkeyPatch, seeds: range, each: int) -> int:
+    """How many plans were compared, while indexes came and went."""
+    read, printed = Read(monkeypatch), Printed(monkeypatch)
+    compared = 0
+    for number, seed in enumerate(seeds):
+        tables = tables_of(seed)
+        _indexed(con, read, tables, f"f{number}")
+        indexed = [one.name for one in tables if not one.query]
+        for one in range(seed, seed + each):
+            query = str(query_of(one, tables))
+            compared += _check_same(con, read, printed, query)
+            name = indexed[one % len(indexed)]
+            con.execute(f"DROP INDEX IF EXISTS f{number}_{name}")
+            compared += _check_same(con, read, printed, query)
+            assert not read.given & {f"f{number}_{name}"}, query
+            con.execute(
+                f"CREATE DEFAULT INDEX ON {name}; CREATE INDEX f{number}_{name} ON {name} (1)"
+            )
+            compared += _check_same(con, read, printed, query)
+    return compared
+
+
+def test_explain_prints_the_plan_that_execution_takes(
+    con: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert _compare(con, monkeypatch, range(0, 80, 40), each=4) >= 16
+
+
+@pytest.mark.soak
+def test_explain_prints_the_plan_that_execution_takes_of_many_queries(
+    con: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert _compare(con, monkeypatch, range(800, 1200, 40), each=20) >= 400
+
+
+def test_explain_prints_the_plan_that_execution_takes_in_the_session(
+    con: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, printed = Read(monkeypatch), Printed(monkeypatch)
+    con.execute("CREATE TABLE t (k int, s text); CREATE INDEX t_k ON t (k)")
+    con.execute("CREATE VIEW mine AS SELECT * FROM t WHERE s = current_user")
+    for query in (
+        "SELECT * FROM mine WHERE k > 3",
+        "SELECT current_user, current_database()",
+        "SELECT k FROM t WHERE s <> current_schema",
+        "SELECT name FROM mz_tables WHERE name <> current_user",
+    ):
+        assert _check_same(con, read, printed, query)
+    con.execute("ALTER CLUSTER quickstart SET (REPLICATION FACTOR 2)")
+    for replica in ("r1", "r2"):
+        con.execute(f"SET cluster_replica = {replica}")
+        assert _check_same(con, read, printed, "SELECT count(*) FROM t WHERE s > 'a'")
+        assert _used(con, "SELECT * FROM t WHERE k = 3") == ({"t_k"} if replica == "r1" else set())
+
+
+_LITERALS = {
+    "integer": ("0", "7", "-3"),
+    "text": ("'a'", "'x'", "''"),
+    "boolean": ("true", "false"),
+}
+
+
+def _row_wise(rng: random.Random, columns: list[tuple[str, str]]) -> str:
+    """Row-wise work over one table, of which much is plain."""
+
+    def literal(kind: str) -> str:
+        return rng.choice(_LITERALS[kind])
+
+    def output() -> str:
+        name, kind = rng.choice(columns)
+        if rng.random() < 0.8:
+            return name
+        more = {"integer": f"{name} + 1", "text": f"{name} || 'z'", "boolean": f"NOT {name}"}
+        return rng.choice([literal(kind), more[kind], f"coalesce({name}, {name})"])
+
+    def condition() -> str:
+        name, kind = rng.choice(columns)
+        if rng.random() < 0.1:
+            return f"{name} IN ({literal(kind)}, {literal(kind)})"
+        if rng.random() < 0.15:
+            return rng.choice(
+                [f"{name} IS NOT NULL", f"{name} IS NULL", f"{name} <> {literal(kind)}"]
+            )
+        sides = [name, rng.choice(["=", "=", "<", ">="]), literal(kind)]
+        return " ".join(sides if rng.random() < 0.7 else [literal(kind), sides[1], name])
+
+    text = (
+        f"SELECT {', '.join(output() for _ in range(rng.randint(1, 3)))} FROM {rng.choice('tuw')}"
+    )
+    if rng.random() < 0.8:
+        text += f" WHERE {' AND '.join(condition() for _ in range(rng.choice([1, 1, 2, 3])))}"
+    return text + rng.choice(["", "", " LIMIT 3", " ORDER BY 1 LIMIT 2"])
+
+
+def test_what_is_planned_at_sight_is_planned_as_the_optimizer_would(
+    con: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in "tuw":
+        con.execute(f"CREATE TABLE {name} (a integer NOT NULL, b text, c boolean, d integer)")
+    con.execute(
+        "CREATE INDEX t_a ON t (a); CREATE INDEX u_ba ON u (b, a); CREATE INDEX u_d ON u (d % 3)"
+    )
+    columns = [("a", "integer"), ("b", "text"), ("c", "boolean"), ("d", "integer")]
+    seen, plan_at_sight = 0, fast_path._at_sight
+
+    def told(query: str) -> list[object]:
+        con._shared.coordinator._queries.plans._kept.clear()
+        texts = [
+            f"EXPLAIN {one} FOR {query}" for one in ("OPTIMIZED PLAN", "PHYSICAL PLAN AS JSON")
+        ]
+        return [con.execute(text).fetchall() for text in texts]
+
+    def noted(*args: Any) -> Any:
+        nonlocal seen
+        found = plan_at_sight(*args)
+        seen += found is not None
+        return found
+
+    for seed in range(120):
+        query = _row_wise(random.Random(f"row-wise {seed}"), columns)
+        monkeypatch.setattr(fast_path, "_at_sight", noted)
+        found = told(query)
+        monkeypatch.setattr(fast_path, "_at_sight", lambda *_: None)
+        assert found == told(query), query
+    assert seen >= 40

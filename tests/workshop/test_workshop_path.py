@@ -1,8 +1,10 @@
 """The way of a SELECT from its text to its rows, as docs/architecture.md has it: how many files it takes, and that it never goes back up.
 
 Counted is a file that takes the query from another one, as whatever it is by then: the text, the statement, the plan, the HIR query, the
-query planned for the executor. What these files only use on the way (types, expressions, the stores) does not have the query. A step up
-is a call that hands the query to a room above the caller's, in the order that import-linter holds imports to.
+decorrelated query, the query planned for the executor. It takes it as an argument, or finds it in what it was made with: the variables that
+a function stored somewhere was defined among, the arguments that it was bound to. What these files only use on the way (types, expressions,
+the stores) does not have the query. A step up is a call that hands the query to a room above the caller's, in the order that import-linter
+holds imports to; a stored function is called by whoever calls it, wherever it was stored.
 """
 
 from __future__ import annotations
@@ -22,12 +24,13 @@ from mzsql.compute.peek.query import PlannedQuery
 from mzsql.frontend import hir
 from mzsql.frontend.parse import statements as st
 from mzsql.frontend.plan import plans
+from mzsql.transform.fast_path import Asked
 
 ROOT = Path(__file__).parents[2]
 _ENGINE = f"{ROOT / 'mzsql'}/"
 #: How properties are kept, as Python's own are: whoever asks for one calls the method that computes it.
 _PROPERTIES = f"{_ENGINE}repr/lazy.py"
-_QUERY = (st.Select, plans.SelectPlan, hir.Query, PlannedQuery)
+_QUERY = (st.Select, plans.SelectPlan, hir.Query, Asked, PlannedQuery)
 _MOST_FILES = 15
 
 
@@ -76,7 +79,8 @@ class Way:
     def _has_query(self, frame: FrameType) -> bool:
         code = frame.f_code
         count = code.co_argcount + code.co_kwonlyargcount
-        given = [frame.f_locals.get(name) for name in code.co_varnames[:count]]
+        names = (*code.co_varnames[:count], *code.co_freevars)
+        given = [frame.f_locals.get(name) for name in names]
         return any(isinstance(one, _QUERY) or one is self._text for one in given)
 
     @property

@@ -4,7 +4,8 @@ same.
 Promise: a cached plan was made for an equal query under the same definitions, cluster and optimizer features, so
 planning again would give the same; a plan over builtin relations alone stays valid when definitions change. The key is
 the query's relation, with its literals, and the values that it reads from its session. Queries that depend on the time
-are not cached, nor are those with large literals: they are unlikely to recur, and their keys would fill memory.
+are not cached, nor are those with large literals: they are unlikely to recur, and their keys would fill memory. Nor are
+those that take no optimizer: they would only drive out what does.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ import msgspec
 from mzsql.adapter.planning.walk import node_scalars
 from mzsql.compute.peek.query import PlannedQuery
 from mzsql.expr import relation as r
-from mzsql.expr.relation import Relation, RowSetFinishing
+from mzsql.expr.relation import Relation
 from mzsql.expr.scalar import Literal, walk
-from mzsql.repr.types import ColumnType
 from mzsql.transform import OptimizerFeatures
+from mzsql.transform.fast_path import Asked
 
 CAPACITY = 512
 #: Functions whose values depend on the session but not on the time.
@@ -42,18 +43,14 @@ class QueryKey(msgspec.Struct, frozen=True, cache_hash=True):
     """What a plan depends on.
 
     Attributes:
-        relation: the query's MIR before optimization.
-        finishing: its ORDER BY, LIMIT, OFFSET and projection.
-        columns: the types of its columns.
+        asked: the query, with calls of session-dependent functions.
         step: the version of the catalog's definitions; None where only builtin relations are read.
         cluster: the cluster whose indexes it may read.
         features: the optimizer's switches.
         session: the session-dependent functions that it calls, with their values as texts.
     """
 
-    relation: Relation
-    finishing: RowSetFinishing
-    columns: tuple[ColumnType, ...]
+    asked: Asked
     step: int | None
     cluster: str | None
     features: OptimizerFeatures
@@ -71,7 +68,9 @@ class PlanCache:
         self.misses = 0
 
     def get(self, key: QueryKey, make: Callable[[], PlannedQuery]) -> PlannedQuery:
-        """The plan under a key; made by ``make`` where it is absent. Not kept where the key's literals are large."""
+        """The plan under a key; made by ``make`` where it is absent. Not kept where it was found at sight, or the key's literals
+        are large.
+        """
         with self._lock:
             found = self._kept.get(key)
             if found is not None:
@@ -79,7 +78,9 @@ class PlanCache:
                 self.hits += 1
                 return found
         made = make()
-        large = _spells_out_much(key.relation)
+        if made.at_sight:
+            return made
+        large = _spells_out_much(key.asked.relation)
         with self._lock:
             self.misses += 1
             if large:

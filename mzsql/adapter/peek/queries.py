@@ -9,55 +9,42 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 
 import msgspec
 import pyarrow as pa
 
 from mzsql.adapter.environment.environment import Environment
-from mzsql.adapter.peek.plan_cache import LASTING, PlanCache, QueryKey
+from mzsql.adapter.peek.plans import PeekPlans, Reads, Value, asked_of
 from mzsql.adapter.planning.explain_timestamp import explained
 from mzsql.adapter.planning.named_times import as_of_time, named_time
 from mzsql.adapter.planning.planner import Planner
 from mzsql.adapter.planning.timestamps import Question, SourceFrontiers, Timestamps, determine
-from mzsql.adapter.planning.walk import global_gets, unmaterializables
 from mzsql.adapter.session.holds import ReadHolds, TimeDomain
 from mzsql.adapter.session.session import Session, Transaction
-from mzsql.adapter.session.values import moment_values, targeted_replica
+from mzsql.adapter.session.values import moment_values
 from mzsql.adapter.system.activity import ActivePeek, Activity
 from mzsql.catalog.builtin import builtins
-from mzsql.catalog.objects import Index, Stored, Table
+from mzsql.catalog.objects import Table
 from mzsql.compute.peek.execute import Peeker
 from mzsql.compute.peek.inputs import Inputs, Overlay
 from mzsql.compute.peek.outflow import gathered
 from mzsql.compute.peek.query import PlannedQuery
-from mzsql.compute.peek.row_reads import needs_no_engine, over, source
 from mzsql.compute.peek.rows import constant_table, named
-from mzsql.compute.peek.spelled import spelled_rows
-from mzsql.expr.dataflow import PeekExport
-from mzsql.expr.mfp import to_relation
-from mzsql.expr.relation import Constant, Get, Relation, RowSetFinishing, Union
+from mzsql.expr.relation import Relation, RowSetFinishing
 from mzsql.expr.scalar import Scalar
 from mzsql.frontend import hir, lower_query
 from mzsql.frontend.plan import plans as p
-from mzsql.lir import Planned
 from mzsql.lir.plan import SourceImport
 from mzsql.persist import PartRef
-from mzsql.repr.datum import Datum, Row
+from mzsql.repr.datum import Datum
 from mzsql.repr.errors import Unsupported
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
-from mzsql.repr.types import TEXT, ColumnType, RelationDesc, RelationType, SqlType
-from mzsql.transform.fast_path import (
-    ConstantPlan,
-    PeekIndexPlan,
-    index_lookup,
-    peek_plan,
-    persist_plan,
-)
-from mzsql.transform.scalars import simplify
+from mzsql.repr.types import RelationDesc
+from mzsql.transform.fast_path import Asked
+from mzsql.transform.spelled_out import spelled_rows
 
 #: Stands in for the object in `mz_active_peeks` of a query without inputs.
 _NOTHING = GlobalId("")
@@ -95,51 +82,55 @@ class Answer(msgspec.Struct, frozen=True):
     tables: frozenset[GlobalId]
 
 
+class _Answering(msgspec.Struct, frozen=True):
+    """A query that is being answered, what it reads, and the values of the functions that it calls."""
+
+    asked: Asked
+    reads: Reads
+    value: Value | None
+
+
 class Queries:
     """Answers queries. Thread-safe.
+
+    Args:
+        env: the environment.
+        planner: lowers queries.
+        plans: plans them.
+        inputs: reads what they read.
+        peeker: runs them.
+        activity: shows them while they run.
 
     Attributes:
         timestamps: chooses their timestamps.
         holds: keeps their inputs readable.
-        plans: caches their plans.
+        plans: the cache of their plans.
     """
 
     def __init__(
         self,
         env: Environment,
         planner: Planner,
+        plans: PeekPlans,
         inputs: Inputs,
         peeker: Peeker,
         activity: Activity,
     ) -> None:
         self._env = env
         self._planner = planner
+        self._plans = plans
         self._inputs = inputs
         self._peeker = peeker
         self._activity = activity
         self.timestamps = Timestamps(env)
         self.holds = ReadHolds(env.collections)
-        self.plans = PlanCache()
-        self._indexes_at: tuple[int, Mapping[str, frozenset[GlobalId]]] = (-1, {})
+        self.plans = plans.kept
 
     # --- what a query reads -------------------------------------------------------------------
 
-    def _named(self, relation: Relation) -> frozenset[GlobalId]:
-        """The objects that a relation reads, directly or through plain views, the views included."""
-        seen: set[GlobalId] = set()
-        pending = list(global_gets(relation))
-        while pending:
-            gid = pending.pop()
-            view = None if gid in seen else self._planner.plain_view(gid)
-            seen.add(gid)
-            if view is not None:
-                pending += view.reads
-        return frozenset(seen)
-
     def inputs(self, relation: Relation) -> frozenset[GlobalId]:
         """The objects that a relation reads, with plain views expanded."""
-        named = self._named(relation)
-        return frozenset(gid for gid in named if self._planner.plain_view(gid) is None)
+        return self._plans.reads(relation).inputs
 
     def base_tables(self, inputs: Iterable[GlobalId]) -> frozenset[GlobalId]:
         """The tables that some objects are computed from: writes to them change what is read."""
@@ -160,10 +151,8 @@ class Queries:
 
     def is_timed(self, query: hir.Query) -> bool:
         """Whether a query's answer depends on its timestamp: it reads stored relations or calls ``mz_now()``."""
-        relation = lower_query(query).relation
-        return bool(self._inputs.stored(sorted(self.inputs(relation)))) or (
-            "mz_now" in self.calls(relation)
-        )
+        reads = self._plans.reads(lower_query(query).relation)
+        return bool(self._inputs.stored(sorted(reads.inputs))) or "mz_now" in reads.calls
 
     # --- timestamps ---------------------------------------------------------------------------
 
@@ -195,7 +184,7 @@ class Queries:
 
     def explain_timestamp(self, session: Session, plan: p.SelectPlan, fmt: str) -> str:
         """The text of EXPLAIN TIMESTAMP for a query, in format ``fmt``."""
-        relation = lower_query(plan.query).relation
+        reads = self._plans.reads(lower_query(plan.query).relation)
         transaction = session.transaction
         as_of: Timestamp | None = None
         if plan.as_of is not None:
@@ -205,8 +194,8 @@ class Queries:
             as_of = transaction.read_ts
         question = self.timestamps.question(
             session,
-            self._inputs.stored(sorted(self.inputs(relation))),
-            time_dependent="mz_now" in self.calls(relation),
+            self._inputs.stored(sorted(reads.inputs)),
+            time_dependent="mz_now" in reads.calls,
             as_of=as_of,
             at_least=plan.at_least,
             current_uppers=True,
@@ -243,83 +232,6 @@ class Queries:
         """The value of a column-free expression of type mz_timestamp, such as that of AS OF; with Materialize's error messages."""
         return named_time(self._planner, expr)
 
-    # --- plans --------------------------------------------------------------------------------
-
-    def calls(self, relation: Relation) -> frozenset[str]:
-        """The session- and time-dependent functions that a relation calls, directly or through plain views."""
-        found = set(unmaterializables(relation))
-        for gid in self._named(relation):
-            view = self._planner.plain_view(gid)
-            if view is not None:
-                found |= view.calls
-        return frozenset(found)
-
-    def plan(
-        self,
-        relation: Relation,
-        *,
-        cluster: str | None,
-        value: Callable[[str, SqlType], Datum] | None = None,
-    ) -> Planned:
-        """A one-shot dataflow for a relation.
-
-        Args:
-            relation: the query.
-            cluster: the cluster whose indexes may be read; None: none.
-            value: gives the values of session- and time-dependent functions.
-        """
-        return self._planner.dataflow(self._export(), relation, cluster=cluster, value=value)
-
-    def _export(self) -> PeekExport:
-        return PeekExport(self._env.transient_ids())
-
-    def planned(
-        self,
-        relation: Relation,
-        query: hir.Query,
-        *,
-        cluster: str | None = None,
-        value: Callable[[str, SqlType], Datum] | None = None,
-    ) -> PlannedQuery:
-        """A query's plan, from the cache of plans where it is there."""
-
-        def make() -> PlannedQuery:
-            if cluster is not None and value is None:
-                rows = to_relation(*source(relation))
-                found = index_lookup(rows, self._planner.context(cluster=cluster))
-                if found is not None:
-                    return self._over_index(found, query.finishing, query.input_types)
-            planned = self.plan(relation, cluster=cluster, value=value)
-            finishing, columns = query.finishing, query.input_types
-            peek = peek_plan(planned.mir, finishing, self._planner.features())
-            if isinstance(peek, PeekIndexPlan):
-                return self._over_index(peek, finishing, columns)
-            return PlannedQuery(peek, lambda: planned, finishing, columns)
-
-        calls = frozenset[str]() if value is None else self.calls(relation)
-        if not calls <= LASTING:
-            return make()
-        # As texts, since some values are lists, which cannot be hashed.
-        read = () if value is None else tuple((c, repr(value(c, TEXT))) for c in sorted(calls))
-        # A plan over builtin relations alone does not depend on what users define.
-        lasting = cluster is None and self._named(relation) <= builtins().keys()
-        step = None if lasting else self._env.catalog.definitions
-        features = self._planner.features()
-        typ = query.input_types
-        key = QueryKey(relation, query.finishing, typ, step, cluster, features, read)
-        return self.plans.get(key, make)
-
-    def _over_index(
-        self, fast: PeekIndexPlan, finishing: RowSetFinishing, columns: tuple[ColumnType, ...]
-    ) -> PlannedQuery:
-        """The plan for an index lookup, with the row-wise work left to do on the rows found."""
-
-        def make() -> Planned:
-            rest = to_relation(fast.mfp, Get(fast.on_id, fast.typ))
-            return self._planner.over_rows(self._export(), rest)
-
-        return PlannedQuery(fast, make, finishing, columns)
-
     def spelled_out(self, query: hir.Query, relation: Relation) -> pa.Table | None:
         """The rows of a query that consists of constants, with its column names; None for any other query, or one that orders or limits
         rows.
@@ -331,57 +243,11 @@ class Queries:
         finishing = query.finishing
         if finishing.order_by or finishing.limit is not None or finishing.offset:
             return None
-        rows = self._spelled_rows(relation)
+        rows = spelled_rows(relation, self._planner.context())
         if rows is None:
             return None
         made = constant_table(rows, query.input_types)
         return named(made.select(list(finishing.project)), query.desc)
-
-    def _spelled_rows(self, relation: Relation) -> tuple[tuple[Row, int], ...] | None:
-        context = self._planner.context()
-        known = partial(simplify, columns=(), ctx=context)
-        return spelled_rows(relation, known, context.evaluator)
-
-    def _direct(
-        self, relation: Relation, query: hir.Query, *, literals_only: bool
-    ) -> PlannedQuery | None:
-        """The plan of a constant query, or of a row-wise read of one table or materialized view; None where it takes the optimizer or an
-        engine.
-
-        This path saves short queries the optimizer's time.
-        """
-        mfp, below = source(relation)
-        if isinstance(below, Constant | Union):
-            rows = self._spelled_rows(relation)
-            if rows is None:
-                return None
-            columns = query.input_types
-            return PlannedQuery(
-                ConstantPlan(rows, None, RelationType(columns)),
-                lambda: self.plan(relation, cluster=None),
-                query.finishing,
-                columns,
-            )
-        if literals_only or not isinstance(below, Get):
-            return None
-        if isinstance(below.id, int) or below.id in builtins():
-            return None
-        item = self._env.catalog.state.items[below.id]
-        if not isinstance(item, Stored):
-            return None
-        mfp = mfp.optimize()
-        read = over(below.id, below.typ.columns, mfp)
-        compared = [condition.column for condition in read.conditions]
-        if not needs_no_engine(read) or len(set(compared)) < len(compared):
-            # With several conditions on one column the optimizer may find that they contradict each other.
-            return None
-        return PlannedQuery(
-            persist_plan(below.id, below.typ, mfp, query.finishing, self._planner.features()),
-            lambda: self.plan(relation, cluster=None),
-            query.finishing,
-            query.input_types,
-            read,
-        )
 
     # --- answers ------------------------------------------------------------------------------
 
@@ -443,10 +309,9 @@ class Queries:
         - ``spelled``: whether constants that no column type holds come as texts (`mzsql.compute.peek.rows.constant_table`).
         - ``ordered``: whether the order of many rows matters.
         """
-        lower = self._planner.lowering()
-        relation = lower(query).relation
-        inputs = self.inputs(relation)
-        calls = self.calls(relation)
+        asked = asked_of(self._planner, query)
+        reads = self._plans.reads(asked.relation)
+        inputs, calls = reads.inputs, reads.calls
         stored = self._inputs.stored(sorted(inputs))
         with self.holds.of(stored):
             ts = read_ts
@@ -467,48 +332,19 @@ class Queries:
             if calls:
                 now, number = time.time_ns() // 1000, self._activity.number(session)
                 value = moment_values(session, self._env, ts, now, number)
+            at = 0 if ts is None else ts
+            answering = _Answering(asked, reads, value)
             read = next(iter(inputs), _NOTHING)
             # The query is canceled when the block ends, even if somebody keeps the iterator.
             with (
-                self._activity.peek(read, 0 if ts is None else ts) as peek,
+                self._activity.peek(read, at) as peek,
                 contextlib.closing(
-                    self._run(session, relation, query, ts, overlay, value, peek, ordered=ordered)
+                    self._run(session, answering, at, overlay, peek, ordered=ordered)
                 ) as found,
             ):
-                rows = (named(one, query.desc, spelled=spelled) for one in found)
-                yield Flowing(rows, query.desc, ts, self.base_tables(inputs))
-
-    def _with_indexes(
-        self,
-        session: Session,
-        relation: Relation,
-        query: hir.Query,
-        value: Callable[[str, SqlType], Datum] | None,
-    ) -> PlannedQuery | None:
-        """The plan with the indexes of the session's cluster; None where no object read has one there.
-
-        One replica serves a cluster's indexes; where ``cluster_replica`` names another one, no index is read.
-        """
-        cluster = session.get("cluster")
-        targeted = targeted_replica(session, self._env.catalog.state)
-        if targeted is not None and targeted != self._env.catalog.state.serving(cluster):
-            return None
-        if not self._indexed(cluster) & self._named(relation):
-            return None
-        return self.planned(relation, query, cluster=cluster, value=value)
-
-    def _indexed(self, cluster: str) -> frozenset[GlobalId]:
-        """The objects that have an index in a cluster."""
-        step, known = self._indexes_at
-        if step != self._env.catalog.step:
-            step = self._env.catalog.step
-            found: dict[str, set[GlobalId]] = {}
-            for index in self._env.catalog.state.of(Index):
-                found.setdefault(index.cluster, set()).add(index.on_id)
-            known = {name: frozenset(gids) for name, gids in found.items()}
-            self._peeker.indexes.forget_dropped()
-            self._indexes_at = (step, known)
-        return known.get(cluster, frozenset())
+                desc = query.desc
+                rows = (named(one, desc, spelled=spelled) for one in found)
+                yield Flowing(rows, desc, ts, self.base_tables(inputs))
 
     def _in_domain(self, transaction: Transaction, stored: Sequence[GlobalId]) -> list[GlobalId]:
         """The relations that must be readable at a transaction's timestamp: the first query determines them, later ones stay within."""
@@ -540,19 +376,17 @@ class Queries:
     def _run(
         self,
         session: Session,
-        relation: Relation,
-        query: hir.Query,
-        ts: Timestamp | None,
+        answering: _Answering,
+        at: Timestamp,
         overlay: Overlay | None,
-        value: Callable[[str, SqlType], Datum] | None,
         peek: ActivePeek,
         *,
         ordered: bool,
     ) -> Generator[pa.Table]:
-        at = 0 if ts is None else ts
         # An engine merges the transaction's own writes into the inputs; an index does not have them, so it is not read then.
-        planned = None if overlay else self._with_indexes(session, relation, query, value)
-        if planned is not None and planned.reads_indexes:
+        cluster = None if overlay else self._plans.cluster_read(session, answering.reads)
+        planned = self._planned(answering, cluster)
+        if planned.reads_indexes:
             peek.planned()
             found = self._peeker.by_index(planned, at, session.timeout)
             if found is not None:
@@ -560,18 +394,18 @@ class Queries:
                 peek.complete()
                 return found
             # A query never waits for an index that is behind: it reads the indexed relation instead.
-            planned = None
-        if planned is None and value is None:
-            # With an overlay only constant queries may skip the engine: those cannot read what was written.
-            planned = self._direct(relation, query, literals_only=bool(overlay))
-        if planned is None:
-            planned = self.planned(relation, query, value=value)
+            planned = self._planned(answering, None)
         if overlay:
             self._refuse_stale(planned.inputs, overlay)
         peek.planned()
         self._inputs.wait(planned.inputs, at, session.timeout)
         peek.complete()
         return self._peeker.rows(planned, at, overlay=overlay, ordered=ordered)
+
+    def _planned(self, answering: _Answering, cluster: str | None) -> PlannedQuery:
+        return self._plans.planned(
+            answering.asked, answering.reads, cluster=cluster, value=answering.value
+        )
 
     def _refuse_stale(self, read: Sequence[GlobalId], overlay: Overlay) -> None:
         """Refuse to read a materialized view over tables that the transaction has written: its own writes reach the view only after

@@ -1,13 +1,15 @@
 """EXPLAIN: a plan at the requested stage. A query is planned as it would be now; a deployed object is shown as it runs.
 
-Promise: the plan shown is the value that the executor would take (`transform.fast_path`), not a second planning of its
-own.
+Promise: the plan shown of a query is the object that its execution would take (`OneShots`), from the same cache: it is
+not planned a second time. Exceptions are what is not executed: a plan with other optimizer switches, and the dataflow
+that a fast path saves, where it is asked for.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 import msgspec
 
@@ -26,6 +28,7 @@ from mzsql.catalog.objects import (
     cluster_of,
 )
 from mzsql.catalog.state import CatalogState
+from mzsql.compute.peek.query import PlannedQuery
 from mzsql.explain import (
     ExplainConfig,
     Frame,
@@ -58,9 +61,16 @@ from mzsql.repr.errors import InternalError, Unsupported
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import RelationDesc
 from mzsql.transform.cardinality import Statistics, no_statistics
-from mzsql.transform.fast_path import DataflowPlan, peek_plan
+from mzsql.transform.fast_path import (
+    ONE_SHOT,
+    DataflowPlan,
+    PeekIndexPlan,
+    PeekPlan,
+    peek_dataflow,
+)
 
-QUERY = GlobalId("t1")
+#: The id of what is not created.
+QUERY = ONE_SHOT.id
 _TITLES = {
     "raw": "Raw Plan",
     "decorrelated": "Decorrelated Plan",
@@ -94,13 +104,45 @@ class _Subject(msgspec.Struct, frozen=True):
     statistics: Statistics = no_statistics
 
 
+class OneShots(Protocol):
+    """The plans of one-shot queries, as they are executed."""
+
+    def explained(self, session: Session, query: hir.Query) -> PlannedQuery:
+        """The plan that a query of a session would be executed with now."""
+
+    def supposed(self, planner: Planner, query: hir.Query, cluster: str) -> PlannedQuery:
+        """The plan that a query would be executed with if the planner were another one."""
+
+
+class _Shown(msgspec.Struct, frozen=True):
+    """A plan to print.
+
+    Attributes:
+        planned: the dataflow; of a fast path that which an engine runs over the rows that it reads.
+        peek: how a query is answered; None for objects, and where the dataflow itself is asked for.
+    """
+
+    planned: Planned
+    peek: PeekPlan | None
+
+
 class Explainer:
-    """Answers EXPLAIN."""
+    """Answers EXPLAIN.
+
+    Args:
+        planner: plans what is not a query.
+        one_shots: gives the plans of queries.
+        deployed: returns the plan of an object that runs in this process.
+    """
 
     def __init__(
-        self, planner: Planner, deployed: Callable[[GlobalId], GlobalExpressions | None]
+        self,
+        planner: Planner,
+        one_shots: OneShots,
+        deployed: Callable[[GlobalId], GlobalExpressions | None],
     ) -> None:
         self._planner = planner
+        self._one_shots = one_shots
         self._deployed = deployed
 
     def explain(
@@ -109,7 +151,8 @@ class Explainer:
         """The title of the result's only column, and the text.
 
         Raises:
-            Unsupported: an option would have the plan made otherwise, and the plan that runs was made before.
+            Unsupported: the object has no such plan, or the plan not this format; or an option would have the plan made otherwise, and the
+                plan that runs was made before.
         """
         options = {name: bool(value) for name, value in plan.options}
         config = ExplainConfig.from_options(options)
@@ -125,16 +168,17 @@ class Explainer:
         planner = self._with_features(config)
         names = Names(state, self._planner.desc, {subject.export.id: subject.name})
         frame = Frame(_cluster(session, subject), as_dot=plan.format == "dot")
-        return _TITLES[plan.stage], self._text(planner, subject, plan, config, names, frame)
+        return _TITLES[plan.stage], self._text(
+            session, planner, subject, plan, config, names, frame
+        )
 
     def sources(
         self, session: Session, plan: p.ExplainPlan, state: CatalogState
     ) -> tuple[SourceImport, ...]:
         """What the physical plan reads from shards, with the filters and projections pushed into the reads."""
         subject = self._subject(session, plan, state)
-        lower = self._planner.lowering()
-        relation = None if subject.query is None else lower(subject.query).relation
-        return self._planned(self._planner, subject, relation).plan.source_imports
+        shown = self._shown(session, self._planner, subject, fast_path=False)
+        return shown.planned.plan.source_imports
 
     def _with_features(self, config: ExplainConfig) -> Planner:
         features = self._planner.features()
@@ -214,6 +258,7 @@ class Explainer:
 
     def _text(
         self,
+        session: Session,
         planner: Planner,
         subject: _Subject,
         plan: p.ExplainPlan,
@@ -230,8 +275,8 @@ class Explainer:
             if plan.format == "sql":
                 raise _unsupported_format(plan)
             return explain_hir(subject.query, names, config, frame)
-        relation = None if subject.query is None else planner.lowering()(subject.query).relation
         if plan.stage in ("decorrelated", "locally optimized"):
+            relation = _lowered(planner, subject)
             if relation is None:
                 assert isinstance(subject.export, IndexExport)
                 on = planner.source(subject.export.on_id)
@@ -239,9 +284,9 @@ class Explainer:
             if plan.stage == "locally optimized":
                 relation = planner.optimize(relation)
             if plan.stage == "decorrelated" and subject.query is not None:
-                shown = lower_as_made if plan.format == "json" else lower_as_written
+                lowering = lower_as_made if plan.format == "json" else lower_as_written
                 features = planner.features()
-                relation = shown(
+                relation = lowering(
                     subject.query,
                     new_outer_joins=features.enable_new_outer_join_lowering,
                     variadic_left_joins=features.enable_variadic_left_join_lowering,
@@ -263,32 +308,57 @@ class Explainer:
                 as_written=as_written,
                 statistics=subject.statistics,
             )
-        planned = self._planned(planner, subject, relation)
-        notices = () if config.no_notices else self._notices(subject, planned, config, names)
+        fast_path = not config.no_fast_path and plan.format != "sql"
+        shown = self._shown(session, planner, subject, fast_path=fast_path)
+        notices = () if config.no_notices else self._notices(subject, shown, config, names)
         timing = _timing("Optimization", started) if config.timing else None
         frame = msgspec.structs.replace(frame, notices=tuple(notices), timing=timing)
-        return _planned_text(planner, subject, plan, planned, config, names, frame)
+        return _planned_text(planner, subject, plan, shown, config, names, frame)
 
     def _notices(
-        self, subject: _Subject, planned: Planned, config: ExplainConfig, names: Names
+        self, subject: _Subject, shown: _Shown, config: ExplainConfig, names: Names
     ) -> list[Notice]:
+        if isinstance(shown.peek, PeekIndexPlan) and shown.peek.rows is not None:
+            return []  # the index that a filter would want is there
         context = self._planner.context(
             cluster=subject.cluster, without=frozenset([subject.export.id])
         )
         finder = NoticeFinder(names, context.indexes, redacted=config.redacted)
-        found = finder.of(planned.mir)
+        found = finder.of(shown.planned.mir)
         if subject.query is None or isinstance(subject.export, PeekExport):
             # A query's EXPLAIN only shows notices about its plan. Those about its text are given when an object is
             # created, and are kept in `mz_notices`.
             return found
         return [*found, *comparisons_with_null(subject.query)]
 
-    def _planned(self, planner: Planner, subject: _Subject, relation: Relation | None) -> Planned:
+    def _shown(
+        self, session: Session, planner: Planner, subject: _Subject, *, fast_path: bool
+    ) -> _Shown:
+        """The plan of what is explained; `fast_path`: whether a query may be answered without a dataflow."""
         if subject.deployed is not None:
-            return Planned(subject.deployed.mir, subject.deployed.plan)
+            return _Shown(Planned(subject.deployed.mir, subject.deployed.plan), None)
+        query = subject.query
+        if query is not None and subject.finishing is not None:
+            one = self._one_shot(session, planner, subject, query)
+            if fast_path or isinstance(one.peek, DataflowPlan):
+                return _Shown(Planned(peek_dataflow(one.peek), one.plan), one.peek)
+        relation = _lowered(planner, subject)
         if relation is not None and not isinstance(subject.export, PeekExport):
             relation = planner.optimize(relation)
-        return planner.dataflow(subject.export, relation, cluster=subject.cluster)
+        return _Shown(planner.dataflow(subject.export, relation, cluster=subject.cluster), None)
+
+    def _one_shot(
+        self, session: Session, planner: Planner, subject: _Subject, query: hir.Query
+    ) -> PlannedQuery:
+        """A query as it is executed, or would be with other switches."""
+        if planner is self._planner:
+            return self._one_shots.explained(session, query)
+        return self._one_shots.supposed(planner, query, subject.cluster)
+
+
+def _lowered(planner: Planner, subject: _Subject) -> Relation | None:
+    """The MIR of what is explained before optimization; None for an index."""
+    return None if subject.query is None else planner.lowering()(subject.query).relation
 
 
 def _timing(label: str, started: float) -> str:
@@ -343,12 +413,13 @@ def _planned_text(
     planner: Planner,
     subject: _Subject,
     plan: p.ExplainPlan,
-    planned: Planned,
+    shown: _Shown,
     config: ExplainConfig,
     names: Names,
     frame: Frame,
 ) -> str:
     """The text of an optimized or a physical plan."""
+    planned, peek = shown.planned, shown.peek
     physical = plan.stage == "physical"
     pushed = {s.id: s.mfp for s in planned.plan.source_imports}
     if plan.format == "sql":
@@ -356,12 +427,10 @@ def _planned_text(
             return statements(planned)
         raise _unsupported_format(plan)
     finishing = subject.finishing
-    if finishing is not None and not config.no_fast_path:
-        peek = peek_plan(planned.mir, finishing, planner.features())
-        if not isinstance(peek, DataflowPlan):
-            if plan.format == "json":
-                return fast_path_json(peek, names)
-            return explain_fast_path(peek, finishing, names, config, frame)
+    if peek is not None and not isinstance(peek, DataflowPlan):
+        if plan.format == "json":
+            return fast_path_json(peek, names)
+        return explain_fast_path(peek, finishing, names, config, frame)
     if plan.format == "json":
         if physical:
             return lir_json(planned.plan, names)

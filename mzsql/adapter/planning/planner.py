@@ -26,7 +26,7 @@ from mzsql.adapter.environment.expression_cache import (
     spell_features,
 )
 from mzsql.adapter.planning.names import Names
-from mzsql.adapter.planning.walk import global_gets, materialize, unmaterializables
+from mzsql.adapter.planning.walk import global_gets, unmaterializables
 from mzsql.adapter.session.catalog import SessionCatalog
 from mzsql.catalog import objects
 from mzsql.catalog.builtin import Builtin, builtins
@@ -56,7 +56,7 @@ from mzsql.repr.evaluation import failed
 from mzsql.repr.garbage import undisturbed
 from mzsql.repr.ids import GlobalId, sort_key
 from mzsql.repr.lazy import lazy_property
-from mzsql.repr.types import RelationDesc, SqlType
+from mzsql.repr.types import RelationDesc
 from mzsql.transform import (
     IndexDesc,
     OptimizerContext,
@@ -66,6 +66,7 @@ from mzsql.transform import (
     optimize_local,
 )
 from mzsql.transform.cardinality import Statistics, no_statistics
+from mzsql.transform.fast_path import one_shot_dataflow
 from mzsql.transform.unread_errors import errors_unread
 
 _log = logging.getLogger(__name__)
@@ -393,6 +394,10 @@ class Planner:
         features = self._features()
         return OptimizerContext(self._evaluator, indexes, features, statistics=self.statistics)
 
+    def is_stored(self, gid: GlobalId) -> bool:
+        """Whether an object is a table or a materialized view, whose rows lie in a shard of its own."""
+        return isinstance(self._state().items.get(gid), objects.Stored)
+
     @undisturbed()
     def dataflow(
         self,
@@ -400,7 +405,6 @@ class Planner:
         relation: Relation | None,
         *,
         cluster: str | None,
-        value: Callable[[str, SqlType], Datum] | None = None,
         asked: set[GlobalId] | None = None,
     ) -> Planned:
         """Plan a dataflow: inline views, optimize the whole, lower it.
@@ -409,30 +413,22 @@ class Planner:
             export: what the dataflow puts out.
             relation: the relation to export; None for an index.
             cluster: the cluster whose indexes it may read; None: none.
-            value: gives the values of session- and time-dependent functions called by the relation and its views (for a one-shot query).
             asked: collects the objects whose indexes were looked up.
         """
         without = self._not_for(export)
-
-        def valued(view: Relation | None) -> Relation | None:
-            return view if view is None or value is None else materialize(view, value)
-
-        def view_of(gid: GlobalId) -> Relation | None:
-            return valued(self.lookup_view(gid))
-
-        # What is maintained has been optimized by itself already, as each view is before it is looked into.
-        peek = isinstance(export, PeekExport)
-        made = valued(relation)
-        if peek and made is not None:
-            made = optimize_local(made, self.context())
+        if isinstance(export, PeekExport):
+            assert relation is not None
+            context = self.context(cluster=cluster, without=without, asked=asked)
+            mir = one_shot_dataflow(relation, self, context, export)
+            return Planned(mir, lower(mir, self._features()))
         with remembering():
             while True:
                 context = self.context(cluster=cluster, without=without, asked=asked)
-                built = build_dataflow(export, made, view_of, self.source, context)
+                built = build_dataflow(export, relation, self.lookup_view, self.source, context)
                 mir = optimize_dataflow(built, context)
                 # A one-shot query falls back to the relation where an index holds errors. A maintained dataflow cannot know whether one
                 # will, so it is planned again without the indexes whose errors its plan would not read.
-                unread = frozenset() if peek else errors_unread(mir, view_of)
+                unread = errors_unread(mir, self.lookup_view)
                 if not unread:
                     return Planned(mir, lower(mir, self._features()))
                 state = self._state()
@@ -447,15 +443,6 @@ class Planner:
             return frozenset([export.id])
         own = sort_key(export.id)
         return frozenset(i.id for i in state.indexes_on(on) if sort_key(i.id) >= own)
-
-    @undisturbed()
-    def over_rows(self, export: Export, relation: Relation) -> Planned:
-        """A one-shot dataflow over the stored rows of catalog objects: no view is inlined, no index read."""
-        context = self.context()
-        with remembering():
-            built = build_dataflow(export, relation, lambda _: None, self.source, context)
-            mir = optimize_dataflow(built, context)
-            return Planned(mir, lower(mir, self._features()))
 
     def deploy(
         self, item: objects.Maintained, relation: Relation | None = None, *, fresh: bool = False

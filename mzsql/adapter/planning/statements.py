@@ -6,14 +6,27 @@ transaction has staged.
 
 from __future__ import annotations
 
+import msgspec
+
 from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.planning.planner import Planner
 from mzsql.adapter.session.catalog import SessionCatalog
 from mzsql.adapter.session.session import Session
 from mzsql.catalog.settings import TABLE_KEYS, system_value
 from mzsql.frontend import parse_statements, plan_statement
-from mzsql.frontend.parse import statements as st
 from mzsql.frontend.plan import plans as p
+
+
+class Scope(msgspec.Struct, frozen=True):
+    """What a statement of a session is planned in.
+
+    Attributes:
+        catalog: the catalog under the session's names.
+        table_keys: whether tables may have keys.
+    """
+
+    catalog: SessionCatalog
+    table_keys: bool
 
 
 class StatementPlanner:
@@ -23,20 +36,21 @@ class StatementPlanner:
         self._env = env
         self._planner = planner
 
-    def plan(self, session: Session, statement: st.Statement) -> p.Plan:
-        """The plan of a statement.
+    def scope(self, session: Session) -> Scope:
+        """What a session's next statement is planned in."""
+        settings = self._env.catalog.state.settings
+        keys = any(system_value(settings, name) == "on" for name in TABLE_KEYS)
+        return Scope(self._catalog(session), keys)
+
+    def plan_text(self, session: Session, text: str) -> p.Plan:
+        """The plan of a text that is one statement.
 
         Raises:
             SqlError: names or types cannot be resolved.
         """
-        settings = self._env.catalog.state.settings
-        keys = any(system_value(settings, name) == "on" for name in TABLE_KEYS)
-        return plan_statement(statement, self._catalog(session), table_keys=keys)
-
-    def plan_text(self, session: Session, text: str) -> p.Plan:
-        """The plan of a text that is one statement."""
         (statement,) = parse_statements(text)
-        return self.plan(session, statement)
+        scope = self.scope(session)
+        return plan_statement(statement, scope.catalog, table_keys=scope.table_keys)
 
     def _catalog(self, session: Session) -> SessionCatalog:
         transaction = session.transaction

@@ -21,11 +21,12 @@ from mzsql.adapter.system.rows import DEFINED, PASSING
 from mzsql.adapter.system.source import Source
 from mzsql.catalog.builtin import Builtin
 from mzsql.catalog.plugin_relations import plugin_rows
-from mzsql.compute.peek.row_reads import Condition, narrowed
+from mzsql.compute.peek.row_reads import narrowed
 from mzsql.location import Whereabouts, default_registry
 from mzsql.repr.errors import InternalError
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import arrow_schema
+from mzsql.transform.row_wise import Condition
 
 #: The bound of the cache, in bytes.
 KEPT_BYTES = 64 * 1024 * 1024

@@ -23,7 +23,7 @@ from mzsql.compute.peek.index import IndexReads
 from mzsql.compute.peek.inputs import Inputs, Overlay
 from mzsql.compute.peek.outflow import finished
 from mzsql.compute.peek.query import PlannedQuery
-from mzsql.compute.peek.row_reads import RowRead, evaluated, narrowed, placed
+from mzsql.compute.peek.row_reads import evaluated, narrowed, placed
 from mzsql.compute.peek.rows import counted, expand
 from mzsql.compute.peek.spark import Peeks
 from mzsql.compute.replica.step.statistics import known_of
@@ -32,6 +32,7 @@ from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.interrupt import current
 from mzsql.transform.fast_path import ConstantPlan, DataflowPlan, PeekIndexPlan
+from mzsql.transform.row_wise import RowRead
 
 #: Over fewer rows a statement runs as it is: finding what can be left out of it costs more than it saves.
 _MANY_ROWS = 20_000
@@ -169,7 +170,7 @@ class Peeker:
         interrupt = current()
         try:
             found = self._spark.rows(
-                query.planned.plan,
+                query.plan,
                 as_of,
                 finish=lambda ast, engine: query.finish(ast, engine, ordered=ordered),
                 timeout=interrupt.left(),

@@ -19,7 +19,6 @@ import pyarrow.compute as pc
 from mzsql.catalog.objects import Index
 from mzsql.catalog.state import CatalogState
 from mzsql.compute.peek.outflow import Limits
-from mzsql.compute.peek.row_reads import PLAIN
 from mzsql.compute.peek.rows import decoder
 from mzsql.compute.peek.snapshots import SnapshotCache, StoredContents
 from mzsql.compute.replica.arrangements.ranges import rangeable
@@ -40,6 +39,7 @@ from mzsql.repr.types import ColumnType, arrow_type
 from mzsql.storage import Collection, Collections
 from mzsql.storage.collection import ARRANGEMENT
 from mzsql.transform.fast_path import PeekIndexPlan
+from mzsql.transform.row_wise import PLAIN
 
 #: Most keys of one lookup; for more the index is not used.
 MAX_KEYS = 64

@@ -16,7 +16,7 @@ import pyarrow as pa
 from mzsql.catalog.builtin import Builtin, builtins
 from mzsql.compute.peek.files import Source
 from mzsql.compute.peek.outflow import Limits
-from mzsql.compute.peek.row_reads import Condition, RowRead, over
+from mzsql.compute.peek.row_reads import filters_of
 from mzsql.compute.peek.snapshots import ENTRY_BYTES, SnapshotCache, StoredContents, merged
 from mzsql.compute.replica.dataflows.inputs import input_schema
 from mzsql.expr.scalar import support
@@ -30,6 +30,7 @@ from mzsql.repr.ids import GlobalId
 from mzsql.repr.interrupt import current
 from mzsql.repr.types import arrow_schema
 from mzsql.storage import CollectionManager, Collections, empty_updates
+from mzsql.transform.row_wise import Condition, RowRead, over
 
 #: Uncommitted updates of a transaction, which its own reads see, by table: columns c0 …, mz_time, mz_diff.
 Overlay: TypeAlias = Mapping[GlobalId, Sequence[pa.Table]]
@@ -144,7 +145,7 @@ class Inputs:
         if kept is not None:
             return kept
         collections, gid = self._collections, read.id
-        filters = read.filters
+        filters = filters_of(read.conditions)
         if self._too_much(collections.parts(gid, as_of, filters=filters)):
             return None
         columns = None if read.rest else _wanted(read)
@@ -163,7 +164,7 @@ class Inputs:
         parts = self._collections.parts(source.id, as_of)
         if source.mfp is None:
             return parts, parts
-        filters = over(source.id, source.typ.columns, source.mfp).filters
+        filters = filters_of(over(source.id, source.typ.columns, source.mfp).conditions)
         return parts, self._collections.parts(source.id, as_of, filters=filters or None)
 
     def _too_much(self, parts: Iterable[PartRef]) -> bool:

@@ -1,7 +1,8 @@
 """A planned one-shot query: how it is answered, and its statement.
 
 Promise: `PlannedQuery.peek` says how the query is answered, as EXPLAIN prints it (`mzsql.transform.fast_path`). What
-the answer needs beyond that is made at first use and kept: the dataflow's plan, and the SQL text for DuckDB.
+the answer needs beyond that follows from it alone, and is made at first use and kept: the physical plan, and the SQL
+text for DuckDB.
 """
 
 from __future__ import annotations
@@ -14,13 +15,12 @@ from sqlglot import expressions as exp
 from mzsql.catalog.builtin import builtins
 from mzsql.compute.engines.recursion import LoopText, texts
 from mzsql.compute.peek.files import Prepared
-from mzsql.compute.peek.row_reads import Condition, RowRead, over, row_read
 from mzsql.expr.engines import to_sql
 from mzsql.expr.functions.table import Engine
 from mzsql.expr.relation import RowSetFinishing
-from mzsql.lir import Planned
+from mzsql.lir import lower
 from mzsql.lir.demand import columns_read as looked_at
-from mzsql.lir.plan import FlatMap, IndexImport, walk
+from mzsql.lir.plan import DataflowDescription, FlatMap, IndexImport, walk
 from mzsql.render.dataflow import OneShot, cut_at, finish, one_shot, summed
 from mzsql.render.rewrites.lean import Relation as KnownRows
 from mzsql.render.rewrites.lean import columns_read, lean
@@ -36,7 +36,10 @@ from mzsql.transform.fast_path import (
     PeekIndexPlan,
     PeekPersistPlan,
     PeekPlan,
+    peek_dataflow,
 )
+from mzsql.transform.features import OptimizerFeatures
+from mzsql.transform.row_wise import Condition, RowRead, over
 
 
 class Statement(msgspec.Struct, frozen=True):
@@ -59,59 +62,51 @@ class Statement(msgspec.Struct, frozen=True):
 
 
 class PlannedQuery:
-    """A one-shot query, planned as far as its answer needs. Thread-safe.
+    """A one-shot query, planned. Immutable but for what it computes from its plan and keeps; thread-safe.
 
     Args:
         peek: how it is answered, as EXPLAIN prints it.
-        make: plans it as a dataflow; if an index is looked up, over the rows that that gives, without errors.
         finishing: order, limit, offset, projection.
         columns: the columns of the plan's result, before the projection.
-        read: the query as a row-wise read of one collection, if that is known without its plan.
+        features: the optimizer's switches that it was planned with.
+
+    Attributes:
+        read: the query as a row-wise read of one collection; None if it is more.
     """
 
     def __init__(
         self,
         peek: PeekPlan,
-        make: Callable[[], Planned],
         finishing: RowSetFinishing,
         columns: tuple[ColumnType, ...],
-        read: RowRead | None = None,
+        features: OptimizerFeatures,
     ) -> None:
         self.peek = peek
-        self._make = make
-        self._planned: Planned | None = None
-        self._statements: dict[bool, Statement] = {}
-        self._prepared: dict[bool, tuple[Mapping[str, KnownRows], Prepared]] = {}
         self.finishing = finishing
         self.columns = columns
-        if read is None:
-            read = self._row_wise()
-        self.read = read
-
-    def _row_wise(self) -> RowRead | None:
-        match self.peek:
-            case PeekIndexPlan(on_id=gid, typ=typ, mfp=mfp):
-                return over(gid, typ.columns, mfp)
-            case PeekPersistPlan(id=gid, typ=typ, mfp=mfp):
-                return over(gid, typ.columns, mfp)
-            case DataflowPlan():
-                return row_read(self.planned.mir)
-            case _:
-                return None
+        self._features = features
+        self._statements: dict[bool, Statement] = {}
+        self._prepared: dict[bool, tuple[Mapping[str, KnownRows], Prepared]] = {}
+        self.read = _row_wise(peek)
 
     @property
-    def planned(self) -> Planned:
-        """The optimized and the physical plan, made at first use."""
-        if self._planned is None:
-            self._planned = self._make()
-        return self._planned
+    def at_sight(self) -> bool:
+        """Whether it was planned without the optimizer, so that planning it again costs next to nothing."""
+        return not isinstance(self.peek, PeekIndexPlan) and self.peek.at_sight
+
+    @lazy_property
+    def plan(self) -> DataflowDescription:
+        """The physical plan of what an engine runs, where one is needed: of the dataflow, or of the work over the rows
+        that a fast path reads, which have no errors if an index gave them.
+        """
+        return lower(peek_dataflow(self.peek), self._features)
 
     @lazy_property
     def looked_at(self) -> Mapping[GlobalId, frozenset[int]]:
         """For some inputs the columns that can affect the answer; all columns matter of inputs that are absent."""
         if isinstance(self.peek, ConstantPlan) or not any(gid in builtins() for gid in self.inputs):
             return {}
-        return looked_at(self.planned.plan)
+        return looked_at(self.plan)
 
     @lazy_property
     def conditions(self) -> Mapping[GlobalId, tuple[Condition, ...]]:
@@ -120,7 +115,7 @@ class PlannedQuery:
             return {}
         return {
             one.id: over(one.id, one.typ.columns, one.mfp).conditions
-            for one in self.planned.plan.source_imports
+            for one in self.plan.source_imports
             if one.mfp is not None and one.id in builtins()
         }
 
@@ -129,7 +124,7 @@ class PlannedQuery:
         """Whether the result may have far more rows than the inputs (through a table function)."""
         if isinstance(self.peek, ConstantPlan) or self.read is not None:
             return False
-        nodes = (node for one in self.planned.plan.objects for node in walk(one.plan))
+        nodes = (node for one in self.plan.objects for node in walk(one.plan))
         return any(isinstance(node, FlatMap) for node in nodes)
 
     @property
@@ -139,7 +134,7 @@ class PlannedQuery:
             return (self.read.id,)
         if isinstance(self.peek, ConstantPlan):
             return ()
-        return tuple(source.id for source in self.planned.plan.source_imports)
+        return tuple(source.id for source in self.plan.source_imports)
 
     @property
     def reads_indexes(self) -> bool:
@@ -151,7 +146,7 @@ class PlannedQuery:
         """The indexes whose rows its dataflow reads; empty if it is answered without a dataflow."""
         if self.read is not None or not isinstance(self.peek, DataflowPlan):
             return ()
-        return self.planned.plan.index_imports
+        return self.plan.index_imports
 
     @undisturbed()
     def statement(
@@ -180,10 +175,10 @@ class PlannedQuery:
     def contents(self, errors_in: Callable[[GlobalId], bool]) -> OneShot:
         """The query, ready to be rendered; arguments as for `statement`."""
         if isinstance(self.peek, PeekIndexPlan):
-            return one_shot(self.planned.plan, errors_in=lambda _: False)
+            return one_shot(self.plan, errors_in=lambda _: False)
         # Indexes that contain errors are not read, so they have no column mz_error.
         own = {index.id for index in self.indexes}
-        return one_shot(self.planned.plan, errors_in=lambda gid: gid not in own and errors_in(gid))
+        return one_shot(self.plan, errors_in=lambda gid: gid not in own and errors_in(gid))
 
     @undisturbed()
     def prepared(
@@ -240,3 +235,13 @@ class PlannedQuery:
         if self.finished:
             return finish(ast, self.finishing, self.columns, engine)
         return summed(ast, self.finishing, self.columns, in_order=ordered)
+
+
+def _row_wise(peek: PeekPlan) -> RowRead | None:
+    match peek:
+        case PeekIndexPlan(on_id=gid, typ=typ, mfp=mfp) | PeekPersistPlan(id=gid, typ=typ, mfp=mfp):
+            return over(gid, typ.columns, mfp)
+        case DataflowPlan(read=read):
+            return read
+        case _:
+            return None

@@ -58,12 +58,17 @@ class Peeks:
     Args:
         spark: the session, or a function that makes it when it is first needed.
         storage: reads the inputs.
+        ids: makes the ids that the queries' jobs are named by, and canceled by.
     """
 
     def __init__(
-        self, spark: SparkSession | Callable[[], SparkSession], storage: StorageReader
+        self,
+        spark: SparkSession | Callable[[], SparkSession],
+        storage: StorageReader,
+        ids: Callable[[], GlobalId],
     ) -> None:
         self._spark = SparkStart(spark)
+        self._ids = ids
         self._storage = storage
 
     def rows(
@@ -102,7 +107,7 @@ class Peeks:
             self._storage.wait_for_upper(one.id, as_of, timeout)
             parts = self._storage.parts(one.id, as_of)
             snapshots[f"snap_{one.id}"] = Snapshot(parts, input_schema(one))
-        gid: GlobalId = desc.export.id
+        gid = self._ids()
 
         def run() -> Iterator[pa.Table]:
             # A session for each peek, because the relations of different peeks have equal names.

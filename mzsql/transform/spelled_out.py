@@ -8,15 +8,17 @@ ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from mzsql.compute.peek.row_reads import source
 from mzsql.expr.evaluate import EvalError, Evaluator, TooLarge
 from mzsql.expr.mfp import MapFilterProject
 from mzsql.expr.relation import Constant, Relation, Union
 from mzsql.expr.scalar import Call, Column, Literal, Scalar, support
 from mzsql.repr.datum import Datum, Row
 from mzsql.repr.types import ColumnType, SqlType
+from mzsql.transform.context import OptimizerContext
+from mzsql.transform.row_wise import source
+from mzsql.transform.scalars import simplify
 
 #: Most expressions that are evaluated one by one, if no other one has the same form …
 _ALONE = 64
@@ -24,16 +26,8 @@ _ALONE = 64
 _FEW = 32
 
 
-def spelled_rows(
-    relation: Relation, simplify: Callable[[Scalar], Scalar], evaluator: Evaluator | None
-) -> tuple[tuple[Row, int], ...] | None:
-    """The rows of a relation that is a list of values, or a union of such lists; None for any other.
-
-    Args:
-        relation: the query.
-        simplify: reduces an expression without columns to a literal.
-        evaluator: evaluates one expression for many rows.
-    """
+def spelled_rows(relation: Relation, ctx: OptimizerContext) -> tuple[tuple[Row, int], ...] | None:
+    """The rows of a relation that is a list of values, or a union of such lists; None for any other."""
     found: list[tuple[Constant, MapFilterProject]] = []
     for one in relation.inputs if isinstance(relation, Union) else (relation,):
         mfp, below = source(one)
@@ -42,7 +36,7 @@ def spelled_rows(
         if any(support(expr) for expr in mfp.expressions):
             return None
         found.append((below, mfp))
-    values = _values([expr for _, mfp in found for expr in mfp.expressions], simplify, evaluator)
+    values = _values([expr for _, mfp in found for expr in mfp.expressions], ctx)
     if values is None:
         return None
     rows: list[tuple[Row, int]] = []
@@ -55,10 +49,9 @@ def spelled_rows(
     return tuple(rows)
 
 
-def _values(
-    exprs: Sequence[Scalar], simplify: Callable[[Scalar], Scalar], evaluator: Evaluator | None
-) -> dict[Scalar, Datum] | None:
+def _values(exprs: Sequence[Scalar], ctx: OptimizerContext) -> dict[Scalar, Datum] | None:
     """The value of each expression; None if one cannot be computed here."""
+    evaluator = ctx.evaluator
     found: dict[Scalar, Datum] = {}
     alike: dict[tuple[str, SqlType, SqlType], dict[Call, Datum]] = {}
     alone: list[Scalar] = []
@@ -73,7 +66,7 @@ def _values(
     if len(alone) > _ALONE:
         return None
     for expr in alone:
-        known = simplify(expr)
+        known = simplify(expr, (), ctx)
         if not isinstance(known, Literal):
             return None
         found[expr] = known.value
