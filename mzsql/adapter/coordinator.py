@@ -33,6 +33,7 @@ from mzsql.adapter.statements.cursors import CursorStatements
 from mzsql.adapter.statements.ddl import Definitions
 from mzsql.adapter.statements.defining import Defining
 from mzsql.adapter.statements.dml import Changes
+from mzsql.adapter.statements.privileges import PrivilegeStatements
 from mzsql.adapter.statements.result import Result
 from mzsql.adapter.statements.selects import Selects
 from mzsql.adapter.statements.sequencing import Sequencer
@@ -138,7 +139,8 @@ class Coordinator:
         changes = Changes(env, self._queries, self._commits, limits)
         definitions = Definitions(env, self.planner, self._queries, self._dataflows)
         namespaces = CatalogStatements(env, self.planner, self._dataflows, definitions.clean_up)
-        defining = Defining(definitions, namespaces, self._dataflows)
+        privileges = PrivilegeStatements(env, definitions.clean_up)
+        defining = Defining(definitions.runs(), namespaces.runs(), privileges.runs())
         self._transactions = Transactions(env, changes, defining, namespaces)
         self._statements = StatementPlanner(env, self.planner)
         selects = Selects(env, self._queries)
@@ -154,8 +156,8 @@ class Coordinator:
                 self._transactions.runs(),
                 SessionStatements(env, self._queries, explainer, self._dataflows).runs(),
                 self._streams.runs(),
+                defining.runs(),
             ),
-            defining,
             self._transactions,
             prepared,
             self._statements,

@@ -303,6 +303,11 @@ def cluster_of(item: Item) -> str | None:
     return item.cluster if isinstance(item, Maintained) else None
 
 
+def type_of(item: Item) -> SqlType | None:
+    """The type that an object names; None for any other object."""
+    return item.typ if isinstance(item, Type) else None
+
+
 CATALOG_CLUSTER = Cluster("s2", SYSTEM_CLUSTER, managed=False)
 """The system's own cluster, which every environment has. Queries that only read the catalog run on it, in the process
 that is asked. It has no replicas, maintains nothing, and cannot be changed.

@@ -6,11 +6,16 @@ Promise: pure functions of the plan. Lowering uses them to decide, rendering to 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, get_args
 
 from mzsql.expr.scalar import Column, Scalar
 from mzsql.lir import plan as lir
 
 RAW = lir.AvailableCollections(raw=True)
+#: The nodes that output their rows only arranged, in a form that they name, such as Threshold.
+_ARRANGING: tuple[Any, ...] = tuple(
+    node for node in get_args(lir.Plan) if "ensure_arrangement" in node.__struct_fields__
+)
 
 
 def arrangement_form(key: Sequence[Scalar], arity: int) -> lir.ArrangementForm:
@@ -50,11 +55,10 @@ def forms_of(plan: lir.Plan) -> lir.AvailableCollections:
         case lir.Reduce(key_val=key_val, mfp_after=after):
             form = reduce_form(key_val.key_plan.output_arity, after.output_arity)
             return lir.AvailableCollections(raw=False, arranged=(form,))
-        case lir.Threshold(ensure_arrangement=form, input=child):
-            return lir.AvailableCollections(
-                raw=False, arranged=(form,), types=forms_of(child).types
-            )
         case lir.ArrangeBy(forms=forms):
             return forms
+        case _ if isinstance(plan, _ARRANGING):
+            types = forms_of(plan.input).types
+            return lir.AvailableCollections(False, (plan.ensure_arrangement,), types)
         case _:
             return RAW

@@ -17,8 +17,8 @@ from mzsql.catalog.objects import (
     Item,
     RelationItem,
     Table,
-    Type,
     cluster_of,
+    type_of,
 )
 from mzsql.catalog.settings import UNSAFE_FUNCTIONS, system_value
 from mzsql.catalog.state import CatalogState
@@ -45,7 +45,7 @@ def user_item(item: Item) -> CatalogItem:
         on=item.on_id if isinstance(item, Index) else None,
         keys=item.key if isinstance(item, Index) else (),
         cluster=cluster_of(item),
-        typ=item.typ if isinstance(item, Type) else None,
+        typ=type_of(item),
     )
 
 

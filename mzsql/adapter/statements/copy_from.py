@@ -58,7 +58,7 @@ class CopyIn:
         transaction.add(plan.table.id, [batch])
         if transaction.implicit:
             self._changes.commit(session, transaction)
-        return Result(f"{plan.tag_text} {batch.rows}", count=batch.rows)
+        return Result(plan.counted(batch.rows), count=batch.rows)
 
 
 def copy_from(

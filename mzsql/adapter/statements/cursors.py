@@ -8,8 +8,6 @@ ends at the latest with the coordinator.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
-from typing import Any, get_args
 
 from mzsql.adapter.session.prepared import PreparedStatements
 from mzsql.adapter.session.session import Session, Transaction
@@ -17,21 +15,18 @@ from mzsql.adapter.statements.copy_to import CopyOut, check_allowed, to_files
 from mzsql.adapter.statements.open_cursors import Cursors
 from mzsql.adapter.statements.result import Result
 from mzsql.adapter.statements.selects import Selects
+from mzsql.adapter.statements.tables import Runs
 from mzsql.adapter.subscribe.subscription import Subscribes
 from mzsql.compute.peek.rows import as_columns
 from mzsql.frontend.plan import plans as p
-from mzsql.repr.errors import TransactionError
-
-Streaming = (
-    p.SubscribePlan
-    | p.DeclarePlan
-    | p.FetchPlan
-    | p.ClosePlan
-    | p.PreparePlan
-    | p.DeallocatePlan
-    | p.DiscardPlan
-    | p.CopyToPlan
+from mzsql.frontend.plan.cursors import (
+    ClosePlan,
+    DeallocatePlan,
+    DeclarePlan,
+    DiscardPlan,
+    FetchPlan,
 )
+from mzsql.repr.errors import TransactionError
 
 
 class CursorStatements:
@@ -64,35 +59,18 @@ class CursorStatements:
         """A statement of the text ended: the cursors of an ended transaction are closed."""
         self._cursors.reap(session, text_is_over=False)
 
-    def runs(self) -> dict[type[p.Plan], Callable[[Session, Transaction, Any], Result]]:
+    def runs(self) -> Runs:
         """The functions that carry out these statements, by class of plan."""
-        return dict.fromkeys(get_args(Streaming), self._run)
-
-    def _run(self, session: Session, transaction: Transaction, plan: Streaming) -> Result:
-        """Carry out one of them."""
-        match plan:
-            case p.SubscribePlan():
-                return self._subscribe(session, transaction, plan)
-            case p.DeclarePlan():
-                alone = self._texts.get(session, 1) == 1
-                self._cursors.declare(session, transaction, plan, alone=alone)
-                return Result("DECLARE CURSOR")
-            case p.FetchPlan():
-                desc, rows = self._cursors.fetch(session, transaction, plan)
-                return Result(f"FETCH {rows.num_rows}", desc, rows, rows.num_rows)
-            case p.ClosePlan():
-                self._cursors.close(session, plan.name)
-                return Result(plan.tag_text)
-            case p.PreparePlan():
-                self._prepared.prepare(session, plan)
-                return Result("PREPARE")
-            case p.DeallocatePlan():
-                self._prepared.deallocate(session, plan.name)
-                return Result(plan.tag_text)
-            case p.DiscardPlan():
-                return self._discard(session, transaction, plan)
-            case p.CopyToPlan():
-                return self._copy_to(session, transaction, plan)
+        return {
+            p.SubscribePlan: self._subscribe,
+            DeclarePlan: self._declare,
+            FetchPlan: self._fetch,
+            ClosePlan: self._close,
+            p.PreparePlan: self._prepare,
+            DeallocatePlan: self._deallocate,
+            DiscardPlan: self._discard,
+            p.CopyToPlan: self._copy_to,
+        }
 
     def _subscribe(
         self, session: Session, transaction: Transaction, plan: p.SubscribePlan
@@ -100,9 +78,32 @@ class CursorStatements:
         if plan.as_of is None:
             transaction.enter("subscribe")
         stream = self.subscribes.start(session, plan)
-        return Result("SUBSCRIBE", stream.desc, ts=stream.as_of, stream=stream)
+        return Result(plan.tag_text, stream.desc, ts=stream.as_of, stream=stream)
 
-    def _discard(self, session: Session, transaction: Transaction, plan: p.DiscardPlan) -> Result:
+    def _declare(self, session: Session, transaction: Transaction, plan: DeclarePlan) -> Result:
+        alone = self._texts.get(session, 1) == 1
+        self._cursors.declare(session, transaction, plan, alone=alone)
+        return Result(plan.tag_text)
+
+    def _fetch(self, session: Session, transaction: Transaction, plan: FetchPlan) -> Result:
+        desc, rows = self._cursors.fetch(session, transaction, plan)
+        return Result(plan.counted(rows.num_rows), desc, rows, rows.num_rows)
+
+    def _close(self, session: Session, _transaction: Transaction, plan: ClosePlan) -> Result:
+        self._cursors.close(session, plan.name)
+        return Result(plan.tag_text)
+
+    def _prepare(self, session: Session, _transaction: Transaction, plan: p.PreparePlan) -> Result:
+        self._prepared.prepare(session, plan)
+        return Result(plan.tag_text)
+
+    def _deallocate(
+        self, session: Session, _transaction: Transaction, plan: DeallocatePlan
+    ) -> Result:
+        self._prepared.deallocate(session, plan.name)
+        return Result(plan.tag_text)
+
+    def _discard(self, session: Session, transaction: Transaction, plan: DiscardPlan) -> Result:
         if not plan.everything:
             return Result(plan.tag_text)  # there are no temporary objects
         if transaction.begun:
@@ -119,7 +120,7 @@ class CursorStatements:
             stream = self._subscribe(session, transaction, plan.plan).stream
             assert stream is not None
             return Result(
-                "COPY",
+                plan.tag_text,
                 stream.desc,
                 stream=stream,
                 copy=CopyOut(plan, stream.desc, stream.batches(), stream.close),
@@ -129,9 +130,9 @@ class CursorStatements:
         desc, rows = self._selects.rows(session, transaction, plan.plan)
         rows = as_columns(rows, desc)
         if plan.path is None:
-            return Result("COPY", desc, copy=CopyOut(plan, desc, iter([rows])))
+            return Result(plan.tag_text, desc, copy=CopyOut(plan, desc, iter([rows])))
         count = to_files(plan, plan.path, desc, rows, session.copy_paths)
-        return Result(f"COPY {count}", count=count)
+        return Result(plan.counted(count), count=count)
 
     def close(self) -> None:
         """Close every subscription. Idempotent."""

@@ -8,7 +8,7 @@ crash in between leaks at most a shard.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -21,6 +21,7 @@ from mzsql.adapter.peek.queries import Queries
 from mzsql.adapter.planning.planner import Planner
 from mzsql.adapter.planning.walk import global_gets, unmaterializables
 from mzsql.adapter.session.session import Session
+from mzsql.adapter.statements.tables import Definers
 from mzsql.catalog.builtin import builtins
 from mzsql.catalog.change import Change
 from mzsql.catalog.commands.items import (
@@ -77,7 +78,7 @@ class Definitions:
         self._queries = queries
         self._dataflows = dataflows
 
-    def runs(self) -> dict[type[p.Plan], Callable[[Session, Any], None]]:
+    def runs(self) -> Definers:
         """The functions that carry out these statements, by class of plan."""
         return {
             p.CreateTablePlan: self.create_table,
@@ -147,7 +148,12 @@ class Definitions:
     # --- tables and views ---------------------------------------------------------------------
 
     def create_table(self, session: Session, plan: p.CreateTablePlan) -> None:
-        """CREATE TABLE."""
+        """CREATE TABLE.
+
+        Raises:
+            DuplicateObject: its name is taken.
+            Unsupported: the environment is not written by this process.
+        """
         if self._taken(session, plan.name, if_not_exists=plan.if_not_exists):
             return
         self._create(
@@ -164,12 +170,22 @@ class Definitions:
         )
 
     def create_type(self, session: Session, plan: p.CreateTypePlan) -> None:
-        """CREATE TYPE."""
+        """CREATE TYPE.
+
+        Raises:
+            DuplicateObject: its name is taken.
+            Unsupported: the environment is not written by this process.
+        """
         self._taken(session, plan.name, if_not_exists=False)
         self._create(self._new(Type, plan, plan.types, typ=plan.typ))
 
     def create_view(self, session: Session, plan: p.CreateViewPlan) -> None:
-        """CREATE VIEW."""
+        """CREATE VIEW.
+
+        Raises:
+            DuplicateObject: its name is taken.
+            Unsupported: the environment is not written by this process.
+        """
         replaced = self._replaced(plan.replaces)
         if not replaced and self._taken(session, plan.name, if_not_exists=plan.if_not_exists):
             return
@@ -202,8 +218,12 @@ class Definitions:
         """CREATE MATERIALIZED VIEW: plan it, check that it can be maintained, add it to the catalog, have it installed.
 
         Raises:
-            Unsupported: REFRESH EVERY and REFRESH AT are switched off.
+            EnvironmentRefused: Spark would have to maintain it, and there is no Java.
+            DuplicateObject: its name is taken.
+            Unsupported: it cannot be maintained, or the environment is not written by this process.
+            InvalidParameter: none of its refreshes would happen.
         """
+        self._dataflows.require_spark()
         if plan.refresh is not None and not self._refreshes_at_times():
             raise Unsupported("REFRESH EVERY and REFRESH AT materialized views is not available")
         replaced = self._replaced(plan.replaces)
@@ -229,8 +249,11 @@ class Definitions:
         """CREATE INDEX.
 
         Raises:
-            Unsupported: the index would be on an object of the system.
+            EnvironmentRefused: Spark would have to maintain it, and there is no Java.
+            DuplicateObject: its name is taken.
+            Unsupported: it is on a system object, or the environment is not written by this process.
         """
+        self._dataflows.require_spark()
         if self._taken(session, plan.name, if_not_exists=plan.if_not_exists):
             return
         if plan.on.id in builtins():
@@ -306,7 +329,12 @@ class Definitions:
     # --- ALTER --------------------------------------------------------------------------------
 
     def alter_retain(self, session: Session, plan: p.AlterRetainPlan) -> None:
-        """ALTER … SET (RETAIN HISTORY FOR …), RESET (RETAIN HISTORY)."""
+        """ALTER … SET (RETAIN HISTORY FOR …), RESET (RETAIN HISTORY).
+
+        Raises:
+            UndefinedTable: the object was dropped meanwhile.
+            Unsupported: the environment is not written by this process.
+        """
         self._env.require_writable()
         item = plan.item
         if item is None:
@@ -325,7 +353,9 @@ class Definitions:
         """DROP: the named objects, with CASCADE also their dependents; shards are finalized once nothing names them.
 
         Raises:
-            InvalidParameter: an object is the system's (42501).
+            InvalidParameter: an object is the system's.
+            DependentObjects: others depend on one, and CASCADE was not said.
+            Unsupported: the environment is not written by this process.
         """
         self._env.require_writable()
         for name in plan.missing:

@@ -1,12 +1,14 @@
-"""Carrying out DDL: at once outside a transaction, at COMMIT inside one."""
+"""Carrying out DDL: at once outside a transaction, at COMMIT inside one.
+
+Promise: which function carries out a plan follows from the plan's class alone, by the tables of the families; a plan of
+no family is a bug, found when the tables are made.
+"""
 
 from __future__ import annotations
 
-from mzsql.adapter.dataflows.dataflows import Dataflows
 from mzsql.adapter.session.session import Session
-from mzsql.adapter.statements.catalog import CatalogStatements
-from mzsql.adapter.statements.ddl import Definitions
 from mzsql.adapter.statements.result import Result
+from mzsql.adapter.statements.tables import Definers, Runs
 from mzsql.frontend.plan import plans as p
 
 
@@ -14,17 +16,11 @@ class Defining:
     """Carries out DDL.
 
     Args:
-        definitions: the statements that create and drop objects in schemas.
-        namespaces: all other DDL.
-        dataflows: maintains some of the objects.
+        families: the families' tables.
     """
 
-    def __init__(
-        self, definitions: Definitions, namespaces: CatalogStatements, dataflows: Dataflows
-    ) -> None:
-        self._runs = definitions.runs()
-        self._namespaces = namespaces
-        self._dataflows = dataflows
+    def __init__(self, *families: Definers) -> None:
+        self._definers = {plan: define for family in families for plan, define in family.items()}
 
     def run(self, session: Session, plan: p.Plan) -> Result:
         """Carry out a statement.
@@ -32,7 +28,11 @@ class Defining:
         Raises:
             SqlError: it cannot be carried out; nothing was done.
         """
-        if isinstance(plan, p.CreateMaterializedViewPlan | p.CreateIndexPlan):
-            self._dataflows.require_spark()
-        self._runs.get(type(plan), self._namespaces.run)(session, plan)
+        self._definers[type(plan)](session, plan)
         return Result(plan.tag_text, defined=True)
+
+    def runs(self) -> Runs:
+        """The functions that carry out these statements outside a transaction, by class of plan."""
+        return dict.fromkeys(
+            self._definers, lambda session, _transaction, plan: self.run(session, plan)
+        )

@@ -31,6 +31,7 @@ from mzsql.adapter.planning.walk import unmaterializables
 from mzsql.adapter.session.commit_batches import Write
 from mzsql.adapter.session.session import Session, Transaction
 from mzsql.adapter.statements.result import Result
+from mzsql.adapter.statements.tables import Runs
 from mzsql.compute.peek.outflow import Gathering, Limits
 from mzsql.expr.relation import Relation
 from mzsql.frontend import hir, lower_query
@@ -125,27 +126,32 @@ class Changes:
         self._limits = limits
         self._rng = random.Random()  # noqa: S311  it only spreads retries
 
-    def runs(self) -> dict[type[p.Plan], Callable[[Session, Transaction, Any], Result]]:
+    def runs(self) -> Runs:
         """The functions that carry out these statements, by class of plan."""
-        return dict.fromkeys(
-            (p.InsertPlan, p.UpdatePlan, p.DeletePlan),
-            lambda session, _transaction, plan: self._run(session, plan),
-        )
+        return {
+            p.InsertPlan: partial(self._run, self.insert),
+            p.UpdatePlan: partial(self._run, self.update),
+            p.DeletePlan: partial(self._run, self.delete),
+        }
 
-    def _run(self, session: Session, plan: p.InsertPlan | p.UpdatePlan | p.DeletePlan) -> Result:
-        match plan:
-            case p.InsertPlan():
-                outcome = self.insert(session, plan)
-            case p.UpdatePlan():
-                outcome = self.update(session, plan)
-            case p.DeletePlan():
-                outcome = self.delete(session, plan)
-        return Result(
-            f"{plan.tag_text} {outcome.count}", plan.returning, outcome.returned, outcome.count
-        )
+    def _run(
+        self,
+        change: Callable[[Session, Any], Outcome],
+        session: Session,
+        _transaction: Transaction,
+        plan: p.InsertPlan | p.UpdatePlan | p.DeletePlan,
+    ) -> Result:
+        outcome = change(session, plan)
+        return Result(plan.counted(outcome.count), plan.returning, outcome.returned, outcome.count)
 
     def insert(self, session: Session, plan: p.InsertPlan) -> Outcome:
-        """Insert the rows of a query."""
+        """Insert the rows of a query.
+
+        Raises:
+            NotNullViolation: a column that must have a value gets none.
+            Unsupported: it is no table, or the environment is not written by this process.
+            SqlError: a value cannot be computed, or the rows of RETURNING are too many.
+        """
 
         def amounts(rows: pa.Table) -> Sequence[pa.Table]:
             check_not_null(rows, plan.table)
@@ -155,7 +161,12 @@ class Changes:
         return self._change(session, plan.table, plan.source, begin)
 
     def delete(self, session: Session, plan: p.DeletePlan) -> Outcome:
-        """Delete the rows that a query selects."""
+        """Delete the rows that a query selects.
+
+        Raises:
+            Unsupported: it is no table, or the environment is not written by this process.
+            SqlError: a value cannot be computed, or the rows of RETURNING are too many.
+        """
 
         def amounts(rows: pa.Table) -> Sequence[pa.Table]:
             return [as_updates(rows, -1)]
@@ -164,7 +175,13 @@ class Changes:
         return self._change(session, plan.table, plan.selection, begin)
 
     def update(self, session: Session, plan: p.UpdatePlan) -> Outcome:
-        """Replace rows: the query's first half of columns are the old rows, the second half the new ones."""
+        """Replace rows: the query's first half of columns are the old rows, the second half the new ones.
+
+        Raises:
+            NotNullViolation: a column that must have a value gets none.
+            Unsupported: it is no table, or the environment is not written by this process.
+            SqlError: a value cannot be computed, or the rows of RETURNING are too many.
+        """
         assert plan.table.desc is not None
         arity = plan.table.desc.arity
 

@@ -18,6 +18,7 @@ from mzsql.adapter.session.session import Session, Transaction, seconds
 from mzsql.adapter.statements.selects import Selects
 from mzsql.adapter.subscribe.subscription import Subscribes, Subscription
 from mzsql.frontend.plan import plans as p
+from mzsql.frontend.plan.cursors import DeclarePlan, FetchPlan
 from mzsql.repr.errors import DuplicateObject, InvalidParameter, SqlError, TransactionError
 from mzsql.repr.interrupt import current
 from mzsql.repr.tables import piece, pieces
@@ -78,7 +79,7 @@ class Cursors:
                 cursor.close()
 
     def declare(
-        self, session: Session, transaction: Transaction, plan: p.DeclarePlan, *, alone: bool
+        self, session: Session, transaction: Transaction, plan: DeclarePlan, *, alone: bool
     ) -> None:
         """DECLARE; ``alone``: the statement is the only one of its text.
 
@@ -115,7 +116,7 @@ class Cursors:
         return found
 
     def fetch(
-        self, session: Session, transaction: Transaction, plan: p.FetchPlan
+        self, session: Session, transaction: Transaction, plan: FetchPlan
     ) -> tuple[RelationDesc, pa.Table]:
         """FETCH: the columns and the rows.
 

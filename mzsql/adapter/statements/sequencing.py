@@ -6,21 +6,13 @@ COMMIT.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
-
 from mzsql.adapter.planning.statements import StatementPlanner
 from mzsql.adapter.session.prepared import PreparedStatements
 from mzsql.adapter.session.session import Session, Transaction
-from mzsql.adapter.statements.defining import Defining
 from mzsql.adapter.statements.result import Result
+from mzsql.adapter.statements.tables import Run, Runs
 from mzsql.adapter.statements.transactions import Transactions
 from mzsql.frontend.plan import plans as p
-
-#: Carries out a plan in a session's transaction.
-Run = Callable[[Session, Transaction, Any], Result]
-#: The functions of one family of statements, by class of plan.
-Runs = Mapping[type[p.Plan], Run]
 
 
 class Sequencer:
@@ -28,7 +20,6 @@ class Sequencer:
 
     Args:
         families: the families' tables.
-        defining: carries out DDL.
         transactions: defers DDL to COMMIT.
         prepared: the prepared statements that EXECUTE runs.
         statements: plans their texts.
@@ -37,16 +28,22 @@ class Sequencer:
     def __init__(
         self,
         families: tuple[Runs, ...],
-        defining: Defining,
         transactions: Transactions,
         prepared: PreparedStatements,
         statements: StatementPlanner,
     ) -> None:
-        self._runs = {plan: run for family in families for plan, run in family.items()}
-        self._defining = defining
+        self._runs: dict[type[p.Plan], Run] = {p.ExecutePlan: self._execute}
+        for family in families:
+            assert not self._runs.keys() & family.keys(), "a plan is of one family"
+            self._runs.update(family)
         self._transactions = transactions
         self._prepared = prepared
         self._statements = statements
+
+    @property
+    def plans(self) -> frozenset[type[p.Plan]]:
+        """The classes of the plans that it carries out."""
+        return frozenset(self._runs)
 
     def run(self, session: Session, transaction: Transaction, plan: p.Plan) -> Result:
         """Carry out a plan.
@@ -54,12 +51,11 @@ class Sequencer:
         Raises:
             SqlError: it cannot be carried out; nothing of it was done.
         """
-        if isinstance(plan, p.ExecutePlan):
-            text = self._prepared.text(session, plan)
-            return self.run(session, transaction, self._statements.plan_text(session, text))
-        if not plan.defines:
-            return self._runs[type(plan)](session, transaction, plan)
-        if not transaction.implicit:
+        if plan.defines and not transaction.implicit:
             self._transactions.defer(session, transaction, plan)
             return Result(plan.tag_text)
-        return self._defining.run(session, plan)
+        return self._runs[type(plan)](session, transaction, plan)
+
+    def _execute(self, session: Session, transaction: Transaction, plan: p.ExecutePlan) -> Result:
+        text = self._prepared.text(session, plan)
+        return self.run(session, transaction, self._statements.plan_text(session, text))

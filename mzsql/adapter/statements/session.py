@@ -15,7 +15,7 @@ from mzsql.adapter.planning.explaining import Explainer
 from mzsql.adapter.session.session import Session, Transaction
 from mzsql.adapter.session.show import Rows, as_table, show_variable, text_desc
 from mzsql.adapter.statements.result import Result
-from mzsql.adapter.statements.sequencing import Runs
+from mzsql.adapter.statements.tables import Runs
 from mzsql.catalog.commands.settings import alter_system
 from mzsql.catalog.settings import is_foreign, variable
 from mzsql.frontend.plan import plans as p

@@ -7,9 +7,6 @@ names are resolved when the statement is given, and its preconditions are checke
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeAlias
-
 from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.session.commit_batches import discard_batch
 from mzsql.adapter.session.session import Session, Transaction
@@ -18,6 +15,7 @@ from mzsql.adapter.statements.catalog import CatalogStatements
 from mzsql.adapter.statements.defining import Defining
 from mzsql.adapter.statements.dml import Changes
 from mzsql.adapter.statements.result import Result
+from mzsql.adapter.statements.tables import Runs
 from mzsql.catalog.change import NOTHING
 from mzsql.catalog.objects import CATALOG_CLUSTER
 from mzsql.catalog.settings import variable
@@ -25,9 +23,6 @@ from mzsql.frontend.plan import plans as p
 from mzsql.frontend.plan.catalog_plans import AlteringPlan
 from mzsql.persist import Batch
 from mzsql.repr.errors import TransactionError
-
-Ending: TypeAlias = p.BeginPlan | p.CommitPlan | p.RollbackPlan
-Setting: TypeAlias = p.SetVariablePlan | p.SetTransactionPlan
 
 
 class Transactions:
@@ -52,24 +47,15 @@ class Transactions:
         self._defining = defining
         self._namespaces = namespaces
 
-    def runs(self) -> dict[type[p.Plan], Callable[[Session, Transaction, Any], Result]]:
+    def runs(self) -> Runs:
         """The functions that carry out these statements, by class of plan."""
         return {
-            **dict.fromkeys((p.BeginPlan, p.CommitPlan, p.RollbackPlan), self._end),
-            **dict.fromkeys((p.SetVariablePlan, p.SetTransactionPlan), self._set),
+            p.BeginPlan: self._begin,
+            p.CommitPlan: self._commit,
+            p.RollbackPlan: self._rollback,
+            p.SetVariablePlan: self._set,
+            p.SetTransactionPlan: self._set_transaction,
         }
-
-    def _end(self, session: Session, transaction: Transaction, plan: Ending) -> Result:
-        """BEGIN, COMMIT, ROLLBACK."""
-        if isinstance(plan, p.BeginPlan):
-            return self._begin(session, transaction, plan)
-        if not transaction.begun:
-            session.notice("there is no transaction in progress", severity="WARNING")
-        if isinstance(plan, p.CommitPlan) and not transaction.failed:
-            return self._commit(session, transaction)
-        self.discard(transaction)
-        session.end_transaction(committed=False)
-        return Result("ROLLBACK")
 
     def _begin(self, session: Session, transaction: Transaction, plan: p.BeginPlan) -> Result:
         if transaction.begun:
@@ -79,9 +65,19 @@ class Transactions:
             transaction.begin(read_only=plan.read_only)
         if plan.isolation is not None:
             session.set("transaction_isolation", (plan.isolation,), local=True)
-        return Result("BEGIN")
+        return Result(plan.tag_text)
 
-    def _commit(self, session: Session, transaction: Transaction) -> Result:
+    def _rollback(self, session: Session, transaction: Transaction, _plan: p.Plan) -> Result:
+        _note_unless_begun(session, transaction)
+        self.discard(transaction)
+        session.end_transaction(committed=False)
+        # Of a COMMIT too, where the transaction has failed.
+        return Result(p.RollbackPlan.command)
+
+    def _commit(self, session: Session, transaction: Transaction, plan: p.CommitPlan) -> Result:
+        if transaction.failed:
+            return self._rollback(session, transaction, plan)
+        _note_unless_begun(session, transaction)
         defined = transaction.staged is not None or transaction.ddl is not None
         try:
             if transaction.staged is not None:
@@ -95,7 +91,7 @@ class Transactions:
             session.end_transaction(committed=False)
             raise
         session.end_transaction(committed=True)
-        return Result("COMMIT", defined=defined)
+        return Result(plan.tag_text, defined=defined)
 
     def defer(self, session: Session, transaction: Transaction, plan: p.Plan) -> None:
         """Keep a DDL statement for COMMIT.
@@ -145,10 +141,7 @@ class Transactions:
                     discard_batch(self._env, gid, write)
         transaction.writes.clear()
 
-    def _set(self, session: Session, transaction: Transaction, plan: Setting) -> Result:
-        """SET, RESET, SET TRANSACTION."""
-        if isinstance(plan, p.SetTransactionPlan):
-            return self._set_transaction(session, transaction, plan)
+    def _set(self, session: Session, transaction: Transaction, plan: p.SetVariablePlan) -> Result:
         if plan.local and not transaction.begun:
             session.notice("SET LOCAL can only be used in transaction blocks", severity="WARNING")
         if plan.name == "all" and plan.values is None:
@@ -188,4 +181,9 @@ class Transactions:
             local = not plan.of_session
             session.set("transaction_isolation", (plan.isolation,), local=local)
         transaction.set_mode(read_only=plan.read_only)
-        return Result("SET")
+        return Result(plan.tag_text)
+
+
+def _note_unless_begun(session: Session, transaction: Transaction) -> None:
+    if not transaction.begun:
+        session.notice("there is no transaction in progress", severity="WARNING")

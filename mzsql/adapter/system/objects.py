@@ -69,11 +69,11 @@ def relation_rows(source: Source) -> Rows:
         yield i.id, oid(i.id), schemas[i], i.name, i.kind, i.owner, cluster, partial(acl, i)
 
 
-def object_rows(types: Callable[[Source], Rows]) -> Callable[[Source], Rows]:
+def object_rows(system: Callable[[Source], Rows]) -> Callable[[Source], Rows]:
     """All objects.
 
     Args:
-        types: gives the rows of mz_types.
+        system: gives those of the system's that are no relations.
     """
 
     def made(source: Source) -> Rows:
@@ -83,8 +83,19 @@ def object_rows(types: Callable[[Source], Rows]) -> Callable[[Source], Rows]:
         for i, on in _indexes(state):
             cluster = clusters.get(i.cluster)
             yield i.id, oid(i.id), schemas[on], i.name, i.kind, i.owner, cluster, None
-        for gid, number, schema, name, _, owner, privileges in types(source):
-            yield gid, number, schema, name, "type", owner, None, privileges
+        yield from system(source)
+        for one in state.items.values():
+            if not isinstance(one, Index | RelationItem):
+                yield (
+                    one.id,
+                    oid(one.id),
+                    schemas[one],
+                    one.name,
+                    one.kind,
+                    one.owner,
+                    None,
+                    acl(one),
+                )
 
     return made
 

@@ -219,7 +219,7 @@ _PG_NAMES = {
 }
 
 
-def _types(source: Source) -> Rows:
+def _system_types(_: Source) -> Rows:
     categories = {kind: name for name, kinds in _CATEGORIES.items() for kind in kinds}
     for kind, number in sorted(TYPE_OIDS.items(), key=lambda one: one[1]):
         schema = system_schema_id("pg_catalog" if kind in _OF_POSTGRESQL else "mz_catalog")
@@ -245,6 +245,15 @@ def _types(source: Source) -> Rows:
         yield type_id(number), number, schema, name, "range", FIRST_ID, USABLE
     for name, number in PSEUDO_OIDS.items():
         yield type_id(number), number, schema, name, "pseudo", FIRST_ID, USABLE
+
+
+def _system_type_objects(source: Source) -> Rows:
+    for gid, number, schema, name, _, owner, privileges in _system_types(source):
+        yield gid, number, schema, name, Type.kind, owner, None, privileges
+
+
+def _types(source: Source) -> Rows:
+    yield from _system_types(source)
     schemas = SchemaIds(source.env.catalog.state)
     for i in source.env.catalog.state.of(Type):
         category = "composite" if i.typ.kind == "record" else i.typ.kind
@@ -490,7 +499,7 @@ DEFINED: dict[str, Callable[[Source], Rows]] = {
     "mz_catalog.mz_index_columns": _index_columns,
     "mz_catalog.mz_columns": objects.column_rows,
     "mz_catalog.mz_relations": objects.relation_rows,
-    "mz_catalog.mz_objects": objects.object_rows(_types),
+    "mz_catalog.mz_objects": objects.object_rows(_system_type_objects),
     "mz_internal.mz_pg_class": objects.class_rows,
     "mz_internal.mz_pg_attribute": objects.attribute_rows,
     "mz_internal.mz_pg_namespace": objects.namespace_rows,

@@ -15,6 +15,7 @@ from mzsql.catalog.change import NOTHING, Change, Owned, entry
 from mzsql.catalog.commands.privileges import (
     PUBLIC,
     changed_modes,
+    granted_as,
     kind_of,
     letters,
     merged_with,
@@ -32,8 +33,12 @@ from mzsql.catalog.objects import (
     number,
 )
 from mzsql.catalog.state import CatalogState, applied
+from mzsql.frontend.kinds import KINDS
 
-_INITIAL = (DefaultPrivilege(PUBLIC, "type", PUBLIC, "U"),)
+#: What everybody may use from the start.
+_INITIAL = tuple(
+    DefaultPrivilege(PUBLIC, kind.name, PUBLIC, letters(kind.name)) for kind in KINDS if kind.usable
+)
 
 
 def of_role(role: Role) -> tuple[DefaultPrivilege, ...]:
@@ -89,7 +94,7 @@ def _granted(state: CatalogState, made: Owned, defaults: Collection[DefaultPrivi
     kind = kind_of(made)
     database, schema = _place(state, made)
     found: tuple[Privilege, ...] = (Privilege(made.owner, made.owner, letters(kind)),)
-    alike = "table" if isinstance(made, Object) and kind != "type" else kind
+    alike = granted_as(made)
     for one in defaults:
         here = one.database in (None, database) and one.schema in (None, schema)
         if here and one.object_type == alike and one.role in (PUBLIC, made.owner):

@@ -27,8 +27,9 @@ from mzsql.catalog.objects import (
     number,
 )
 from mzsql.catalog.state import CatalogState, applied
+from mzsql.frontend.kinds import KIND
 from mzsql.frontend.parse.privileges import PRIVILEGES
-from mzsql.frontend.plan.privileges import GRANTABLE
+from mzsql.frontend.plan.privileges import grantable
 
 #: The id of PUBLIC.
 PUBLIC = "p"
@@ -41,12 +42,17 @@ _WORDS = {letter: word for word, letter in PRIVILEGES.items()}
 
 def letters(kind: str) -> str:
     """The letters of all privileges that exist on a kind of thing."""
-    return "".join(PRIVILEGES[word] for word in GRANTABLE.get(kind, ()))
+    return "".join(PRIVILEGES[word] for word in grantable(kind))
 
 
 def kind_of(one: Owned) -> str:
     """A thing's kind as GRANT names it."""
     return one.noun if isinstance(one, Object) else type(one).__name__.lower()
+
+
+def granted_as(one: Owned) -> str | None:
+    """The kind that GRANT and default privileges name a thing by: TABLE is any relation; None: it has no privileges."""
+    return KIND[kind_of(one)].granted_as
 
 
 def privileges_of(one: Owned) -> tuple[Privilege, ...]:
@@ -56,7 +62,7 @@ def privileges_of(one: Owned) -> tuple[Privilege, ...]:
     kind = kind_of(one)
     own = Privilege(one.owner, one.owner, letters(kind))
     everybody = Privilege(PUBLIC, one.owner, letters(kind))
-    return (own, everybody) if kind == "type" else (own,)
+    return (own, everybody) if KIND[kind].usable else (own,)
 
 
 def grantee_id(state: CatalogState, name: str) -> str:

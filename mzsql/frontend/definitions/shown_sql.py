@@ -8,7 +8,6 @@ The stored definition itself is not changed.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
 
 from sqlglot import expressions as exp
 from sqlglot.tokenizer_core import Token, TokenType
@@ -71,7 +70,7 @@ def _shown(create_sql: str) -> tuple[str, _Span]:
     (statement,) = parse_statements(create_sql)
     edits: Edits = {}
     aliases: set[int] = set()
-    for root in _trees(statement):
+    for root in statement.trees():
         for node in root.walk():
             if isinstance(node, exp.Cast):
                 _typed_literal(node, edits)
@@ -97,7 +96,7 @@ def redacted_sql(create_sql: str) -> str:
     # A type's modifier is not a literal value.
     kept = {
         node.meta.get("start")
-        for root in _trees(statement)
+        for root in statement.trees()
         for node in root.find_all(exp.Literal)
         if isinstance(node.parent, exp.DataTypeParam)
     }
@@ -126,25 +125,6 @@ def shown_defaults(create_sql: str) -> tuple[str | None, ...]:
         start, end = (0, 0) if column.default is None else column.default.meta["span"]
         found.append(text[start:end] or None)
     return tuple(found)
-
-
-def _trees(statement: st.Statement) -> Iterator[exp.Expr]:
-    """The syntax trees in a definition."""
-    match statement:
-        case st.CreateTable():
-            for column in statement.columns:
-                yield column.typ
-                if column.default is not None:
-                    yield column.default
-        case st.CreateView():
-            yield statement.query.query
-            for binding in statement.query.query.find_all(exp.CTE):
-                yield from binding.meta.get("types") or ()
-        case st.CreateIndex():
-            yield from statement.keys or ()
-        case st.CreateType():
-            yield from (typ for typ in (statement.key, statement.element) if typ is not None)
-            yield from (typ for _, _, typ in statement.fields)
 
 
 # --- types ----------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from sqlglot import expressions as exp
@@ -21,6 +22,44 @@ _NOT_PREPARED = (
 )
 _UNPLAIN = (("BINARY",), ("INSENSITIVE",), ("ASENSITIVE",), ("SCROLL",))
 _DISCARDED = (("ALL",), ("TEMP",), ("TEMPORARY",), ("PLANS",), ("SEQUENCES",))
+
+
+@dataclass(frozen=True)
+class Declare(st.Statement):
+    """DECLARE c CURSOR FOR …"""
+
+    name: str
+    statement: st.Statement
+
+
+@dataclass(frozen=True)
+class Fetch(st.Statement):
+    """FETCH; `count` None: ALL; `timeout` as written, None where not given."""
+
+    name: str
+    count: int | None = 1
+    timeout: str | None = None
+
+
+@dataclass(frozen=True)
+class Close(st.Statement):
+    """CLOSE c; `name` None: ALL."""
+
+    name: str | None
+
+
+@dataclass(frozen=True)
+class Deallocate(st.Statement):
+    """DEALLOCATE [PREPARE] name | ALL; `name` None: ALL."""
+
+    name: str | None
+
+
+@dataclass(frozen=True)
+class Discard(st.Statement):
+    """DISCARD ALL | TEMP."""
+
+    everything: bool
 
 
 # --- SUBSCRIBE ------------------------------------------------------------------------------------
@@ -119,7 +158,7 @@ def _subscribe_options(pieces: Pieces) -> dict[str, Any]:
 # --- cursors --------------------------------------------------------------------------------------
 
 
-def declare(pieces: Pieces, parse_statement: Parse) -> st.Declare:
+def declare(pieces: Pieces, parse_statement: Parse) -> Declare:
     """DECLARE name CURSOR [WITHOUT HOLD] FOR query | SUBSCRIBE …, after DECLARE.
 
     Raises:
@@ -137,11 +176,11 @@ def declare(pieces: Pieces, parse_statement: Parse) -> st.Declare:
     pieces.take("WITHOUT", "HOLD")
     pieces.expect("FOR")
     if pieces.take("SUBSCRIBE"):
-        return st.Declare(pieces.source, name, subscribe(pieces, parse_statement))
-    return st.Declare(pieces.source, name, pieces.select())
+        return Declare(pieces.source, name, subscribe(pieces, parse_statement))
+    return Declare(pieces.source, name, pieces.select())
 
 
-def fetch(pieces: Pieces) -> st.Fetch:
+def fetch(pieces: Pieces) -> Fetch:
     """FETCH [FORWARD | NEXT] [n | ALL] [FROM | IN] name [WITH (timeout = …)], after FETCH.
 
     Raises:
@@ -165,7 +204,7 @@ def fetch(pieces: Pieces) -> st.Fetch:
         pieces.take_token(TokenType.EQ)
         timeout = value(pieces)
         pieces.close()
-    return st.Fetch(pieces.source, name, count, timeout)
+    return Fetch(pieces.source, name, count, timeout)
 
 
 def _fetch_count(pieces: Pieces) -> int | None:
@@ -184,13 +223,13 @@ def _fetch_count(pieces: Pieces) -> int | None:
     return int(text)
 
 
-def close(pieces: Pieces) -> st.Close:
+def close(pieces: Pieces) -> Close:
     """CLOSE name | ALL, after CLOSE.
 
     Raises:
         SqlSyntaxError: neither follows.
     """
-    return st.Close(pieces.source, _name_or_all(pieces))
+    return Close(pieces.source, _name_or_all(pieces))
 
 
 def _name_or_all(pieces: Pieces) -> str | None:
@@ -238,17 +277,17 @@ def _argument(pieces: Pieces) -> st.Argument:
     return st.Argument(pieces.source.text[start:end], start + 1, expression)
 
 
-def deallocate(pieces: Pieces) -> st.Deallocate:
+def deallocate(pieces: Pieces) -> Deallocate:
     """DEALLOCATE [PREPARE] name | ALL, after DEALLOCATE.
 
     Raises:
         SqlSyntaxError: neither follows.
     """
     pieces.take("PREPARE")
-    return st.Deallocate(pieces.source, _name_or_all(pieces))
+    return Deallocate(pieces.source, _name_or_all(pieces))
 
 
-def discard(pieces: Pieces) -> st.Discard:
+def discard(pieces: Pieces) -> Discard:
     """DISCARD ALL | TEMP | TEMPORARY, after DISCARD.
 
     Raises:
@@ -258,7 +297,7 @@ def discard(pieces: Pieces) -> st.Discard:
     what = pieces.expect_one(_DISCARDED, "one of ALL, PLANS, SEQUENCES, TEMP or TEMPORARY")
     if what in ("plans", "sequences"):
         raise Unsupported(f"DISCARD {what.upper()} is not supported")
-    return st.Discard(pieces.source, what == "all")
+    return Discard(pieces.source, what == "all")
 
 
 #: The statements of this family, by the words that they begin with.

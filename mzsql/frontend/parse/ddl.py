@@ -13,7 +13,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from mzsql.frontend.kinds import KINDS
 from mzsql.frontend.parse import statements as st
-from mzsql.frontend.parse.named import OWN_KINDS
+from mzsql.frontend.parse.named import OWN_KINDS, one_of
 from mzsql.frontend.parse.options import refuse_second_retention, retained, retention
 from mzsql.frontend.parse.pieces import Pieces, Statements, each
 from mzsql.frontend.parse.retention import OPTION
@@ -50,9 +50,8 @@ def create(pieces: Pieces) -> NoReturn:
         pieces.expected("[MATERIALIZED] VIEW after OR REPLACE")
     word = pieces.word()
     if word not in _UNSUPPORTED_CREATES:
-        pieces.expected(
-            "one of CLUSTER, DATABASE, DEFAULT INDEX, INDEX, MATERIALIZED VIEW, ROLE, SCHEMA, TABLE, TYPE or VIEW"
-        )
+        made = (kind for kind in KINDS if kind.made_by == "users" and not kind.only_comment)
+        pieces.expected(one_of(made, "DEFAULT INDEX"))
     raise Unsupported(f"CREATE {word} is not supported", position=position)
 
 
@@ -338,10 +337,7 @@ def drop_other(pieces: Pieces) -> NoReturn:
     word = pieces.word()
     if word in _UNSUPPORTED_CREATES:
         raise Unsupported(f"DROP {word} is not supported", position=position)
-    pieces.expected(
-        "one of CLUSTER, CONNECTION, DATABASE, INDEX, MATERIALIZED VIEW, ROLE, SCHEMA, SECRET, SINK, SOURCE, TABLE, "
-        "TYPE or VIEW"
-    )
+    pieces.expected(one_of(kind for kind in KINDS if not kind.only_comment))
 
 
 #: The statements of this family, by the words that they begin with.

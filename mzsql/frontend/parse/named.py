@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 
 from sqlglot.tokenizer_core import TokenType
 
 from mzsql.frontend.catalog import PartialName
-from mzsql.frontend.kinds import KIND, KINDS
+from mzsql.frontend.kinds import KIND, KINDS, Kind
 from mzsql.frontend.parse import statements as st
 from mzsql.frontend.parse.pieces import Pieces
 from mzsql.repr.errors import SqlSyntaxError
@@ -16,6 +17,14 @@ from mzsql.repr.errors import SqlSyntaxError
 OBJECT_KINDS = tuple(kind.words for kind in KINDS if not kind.only_comment)
 #: The kinds that Spark's SQL lacks.
 OWN_KINDS = tuple(kind.words for kind in KINDS if not kind.spark)
+
+
+def one_of(kinds: Iterable[Kind], *also: str) -> str:
+    """What a message expects where one of these kinds must follow; a replica goes without saying, as its cluster's."""
+    *most, last = sorted(
+        {" ".join(kind.words) for kind in kinds if kind.name != "cluster replica"} | {*also}
+    )
+    return f"one of {', '.join(most)} or {last}"
 
 
 def replica_name(pieces: Pieces) -> st.Name:

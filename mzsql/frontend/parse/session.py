@@ -5,10 +5,10 @@ from __future__ import annotations
 from sqlglot import expressions as exp
 from sqlglot.tokenizer_core import TokenType
 
-from mzsql.frontend.kinds import KIND, LISTED
+from mzsql.frontend.kinds import KIND, KINDS, LISTED, Kind
 from mzsql.frontend.parse import catalog_statements as cs
 from mzsql.frontend.parse import statements as st
-from mzsql.frontend.parse.named import OBJECT_KINDS, OWN_KINDS
+from mzsql.frontend.parse.named import OBJECT_KINDS, OWN_KINDS, one_of
 from mzsql.frontend.parse.pieces import Nesting, Parse, Pieces, Statements, each
 from mzsql.frontend.parse.shows import show_table, shown_privileges
 from mzsql.frontend.parse.variables import (
@@ -206,6 +206,11 @@ def explain_analyze(pieces: Pieces) -> st.ExplainAnalyze:
 # --- SHOW -----------------------------------------------------------------------------------------
 
 
+def _is_kept(kind: Kind) -> bool:
+    """Whether the catalog keeps how a thing of this kind was created."""
+    return kind.in_schema and kind.made_by == "users"
+
+
 def show_create(pieces: Pieces) -> cs.ShowCreateCluster | st.ShowCreate:
     """SHOW CREATE …, after CREATE.
 
@@ -214,7 +219,7 @@ def show_create(pieces: Pieces) -> cs.ShowCreateCluster | st.ShowCreate:
         Unsupported: nothing keeps how things of this kind were created.
     """
     kind = pieces.expect_one(
-        OBJECT_KINDS, "one of CLUSTER, INDEX, MATERIALIZED VIEW, TABLE, TYPE or VIEW"
+        OBJECT_KINDS, one_of((one for one in KINDS if _is_kept(one)), "CLUSTER")
     )
     if kind == "cluster":
         return cs.ShowCreateCluster(pieces.source, pieces.plain_name())

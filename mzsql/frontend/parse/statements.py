@@ -6,6 +6,7 @@ errors have positions, and `create_sql` can be made from the very tokens that th
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -63,6 +64,10 @@ class Statement:
 
     source: Source = field(repr=False, compare=False)
 
+    def trees(self) -> Iterator[exp.Expr]:
+        """The syntax trees that make up a definition, for statements that the catalog keeps as one; none for others."""
+        yield from ()
+
 
 @dataclass(frozen=True)
 class Select(Statement):
@@ -86,6 +91,13 @@ class CreateTable(Statement):
     if_not_exists: bool = False
     retain: str | None = None
 
+    def trees(self) -> Iterator[exp.Expr]:
+        """Types and defaults of its columns."""
+        for column in self.columns:
+            yield column.typ
+            if column.default is not None:
+                yield column.default
+
 
 @dataclass(frozen=True)
 class CreateType(Statement):
@@ -96,6 +108,11 @@ class CreateType(Statement):
     key: exp.DataType | None = None
     element: exp.DataType | None = None
     fields: tuple[tuple[str, int, exp.DataType], ...] = ()
+
+    def trees(self) -> Iterator[exp.Expr]:
+        """The types that it is made of."""
+        yield from (typ for typ in (self.key, self.element) if typ is not None)
+        yield from (typ for _, _, typ in self.fields)
 
 
 @dataclass(frozen=True)
@@ -133,6 +150,13 @@ class CreateView(Statement):
     options: tuple[tuple[str, str], ...] = ()
     refresh: tuple[Refresh, ...] = ()
 
+    def trees(self) -> Iterator[exp.Expr]:
+        """Its query, and the types that recursive bindings declare, which are in no tree."""
+        query = self.query.query
+        yield query
+        for binding in query.find_all(exp.CTE):
+            yield from binding.meta.get("types") or ()
+
 
 @dataclass(frozen=True)
 class CreateIndex(Statement):
@@ -146,6 +170,10 @@ class CreateIndex(Statement):
     cluster: Name | None = None
     if_not_exists: bool = False
     retain: str | None = None
+
+    def trees(self) -> Iterator[exp.Expr]:
+        """Its keys."""
+        yield from self.keys or ()
 
 
 @dataclass(frozen=True)
@@ -328,30 +356,6 @@ class Subscribe(Statement):
 
 
 @dataclass(frozen=True)
-class Declare(Statement):
-    """DECLARE c CURSOR FOR …"""
-
-    name: str
-    statement: Statement
-
-
-@dataclass(frozen=True)
-class Fetch(Statement):
-    """FETCH; `count` None: ALL; `timeout` as written, None where not given."""
-
-    name: str
-    count: int | None = 1
-    timeout: str | None = None
-
-
-@dataclass(frozen=True)
-class Close(Statement):
-    """CLOSE c; `name` None: ALL."""
-
-    name: str | None
-
-
-@dataclass(frozen=True)
 class Prepare(Statement):
     """PREPARE name (types) AS statement; `text` is the text of the prepared statement."""
 
@@ -376,20 +380,6 @@ class Execute(Statement):
 
     name: str
     arguments: tuple[Argument, ...]
-
-
-@dataclass(frozen=True)
-class Deallocate(Statement):
-    """DEALLOCATE [PREPARE] name | ALL; `name` None: ALL."""
-
-    name: str | None
-
-
-@dataclass(frozen=True)
-class Discard(Statement):
-    """DISCARD ALL | TEMP."""
-
-    everything: bool
 
 
 @dataclass(frozen=True)

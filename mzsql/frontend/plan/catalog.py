@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from mzsql.frontend.catalog import SYSTEM_CLUSTER, SYSTEM_SCHEMAS, CatalogView, FullName
+from mzsql.frontend.kinds import KIND
 from mzsql.frontend.names.items import (
     check_database,
     check_qualifiers,
@@ -33,7 +34,6 @@ from mzsql.repr.errors import (
 )
 from mzsql.repr.interval_text import parse_interval
 
-_ITEMS = ("table", "view", "materialized view", "index", "type")
 _ADDRESSES = (
     "COMPUTE ADDRESSES",
     "COMPUTECTL ADDRESSES",
@@ -61,7 +61,7 @@ def target_of(
         SqlError: it is of another kind, or a system object.
     """
     partial = name.partial
-    if kind in _ITEMS:
+    if KIND[kind].in_schema:
         item = find_item(catalog, name) if if_exists else item_named(catalog, name)
         if item is None:
             return cp.Target(kind, (str(name),), None, if_exists)

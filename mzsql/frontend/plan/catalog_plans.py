@@ -6,11 +6,12 @@ its compare-and-append; objects in schemas are resolved here, as for every state
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import msgspec
 
 from mzsql.frontend.catalog import CatalogItem, FullName
+from mzsql.frontend.kinds import KIND
 from mzsql.frontend.plan.sequenced import DefiningPlan
 
 
@@ -100,10 +101,9 @@ class Target(msgspec.Struct, frozen=True):
     `name` names.
 
     Attributes:
-        kind: ``table``, ``view``, ``materialized view``, ``index``, ``schema``, ``database``, ``cluster``, ``cluster
-            replica``, ``role``.
+        kind: its name in `mzsql.frontend.kinds`, or ``system``.
         name: its full name: a schema's with its database, a replica's with its cluster.
-        item: the object, for the first four kinds.
+        item: the object, for kinds in schemas.
         if_exists: whether it need not exist.
     """
 
@@ -115,7 +115,7 @@ class Target(msgspec.Struct, frozen=True):
     @property
     def is_item(self) -> bool:
         """Whether it is an object of a schema."""
-        return self.kind in ("table", "view", "materialized view", "index")
+        return self.kind in KIND and KIND[self.kind].in_schema
 
     def __str__(self) -> str:
         return ".".join(self.name)
@@ -269,24 +269,4 @@ class CommentPlan(AlteringPlan, frozen=True, tag="comment"):
     text: str | None
 
 
-CatalogPlan = (
-    CreateSchemaPlan
-    | CreateDatabasePlan
-    | CreateRolePlan
-    | CreateClusterPlan
-    | AlterClusterPlan
-    | CreateReplicaPlan
-    | DropNamedPlan
-    | RenamePlan
-    | SwapPlan
-    | SetSchemaPlan
-    | SetClusterPlan
-    | SetOwnerPlan
-    | AlterRolePlan
-    | AlterRoleVariablePlan
-    | MembershipPlan
-    | PrivilegesPlan
-    | DefaultPrivilegesPlan
-    | OwnedPlan
-    | CommentPlan
-)
+PlanT = TypeVar("PlanT", bound=DefiningPlan)

@@ -7,6 +7,7 @@ Promise: a subscription's output columns are Materialize's (https://materialize.
 from __future__ import annotations
 
 import decimal
+from typing import ClassVar
 
 from sqlglot import expressions as exp
 
@@ -19,10 +20,12 @@ from mzsql.frontend.names.named_types import NamedTypes
 from mzsql.frontend.names.scope import Scope
 from mzsql.frontend.names.types import resolve_type
 from mzsql.frontend.parse import statements as st
+from mzsql.frontend.parse.cursors import Close, Deallocate, Declare, Discard, Fetch
 from mzsql.frontend.parse.pieces import fold
 from mzsql.frontend.plan import plans
 from mzsql.frontend.plan.dml import copied_columns, copy_options
 from mzsql.frontend.plan.planners import NestingPlanners, Planners, PlanStatement
+from mzsql.frontend.plan.sequenced import StatementPlan
 from mzsql.frontend.query.query import QueryPlanner
 from mzsql.frontend.query.show import has_show, shown_query
 from mzsql.frontend.scalar import placeholders
@@ -68,6 +71,61 @@ def _is_time(number: str) -> bool:
     """Whether a literal is an integer in the range of timestamps."""
     value = decimal.Decimal(number)
     return 0 <= value <= MAX_TIMESTAMP and value == value.to_integral_value()
+
+
+# --- plans of cursors and of DISCARD ---------------------------------------------------------------
+
+
+class DeclarePlan(StatementPlan, frozen=True, tag="declare"):
+    """DECLARE name CURSOR FOR `plan`."""
+
+    command: ClassVar[str] = "DECLARE CURSOR"
+
+    name: str
+    plan: plans.SelectPlan | plans.SubscribePlan
+
+
+class FetchPlan(StatementPlan, frozen=True, tag="fetch"):
+    """FETCH; `count` None: ALL; `timeout` as written, None where not given."""
+
+    command: ClassVar[str] = "FETCH"
+
+    name: str
+    count: int | None
+    timeout: str | None = None
+
+
+class ClosePlan(StatementPlan, frozen=True, tag="close"):
+    """CLOSE; `name` None: ALL."""
+
+    name: str | None
+
+    @property
+    def tag_text(self) -> str:
+        """``CLOSE CURSOR [ALL]``."""
+        return "CLOSE CURSOR ALL" if self.name is None else "CLOSE CURSOR"
+
+
+class DeallocatePlan(StatementPlan, frozen=True, tag="deallocate"):
+    """DEALLOCATE; `name` None: ALL."""
+
+    name: str | None
+
+    @property
+    def tag_text(self) -> str:
+        """``DEALLOCATE [ALL]``."""
+        return "DEALLOCATE ALL" if self.name is None else "DEALLOCATE"
+
+
+class DiscardPlan(StatementPlan, frozen=True, tag="discard"):
+    """DISCARD ALL or TEMP."""
+
+    everything: bool
+
+    @property
+    def tag_text(self) -> str:
+        """``DISCARD ALL or TEMP``."""
+        return "DISCARD ALL" if self.everything else "DISCARD TEMP"
 
 
 # --- SUBSCRIBE ---------------------------------------------------------------------------------------
@@ -259,24 +317,24 @@ def plan_copy_to(
 
 
 def _declare(
-    statement: st.Declare, catalog: CatalogView, plan_statement: PlanStatement
-) -> plans.DeclarePlan:
+    statement: Declare, catalog: CatalogView, plan_statement: PlanStatement
+) -> DeclarePlan:
     inner = plan_statement(statement.statement, catalog)
     assert isinstance(inner, plans.SelectPlan | plans.SubscribePlan)
-    return plans.DeclarePlan(statement.name, inner)
+    return DeclarePlan(statement.name, inner)
 
 
 #: The planners of this family.
 PLANNERS: Planners = {
     st.Subscribe: plan_subscribe,
-    st.Fetch: lambda s, _c: plans.FetchPlan(s.name, s.count, s.timeout),
-    st.Close: lambda s, _c: plans.ClosePlan(s.name),
+    Fetch: lambda s, _c: FetchPlan(s.name, s.count, s.timeout),
+    Close: lambda s, _c: ClosePlan(s.name),
     st.Execute: plan_execute,
-    st.Deallocate: lambda s, _c: plans.DeallocatePlan(s.name),
-    st.Discard: lambda s, _c: plans.DiscardPlan(s.everything),
+    Deallocate: lambda s, _c: DeallocatePlan(s.name),
+    Discard: lambda s, _c: DiscardPlan(s.everything),
 }
 NESTING: NestingPlanners = {
-    st.Declare: _declare,
+    Declare: _declare,
     st.Prepare: plan_prepare,
     st.CopyTo: plan_copy_to,
 }

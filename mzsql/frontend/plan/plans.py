@@ -399,36 +399,6 @@ class SubscribePlan(StatementPlan, frozen=True, tag="subscribe"):
     order: tuple[ColumnOrder, ...] = ()
 
 
-class DeclarePlan(StatementPlan, frozen=True, tag="declare"):
-    """DECLARE name CURSOR FOR `plan`."""
-
-    command: ClassVar[str] = "DECLARE CURSOR"
-
-    name: str
-    plan: SelectPlan | SubscribePlan
-
-
-class FetchPlan(StatementPlan, frozen=True, tag="fetch"):
-    """FETCH; `count` None: ALL; `timeout` as written, None where not given."""
-
-    command: ClassVar[str] = "FETCH"
-
-    name: str
-    count: int | None
-    timeout: str | None = None
-
-
-class ClosePlan(StatementPlan, frozen=True, tag="close"):
-    """CLOSE; `name` None: ALL."""
-
-    name: str | None
-
-    @property
-    def tag_text(self) -> str:
-        """``CLOSE CURSOR [ALL]``."""
-        return "CLOSE CURSOR ALL" if self.name is None else "CLOSE CURSOR"
-
-
 class PreparePlan(StatementPlan, frozen=True, tag="prepare"):
     """PREPARE: the statement's text with ``$1``, …, and its parameters' types, declared or inferred."""
 
@@ -440,32 +410,10 @@ class PreparePlan(StatementPlan, frozen=True, tag="prepare"):
 
 
 class ExecutePlan(StatementPlan, frozen=True, tag="execute"):
-    """EXECUTE; the arguments as written."""
+    """EXECUTE; the arguments as written. Its command tag is that of the statement that it runs."""
 
     name: str
     arguments: tuple[str, ...]
-
-
-class DeallocatePlan(StatementPlan, frozen=True, tag="deallocate"):
-    """DEALLOCATE; `name` None: ALL."""
-
-    name: str | None
-
-    @property
-    def tag_text(self) -> str:
-        """``DEALLOCATE [ALL]``."""
-        return "DEALLOCATE ALL" if self.name is None else "DEALLOCATE"
-
-
-class DiscardPlan(StatementPlan, frozen=True, tag="discard"):
-    """DISCARD ALL or TEMP."""
-
-    everything: bool
-
-    @property
-    def tag_text(self) -> str:
-        """``DISCARD ALL or TEMP``."""
-        return "DISCARD ALL" if self.everything else "DISCARD TEMP"
 
 
 class CopyToPlan(StatementPlan, frozen=True, tag="copy_to"):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mzsql.frontend.catalog import CatalogView
+from mzsql.frontend.kinds import KIND
 from mzsql.frontend.names.items import check_database, item_named
 from mzsql.frontend.parse import catalog_statements as cs
 from mzsql.frontend.parse import statements as st
@@ -17,19 +18,14 @@ from mzsql.frontend.plan.catalog import target_of
 from mzsql.frontend.plan.planners import Planners
 from mzsql.repr.errors import SqlError
 
-_READ = ("SELECT",)
-#: The privileges that each kind of thing has.
-GRANTABLE: dict[str, tuple[str, ...]] = {
-    "table": ("INSERT", "SELECT", "UPDATE", "DELETE"),
-    "view": _READ,
-    "materialized view": _READ,
-    "source": _READ,
-    "type": ("USAGE",),
-    "schema": ("USAGE", "CREATE"),
-    "database": ("USAGE", "CREATE"),
-    "cluster": ("USAGE", "CREATE"),
-    "system": ("CREATEROLE", "CREATEDB", "CREATECLUSTER", "CREATENETWORKPOLICY"),
-}
+_SYSTEM = ("CREATEROLE", "CREATEDB", "CREATECLUSTER", "CREATENETWORKPOLICY")
+
+
+def grantable(kind: str) -> tuple[str, ...]:
+    """The privileges that exist on a kind of thing, or on the system; empty where there are none."""
+    if kind == "system":
+        return _SYSTEM
+    return KIND[kind].privileges if kind in KIND else ()
 
 
 def plan_privileges(statement: cs.Privileges, catalog: CatalogView) -> cp.PrivilegesPlan:
@@ -104,7 +100,7 @@ def _target(statement: cs.Privileges, i: int, catalog: CatalogView) -> cp.Target
 
 
 def _check(statement: cs.Privileges | cs.DefaultPrivileges, target: cp.Target) -> None:
-    known = GRANTABLE.get(target.kind, ())
+    known = grantable(target.kind)
     unknown = [one for one in statement.privileges or () if one not in known]
     if unknown or not known:
         named = f' "{target}"' if target.name else ""

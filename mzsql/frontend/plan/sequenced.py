@@ -15,7 +15,7 @@ class StatementPlan(msgspec.Struct, frozen=True):
     """A statement's plan.
 
     Attributes:
-        command: PostgreSQL's command tag, without the count that some tags end with.
+        command: PostgreSQL's command tag, without the count that some tags end with (`counted`).
         writes: whether it writes rows of tables, invisible to others until its transaction commits.
         defines: whether it changes the catalog's objects; inside BEGIN it is carried out by COMMIT.
         stageable: for DDL, whether it only changes catalog entries, so that it can be staged: a transaction may hold
@@ -31,6 +31,10 @@ class StatementPlan(msgspec.Struct, frozen=True):
     def tag_text(self) -> str:
         """The command tag, for plans whose tag depends on more than their class."""
         return self.command
+
+    def counted(self, rows: int) -> str:
+        """The command tag of a statement that says how many rows it returned or changed."""
+        return f"{self.tag_text} {rows}"
 
 
 class DefiningPlan(StatementPlan, frozen=True):

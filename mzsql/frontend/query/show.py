@@ -12,6 +12,7 @@ from typing import NamedTuple
 from sqlglot import expressions as exp
 
 from mzsql.frontend.catalog import CatalogView
+from mzsql.frontend.kinds import KINDS
 from mzsql.frontend.names.items import cluster_name, item_named, shown_schema
 from mzsql.frontend.parse import statements as st
 from mzsql.frontend.parse.internal_queries import column_named, equals, internal_query
@@ -37,14 +38,18 @@ class _Shown(NamedTuple):
 
 _OBJECTS = "mz_show_all_objects"
 _SHOWN = {
+    # Of any kind of objects; below are those that have more to show.
+    **{
+        " ".join(kind.listed).lower(): _Shown(
+            _OBJECTS, ("name", "comment"), kind.name.replace(" ", "-")
+        )
+        for kind in KINDS
+        if kind.in_schema
+    },
     "objects": _Shown(_OBJECTS, ("name", "type", "comment")),
-    "tables": _Shown(_OBJECTS, ("name", "comment"), "table"),
-    "views": _Shown(_OBJECTS, ("name", "comment"), "view"),
     "materialized views": _Shown(_OBJECTS, ("name", "cluster", "comment"), "materialized-view"),
-    "types": _Shown(_OBJECTS, ("name", "comment"), "type"),
-    # Objects of the next four kinds cannot be created here, so these are always empty.
+    # There can be none of the next three here, so these are always empty.
     "connections": _Shown(_OBJECTS, ("name", "type", "comment"), "connection"),
-    "secrets": _Shown(_OBJECTS, ("name", "comment"), "secret"),
     "sinks": _Shown(_OBJECTS, ("name", "type", "cluster", "comment"), "sink"),
     "subsources": _Shown(_OBJECTS, ("name", "type"), "subsource"),
     "sources": _Shown("mz_show_sources", ("name", "type", "cluster", "comment")),
