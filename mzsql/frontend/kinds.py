@@ -1,8 +1,8 @@
 """The kinds of things that statements name: one table, which parsing, planning, privileges and SHOW read.
 
-Promise: a kind's row says how statements write it and which of them it takes, so that no other place lists kinds. Sinks,
-secrets, connections and functions are there to be refused by name. The trade-off: what only one kind has, such as the
-options of clusters, stands where its statements are.
+Promise: a kind's row says how statements write it and which of those that any kind might have it takes. Sinks, secrets,
+connections and functions are there to be refused by name. The trade-off: what only few kinds have, such as the options
+of clusters or the stages of EXPLAIN, stands where its statements are.
 """
 
 from __future__ import annotations
