@@ -15,7 +15,11 @@ import duckdb
 import pyarrow as pa
 
 from mzsql.compute.replica.dataflows.transient import given
+from mzsql.expr.engines import to_sql
+from mzsql.expr.functions.table import Engine
 from mzsql.frontend.plan.plans import SubscribePlan
+from mzsql.render.statement import TIME, col
+from mzsql.render.updates import consolidated
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.tables import pieces
 from mzsql.repr.types import arrow_schema
@@ -26,11 +30,6 @@ BATCH_ROWS = 16 * 1024
 BATCH_BYTES = 16 * 1024 * 1024
 #: Rows per Arrow batch from DuckDB: the text of one batch must fit Arrow's 2 GiB string arrays.
 _ASKED_ROWS = 2048
-#: The updates, consolidated.
-_UPDATES = (
-    "(SELECT * EXCLUDE (mz_diff), CAST(sum(mz_diff) AS BIGINT) AS mz_diff FROM updates"
-    " GROUP BY ALL HAVING sum(mz_diff) <> 0)"
-)
 
 
 def _over(batches: list[pa.RecordBatch]) -> bool:
@@ -50,6 +49,8 @@ class OutputRows:
     def _statement(self) -> str:
         plan = self._plan
         columns = [f'"c{i}"' for i in range(plan.row.arity)]
+        row = [col(TIME), *(col(f"c{i}") for i in range(plan.row.arity))]
+        updates = to_sql(consolidated("updates", row), Engine.DUCKDB)
         progressed = ["FALSE"] if plan.progress else []
         if plan.envelope is None:
             order = [
@@ -60,13 +61,15 @@ class OutputRows:
             items = ["mz_time", *progressed, "mz_diff", *columns]
             rest = [*order, *columns, "mz_diff"]
             return (
-                f"SELECT {self._listed(items)} FROM {_UPDATES} ORDER BY mz_time, {', '.join(rest)}"
+                f"SELECT {self._listed(items)} FROM ({updates}) ORDER BY mz_time, {', '.join(rest)}"
             )
         keys = [columns[i] for i in plan.keys]
         values = [c for i, c in enumerate(columns) if i not in plan.keys]
-        return self._enveloped(keys, values, progressed)
+        return self._enveloped(updates, keys, values, progressed)
 
-    def _enveloped(self, keys: list[str], values: list[str], progressed: list[str]) -> str:
+    def _enveloped(
+        self, updates: str, keys: list[str], values: list[str], progressed: list[str]
+    ) -> str:
         """The statement for an envelope: one row per key and timestamp; ``mz_state`` follows from how many rows were
         removed and added.
         """
@@ -85,7 +88,7 @@ class OutputRows:
         parts += [f"{e} AS a{i}" for i, e in enumerate(after)]
         inner = (
             f"SELECT {', '.join(['mz_time', *keys, f'{state} AS mz_state', *parts])}"
-            f" FROM {_UPDATES} GROUP BY mz_time, {', '.join(keys)}"
+            f" FROM ({updates}) GROUP BY mz_time, {', '.join(keys)}"
         )
         shown = []
         n = len(values)

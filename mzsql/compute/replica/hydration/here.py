@@ -38,8 +38,8 @@ from mzsql.expr.nodes import nodes
 from mzsql.persist import DIFF_COLUMN, TIME_COLUMN, WORKER_COLUMN
 from mzsql.render.nodes.recursion import Recursion
 from mzsql.render.rendered import HydrationStage
-from mzsql.render.statement import Ast, col
-from mzsql.render.updates import difference
+from mzsql.render.statement import ERROR, Ast, col, named
+from mzsql.render.updates import consolidated, difference
 from mzsql.repr.errors import InternalError
 from mzsql.repr.frontier import Frontier, Timestamp
 
@@ -203,11 +203,10 @@ class HydrationHere(Hydration):
         good = f"SELECT {listed}mz_error, mz_diff FROM ({text})"
         if not self._has_errors:
             return good
-        nulls = "".join(f'NULL AS "{name}", ' for name in target.schema.names if name != "mz_error")
-        return (
-            f"{good} UNION ALL SELECT {nulls}mz_error, CAST(sum(mz_diff) AS BIGINT) AS mz_diff"
-            " FROM mz_errors GROUP BY mz_error HAVING sum(mz_diff) <> 0"
-        )
+        others = [name for name in target.schema.names if name != ERROR]
+        shown = [*(named(exp.Null(), name) for name in others), col(ERROR)]
+        errors = consolidated("mz_errors", [col(ERROR)], shown=shown)
+        return f"{good} UNION ALL {to_sql(errors, Engine.DUCKDB)}"
 
     @contextlib.contextmanager
     def _kept_for_others(
@@ -261,9 +260,8 @@ class HydrationHere(Hydration):
         """Keep a stage's error rows for the output."""
         if errors:
             with given(self._duck, "given", pa.Table.from_batches(errors)):
-                self._add_errors(
-                    "SELECT mz_error, CAST(sum(mz_diff) AS BIGINT) FROM given GROUP BY mz_error"
-                )
+                summed = consolidated("given", [col(ERROR)])
+                self._add_errors(to_sql(summed, Engine.DUCKDB))
 
     def _add_errors(self, query: str) -> None:
         if not self._has_errors:
