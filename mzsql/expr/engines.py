@@ -28,7 +28,7 @@ from sqlglot.generators.spark import SparkGenerator
 from mzsql.expr.functions.table import Engine
 from mzsql.expr.nodes import is_tree
 from mzsql.persist import duck
-from mzsql.repr.errors import SqlError, lacking, out_of_memory
+from mzsql.repr.errors import InternalError, SqlError, lacking, out_of_memory
 from mzsql.repr.garbage import undisturbed
 from mzsql.repr.interrupt import check_for_interrupts
 
@@ -171,6 +171,35 @@ def locked_connection(
         connection.close()
         raise
     return connection
+
+
+class LaterConnection:
+    """A `locked_connection` that is opened when it is first needed: many processes never need it, and opening one takes longer
+    than planning most statements. For one thread at a time.
+    """
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        self._settings = settings
+        self._connection: duckdb.DuckDBPyConnection | None = None
+        self._closed = False
+
+    def opened(self) -> duckdb.DuckDBPyConnection:
+        """The connection.
+
+        Raises:
+            InternalError: it was closed.
+        """
+        if self._closed:
+            raise InternalError("what evaluates constants was closed")
+        if self._connection is None:
+            self._connection = locked_connection(settings=self._settings)
+        return self._connection
+
+    def close(self) -> None:
+        """Close the connection; it cannot be opened any more. Idempotent."""
+        self._closed = True
+        if self._connection is not None:
+            self._connection.close()
 
 
 def no_memory(failure: BaseException) -> bool:

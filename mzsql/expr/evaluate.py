@@ -21,7 +21,7 @@ from sqlglot import expressions as exp
 
 from mzsql.expr import functions, numeric_folding, python_folding, spell
 from mzsql.expr.decimal_functions import total
-from mzsql.expr.engines import locked_connection, to_sql
+from mzsql.expr.engines import LaterConnection, to_sql
 from mzsql.expr.folded_windows import evaluated
 from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.aggregate import windows
@@ -94,15 +94,20 @@ class Evaluator:
     """
 
     def __init__(self, *, exact_numerics: bool = True) -> None:
-        self._connection = locked_connection(settings={"threads": "1", "memory_limit": _MEMORY})
+        self._engine = LaterConnection({"threads": "1", "memory_limit": _MEMORY})
         self._lock = threading.Lock()
         self._exact = exact_numerics
         self._constants: dict[Scalar, Datum | EvalError] = {}
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection. Idempotent."""
         with self._lock:
-            self._connection.close()
+            self._engine.close()
+
+    @property
+    def _connection(self) -> duckdb.DuckDBPyConnection:
+        """The engine; the lock is held."""
+        return self._engine.opened()
 
     def evaluate(
         self, exprs: Sequence[Scalar], row: Row = (), columns: Sequence[ColumnType] = ()

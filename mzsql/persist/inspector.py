@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 import pyarrow as pa
 
+from mzsql.location.keys import shard_keys
 from mzsql.persist.arguments import check_shard_id
 from mzsql.persist.checked import checked
 from mzsql.persist.clock import Clock
@@ -84,6 +85,20 @@ class Inspector:
         context = self._context
         head = context.retrying(lambda: context.consensus.head(shard_id), context.deadline(timeout))
         return head is not None
+
+    @metered("shard_ids")
+    def shard_ids(self, *, timeout: float | None = None) -> frozenset[str]:
+        """The ids of all shards that were ever made in the location, those that have ended included; one request.
+
+        Raises:
+            LocationError: Consensus cannot be asked.
+        """
+        self._check_open()
+        context = self._context
+        keys = context.retrying(
+            lambda: list(context.consensus.list_keys()), context.deadline(timeout)
+        )
+        return frozenset(shard_keys(keys))
 
     @metered("inspect")
     def inspect(self, shard_id: str, *, timeout: float | None = None) -> ShardState | None:

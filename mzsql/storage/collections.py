@@ -237,14 +237,21 @@ class Collections:
         one = self._get(gid)
         return join(one.reader.since, one.meta.begins)
 
-    def frontiers(self, gid: GlobalId) -> tuple[Frontier, Frontier]:
-        """A collection's since and upper. A collection that is not open here is only inspected, without taking a lease."""
+    def frontiers(
+        self, gid: GlobalId, may_exist: Callable[[str], bool] = lambda _: True
+    ) -> tuple[Frontier, Frontier]:
+        """A collection's since and upper. A collection that is not open here is only inspected, without taking a lease.
+
+        Args:
+            gid: the collection.
+            may_exist: whether a shard may exist; one that does not is not asked for.
+        """
         meta = self.meta(gid)
         with self._lock:
             is_open = gid in self._open
         if is_open:
             return self.since(gid), self.upper(gid)
-        state = self._persist.inspect(meta.shard)
+        state = self._persist.inspect(meta.shard) if may_exist(meta.shard) else None
         if state is None:
             return meta.begins, 0
         log = self._log(gid, meta)

@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 
 import mzsql
+from mzsql.adapter.system import existing
 from mzsql.catalog.objects import MaterializedView
 from mzsql.compute.controller import introspection
 from mzsql.compute.logs import FRONTIERS, LogPlan, get, over_logs
 from mzsql.dbapi import Connection
 from mzsql.expr.mfp import MapFilterProject
 from mzsql.expr.scalar import Call, Column
+from mzsql.persist import PersistClient
 from mzsql.repr.types import BIGINT
 
 WAIT = 60.0
@@ -159,6 +161,48 @@ def test_errors_of_what_never_changes_again_are_counted(con: Connection) -> None
     con.execute(
         "DROP MATERIALIZED VIEW once; DROP MATERIALIZED VIEW never; DELETE FROM t WHERE b = 0"
     )
+
+
+def test_very_many_objects_are_asked_for_at_once_with_the_same_rows(
+    con: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    con.execute("CREATE CLUSTER idle REPLICAS ()")
+    for n in range(3):  # views without a shard
+        con.execute(f"CREATE MATERIALIZED VIEW w{n} IN CLUSTER idle AS SELECT a FROM t")
+    con.execute("CREATE TABLE n (d int); INSERT INTO n VALUES (0), (0), (1)")
+    con.execute("CREATE MATERIALIZED VIEW bad AS SELECT 1 / d AS x FROM n")
+    until(
+        con,
+        "SELECT count(*) FROM mz_internal.mz_hydration_statuses WHERE hydrated",
+        lambda found: found == [(3,)],
+    )
+    questions = (
+        "SELECT o.name, f.write_frontier IS NULL OR f.write_frontier > 0 FROM mz_internal.mz_frontiers AS f"
+        " JOIN mz_objects AS o ON o.id = f.object_id WHERE o.id LIKE 'u%' ORDER BY 1",
+        "SELECT o.name, e.count FROM mz_internal.mz_compute_error_counts AS e JOIN mz_objects AS o ON o.id = e.object_id",
+        "SELECT o.name, r.last_completed_refresh > 0 FROM mz_internal.mz_materialized_view_refreshes AS r"
+        " JOIN mz_objects AS o ON o.id = r.materialized_view_id ORDER BY 1",
+        "SELECT o.name, s.size_bytes > 0 FROM mz_catalog.mz_recent_storage_usage AS s"
+        " JOIN mz_objects AS o ON o.id = s.object_id ORDER BY 1",
+    )
+    # One by one, which a few objects are.
+    one_by_one = [rows(con, question) for question in questions]
+    assert one_by_one[0] == [
+        *(("bad", True), ("i", True), ("n", True), ("o", True), ("t", True), ("v", True)),
+        *(("w0", False), ("w1", False), ("w2", False)),
+    ]
+    assert one_by_one[1] == [("bad", 2)]
+    asked: list[int] = []
+    shard_ids = PersistClient.shard_ids
+
+    def listed(own: PersistClient, **options: Any) -> frozenset[str]:
+        asked.append(1)
+        return shard_ids(own, **options)
+
+    monkeypatch.setattr(PersistClient, "shard_ids", listed)
+    monkeypatch.setattr(existing, "_FEW", 0)
+    assert [rows(con, question) for question in questions] == one_by_one
+    assert len(asked) == len(questions)
 
 
 def test_another_process_and_plain_reads_give_the_same_rows(env: Path) -> None:

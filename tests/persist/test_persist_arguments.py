@@ -162,6 +162,7 @@ def test_a_closed_client_says_so_whatever_it_is_asked():
         lambda: list(client.reports()),
         lambda: list(client.find_leaks()),
         lambda: client.orphans(),
+        lambda: client.shard_ids(),
         lambda: client.peek(shard),
         lambda: client.maintain(shard),
     ):

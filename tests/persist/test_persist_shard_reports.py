@@ -136,6 +136,7 @@ def test_looking_changes_nothing_and_holds_nothing():
     assert looker.report(write.shard_id) is not None
     [(shard, report)] = looker.reports()
     assert (shard, report.shard_id) == (write.shard_id, write.shard_id)
+    assert looker.shard_ids() == {write.shard_id}
     [strange] = looker.orphans()
     assert (strange.prefix, strange.objects, strange.bytes) == (stranger.partition("/")[0], 1, 3)
     assert looker.report(made.new_shard_id()) is None

@@ -15,7 +15,7 @@ import msgspec
 
 from mzsql.expr.dataflow import MirDataflow
 from mzsql.expr.relation import Relation
-from mzsql.lir.plan import DataflowDescription
+from mzsql.lir.plan import DataflowDescription, walk
 from mzsql.lir.sealed import SealedDataflow
 from mzsql.render.rendered import Outline
 from mzsql.repr.ids import GlobalId
@@ -113,10 +113,10 @@ class _Arrangement(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _Arrangements(msgspec.Struct, frozen=True, array_like=True):
-    """The leading fields of an `Outline`; only the arrangements are decoded."""
+    """The leading fields of an `Outline`; only nodes and arrangements are decoded."""
 
     inputs: msgspec.Raw
-    lir_ids: msgspec.Raw
+    lir_ids: tuple[int, ...]
     arrangements: tuple[_Arrangement, ...]
 
 
@@ -281,6 +281,18 @@ class GlobalExpressions:
         if found is None:
             return None
         return tuple((one.lir_id, one.fingerprint) for one in found.arrangements)
+
+    @property
+    def lir_ids(self) -> tuple[int, ...]:
+        """The ids of the plan's nodes; the plan is decoded only where there is no outline.
+
+        Raises:
+            msgspec.MsgspecError: the stored bytes are damaged.
+        """
+        found = _ARRANGEMENTS.decode(self._stored.outline)
+        if found is not None:
+            return found.lir_ids
+        return tuple(node.lir_id for built in self.plan.objects for node in walk(built.plan))
 
     @property
     def is_outlined(self) -> bool:

@@ -15,7 +15,7 @@ import functools
 import hashlib
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -306,7 +306,7 @@ class ExpressionCache:
                 continue
             if kind in OF_DEPLOYMENTS:
                 continue
-            entry = self._read(key, value)
+            entry = self._read(key, value, kind)
             if _is_current(entry, gid, current, features, running=kind == RUNNING):
                 continue
             doomed[key] = None
@@ -326,12 +326,12 @@ class ExpressionCache:
 
     # --- reading ------------------------------------------------------------------------------
 
-    def _read(self, key: str, data: bytes) -> Entry | None:
-        """Decode an entry of this build; None where it is damaged, which counts as absent."""
+    def _read(self, key: str, data: bytes, kind: str) -> Entry | None:
+        """Decode an entry of this build, of a kind; None where it is damaged, which counts as absent."""
         known = self._known.get(key)
         if known is not None and known[0] is data:
             return known[1]
-        read = _READ.get(parts_of(key)[2])
+        read = _READ.get(kind)
         try:
             entry = None if read is None else read(data)
         except msgspec.MsgspecError as failure:
@@ -356,7 +356,7 @@ class ExpressionCache:
         if data is None:
             self._known.pop(key, None)
             return None
-        return self._read(key, data)
+        return self._read(key, data, parts_of(key)[2])
 
     def _usable(self, key: str, data: bytes | None) -> Entry | None:
         """As `_of`, with the checksum of a plan verified; a damaged plan is None."""
@@ -409,13 +409,25 @@ class ExpressionCache:
         """The plan that a deployed object runs with, whatever its features; not counted. For EXPLAIN."""
         return self._global(gid, RUNNING) or self._global(gid)
 
-    def glance(self, gid: GlobalId) -> GlobalExpressions | None:
-        """As `peek`, with only the header decoded: its imports are known, but its plan may turn out to be damaged."""
-        for kind in (RUNNING, GLOBAL):
-            entry = self._entry(gid, kind)
-            if isinstance(entry, GlobalExpressions):
-                return entry
-        return None
+    def glances(self, gids: Iterable[GlobalId]) -> dict[GlobalId, GlobalExpressions]:
+        """As `peek`, for those of the objects that have a plan, with only the headers decoded: their imports are known, but a
+        plan may turn out to be damaged.
+        """
+        asked = list(gids)
+        return self._with_map(lambda entries: dict(self._glanced(entries, asked)))
+
+    def _glanced(
+        self, entries: DurableMap | _InMemory, gids: Iterable[GlobalId]
+    ) -> Iterator[tuple[GlobalId, GlobalExpressions]]:
+        """The plans of `glances`; the lock is held."""
+        for gid in gids:
+            for kind in (RUNNING, GLOBAL):
+                key = entry_key(self._build, gid, kind)
+                data = entries.get(key)
+                entry = None if data is None else self._read(key, data, kind)
+                if isinstance(entry, GlobalExpressions):
+                    yield gid, entry
+                    break
 
     # --- changes ------------------------------------------------------------------------------
 
@@ -482,7 +494,7 @@ class ExpressionCache:
                 if gid in dropped_ids:
                     result[key] = None
                     continue
-                entry = self._read(key, value)
+                entry = self._read(key, value, kind)
                 if (
                     kind == GLOBAL
                     and isinstance(entry, GlobalExpressions)

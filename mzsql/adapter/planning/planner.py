@@ -348,15 +348,14 @@ class Planner:
         self, known: Mapping[GlobalId, GlobalExpressions]
     ) -> Iterator[tuple[objects.Maintained, GlobalExpressions]]:
         """The plan that each deployed object runs with: from ``known``, else as `deployed` but decoded only when used."""
-        synced = False
-        for item in self._state().maintained:
-            found = known.get(item.id)
-            if found is None:
-                if not synced:
-                    synced = True
-                    self._cache.sync()
-                found = self._cache.glance(item.id) or self._planned_here(item)
-            yield item, found
+        items = self._state().maintained
+        others = [item.id for item in items if item.id not in known]
+        cached: Mapping[GlobalId, GlobalExpressions] = {}
+        if others:
+            self._cache.sync()
+            cached = self._cache.glances(others)
+        for item in items:
+            yield item, known.get(item.id) or cached.get(item.id) or self._planned_here(item)
 
     def catalog_without(self, gid: GlobalId) -> SessionCatalog:
         """The catalog in which an object's own definition is planned: without the object itself."""

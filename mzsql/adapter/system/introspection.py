@@ -20,14 +20,15 @@ import pyarrow.compute as pc
 
 from mzsql.adapter.environment.cache_entries import GlobalExpressions
 from mzsql.adapter.planning.names import Names
+from mzsql.adapter.system.existing import ExistingShards
 from mzsql.adapter.system.source import Rows, Source
-from mzsql.catalog.objects import Index, Item, Maintained, MaterializedView, Replica, Stored
+from mzsql.catalog.objects import Index, Item, MaterializedView, Replica, Stored
 from mzsql.catalog.settings import path_of
 from mzsql.catalog.state import CatalogState
 from mzsql.explain.operators import Operator, operators
-from mzsql.lir.plan import walk
 from mzsql.location import LocationError
 from mzsql.persist import MissingPart
+from mzsql.render.nodes.naming import fingerprint_in, index_in
 from mzsql.repr.errors import SqlError
 from mzsql.repr.frontier import Frontier, Timestamp
 from mzsql.repr.ids import GlobalId, sort_key
@@ -54,10 +55,15 @@ def operator_id(gid: GlobalId, lir_id: int) -> int:
     return dataflow_id(gid) + 1 + lir_id
 
 
-def _replicas(state: CatalogState, item: Maintained) -> list[Replica]:
-    """The replicas that run an object's dataflow."""
-    cluster = state.cluster(item.cluster or "")
-    return [] if cluster is None else state.working(cluster.id)
+def _replicas(state: CatalogState) -> Callable[[str | None], list[Replica]]:
+    """What gives the replicas that run the dataflows of a cluster, by its name."""
+
+    @functools.cache
+    def of(name: str | None) -> list[Replica]:
+        cluster = state.cluster(name or "")
+        return [] if cluster is None else state.working(cluster.id)
+
+    return of
 
 
 def worker_rows(source: Source) -> Rows:
@@ -70,8 +76,9 @@ def worker_rows(source: Source) -> Rows:
 def dataflow_rows(source: Source) -> Rows:
     """The dataflows of each replica."""
     state = source.env.catalog.state
+    replicas_of = _replicas(state)
     for item in state.maintained:
-        for replica in _replicas(state, item):
+        for replica in replicas_of(item.cluster):
             yield replica.id, dataflow_id(item.id), f"Dataflow: {item.full_name}", item.id
 
 
@@ -79,31 +86,52 @@ def lir_mapping_rows(source: Source) -> Rows:
     """The nodes of each dataflow's plan, and the range of operators that each is."""
     state = source.env.catalog.state
     names = Names(state, _no_columns, {})
+    replicas_of = _replicas(state)
     for item, runs in source.running():
-        replicas = _replicas(state, item)
+        replicas = replicas_of(item.cluster)
         if not replicas:
             continue
-        told = functools.cache(partial(_operators, runs, names))
-        ids = [node.lir_id for built in runs.plan.objects for node in walk(built.plan)]
+        told = _Printed(runs, names)
+        first = operator_id(item.id, 0)
         for replica in replicas:
-            for lir_id in ids:
+            for lir_id in runs.lir_ids:
+                start = first + lir_id
                 # What takes a printed plan is found only where it is read: most of the time would go there.
-                texts = [partial(_told, told, lir_id, what) for what in _TOLD]
-                start = operator_id(item.id, lir_id)
+                texts = (
+                    partial(told.name, lir_id),
+                    partial(told.parent, lir_id),
+                    partial(told.nesting, lir_id),
+                )
                 yield replica.id, item.id, lir_id, *texts, start, start + 1
 
 
-#: The attributes of an operator that take a printed plan.
-_TOLD = ("name", "parent", "nesting")
+class _Printed:
+    """What a dataflow's printed plan says of its nodes, printed when it is first asked for."""
 
+    __slots__ = ("_found", "_names", "_runs")
 
-def _told(told: Callable[[], dict[int, Operator]], lir_id: int, what: str) -> Any:
-    return getattr(told()[lir_id], what)
+    def __init__(self, runs: GlobalExpressions, names: Names) -> None:
+        self._runs = runs
+        self._names = names
+        self._found: dict[int, Operator] | None = None
 
+    def name(self, lir_id: int) -> str:
+        """A node's line in EXPLAIN."""
+        return self._of(lir_id).name
 
-def _operators(runs: GlobalExpressions, names: Names) -> dict[int, Operator]:
-    """The nodes of a dataflow's plan by LIR id."""
-    return {one.lir_id: one for built in runs.plan.objects for one in operators(built.plan, names)}
+    def parent(self, lir_id: int) -> int | None:
+        """The node whose input it is."""
+        return self._of(lir_id).parent
+
+    def nesting(self, lir_id: int) -> int:
+        """How far it is indented."""
+        return self._of(lir_id).nesting
+
+    def _of(self, lir_id: int) -> Operator:
+        if self._found is None:
+            nodes = (operators(built.plan, self._names) for built in self._runs.plan.objects)
+            self._found = {one.lir_id: one for of_one in nodes for one in of_one}
+        return self._found[lir_id]
 
 
 def _no_columns(_: GlobalId) -> RelationDesc:
@@ -147,27 +175,44 @@ def _sizes(source: Source, shard: str) -> dict[int, tuple[int, int, int]]:
 # --- errors -----------------------------------------------------------------------------------
 
 
+def arranged_indexes(state: CatalogState) -> dict[tuple[str, str], list[str]]:
+    """The shards of indexes, by replica and index."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for name, shard in sorted(state.arrangements.items()):
+        replica, _, rest = name.partition("/")
+        index = index_in(fingerprint_in(rest))
+        if index is not None:
+            found.setdefault((replica, index), []).append(shard)
+    return found
+
+
 def error_count_rows(source: Source) -> Rows:
     """The current number of errors in each export."""
     state = source.env.catalog.state
-    shards = {(replica, gid): shard for gid, _, replica, shard in source.arrangements()}
+    shards = arranged_indexes(state)
     logged = functools.cache(source.env.collections.logged)
+    may_exist = ExistingShards(source.env.persist).may_have
+    replicas_of = _replicas(state)
     for item in state.maintained:
-        for replica in _replicas(state, item):
+        for replica in replicas_of(item.cluster):
             if isinstance(item, MaterializedView):
-                yield replica.id, item.id, partial(_errors_of, source, item, logged)
+                yield replica.id, item.id, partial(_errors_of, source, item, logged, may_exist)
                 continue
-            # Of several arrangements of an index's dataflow, the last is the index itself.
-            shard = shards.get((replica.id, str(item.id)))
-            if shard is not None:
+            for shard in shards.get((replica.id, item.id), ())[-1:]:
                 yield replica.id, item.id, partial(_errors_in, source, shard)
 
 
-def _errors_of(source: Source, item: MaterializedView, logged: Callable[[], frozenset[str]]) -> int:
+def _errors_of(
+    source: Source,
+    item: MaterializedView,
+    logged: Callable[[], frozenset[str]],
+    may_exist: Callable[[str], bool],
+) -> int:
     """The number of errors in a view: in its shard, where that has all of the view."""
-    counted = None if item.shard in logged() else _counted(source, item.shard)
-    if counted is not None:
-        return counted
+    if item.shard not in logged():
+        counted = _counted(source, item.shard) if may_exist(item.shard) else 0
+        if counted is not None:
+            return counted
     collections = source.env.collections
     at = _last_readable(*collections.frontiers(item.id))
     if at is None:
@@ -255,9 +300,14 @@ def duration_rows(source: Source) -> Rows:
 
 def storage_rows(source: Source) -> Rows:
     """The bytes of each stored object's shard."""
+    may_exist = ExistingShards(source.env.persist).may_have
     for item in source.env.catalog.state.stored:
-        sizes = partial(_sizes, source, item.shard)
-        yield item.id, lambda sizes=sizes: sum(size for _, _, size in sizes().values())
+        yield item.id, partial(_stored_bytes, source, item.shard, may_exist)
+
+
+def _stored_bytes(source: Source, shard: str, may_exist: Callable[[str], bool]) -> int:
+    sizes = _sizes(source, shard) if may_exist(shard) else {}
+    return sum(size for _, _, size in sizes.values())
 
 
 def retention_rows(source: Source) -> Rows:
@@ -281,13 +331,14 @@ def refresh_strategy_rows(source: Source) -> Rows:
 
 def refresh_rows(source: Source) -> Rows:
     """The last and the next refresh of materialized views."""
+    may_exist = ExistingShards(source.env.persist).may_have
     for item in source.env.catalog.state.of(MaterializedView):
-        upper = functools.cache(partial(_upper, source, item.id))
+        upper = functools.cache(partial(_upper, source, item.id, may_exist))
         yield item.id, partial(_refreshed, item, upper), partial(_to_refresh, item, upper)
 
 
-def _upper(source: Source, gid: GlobalId) -> Frontier:
-    return source.env.collections.frontiers(gid)[1]
+def _upper(source: Source, gid: GlobalId, may_exist: Callable[[str], bool]) -> Frontier:
+    return source.env.collections.frontiers(gid, may_exist)[1]
 
 
 def _refreshed(item: MaterializedView, upper: Callable[[], Frontier]) -> Timestamp | None:

@@ -172,9 +172,10 @@ def _that_matter(
 
     Conditions on expensive columns are not looked at.
     """
-    if not conditions:
+    if not conditions or not rows:
         return rows
-    late = {i for i in range(len(schema)) if any(callable(row[i]) for row in rows)}
+    # Whether a column is expensive hardly differs from row to row; where it does, more values are computed than need be.
+    late = {i for i, value in enumerate(rows[0]) if callable(value)}
     cheap = [one for one in conditions if one.column not in late]
     if not cheap or late.isdisjoint(wanted):
         return rows

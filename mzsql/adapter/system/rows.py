@@ -17,8 +17,13 @@ from typing import Any, TypeVar
 
 from mzsql.adapter.system import objects, time_zones
 from mzsql.adapter.system.described import key_texts
+from mzsql.adapter.system.existing import ExistingShards
 from mzsql.adapter.system.functions import aggregate_rows, function_rows, operator_rows, type_id
-from mzsql.adapter.system.introspection import INTROSPECTION, INTROSPECTION_DEFINED
+from mzsql.adapter.system.introspection import (
+    INTROSPECTION,
+    INTROSPECTION_DEFINED,
+    arranged_indexes,
+)
 from mzsql.adapter.system.objects import SchemaIds, cluster_ids, system_schema_id
 from mzsql.adapter.system.source import Rows, Source
 from mzsql.catalog.builtin import builtins
@@ -46,7 +51,6 @@ from mzsql.catalog.objects import (
     View,
 )
 from mzsql.catalog.settings import VARIABLES
-from mzsql.catalog.state import CatalogState
 from mzsql.expr.scalar import Column
 from mzsql.frontend.catalog import SYSTEM_SCHEMAS
 from mzsql.frontend.definitions.shown_sql import (
@@ -414,24 +418,15 @@ def _compute_dependencies(source: Source) -> Rows:
 def _frontiers(source: Source) -> Rows:
     collections = source.env.collections
     wal = functools.cache(lambda: source.env.wal.follow().upper)
+    may_exist = ExistingShards(source.env.persist).may_have
     state = source.env.catalog.state
     for item in state.stored:
-        seen = _Pair(partial(collections.frontiers, item.id))
+        seen = _Pair(partial(collections.frontiers, item.id, may_exist))
         yield item.id, seen.first, wal if isinstance(item, Table) else seen.second
-    arranged = _arranged(state)
+    arranged = arranged_indexes(state)
     for index in state.of(Index):
         found = _Pair(partial(_index_frontiers, source, index, arranged))
         yield index.id, found.first, found.second
-
-
-def _arranged(state: CatalogState) -> dict[tuple[str, str], list[str]]:
-    """The shards of indexes, by replica and index."""
-    found: dict[tuple[str, str], list[str]] = {}
-    for name, shard in state.arrangements.items():
-        replica, _, fingerprint = name.partition("/")
-        if fingerprint.startswith("index "):
-            found.setdefault((replica, fingerprint.split(" ")[1]), []).append(shard)
-    return found
 
 
 def _index_frontiers(
