@@ -21,6 +21,7 @@ from mzsql.expr.relation import RowSetFinishing
 from mzsql.expr.scalar import Literal, Scalar, permute, support
 from mzsql.expr.typing import column_type, relation_type
 from mzsql.repr.datum import Row
+from mzsql.repr.garbage import undisturbed
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.lazy import lazy_property
 from mzsql.repr.types import ColumnType, RelationType
@@ -148,6 +149,7 @@ def peek_plan(
     return DataflowPlan(df, _lookups(df), row_read(df)) if found is None else found
 
 
+@undisturbed()
 def one_shot_dataflow(
     relation: mir.Relation, readable: Readable, ctx: OptimizerContext, export: Export = ONE_SHOT
 ) -> MirDataflow:
@@ -174,6 +176,7 @@ def _over(sources: tuple[MirSource, ...], relation: mir.Relation, typ: RelationT
     return MirDataflow(sources, (), (MirObject(ONE_SHOT.id, relation, typ),), ONE_SHOT)
 
 
+@undisturbed()
 def _optimized(df: MirDataflow, ctx: OptimizerContext) -> MirDataflow:
     """A dataflow of one object that reads no view."""
     (built,) = df.objects

@@ -28,7 +28,6 @@ from mzsql.expr.dataflow import MirSource
 from mzsql.expr.relation import Relation
 from mzsql.frontend import hir
 from mzsql.repr.datum import Datum
-from mzsql.repr.garbage import undisturbed
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import TEXT, SqlType
 from mzsql.transform.fast_path import Asked, plan_peek
@@ -171,7 +170,6 @@ def asked_of(planner: Planner, query: hir.Query) -> Asked:
     return Asked(planner.lowering()(query).relation, query.finishing, query.input_types)
 
 
-@undisturbed()
 def _planned(
     planner: Planner, asked: Asked, cluster: str | None, value: Value | None
 ) -> PlannedQuery:
