@@ -22,6 +22,7 @@ from mzsql.compute.replica.replica import Replica
 from mzsql.compute.replica.scheduling import lifecycle
 from mzsql.compute.transport import frames
 from mzsql.compute.transport import link as links
+from mzsql.compute.transport.callers import MOST_CALLERS
 from mzsql.compute.transport.frames import Address, Hello
 from mzsql.compute.transport.history import CommandHistory
 from mzsql.compute.transport.link import RemoteLink, answers
@@ -330,14 +331,7 @@ def test_one_that_was_refused_is_told_of_after_what_came_since():
     assert [one.id for one in list(history.commands())[1:]] == ["u7", "u8"]
 
 
-@pytest.mark.parametrize(
-    "greeting",
-    [
-        lambda sock, until: frames.expect(sock, "secret", until),
-        lambda sock, until: frames.greet(sock, "secret", IDENTITY, until),
-    ],
-)
-def test_a_greeting_that_comes_in_drops_ends_at_one_deadline(greeting):
+def test_a_greeting_that_comes_in_drops_ends_at_one_deadline():
     """Each byte comes within the seconds that the whole greeting has."""
     ours, theirs = socket.socketpair()
     until = frames.by_when()
@@ -355,7 +349,7 @@ def test_a_greeting_that_comes_in_drops_ends_at_one_deadline(greeting):
         # A frame of 4,096 bytes would take 20 minutes so.
         theirs.send(frames._HEADER.pack(frames.MOST_BYTES_BEFORE, frames.GREETING))
         with ours, pytest.raises(TimeoutError):
-            greeting(ours, until)
+            frames.greet(ours, "secret", IDENTITY, until)
     finally:
         done.set()
         thread.join()
@@ -537,6 +531,47 @@ def test_strangers_are_sent_away_and_learn_nothing(side):
     assert answers(side.address, IDENTITY) is None
     own.create_dataflow(index())
     own.wait_until("u7", 1, WAIT)
+
+
+def called(stack, side):
+    """A connection that has got the replica's greeting."""
+    sock = stack.enter_context(
+        socket.create_connection((side.address.host, side.address.port), WAIT)
+    )
+    frames.receive_frame(sock, until=time.monotonic() + WAIT)
+    return sock
+
+
+def test_who_says_nothing_or_little_keeps_nobody_waiting(world, side, monkeypatch):
+    monkeypatch.setattr(frames, "GREETING_SECONDS", 3600.0)
+    with contextlib.ExitStack() as stack:
+        callers = [called(stack, side) for _ in range(8)]
+        header = frames._HEADER.pack(64, frames.GREETING)
+        for said, caller in zip(
+            (header[:1], header[:4], header, header + b"half"), callers[4:], strict=True
+        ):
+            caller.sendall(said)
+        # Each of them may take an hour.
+        assert answers(side.address, IDENTITY) is None
+        own = side.controller(1)
+        own.create_dataflow(index())
+        own.wait_until("u7", 1, WAIT)
+        crowd = [called(stack, side) for _ in range(MOST_CALLERS)]
+        # Those who have waited longest make room.
+        assert [caller.recv(1) for caller in callers] == [b""] * len(callers)
+        for caller in crowd:
+            caller.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                caller.recv(1)
+        write(world, 3)
+        own.wait_until("u7", 2, WAIT)
+        assert own.offline is None
+
+
+def test_who_says_nothing_is_left_when_its_time_is_over(side, monkeypatch):
+    monkeypatch.setattr(frames, "GREETING_SECONDS", 0.2)
+    with contextlib.ExitStack() as stack:
+        assert called(stack, side).recv(1) == b""
 
 
 def test_an_impostor_at_the_address_of_a_replica_gets_no_command():

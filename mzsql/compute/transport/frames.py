@@ -168,6 +168,20 @@ def receive_frame(
     return kind, bytes(_exactly(sock, length, until))
 
 
+def first_frame(got: bytes | bytearray, most: int) -> tuple[int, bytes] | None:
+    """The one frame that bytes are, its kind and its bytes; None while it is not all there.
+
+    Raises:
+        UnknownPeer: it is larger than `most`, or more follows it, so it is no frame of ours.
+    """
+    if len(got) < _HEADER.size:
+        return None
+    length, kind = _HEADER.unpack_from(got)
+    if length > most or len(got) > _HEADER.size + length:
+        raise UnknownPeer("what came is not mzsql's protocol")
+    return (kind, bytes(got[_HEADER.size :])) if len(got) == _HEADER.size + length else None
+
+
 def _until(sock: socket.socket, until: float) -> None:
     """Set the socket's timeout so that the next operation ends by a monotonic time."""
     left = until - time.monotonic()
@@ -253,19 +267,3 @@ def welcome(
 def refuse(sock: socket.socket, reason: str, until: float) -> None:
     """Send the reason of a refusal."""
     _tell(sock, Refusal(reason), until)
-
-
-def expect(sock: socket.socket, secret: str, until: float) -> tuple[Hello, bytes]:
-    """The replica's side of the authentication, up to the controller's proof; return what the controller said, and our
-    nonce.
-
-    Raises:
-        Refused: it has not proved that it knows the secret.
-        OSError: the connection is gone, or nothing comes in time.
-    """
-    nonce = new_nonce()
-    _tell(sock, Greeting(PROTOCOL, nonce), until)
-    hello = _hear(sock, Hello, until)
-    if not hmac.compare_digest(hello.proof, proof_of(secret, "controller", nonce, hello.nonce)):
-        raise Refused("it does not know the secret of this replica")
-    return hello, nonce

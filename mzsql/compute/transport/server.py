@@ -6,8 +6,7 @@ another build or of another environment is refused with the reason, and changes 
 connection is ended, and the next one begins with the full state. If the replica fails for good, the process is told,
 so that it can end.
 
-Trade-off: connections are authenticated one after the other, each within seconds, so that unknown callers occupy one
-thread at most.
+Unknown callers occupy no thread and keep nobody waiting (`mzsql.compute.transport.callers`).
 """
 
 from __future__ import annotations
@@ -31,6 +30,7 @@ from mzsql.compute.protocol import (
     decode_command,
     encode,
 )
+from mzsql.compute.transport.callers import Caller, Callers
 from mzsql.compute.transport.frames import (
     ALIVE,
     ALIVE_SECONDS,
@@ -39,9 +39,6 @@ from mzsql.compute.transport.frames import (
     MOST_BYTES,
     Hello,
     Refused,
-    by_when,
-    expect,
-    prepare,
     receive_frame,
     refuse,
     send_frame,
@@ -230,30 +227,33 @@ class ReplicaServer:
             thread.well()
 
     def _listen(self, thread: Supervised) -> None:
-        while not self._closed.is_set():
-            if not select.select([self._listening], [], [], _LOOK_SECONDS)[0]:
-                continue
-            sock, _ = self._listening.accept()
-            try:
-                prepare(sock)
-                taken = self._greeted(sock)
-            except (OSError, Refused) as error:
-                _log.info("who connected is no controller: %s", error)
-                taken = False
-            if not taken:
-                sock.close()
-            thread.well()
+        callers = Callers(self._listening, self._secret)
+        try:
+            while not self._closed.is_set():
+                for caller, hello in callers.proved(_LOOK_SECONDS):
+                    self._meet(caller, hello)
+                thread.well()
+        finally:
+            callers.close()
 
-    def _greeted(self, sock: socket.socket) -> bool:
-        """Authenticate a connection; return whether it commands from now on."""
-        until = by_when()
-        hello, nonce = expect(sock, self._secret, until)
+    def _meet(self, caller: Caller, hello: Hello) -> None:
+        try:
+            taken = self._greeted(caller, hello)
+        except OSError as error:
+            _log.info("who connected is no controller: %s", error)
+            taken = False
+        if not taken:
+            caller.sock.close()
+
+    def _greeted(self, caller: Caller, hello: Hello) -> bool:
+        """Answer one who knows the secret; return whether it commands from now on."""
+        sock, until = caller.sock, caller.until
         reason = self._refusal(hello)
         if reason is not None:
             refuse(sock, reason, until)
             return False
         takes = usage(self._kept) if hello.asks else None
-        welcome(sock, self._secret, hello, nonce, self._identity.build, until, takes)
+        welcome(sock, self._secret, hello, caller.nonce, self._identity.build, until, takes)
         if hello.epoch is None:
             return False
         self._epoch = hello.epoch
