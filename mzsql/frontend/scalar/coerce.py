@@ -38,7 +38,7 @@ from mzsql.frontend.scalar.typed import (
     plain_name,
 )
 from mzsql.repr.errors import DatatypeMismatch, UndefinedFunction, Unsupported
-from mzsql.repr.types import NUMERIC, TEXT, SqlType, type_name
+from mzsql.repr.types import CHAR, NUMERIC, TEXT, SqlType, type_name
 
 #: The hint where no overload fits the arguments.
 NO_OVERLOAD = (
@@ -100,11 +100,15 @@ def _wider(a: SqlType, b: SqlType, what: str, position: int | None) -> SqlType:
 
 
 def as_common(value: Typed, typ: SqlType) -> Typed | None:
-    """The value as the common type; a numeric gets the scale in which all of them are carried.
+    """The value as the common type; a numeric gets the scale in which all of them are carried, a char of any length no blanks.
 
     Returns:
         None where it cannot be cast implicitly.
     """
+    if typ == CHAR and value.typ.kind == "char" and value.typ.length is not None:
+        # Values of several lengths are equal whatever blanks fill them up, so none keeps any.
+        text = cast(value, TEXT, "implicit")
+        return text and cast(text, typ, "explicit")
     if typ.kind != "numeric":
         return cast(value, typ, "implicit")
     if isinstance(value.expr, Literal) and value.typ.kind == "numeric":

@@ -70,9 +70,11 @@ def _unpadded(arg: Sql) -> Ast:
 
 
 def _shortened(ast: Ast, typ: SqlType) -> Ast:
-    """The text truncated to the length of a varchar, or truncated or padded to that of a char."""
+    """The text truncated to the length of a varchar, or truncated or padded to that of a char; without trailing blanks for a
+    char of any length, so that equal ones are the same text.
+    """
     if typ.length is None:
-        return ast
+        return s.call("RTRIM", ast) if typ.kind == "char" else ast
     cut = s.call("LEFT", ast, s.num(typ.length))
     return s.call("RPAD", cut, s.num(typ.length), s.text(" ")) if typ.kind == "char" else cut
 
