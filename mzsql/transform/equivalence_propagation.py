@@ -8,7 +8,7 @@ Source: Materialize's transform `EquivalencePropagation`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from operator import eq
@@ -23,6 +23,7 @@ from mzsql.expr.mfp import extract_mfp, to_relation
 from mzsql.expr.parts import part_of, parts
 from mzsql.expr.typing import relation_type
 from mzsql.repr.decimals import is_carried
+from mzsql.repr.lazy import lazy_property
 from mzsql.repr.types import BOOLEAN, ColumnType, SqlType
 from mzsql.transform.canonicalize_mfp import canonical
 from mzsql.transform.context import OptimizerContext
@@ -58,11 +59,16 @@ class Facts:
         """For each column the one that is output for it."""
         return self.firsts if self.put is None else self.put
 
+    @lazy_property
+    def is_plain(self) -> bool:
+        """Whether nothing is known, as of most relations."""
+        return not self.literals and all(map(eq, self.firsts, count()))
+
     def read(self, expr: sc.Scalar) -> sc.Scalar:
         """An expression rewritten to read first columns and literals."""
+        if self.is_plain:
+            return expr
         firsts, literals = self.firsts, self.literals
-        if not literals and all(map(eq, firsts, count())):
-            return expr  # nothing is known, as of most relations
 
         def replace(node: sc.Scalar) -> sc.Scalar:
             if not isinstance(node, sc.Column):
@@ -76,17 +82,20 @@ class Facts:
 
     def equate(self, classes: Sequence[Sequence[int]], *, asked: bool = False) -> Facts:
         """These facts and that the columns of each class are equal; `asked`: because a filter demands it."""
+        if not self.literals and not any(len(cls) > 1 for cls in classes):
+            return self
         firsts = _merged(self.firsts, classes)
-        put = self.puts if asked else tuple(_merged(self.puts, classes))
+        put = self.puts if asked else self.put and _merged(self.put, classes)
         literals = dict(self.literals)
         known = {firsts[column]: literal for column, literal in literals.items()}
-        for column, first in enumerate(firsts):
-            if first in known:
-                literals[column] = known[first]
-        return Facts(tuple(firsts), literals, put)
+        if known:
+            for column, first in enumerate(firsts):
+                if first in known:
+                    literals[column] = known[first]
+        return Facts(firsts, literals, put)
 
 
-def _merged(firsts: Sequence[int], classes: Sequence[Sequence[int]]) -> list[int]:
+def _merged(firsts: Sequence[int], classes: Sequence[Sequence[int]]) -> tuple[int, ...]:
     """The first columns if those of each class are equal too."""
     merged = list(firsts)
     for cls in classes:
@@ -94,7 +103,13 @@ def _merged(firsts: Sequence[int], classes: Sequence[Sequence[int]]) -> list[int
             members = {merged[column] for column in cls}
             first = min(members)
             merged = [first if column in members else column for column in merged]
-    return merged
+    return tuple(merged)
+
+
+def _places(columns: Iterable[int]) -> tuple[int, ...]:
+    """For each of some columns the first position at which it stands."""
+    first: dict[int, int] = {}
+    return tuple([first.setdefault(column, place) for place, column in enumerate(columns)])
 
 
 def equivalence_propagation(rel: mir.Relation, ctx: OptimizerContext) -> mir.Relation:
@@ -386,26 +401,33 @@ def equal_columns(pred: sc.Scalar, columns: Sequence[ColumnType]) -> list[tuple[
 
 
 def _project(rel: mir.Project, outputs: Sequence[int], facts: Facts) -> tuple[mir.Relation, Facts]:
-    chosen = tuple(facts.firsts[column] for column in outputs)
+    if facts.is_plain and facts.put is None:
+        return rel, Facts(_places(outputs))
+    chosen = [facts.firsts[column] for column in outputs]
     literals = {
         position: facts.literals[column]
         for position, column in enumerate(chosen)
         if column in facts.literals
     }
     # Keep the column that was requested, even if another one is known to be equal to it.
-    new = tuple(facts.puts[column] for column in outputs)
-    put = tuple(new.index(column) for column in new)
-    return mir.Project(rel.input, new), Facts(tuple(chosen.index(c) for c in chosen), literals, put)
+    puts = facts.puts
+    new = tuple([puts[column] for column in outputs])
+    return mir.Project(rel.input, new), Facts(_places(chosen), literals, _places(new))
 
 
 def _map(rel: mir.Map, facts: Facts) -> tuple[mir.Relation, Facts]:
     firsts, put = list(facts.firsts), list(facts.puts)
     literals = dict(facts.literals)
     done: list[sc.Scalar] = []
+    plain = facts.is_plain
     for scalar in rel.scalars:
-        # A scalar that is a plain column stays one, even if its value is known.
-        known = Facts(tuple(firsts), {} if isinstance(scalar, sc.Column) else literals)
-        expr = known.read(scalar)
+        if plain:
+            expr = scalar
+        else:
+            # A scalar that is a plain column stays one, even if its value is known.
+            known = Facts(tuple(firsts), {} if isinstance(scalar, sc.Column) else literals)
+            expr = known.read(scalar)
+        plain = plain and not isinstance(expr, sc.Column | sc.Literal)
         done.append(expr)
         column = len(firsts)
         firsts.append(firsts[expr.index] if isinstance(expr, sc.Column) else column)
@@ -421,6 +443,10 @@ def _reduce(rel: mir.Reduce, facts: Facts) -> tuple[mir.Relation, Facts]:
     # Key columns stay columns, because an arrangement by a literal is of no use for lookups. They also stay the
     # columns that were requested: a column that a filter makes equal to another may be the one that a join looks up
     # by.
+    if facts.is_plain and facts.put is None:
+        width = len(rel.group_key)
+        rest = range(width, width + len(rel.aggregates))
+        return rel, Facts((*(rel.group_key.index(e) for e in rel.group_key), *rest))
     read, put = Facts(facts.firsts), Facts(facts.puts)
     key = tuple(put.read(e) for e in rel.group_key)
     equal = [read.read(e) for e in rel.group_key]
@@ -533,6 +559,8 @@ def _home(rel: mir.Join, expr: sc.Scalar) -> tuple[int, int] | None:
 
 
 def _side_by_side(parts: Sequence[Facts]) -> Facts:
+    if all(facts.is_plain and facts.put is None for facts in parts):
+        return Facts(tuple(range(sum(len(facts.firsts) for facts in parts))))
     firsts: list[int] = []
     put: list[int] = []
     literals: dict[int, sc.Literal] = {}
