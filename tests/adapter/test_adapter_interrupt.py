@@ -204,7 +204,7 @@ def test_ctrl_c_at_any_moment_at_which_limits_are_set_leaves_none_of_them_behind
     def interrupted_at(place: Place, number: int) -> bool:
         pressed = False
         try:
-            with ctrl_c_at(number, ("deadlines.py", "adapter/interrupt.py", "adapter/session.py")):
+            with ctrl_c_at(number, ("deadlines.py", "repr/interrupt.py", "session/session.py")):
                 place.run("SELECT a FROM t")
         except KeyboardInterrupt:
             pressed = True
