@@ -19,12 +19,11 @@ import pyarrow as pa
 
 from mzsql.dbapi import arguments
 from mzsql.dbapi.errors import DataError, ProgrammingError
-from mzsql.expr.evaluate import datum_text
 from mzsql.repr import ranges
 from mzsql.repr.decimals import numeric_text
 from mzsql.repr.shown import shown as given
 from mzsql.repr.types import INTERVAL, SqlType, arrow_type
-from mzsql.repr.values import Map, arrow_text, datums, float_text, python_value
+from mzsql.repr.values import Map, arrow_text, datum_text, datums, float_text, python_value
 
 
 class NoTimedelta(DataError, ValueError):

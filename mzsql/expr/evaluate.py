@@ -57,12 +57,7 @@ from mzsql.repr.types import (
     arrow_type,
     type_name,
 )
-from mzsql.repr.values import arrow_value, datum_of, datum_text, datums, python_value
-
-__all__ = ["EvalError", "Evaluator", "datum_text", "datum_to_python", "python_to_datum"]
-
-datum_to_python = python_value
-python_to_datum = datum_of
+from mzsql.repr.values import arrow_value, datums
 
 #: The size of the cache of constants' values.
 _CACHED = 10_000

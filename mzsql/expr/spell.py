@@ -30,7 +30,6 @@ __all__ = [
     "Known",
     "Sql",
     "error",
-    "function_error",
     "literal",
     "sql_type",
     "typed",
@@ -272,10 +271,3 @@ def _own_error(expr: Call, func: ScalarFunc, given: Sequence[Sql], engine: Engin
 
 def _first(found: Sequence[Ast]) -> Ast:
     return s.own(found[0])[0] if len(found) == 1 else s.coalesce(*found)
-
-
-def function_error(
-    func: ScalarFunc, args: Sequence[Sql], typ: SqlType, engine: Engine
-) -> Ast | None:
-    """The message with which the function itself fails for these arguments; None if it can never fail."""
-    return rules_error(func.errors, args, typ, engine, strict=func.strict)

@@ -1,6 +1,7 @@
 """Nothing is defined that nobody uses: a name that stands in the project only where it is defined is in the reader's way.
 
-What only tests use counts as unused, unless the docs name it: then users do. Other programs call some names: libraries those that they
+What only tests use counts as unused, unless the docs name it: then users do. To be in a module's `__all__` is no use; what a package
+offers in its own is for users. Other programs call some names: libraries those that they
 look for, Spark those of its data sources, tools those of the DB-API.
 """
 
@@ -48,9 +49,14 @@ def defined(body: Sequence[ast.stmt]) -> Iterator[str]:
                 yield from defined(inner)
 
 
-def used(tree: ast.Module) -> Iterator[str]:
-    """The names that a module reads, as names, attributes, arguments or in texts that are names."""
-    for node in ast.walk(tree):
+def _offers(node: ast.AST) -> bool:
+    return isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+
+
+def used(tree: ast.Module, *, package: bool) -> Iterator[str]:
+    """The names that a module reads, as names, attributes, arguments or in texts that are names; and those that a package offers."""
+    body = [node for node in tree.body if package or not _offers(node)]
+    for node in (below for one in body for below in ast.walk(one)):
         match node:
             case ast.Name(id=name, ctx=ast.Load()):
                 yield name
@@ -67,7 +73,7 @@ def test_what_is_defined_is_used() -> None:
     known = others | {word for page in PAGES for word in re.findall(r"\w+", page.read_text())}
     names: dict[str, str] = {}
     for file, tree in sources():
-        known.update(used(tree))
+        known.update(used(tree, package=file.endswith("__init__.py")))
         names.update((name, file) for name in defined(tree.body) if not name.startswith("__"))
     unused = [f"{file}: {name}" for name, file in names.items() if name not in known]
     assert not unused, "\n".join(unused)
