@@ -304,8 +304,7 @@ class Coordinator:
         if session.transaction is None:
             session.transaction = Transaction(implicit=True)
         transaction = session.transaction
-        ends = isinstance(statement, st.Transaction) and statement.kind in _ENDS
-        if transaction.failed and not ends:
+        if transaction.failed and not statement.ends:
             raise TransactionError(
                 "current transaction is aborted, commands ignored until end of transaction block",
                 sqlstate="25P02",
@@ -349,8 +348,6 @@ class Coordinator:
         close_all(steps, self.env.clock)
 
 
-#: The statements that a failed transaction accepts.
-_ENDS = ("commit", "rollback")
 #: Modules whose exceptions reach a user only through a bug of mzsql.
 _ENGINES = frozenset(
     {"builtins", "mzsql", "duckdb", "pyarrow", "sqlglot", "msgspec", "pyspark", "py4j", "_duckdb"}
@@ -364,5 +361,4 @@ def _only_rolls_back(text: str) -> bool:
         statements = parse_statements(text)
     except SqlError:
         return False
-    kinds = [one.kind if isinstance(one, st.Transaction) else None for one in statements]
-    return kinds == ["rollback"]
+    return [one.rolls_back for one in statements] == [True]

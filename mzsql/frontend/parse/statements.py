@@ -68,6 +68,16 @@ class Statement:
         """The syntax trees that make up a definition, for statements that the catalog keeps as one; none for others."""
         yield from ()
 
+    @property
+    def ends(self) -> bool:
+        """Whether it ends the transaction, so that one that has failed takes it."""
+        return False
+
+    @property
+    def rolls_back(self) -> bool:
+        """Whether it ends the transaction without a trace of it."""
+        return False
+
 
 @dataclass(frozen=True)
 class Select(Statement):
@@ -389,3 +399,13 @@ class Transaction(Statement):
     kind: str
     isolation: str | None = None
     read_only: bool | None = None
+
+    @property
+    def ends(self) -> bool:
+        """See `Statement.ends`."""
+        return self.kind in ("commit", "rollback")
+
+    @property
+    def rolls_back(self) -> bool:
+        """See `Statement.rolls_back`."""
+        return self.kind == "rollback"
