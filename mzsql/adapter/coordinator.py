@@ -19,9 +19,9 @@ from mzsql.adapter.dataflows.dataflows import Dataflows
 from mzsql.adapter.dataflows.reports import DataflowReports
 from mzsql.adapter.environment.closing import close_all
 from mzsql.adapter.environment.environment import Environment
+from mzsql.adapter.peek.explaining import Explainer
 from mzsql.adapter.peek.plans import PeekPlans
 from mzsql.adapter.peek.queries import Queries
-from mzsql.adapter.planning.explaining import Explainer
 from mzsql.adapter.planning.features import SystemFeatures
 from mzsql.adapter.planning.planner import Planner
 from mzsql.adapter.planning.statements import StatementPlanner

@@ -430,7 +430,11 @@ def decode_command(data: bytes) -> Command:
 
 
 def decode_response(data: bytes) -> Response:
-    """Decode a response that `encode` made; raises as `decode_command`."""
+    """Decode a response that `encode` made.
+
+    Raises:
+        msgspec.DecodeError: the bytes are no response, or one of an incompatible version.
+    """
     return _RESPONSES.decode(data)
 
 

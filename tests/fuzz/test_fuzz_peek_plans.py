@@ -16,7 +16,7 @@ from fuzz_schema import Table
 from fuzz_steps import in_process
 
 import mzsql
-from mzsql.adapter.planning import explaining
+from mzsql.adapter.peek import explaining
 from mzsql.compute.peek.execute import Peeker
 from mzsql.compute.peek.index import IndexReads
 from mzsql.compute.peek.query import PlannedQuery

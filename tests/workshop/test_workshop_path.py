@@ -147,3 +147,11 @@ def test_queries_inside_of_other_statements_go_down_too(con: mzsql.Connection) -
             assert len(con.execute(text).fetchall()) == 1
         assert {"mzsql.adapter.statements.selects", "mzsql.compute.peek.execute"} <= way.files
         assert way.up == []
+
+
+def test_explain_goes_down_for_the_plan_that_it_prints(con: mzsql.Connection) -> None:
+    text = "EXPLAIN OPTIMIZED PLAN FOR SELECT max(b) FROM t WHERE a > 2"
+    with _followed(text) as way:
+        assert len(con.execute(text).fetchall()) == 1
+    assert {"mzsql.adapter.peek.plans", "mzsql.transform.fast_path"} <= way.files
+    assert way.up == []

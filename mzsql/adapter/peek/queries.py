@@ -168,8 +168,10 @@ class Queries:
     def check_as_of(
         self, ts: Timestamp, inputs: Iterable[GlobalId], *, at_least: bool
     ) -> Timestamp:
-        """The timestamp of an AS OF query, with ``at_least`` perhaps a later one; raises InvalidParameter where its inputs are not readable
-        there.
+        """The timestamp of an AS OF query, with ``at_least`` perhaps a later one.
+
+        Raises:
+            InvalidParameter: its inputs are not readable there.
         """
         stored = self._inputs.stored(sorted(inputs))
         sources = tuple(

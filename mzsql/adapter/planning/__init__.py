@@ -1,1 +1,1 @@
-"""From a session's statement to a plan and a timestamp; and EXPLAIN, which prints both."""
+"""From a session's statement to a plan and a timestamp."""

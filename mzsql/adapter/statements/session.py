@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from mzsql.adapter.dataflows.dataflows import Dataflows
 from mzsql.adapter.environment.environment import Environment
+from mzsql.adapter.peek.explaining import Explainer
 from mzsql.adapter.peek.queries import Queries
-from mzsql.adapter.planning.explaining import Explainer
 from mzsql.adapter.session.session import Session, Transaction
 from mzsql.adapter.session.show import Rows, as_table, show_variable, text_desc
 from mzsql.adapter.statements.result import Result

@@ -1,6 +1,6 @@
 """EXPLAIN: a plan at the requested stage. A query is planned as it would be now; a deployed object is shown as it runs.
 
-Promise: the plan shown of a query is the object that its execution would take (`OneShots`), from the same cache: it is
+Promise: the plan shown of a query is the object that its execution would take (`PeekPlans`), from the same cache: it is
 not planned a second time. Exceptions are what is not executed: a plan with other optimizer switches, and the dataflow
 that a fast path saves, where it is asked for.
 """
@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Protocol
 
 import msgspec
 
 from mzsql.adapter.environment.cache_entries import GlobalExpressions
+from mzsql.adapter.peek.plans import PeekPlans
 from mzsql.adapter.planning.names import Names
 from mzsql.adapter.planning.planner import Planner
 from mzsql.adapter.session.session import Session
@@ -104,16 +104,6 @@ class _Subject(msgspec.Struct, frozen=True):
     statistics: Statistics = no_statistics
 
 
-class OneShots(Protocol):
-    """The plans of one-shot queries, as they are executed."""
-
-    def explained(self, session: Session, query: hir.Query) -> PlannedQuery:
-        """The plan that a query of a session would be executed with now."""
-
-    def supposed(self, planner: Planner, query: hir.Query, cluster: str) -> PlannedQuery:
-        """The plan that a query would be executed with if the planner were another one."""
-
-
 class _Shown(msgspec.Struct, frozen=True):
     """A plan to print.
 
@@ -131,18 +121,18 @@ class Explainer:
 
     Args:
         planner: plans what is not a query.
-        one_shots: gives the plans of queries.
+        plans: gives the plans of queries.
         deployed: returns the plan of an object that runs in this process.
     """
 
     def __init__(
         self,
         planner: Planner,
-        one_shots: OneShots,
+        plans: PeekPlans,
         deployed: Callable[[GlobalId], GlobalExpressions | None],
     ) -> None:
         self._planner = planner
-        self._one_shots = one_shots
+        self._plans = plans
         self._deployed = deployed
 
     def explain(
@@ -352,8 +342,8 @@ class Explainer:
     ) -> PlannedQuery:
         """A query as it is executed, or would be with other switches."""
         if planner is self._planner:
-            return self._one_shots.explained(session, query)
-        return self._one_shots.supposed(planner, query, subject.cluster)
+            return self._plans.explained(session, query)
+        return self._plans.supposed(planner, query, subject.cluster)
 
 
 def _lowered(planner: Planner, subject: _Subject) -> Relation | None:
