@@ -82,14 +82,14 @@ class EnvironmentReader:
 
     Args:
         env: the environment.
-        computes: gives what computes relations without a shard; called at first use.
+        computes: computes relations without a shard.
         close: called when the reader is closed.
     """
 
     def __init__(
         self,
         env: Environment,
-        computes: Callable[[], Computes],
+        computes: Computes,
         close: Callable[[], None] = lambda: None,
     ) -> None:
         self._env = env
@@ -97,7 +97,7 @@ class EnvironmentReader:
         self._close = close
 
     def _catalog(self) -> SessionCatalog:
-        return SessionCatalog(self._env.sync(), lambda b: self._computes().builtin_desc(b))
+        return SessionCatalog(self._env.sync(), self._computes.builtin_desc)
 
     def relations(self) -> list[RelationInfo]:
         """Every relation of the default database, users' before builtin ones, each group in order of id."""
@@ -170,7 +170,7 @@ class EnvironmentReader:
         if columns is not None:
             positions = [desc.names.index(c) for c in columns]
         if not relation.stored:
-            table = self._computes().read_relation(relation.id, as_of)
+            table = self._computes.read_relation(relation.id, as_of)
             return table.select(positions)
         at = self.fresh_timestamp() if as_of is None else as_of
         self.wait(relation, at, timeout)
@@ -355,18 +355,26 @@ def open_read_only(
         path, blob=blob, consensus=consensus, oracle=oracle, profile=profile, create=False
     )
     own = _Own(Environment.open(locations, read_only=True))
-    return EnvironmentReader(own.env, own.coordinator, own.close)
+    return EnvironmentReader(own.env, own, own.close)
 
 
 class _Own:
-    """An environment opened for reading, with a coordinator created at first use."""
+    """An environment opened for reading; what has no shard is computed by a coordinator that is created at first use."""
 
     def __init__(self, env: Environment) -> None:
         self.env = env
         self._lock = threading.Lock()
         self._coordinator: Coordinator | None = None
 
-    def coordinator(self) -> Coordinator:
+    def builtin_desc(self, builtin: Builtin) -> RelationDesc:
+        """See `Computes`."""
+        return self._runs().builtin_desc(builtin)
+
+    def read_relation(self, gid: GlobalId, as_of: Timestamp | None = None) -> pa.Table:
+        """See `Computes`."""
+        return self._runs().read_relation(gid, as_of)
+
+    def _runs(self) -> Coordinator:
         """The coordinator, which runs no dataflows."""
         with self._lock:
             if self._coordinator is None:

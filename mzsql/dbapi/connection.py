@@ -382,7 +382,7 @@ class Connection:
 
                 self._mz_spark = MzSpark(
                     _spark_of(self._given_spark)(),
-                    EnvironmentReader(self._shared.env, lambda: self._shared.coordinator),
+                    EnvironmentReader(self._shared.env, self._shared.coordinator),
                     self._run_for_spark,
                     self._spark_options(),
                     user_errors,

@@ -49,7 +49,7 @@ class Registered:
         self._env = env
         self._coordinator = Coordinator(env, spark=lambda: session, lead=lead)
         self._own = self._coordinator.session()
-        reader = EnvironmentReader(env, lambda: self._coordinator)
+        reader = EnvironmentReader(env, self._coordinator)
         self._relations = MzSpark(session, reader, self._execute, options)
         try:
             env.sync()
