@@ -8,7 +8,7 @@ from memory_catalog import MemoryCatalog
 from mzsql.frontend import hir, lower_query
 from mzsql.frontend.plan import plans
 from mzsql.frontend.plan.refresh import scheduled
-from mzsql.repr.errors import SqlError
+from mzsql.repr.errors import SqlError, SqlSyntaxError
 from mzsql.repr.refresh import RefreshEvery, RefreshSchedule
 
 
@@ -79,6 +79,13 @@ def test_a_table_may_be_called_show() -> None:
     plan = catalog.plan("SELECT show.tables FROM (show)")
     assert plan.query.desc.names == ("tables",)
     assert catalog.plan("SELECT tables FROM show").query.desc.names == ("tables",)
+
+
+@pytest.mark.parametrize("shown", ["CLUSTER", "cluster replica", "MATERIALIZED"])
+def test_a_from_clause_shows_no_variables(shown: str) -> None:
+    with pytest.raises(SqlSyntaxError, match="Expected what SHOW lists, found") as raised:
+        planned(f"SELECT * FROM (SHOW {shown})")
+    assert raised.value.position == len("SELECT * FROM (SHOW ") + 1
 
 
 @pytest.mark.parametrize("view", ["VIEW", "MATERIALIZED VIEW"])

@@ -266,7 +266,9 @@ def shown_query(pieces: Pieces) -> exp.Expr:
     """
     pieces.expect("SHOW")
     shown = _listed(pieces)
-    assert shown is not None, "the parser of queries knows what can be shown"
+    if shown is None:
+        # A variable, or what only begins like a list: the parser of queries looks at the first word alone.
+        pieces.expected("what SHOW lists")
     return _filtered(pieces, show_table(shown))
 
 
