@@ -47,6 +47,22 @@ def test_a_java_is_asked_once_and_another_one_anew(tmp_path, monkeypatch):
     assert java_version() == 11
 
 
+def test_a_java_that_could_not_start_is_asked_again(tmp_path, monkeypatch):
+    fake_java(tmp_path, monkeypatch, "17.0.15")
+    java, short = tmp_path / "bin" / "java", tmp_path / "short of memory"
+    told = java.read_text().removeprefix("#!/bin/sh\n")
+    failure = "Error occurred during initialization of VM"
+    java.write_text(
+        f"#!/bin/sh\nif [ -e '{short}' ]; then echo '{failure}' >&2; exit 1; fi\n{told}"
+    )
+    short.touch()
+    with pytest.raises(EnvironmentRefused):
+        require_java()
+    short.unlink()
+    require_java()
+    assert java_version() == 17
+
+
 def test_an_old_java_is_refused_in_one_line(tmp_path, monkeypatch):
     fake_java(tmp_path, monkeypatch, "11.0.2")
     with pytest.raises(EnvironmentRefused, match=r"Java 17 or newer is needed .* version 11") as e:

@@ -125,19 +125,24 @@ def java_version() -> int | None:
     try:
         there = Path(java).resolve().stat()
         return _version_of(java, (there.st_ino, there.st_mtime_ns, there.st_size))
-    except (OSError, subprocess.TimeoutExpired):
+    except (OSError, subprocess.SubprocessError):
         return None
 
 
 @functools.lru_cache(maxsize=4)
-def _version_of(java: str, file: tuple[int, int, int]) -> int | None:  # noqa: ARG001 - another file is asked anew
-    """As `java_version`, of this file. Asking takes a process, so it is asked once and not by each statement that needs Spark."""
+def _version_of(java: str, file: tuple[int, int, int]) -> int:  # noqa: ARG001 - another file is asked anew
+    """As `java_version`, of this file. Asking takes a process, so it is asked once and not by each statement that needs Spark.
+
+    Raises:
+        OSError, subprocess.SubprocessError: it does not tell its version now. Only answers are remembered: a machine
+            that had no memory for a JVM a moment ago may have some for the next statement.
+    """
     done = subprocess.run(  # noqa: S603
         [java, "-version"], capture_output=True, text=True, timeout=30, check=False
     )
     found = re.search(r'version "(\d+)(?:\.(\d+))?', done.stderr + done.stdout)
     if found is None:
-        return None
+        raise subprocess.CalledProcessError(done.returncode, java, done.stdout, done.stderr)
     major = int(found[1])
     # Java 8 and older call themselves 1.8.
     return int(found[2]) if major == 1 and found[2] else major
