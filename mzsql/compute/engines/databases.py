@@ -113,7 +113,7 @@ class DatabasePool(Generic[Kind]):
                 del self._idle[found]
         if found is not None and not found.directory.is_dir():
             # Somebody has removed it, as what clears a machine's temporary files does after some days.
-            found.close()
+            _put_away(found)
             return None
         return found
 
@@ -127,11 +127,7 @@ class DatabasePool(Generic[Kind]):
             if len(self._idle) > self._most:
                 gone, _ = self._idle.popitem(last=False)
         if gone is not None:
-            try:
-                gone.close()
-            except duckdb.Error as failure:
-                # Another user's: this one has what it wanted.
-                _log.warning("a database that nobody needs any more was not closed: %s", failure)
+            _put_away(gone)
         return True
 
     def close(self) -> None:
@@ -140,4 +136,12 @@ class DatabasePool(Generic[Kind]):
             self._closed = True
             idle, self._idle = list(self._idle), OrderedDict()
         for one in idle:
-            one.close()
+            _put_away(one)
+
+
+def _put_away(opened: _Opened) -> None:
+    """Close a database that nobody needs any more; a failure is logged, as whoever is here now has nothing to do with it."""
+    try:
+        opened.close()
+    except (duckdb.Error, OSError) as failure:
+        _log.warning("a database that nobody needs any more was not closed: %s", failure)
