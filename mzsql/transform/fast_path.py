@@ -275,7 +275,11 @@ def _index_lookup(rel: mir.Relation, ctx: OptimizerContext) -> PeekIndexPlan | N
     """
     mfp, below = extract_mfp(rel)
     assert isinstance(below, mir.Get)
-    columns = below.typ.columns
+    columns = list(below.typ.columns)
+    for (
+        expr
+    ) in mfp.expressions:  # which a predicate reads where it would become too large with them
+        columns.append(column_type(expr, columns))
     predicates = tuple((at, simplify(pred, columns, ctx)) for at, pred in mfp.predicates)
     mfp = msgspec.structs.replace(mfp, predicates=predicates).optimize()
     mfp, below = extract_mfp(literal_constraints(to_relation(mfp, below), ctx))

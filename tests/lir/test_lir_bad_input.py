@@ -232,6 +232,17 @@ def test_what_doubles_is_planned_as_it_is_written(con: mzsql.Connection, kind: s
     assert "Target cluster" in planned(con, DOUBLING[kind](40))
 
 
+def test_a_filter_of_what_is_too_large_to_repeat_is_planned_and_answered(
+    con: mzsql.Connection,
+) -> None:
+    query = DOUBLING["filters"](12)
+    assert "Target cluster" in planned(con, query)
+    assert (
+        con.execute(f"SELECT count(*) FROM ({query}) q").fetchall()
+        == con.execute("SELECT count(*) FROM t WHERE a * 4096 > 1").fetchall()
+    )
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("kind", SLOW)
 def test_what_doubles_more_is_planned_as_it_is_written(con: mzsql.Connection, kind: str) -> None:
