@@ -174,8 +174,8 @@ def _that_matter(
     """
     if not conditions or not rows:
         return rows
-    # Whether a column is expensive hardly differs from row to row; where it does, more values are computed than need be.
-    late = {i for i, value in enumerate(rows[0]) if callable(value)}
+    # A column is expensive in all rows, or in those of users' objects, which stand together at one end.
+    late = {i for row in (rows[0], rows[-1]) for i, value in enumerate(row) if callable(value)}
     cheap = [one for one in conditions if one.column not in late]
     if not cheap or late.isdisjoint(wanted):
         return rows
