@@ -23,9 +23,9 @@ from mzsql.compute.transport.frames import (
     Greeting,
     Hello,
     Refused,
-    UnknownPeer,
     by_when,
     first_frame,
+    greeting_of,
     new_nonce,
     prepare,
     proof_of,
@@ -71,13 +71,7 @@ class Caller:
         frame = first_frame(self._got, MOST_BYTES_BEFORE)
         if frame is None:
             return None
-        kind, data = frame
-        try:
-            if kind != GREETING:
-                raise msgspec.DecodeError("another kind of frame")
-            hello = msgspec.msgpack.decode(data, type=Hello)
-        except msgspec.DecodeError as error:
-            raise UnknownPeer("what came is not mzsql's protocol") from error
+        hello = greeting_of(frame, Hello)
         if not hmac.compare_digest(
             hello.proof, proof_of(secret, "controller", self.nonce, hello.nonce)
         ):

@@ -216,14 +216,23 @@ def _tell(sock: socket.socket, message: msgspec.Struct, until: float) -> None:
     send_frame(sock, GREETING, msgspec.msgpack.encode(message))
 
 
-def _hear(sock: socket.socket, typ: type[T], until: float) -> T:
-    kind, data = receive_frame(sock, MOST_BYTES_BEFORE, until=until)
+def greeting_of(frame: tuple[int, bytes], typ: type[T]) -> T:
+    """What a frame of the authentication says.
+
+    Raises:
+        UnknownPeer: it is no such frame.
+    """
+    kind, data = frame
     try:
         if kind != GREETING:
             raise msgspec.DecodeError("another kind of frame")
         return msgspec.msgpack.decode(data, type=typ)
     except msgspec.DecodeError as error:
         raise UnknownPeer("what came is not mzsql's protocol") from error
+
+
+def _hear(sock: socket.socket, typ: type[T], until: float) -> T:
+    return greeting_of(receive_frame(sock, MOST_BYTES_BEFORE, until=until), typ)
 
 
 def greet(sock: socket.socket, secret: str, hello: Hello, until: float) -> Welcome:
