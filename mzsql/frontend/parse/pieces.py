@@ -248,19 +248,21 @@ class Pieces:
 
     def _spanned(self, parse: Callable[[], Any]) -> exp.Expr:
         start = self.position() - 1
-        node = parse()
+        node: exp.Expr | None = parse()
         if node is None:
             self.expected("an expression")
         node.meta["span"] = (start, self.read_to())
-        return node  # type: ignore[no-any-return]
+        return node
 
     def data_type(self) -> exp.DataType:
         """A type."""
-        return self.parser.data_type()  # type: ignore[no-any-return]
+        made: exp.DataType = self.parser.data_type()
+        return made
 
     def query(self) -> exp.Expr:
         """A query."""
-        return self.parser.parse_query()  # type: ignore[no-any-return]
+        made: exp.Expr = self.parser.parse_query()
+        return made
 
     def select(self) -> st.Select:
         """A query with an optional AS OF."""
