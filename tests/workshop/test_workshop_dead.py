@@ -11,7 +11,7 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
-from workshop_sources import ROOT, sources
+from workshop_sources import ROOT, Look, Module
 
 PAGES = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
 #: Who calls what nobody here calls.
@@ -53,10 +53,15 @@ def _offers(node: ast.AST) -> bool:
     return isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
 
 
-def used(tree: ast.Module, *, package: bool) -> Iterator[str]:
+def used(module: Module) -> Iterator[str]:
     """The names that a module reads, as names, attributes, arguments or in texts that are names; and those that a package offers."""
-    body = [node for node in tree.body if package or not _offers(node)]
-    for node in (below for one in body for below in ast.walk(one)):
+    left_out = set()
+    if not module.path.endswith("__init__.py"):
+        offers = (node for node in module.tree.body if _offers(node))
+        left_out = {id(below) for one in offers for below in ast.walk(one)}
+    for node in module.nodes:
+        if id(node) in left_out:
+            continue
         match node:
             case ast.Name(id=name, ctx=ast.Load()):
                 yield name
@@ -68,13 +73,20 @@ def used(tree: ast.Module, *, package: bool) -> Iterator[str]:
                 yield text.rsplit(".", maxsplit=1)[-1]
 
 
+@Look
+def names_of(module: Module) -> tuple[list[str], set[str]]:
+    """What a module defines, and what it uses."""
+    names = [name for name in defined(module.tree.body) if not name.startswith("__")]
+    return names, set(used(module))
+
+
 def test_what_is_defined_is_used() -> None:
     others = set().union(*CALLED_BY_OTHERS.values())
     known = others | {word for page in PAGES for word in re.findall(r"\w+", page.read_text())}
     names: dict[str, str] = {}
-    for file, tree in sources():
-        known.update(used(tree, package=file.endswith("__init__.py")))
-        names.update((name, file) for name in defined(tree.body) if not name.startswith("__"))
+    for file, (defines, uses) in names_of().items():
+        known |= uses
+        names.update((name, file) for name in defines)
     unused = [f"{file}: {name}" for name, file in names.items() if name not in known]
     assert not unused, "\n".join(unused)
     assert not others - names.keys(), "these are called by others and not there"

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pytest
-from workshop_sources import sources
+from workshop_sources import Look, Module
 
 _UNTOLD = ("overload", "override", ".setter", ".deleter")
 _COMMAND = (".command(", ".callback(")
@@ -91,13 +91,15 @@ def shortcomings(found: Found) -> Iterator[str]:
         yield f"{found.place} raises {', '.join(sorted(raised - {''})) or 'an error'}, and has no section Raises"
 
 
+@Look
+def lacking_in(module: Module) -> list[str]:
+    """What the docstrings of a module lack."""
+    found = public_functions(module.tree.body, "")
+    return [text for one in found for text in shortcomings(one)]
+
+
 def test_docstrings_say_what_functions_raise() -> None:
-    lacking = [
-        f"{file}: {text}"
-        for file, tree in sources()
-        for one in public_functions(tree.body, "")
-        for text in shortcomings(one)
-    ]
+    lacking = [f"{file}: {text}" for file, texts in lacking_in().items() for text in texts]
     assert not lacking, "\n".join(lacking)
 
 

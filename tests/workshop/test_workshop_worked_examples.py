@@ -9,12 +9,12 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from workshop_sources import ROOT, Look, Module, is_engine
 
-ROOT = Path(__file__).parents[2]
 _HEADING = re.compile(r"^### (.+)$", re.MULTILINE)
 _DIFF = re.compile(r"^```diff\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LISTED = re.compile(r"^- `((?:mzsql|catalog)/[\w/]+\.(?:py|sql))`", re.MULTILINE)
@@ -114,43 +114,51 @@ def test_what_a_worked_example_adds_works(
     assert (said, found) == (status, rows)
 
 
-def _names(wanted: set[str], keywords: set[str]) -> Callable[[ast.AST], bool]:
-    """A name in the code, or a keyword in a text of one line: what statements and tags are made of; the list of all keywords has many."""
+@dataclass(frozen=True)
+class Words:
+    """What a module's code names."""
 
-    def hit(node: ast.AST) -> bool:
+    #: Names that it reads, defines or imports.
+    names: frozenset[str]
+    #: Words of its texts of one line: what statements and tags are made of; the list of all keywords has many lines.
+    keywords: frozenset[str]
+    #: Nodes of the physical plan: `lir.<name>`, and what is imported from there.
+    lir: frozenset[str]
+
+
+@Look
+def words_of(module: Module) -> Words:
+    """The words of a module."""
+    names, keywords, lir = set[str](), set[str](), set[str]()
+    for node in module.nodes:
         match node:
+            case ast.Attribute(value=ast.Name(id="lir"), attr=name):
+                names.add(name)
+                lir.add(name)
             case ast.Name(id=name) | ast.Attribute(attr=name) | ast.alias(name=name):
-                return name in wanted
+                names.add(name)
             case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
-                return name in wanted
-            case ast.Constant(value=str(text)):
-                return not text.count("\n") and any(word in keywords for word in text.split())
-        return False
-
-    return hit
-
-
-def _node(*names: str) -> Callable[[ast.AST], bool]:
-    """``lir.<name>``, also where it is imported by its name."""
-
-    def hit(node: ast.AST) -> bool:
-        match node:
-            case ast.Attribute(value=ast.Name(id="lir"), attr=attr):
-                return attr in names
+                names.add(name)
+            case ast.Constant(value=str(text)) if "\n" not in text:
+                keywords.update(text.split())
             case ast.ImportFrom(module="mzsql.lir.plan", names=found):
-                return any(one.name in names for one in found)
-        return False
-
-    return hit
+                lir.update(one.name for one in found)
+    return Words(frozenset(names), frozenset(keywords), frozenset(lir))
 
 
-def _files(hit: Callable[[ast.AST], bool]) -> set[str]:
-    """The engine's files that have such a node; what only tests the engine is none of it."""
+def _naming(names: set[str], keywords: set[str]) -> set[str]:
+    """The engine's files that have one of the names in the code, or one of the keywords in a text."""
     return {
-        path.relative_to(ROOT).as_posix()
-        for path in (ROOT / "mzsql").rglob("*.py")
-        if path.relative_to(ROOT).parts[1] != "testing"
-        and any(hit(node) for node in ast.walk(ast.parse(path.read_text())))
+        file
+        for file, words in words_of().items()
+        if is_engine(file) and (words.names & names or words.keywords & keywords)
+    }
+
+
+def _node(*names: str) -> set[str]:
+    """The engine's files that name one of these nodes of the physical plan."""
+    return {
+        file for file, words in words_of().items() if is_engine(file) and words.lir & set(names)
     }
 
 
@@ -159,13 +167,13 @@ def test_a_statement_of_its_family_alone_stands_where_contributing_says() -> Non
         f"mzsql/{room}/cursors.py"
         for room in ("frontend/parse", "frontend/plan", "adapter/statements")
     }
-    assert _files(_names({"Discard", "DiscardPlan"}, {"DISCARD"})) == family
+    assert _naming({"Discard", "DiscardPlan"}, {"DISCARD"}) == family
 
 
 def test_a_kind_of_object_stands_where_contributing_says() -> None:
     listed = set(_LISTED.findall(_sections()["A kind of object"]))
     told = {"Type", "CreateType", "CreateTypePlan", "plan_create_type", "create_type"}
-    assert {one for one in listed if one.endswith(".py")} == _files(_names(told, {"TYPE", "TYPES"}))
+    assert {one for one in listed if one.endswith(".py")} == _naming(told, {"TYPE", "TYPES"})
     assert all((ROOT / one).is_file() for one in listed)
     assert len(listed) <= 10
 
@@ -173,12 +181,12 @@ def test_a_kind_of_object_stands_where_contributing_says() -> None:
 def test_a_node_of_the_physical_plan_stands_where_contributing_says() -> None:
     listed = set(_LISTED.findall(_sections()["A node of the physical plan"]))
     plan = {"mzsql/lir/plan.py"}
-    assert listed == _files(_node("Threshold")) | plan
+    assert listed == _node("Threshold") | plan
     assert len(listed | {"mzsql/render/step/step.py"}) <= 8
-    assert len(_files(_node("Negate")) | plan) == 6
+    assert len(_node("Negate") | plan) == 6
     algorithm = {
         "mzsql/lir/reductions.py",
         "mzsql/render/nodes/topk.py",
         "mzsql/render/nodes/fronts.py",
     }
-    assert _files(_node("TopK", "TopKPlan")) | plan == listed | algorithm
+    assert _node("TopK", "TopKPlan") | plan == listed | algorithm
