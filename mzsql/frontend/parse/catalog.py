@@ -299,9 +299,15 @@ STATEMENTS: Statements = (
     (("ALTER",), alter),
     (("COMMENT",), comment),
 )
-#: What these statements begin with where no other system's SQL has them (`mzsql.frontend.parse.heads`).
+#: Those that other systems have too (`mzsql.frontend.parse.heads`).
+OTHERS = (
+    *each(("CREATE", "DROP"), (("SCHEMA",), ("DATABASE",))),
+    ("ALTER",),
+    ("COMMENT",),
+)
+#: Their forms that no other system has.
 OWN = each(("ALTER", "COMMENT ON"), OWN_KINDS)
-#: What they begin with where others have them too, longer ones first, as the relation's name follows.
+#: Those that others have too and that go by the relation whose name follows.
 NAMED = (
     *each(("ALTER TABLE", "ALTER VIEW"), (("IF", "EXISTS"), ())),
     *each(("COMMENT ON",), (("TABLE",), ("VIEW",))),

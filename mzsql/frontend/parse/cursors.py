@@ -314,16 +314,6 @@ NESTING: Nesting = (
     (("DECLARE",), declare),
     (("PREPARE",), prepare),
 )
-#: What these statements begin with where no other system's SQL has them (`mzsql.frontend.parse.heads`). Spark's scripts have DECLARE and
-#: FETCH too, within BEGIN … END; its EXECUTE IMMEDIATE runs a text.
-OWN = (
-    ("SUBSCRIBE",),
-    ("FETCH",),
-    ("CLOSE",),
-    ("PREPARE",),
-    ("EXECUTE",),
-    ("DEALLOCATE",),
-    ("DISCARD",),
-)
-#: A statement that begins like one of its own and is another system's.
-OTHERS = (("EXECUTE", "IMMEDIATE"),)
+#: Those that other systems have too, or what theirs begin with (`mzsql.frontend.parse.heads`): DECLARE is of a variable there, and
+#: EXECUTE IMMEDIATE runs a text.
+OTHERS = (("DECLARE",), ("EXECUTE", "IMMEDIATE"))

@@ -357,10 +357,15 @@ STATEMENTS: Statements = (
     *((("DROP", *words), partial(drop, kind=" ".join(words).lower())) for words in _DROPPED),
     (("DROP",), drop_other),
 )
-#: What these statements begin with where no other system's SQL has them (`mzsql.frontend.parse.heads`).
-OWN = (
-    *each(("CREATE", "CREATE OR REPLACE", "DROP"), OWN_KINDS),
-    ("CREATE", "DEFAULT", "INDEX"),
+#: Those that other systems have too (`mzsql.frontend.parse.heads`).
+OTHERS = (
+    ("CREATE",),
+    ("CREATE", "TABLE"),
+    ("CREATE", "VIEW"),
+    ("CREATE", "OR", "REPLACE", "VIEW"),
+    ("DROP",),
 )
-#: What they begin with where others have them too, longer ones first, as the relation's name follows.
+#: Their forms that no other system has.
+OWN = each(("CREATE", "CREATE OR REPLACE", "DROP"), OWN_KINDS)
+#: Those that others have too and that go by the relation whose name follows.
 NAMED = each(("DROP TABLE", "DROP VIEW"), (("IF", "EXISTS"), ()))

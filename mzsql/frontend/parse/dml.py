@@ -230,7 +230,7 @@ STATEMENTS: Statements = (
 )
 #: Those that have another statement in them.
 NESTING: Nesting = ((("COPY",), copy),)
-#: What these statements begin with where no other system's SQL has them (`mzsql.frontend.parse.heads`).
-OWN = (("COPY",),)
-#: What they begin with where others have them too; the relation's name follows.
+#: What other systems' statements begin with, too (`mzsql.frontend.parse.heads`): INSERT OVERWRITE is Spark's.
+OTHERS = (("INSERT",), ("DELETE",))
+#: Those that others have too and that go by the relation whose name follows.
 NAMED = (("INSERT", "INTO"), ("UPDATE",), ("DELETE", "FROM"))

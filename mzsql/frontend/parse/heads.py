@@ -3,7 +3,7 @@
 Promise: the text need not be correct. A statement that only mzsql has is mzsql's with every mistake in it, so that the
 error is the one that a cursor raises; one that both have is mzsql's if the relation that it names is. The trade-off:
 CREATE TABLE and CREATE VIEW, which both have and which name no existing relation, are the other system's, as is what is about its
-session: SET, RESET, a bare BEGIN. Which words are whose stands beside each family's table of statements.
+session: SET, RESET, a bare BEGIN. A statement is mzsql's unless its family says otherwise, beside its table of statements.
 """
 
 from __future__ import annotations
@@ -28,12 +28,28 @@ class Whose(Enum):
     OTHERS = "others"
 
 
-_FAMILIES = (ddl, dml, session, cursors, catalog, privileges)
-_OWN: tuple[Words, ...] = tuple(words for family in _FAMILIES for words in family.OWN)
 #: DECLARE c CURSOR: words between the name and CURSOR there may be so many of (NO SCROLL and its like).
 _BEFORE_CURSOR = 5
-_NAMED: tuple[Words, ...] = (*ddl.NAMED, *dml.NAMED, *catalog.NAMED, *session.NAMED)
 _QUOTED = (TokenType.IDENTIFIER, TokenType.STRING)
+
+
+def _beginnings() -> tuple[tuple[Words, Whose], ...]:
+    """Whose a statement is by what it begins with; longer beginnings first, as they say more."""
+    found: dict[Words, Whose] = {}
+    for family in (ddl, dml, session, cursors, catalog, privileges):
+        found |= {words: Whose.OURS for words, _ in family.STATEMENTS}
+    for family in (dml, session, cursors):
+        found |= {words: Whose.OURS for words, _ in family.NESTING}
+    for family in (ddl, dml, session, cursors, catalog):
+        found |= dict.fromkeys(family.OTHERS, Whose.OTHERS)
+    for family in (ddl, session, catalog):
+        found |= dict.fromkeys(family.OWN, Whose.OURS)
+    for family in (ddl, dml, session, catalog):
+        found |= dict.fromkeys(family.NAMED, Whose.NAMED)
+    return tuple(sorted(found.items(), key=lambda one: -len(one[0])))
+
+
+_BEGINNINGS = _beginnings()
 
 
 def whose(text: str) -> tuple[Whose, PartialName | None]:
@@ -42,12 +58,13 @@ def whose(text: str) -> tuple[Whose, PartialName | None]:
         tokens = list(tokenize(text))
     except SqlError:
         return Whose.OTHERS, None  # no token of ours: another's language may have it
-    if any(_begins(tokens, words) for words in cursors.OTHERS):
-        return Whose.OTHERS, None
-    if _declares_cursor(tokens) or any(_begins(tokens, words) for words in _OWN):
+    if _declares_cursor(tokens):
         return Whose.OURS, None
-    behind = next((tokens[len(words) :] for words in _NAMED if _begins(tokens, words)), None)
-    name = None if behind is None else _name(behind)
+    found = ((words, owner) for words, owner in _BEGINNINGS if _begins(tokens, words))
+    words, decided = next(found, ((), Whose.OTHERS))
+    if decided != Whose.NAMED:
+        return decided, None
+    name = _name(tokens[len(words) :])
     return (Whose.OTHERS, None) if name is None else (Whose.NAMED, name)
 
 

@@ -10,7 +10,7 @@ from sqlglot.tokenizer_core import TokenType
 from mzsql.frontend.parse import catalog_statements as cs
 from mzsql.frontend.parse import statements as st
 from mzsql.frontend.parse.named import names_of
-from mzsql.frontend.parse.pieces import Pieces, Statements, each
+from mzsql.frontend.parse.pieces import Pieces, Statements
 from mzsql.frontend.parse.shows import GRANTED_KINDS, GRANTED_PLURALS
 from mzsql.repr.errors import Unsupported
 
@@ -180,13 +180,4 @@ STATEMENTS: Statements = (
     (("REASSIGN", "OWNED"), reassign),
     (("GRANT",), grant),
     (("REVOKE",), revoke),
-)
-#: What these statements begin with where no other system's SQL has them (`mzsql.frontend.parse.heads`).
-OWN = (
-    ("ALTER", "DEFAULT", "PRIVILEGES"),
-    ("DROP", "OWNED"),
-    ("REASSIGN", "OWNED"),
-    ("GRANT",),
-    ("REVOKE",),
-    *each(("SHOW",), (("PRIVILEGES",), ("DEFAULT", "PRIVILEGES"), ("ROLE", "MEMBERSHIP"))),
 )

@@ -454,21 +454,27 @@ STATEMENTS: Statements = (
 )
 #: Those that have another statement in them.
 NESTING: Nesting = ((("EXPLAIN",), explain),)
+#: Those that other systems have too (`mzsql.frontend.parse.heads`). A bare BEGIN starts a script in Spark's, which END ends; SET and RESET
+#: are about its own settings.
+OTHERS = (
+    ("EXPLAIN",),
+    ("SHOW",),
+    ("SET",),
+    ("SET", "TRANSACTION"),
+    ("SET", "SESSION", "CHARACTERISTICS", "AS", "TRANSACTION"),
+    ("RESET",),
+    ("BEGIN",),
+    ("END",),
+)
 #: What SHOW lists in other systems' SQL too.
 _SHARED_SHOWN = (("TABLES",), ("VIEWS",), ("SCHEMAS",), ("DATABASES",))
-#: What these statements begin with where no other system's SQL has them (`mzsql.frontend.parse.heads`). A bare BEGIN starts a script in
-#: Spark's; SET and RESET are about its own settings.
+#: Their forms that no other system has.
 OWN = (
     *(("EXPLAIN", *stage, "PLAN") for stage in ((), *EXPLAIN_STAGES)),
-    *each(("EXPLAIN",), (("TIMESTAMP",), ("FILTER", "PUSHDOWN"), ("ANALYZE",))),
     *each(("SHOW CREATE",), OWN_KINDS),
     *each(("SHOW",), tuple(kind for kind in LISTED if kind not in _SHARED_SHOWN)),
-    ("ALTER", "SYSTEM"),
+    *each(("SHOW",), (("PRIVILEGES",), ("DEFAULT", "PRIVILEGES"), ("ROLE", "MEMBERSHIP"))),
     *each(("BEGIN",), (("TRANSACTION",), ("WORK",), ("ISOLATION",), ("READ",))),
-    ("START", "TRANSACTION"),
-    ("COMMIT",),
-    ("ROLLBACK",),
-    ("ABORT",),
 )
-#: What they begin with where others have them too; the relation's name follows.
+#: Those that others have too and that go by the relation whose name follows.
 NAMED = each(("SHOW CREATE",), (("TABLE",), ("VIEW",)))
