@@ -423,7 +423,9 @@ class Connection:
             stdin: the file that COPY … FROM STDIN loads.
         """
         self._check_open()
-        sql, params = arguments.statement(sql), arguments.parameters(params)
+        if type(sql) is not str:
+            sql = arguments.statement(sql)
+        params = arguments.parameters(params)
         if stdin is not None and not isinstance(stdin, Path):
             arguments.refuse("stdin", "a Path, or None", stdin)
         with self._lock, user_errors():

@@ -147,7 +147,9 @@ class Cursor:
             InternalError: a bug of mzsql.
         """
         self._check_open()
-        operation = arguments.statement(operation)
+        # A plain str, which nearly all are, needs no look; of another class it is made one, so that no code of it runs further on.
+        if type(operation) is not str:
+            operation = arguments.statement(operation)
         parameters = arguments.parameters(parameters)
         self._reset()
         results = self.connection.run(operation, parameters)

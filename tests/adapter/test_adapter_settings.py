@@ -253,3 +253,41 @@ def test_strings_conform_to_the_standard_always(con: Connection) -> None:
         assert _shown(con, "standard_conforming_strings") == "on"
     with pytest.raises(mzsql.Error, match="invalid value for parameter"):
         con.execute("SET standard_conforming_strings = off")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SHOW ALL",
+        "SHOW TABLES",
+        "SHOW CLUSTERS",
+        "SHOW COLUMNS FROM t",
+        "SHOW CREATE TABLE t",
+        "SELECT name FROM (SHOW TABLES)",
+        "SELECT name FROM mz_tables WHERE name = 't'",
+    ],
+)
+def test_who_looks_for_a_wrong_setting_is_answered(con: Connection, text: str) -> None:
+    """The system catalog has a cluster of its own: the replica that a session names is no matter of it."""
+    con.execute("CREATE TABLE t (a int)")
+    wanted = con.execute(text).fetchall()
+    con.execute("SET cluster_replica = nope")
+    found = con.execute(text).fetchall()
+    if text == "SHOW ALL":
+        assert [(row, was) for row, was in zip(found, wanted, strict=True) if row != was] == [
+            (("cluster_replica", "nope", found[0][2]), ("cluster_replica", "", found[0][2]))
+        ]
+    else:
+        assert found == wanted != []
+
+
+def test_a_replica_that_is_not_there_answers_nothing_else(con: Connection) -> None:
+    con.execute("CREATE TABLE t (a int)")
+    con.execute("SET cluster_replica = nope")
+    for text in ("SELECT a FROM t", "SELECT 1", "EXPLAIN SELECT a FROM t"):
+        with pytest.raises(mzsql.Error, match=r"unknown cluster replica 'quickstart\.nope'"):
+            con.execute(text)
+    con.execute("SET auto_route_catalog_queries = off")
+    with pytest.raises(mzsql.Error, match="unknown cluster replica"):
+        con.execute("SELECT name FROM mz_tables")
+    assert con.execute("SHOW TABLES").fetchall()

@@ -1,16 +1,17 @@
 """The way of a SELECT from its text to its rows, as docs/architecture.md has it: how many files it takes, and that it never goes back up.
 
 Counted is a file that takes the query from another one, as whatever it is by then: the text, the statement, the plan, the HIR query, the
-decorrelated query, the query planned for the executor. It takes it as an argument, or finds it in what it was made with: the variables that
-a function stored somewhere was defined among, the arguments that it was bound to. What these files only use on the way (types, expressions,
-the stores) does not have the query. A step up is a call that hands the query to a room above the caller's, in the order that import-linter
-holds imports to; a stored function is called by whoever calls it, wherever it was stored.
+decorrelated query, the way to answer it (a `PeekPlan`), the query planned for the executor. It takes it as an argument, or finds it in what
+it was made with: the variables that a function stored somewhere was defined among, the arguments that it was bound to. What these
+files only use on the way (types, expressions, the stores) does not have the query. A step up is a call that hands the query to a room above
+the caller's, in the order that import-linter holds imports to; a stored function is called by whoever calls it, wherever it was stored.
 """
 
 from __future__ import annotations
 
 import sys
 import tomllib
+import typing
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,13 +25,14 @@ from mzsql.compute.peek.query import PlannedQuery
 from mzsql.frontend import hir
 from mzsql.frontend.parse import statements as st
 from mzsql.frontend.plan import plans
-from mzsql.transform.fast_path import Asked
+from mzsql.transform.fast_path import Asked, PeekPlan
 
 ROOT = Path(__file__).parents[2]
 _ENGINE = f"{ROOT / 'mzsql'}/"
 #: How properties are kept, as Python's own are: whoever asks for one calls the method that computes it.
 _PROPERTIES = f"{_ENGINE}repr/lazy.py"
-_QUERY = (st.Select, plans.SelectPlan, hir.Query, Asked, PlannedQuery)
+_PEEKS = typing.get_args(PeekPlan)
+_QUERY = (st.Select, plans.SelectPlan, hir.Query, Asked, *_PEEKS, PlannedQuery)
 _MOST_FILES = 15
 
 
@@ -65,6 +67,8 @@ class Way:
     def __init__(self, text: str) -> None:
         self._text = text
         self.calls: list[tuple[str, str]] = []
+        #: The kinds of `PeekPlan` that were handed on.
+        self.peeks: set[str] = set()
 
     def __call__(self, frame: FrameType, event: str, _argument: Any) -> None:
         if event != "call" or not _is_engine(frame) or not self._has_query(frame):
@@ -81,6 +85,7 @@ class Way:
         count = code.co_argcount + code.co_kwonlyargcount
         names = (*code.co_varnames[:count], *code.co_freevars)
         given = [frame.f_locals.get(name) for name in names]
+        self.peeks |= {one.__struct_config__.tag for one in given if isinstance(one, _PEEKS)}
         return any(isinstance(one, _QUERY) or one is self._text for one in given)
 
     @property
@@ -120,21 +125,27 @@ def con(tmp_path_factory: pytest.TempPathFactory) -> Iterator[mzsql.Connection]:
     with mzsql.connect(str(tmp_path_factory.mktemp("env"))) as connection:
         connection.execute("CREATE TABLE t (a int, b text)")
         connection.execute("INSERT INTO t VALUES (1, 'x'), (2, 'y')")
+        connection.execute("CREATE TABLE s (a int, b text)")
+        connection.execute("INSERT INTO s VALUES (1, 'x')")
+        connection.execute("CREATE INDEX s_a ON s (a)")
         yield connection
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "peek"),
     [
-        "SELECT b FROM t WHERE a > 1",
-        "SELECT max(b) FROM t WHERE a > 1",
-        "SHOW DATABASES",
+        ("SELECT 1", "constant"),
+        ("SELECT b FROM s WHERE a = 1", "peek_index"),
+        ("SELECT b FROM t LIMIT 1", "peek_persist"),
+        ("SELECT max(b) FROM t WHERE a > 1", "dataflow"),
+        ("SHOW DATABASES", "dataflow"),
     ],
 )
-def test_a_select_goes_down_through_few_files(con: mzsql.Connection, text: str) -> None:
+def test_a_select_goes_down_through_few_files(con: mzsql.Connection, text: str, peek: str) -> None:
     with _followed(text) as way:
         rows = con.execute(text).fetchall()
     assert len(rows) == 1
+    assert peek in way.peeks
     assert {"mzsql.adapter.statements.selects", "mzsql.compute.peek.execute"} <= way.files
     assert len(way.files) <= _MOST_FILES, sorted(way.files)
     assert way.up == []

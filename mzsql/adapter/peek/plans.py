@@ -98,6 +98,8 @@ class PeekPlans:
         """
         state = self._env.catalog.state
         cluster = session.get("cluster")
+        if reads.named <= builtins().keys():
+            return None  # the system catalog has a cluster of its own
         targeted = targeted_replica(session, state)
         if targeted is not None and targeted != state.serving(cluster):
             return None

@@ -17,6 +17,7 @@ from mzsql.adapter.statements.result import Result
 from mzsql.catalog.builtin import builtins
 from mzsql.catalog.objects import CATALOG_CLUSTER
 from mzsql.frontend import lower_query
+from mzsql.frontend.hir import depends_on
 from mzsql.frontend.plan import plans as p
 from mzsql.repr.errors import SqlError, UndefinedObject, alike
 from mzsql.repr.types import RelationDesc
@@ -70,12 +71,13 @@ class Selects:
     def _require_cluster(self, session: Session, plan: p.SelectPlan) -> None:
         """Refuse to read users' relations on a cluster that does not exist, as Materialize does.
 
-        The system catalog is read on a cluster of its own. A replica named by ``cluster_replica`` must be one of the
-        session's cluster.
+        The system catalog is read on a cluster of its own, by SHOW always, by others unless the session says otherwise. Of all else a
+        replica named by ``cluster_replica`` must be one of the session's cluster.
         """
         cluster = session.get("cluster")
         if self._env.catalog.state.cluster(cluster) is not None:
-            targeted_replica(session, self._env.catalog.state)
+            if not _on_catalog_cluster(session, plan):
+                targeted_replica(session, self._env.catalog.state)
             return
         named = global_gets(lower_query(plan.query).relation)
         users = [gid for gid in named if gid not in builtins()]
@@ -94,3 +96,11 @@ class Selects:
                 hint=alike(cluster, [one.name for one in self._env.catalog.state.clusters.values()])
                 or "SET cluster to one that exists, or RESET cluster.",
             )
+
+
+def _on_catalog_cluster(session: Session, plan: p.SelectPlan) -> bool:
+    if plan.shows:
+        return True
+    read = depends_on(plan.query.relation)
+    routed = session.get("auto_route_catalog_queries") == "on"
+    return routed and bool(read) and read <= builtins().keys()
