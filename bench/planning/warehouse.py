@@ -12,7 +12,7 @@ from mzsql.expr.evaluate import Evaluator
 from mzsql.expr.memo import remembering
 from mzsql.expr.relation import Relation
 from mzsql.frontend import lower_query, parse_statements, plan_statement
-from mzsql.frontend.plan import plans
+from mzsql.frontend.plan import ddl_plans, plans
 from mzsql.lir import lower
 from mzsql.lir.plan import DataflowDescription
 from mzsql.repr.ids import GlobalId
@@ -74,7 +74,7 @@ class Warehouse:
         if gid not in self._views:
             (statement,) = parse_statements(item.create_sql)
             plan = plan_statement(statement, self.catalog)
-            assert isinstance(plan, plans.CreateViewPlan)
+            assert isinstance(plan, ddl_plans.CreateViewPlan)
             lowered = lower_query(plan.query)
             relation = lowered.finishing.folded(lowered.relation)
             self._views[gid] = optimize_local(relation, self.context)

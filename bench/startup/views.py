@@ -15,7 +15,7 @@ from mzsql.catalog.commands.items import allocate, create_item
 from mzsql.catalog.objects import MaterializedView
 from mzsql.catalog.state import CatalogState, applied
 from mzsql.frontend import lower_query, parse_statements, plan_statement
-from mzsql.frontend.plan import plans as p
+from mzsql.frontend.plan import ddl_plans
 from mzsql.repr.ids import global_id
 from mzsql.repr.types import RelationDesc
 
@@ -132,7 +132,7 @@ def _create(coordinator: Coordinator, texts: list[str]) -> None:
         for text in texts:
             (statement,) = parse_statements(text)
             plan = plan_statement(statement, planner.catalog(state=now))
-            assert isinstance(plan, p.CreateMaterializedViewPlan)
+            assert isinstance(plan, ddl_plans.CreateMaterializedViewPlan)
             number, change = allocate(now, "user")
             now, made = applied(now, change), made | change
             item = MaterializedView(
@@ -156,5 +156,5 @@ def _create(coordinator: Coordinator, texts: list[str]) -> None:
     env.sync()
 
 
-def _reads(plan: p.CreateMaterializedViewPlan) -> tuple[str, ...]:
+def _reads(plan: ddl_plans.CreateMaterializedViewPlan) -> tuple[str, ...]:
     return tuple(sorted(global_gets(lower_query(plan.query).relation)))

@@ -54,6 +54,7 @@ from mzsql.compute.replica.dataflows.dataflow import Renderings
 from mzsql.expr.engines import shortage
 from mzsql.frontend import bind_parameters, parse_statements, plan_statement
 from mzsql.frontend.parse import statements as st
+from mzsql.frontend.plan import dml_plans, session_plans
 from mzsql.frontend.plan import plans as p
 from mzsql.location import Indeterminate, LocationError
 from mzsql.repr.errors import (
@@ -152,7 +153,7 @@ class Coordinator:
             (
                 {p.SelectPlan: selects.run},
                 changes.runs(),
-                {p.CopyFromPlan: CopyIn(env, changes).run},
+                {dml_plans.CopyFromPlan: CopyIn(env, changes).run},
                 self._transactions.runs(),
                 SessionStatements(env, self._queries, explainer, self._dataflows).runs(),
                 self._streams.runs(),
@@ -236,7 +237,7 @@ class Coordinator:
         except IdleInTransactionTimeout:
             self._transactions.abandon(session)
             if _only_rolls_back(text):
-                return [Result(p.RollbackPlan.command)]  # it has what it asks for
+                return [Result(session_plans.RollbackPlan.command)]  # it has what it asks for
             raise
         except SqlError:
             self._transactions.fail(session)

@@ -9,7 +9,7 @@ import pytest
 from commit_kit import Place, opened
 
 import mzsql
-from mzsql.frontend.plan.plans import ExecutePlan
+from mzsql.frontend.plan.cursor_plans import ExecutePlan
 from mzsql.frontend.plan.sequenced import DefiningPlan, StatementPlan
 from mzsql.repr.errors import SqlError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mzsql.catalog.builtin import builtins_by_name
 from mzsql.frontend import lower_query, parse_statements, plan_statement
 from mzsql.frontend.catalog import SYSTEM_SCHEMAS, CatalogItem, FullName, PartialName
-from mzsql.frontend.plan import plans
+from mzsql.frontend.plan import ddl_plans, plans
 from mzsql.repr.ids import GlobalId
 
 
@@ -74,19 +74,19 @@ class MemoryCatalog:
     def _install(self, plan: plans.Plan) -> None:
         gid = GlobalId(f"u{len(self.items) + 1}")
         match plan:
-            case plans.CreateTablePlan():
+            case ddl_plans.CreateTablePlan():
                 item = CatalogItem(
                     gid, plan.name, "table", plan.desc, plan.create_sql, plan.defaults
                 )
-            case plans.CreateViewPlan():
+            case ddl_plans.CreateViewPlan():
                 desc = lower_query(plan.query).desc
                 item = CatalogItem(gid, plan.name, "view", desc, plan.create_sql)
-            case plans.CreateMaterializedViewPlan():
+            case ddl_plans.CreateMaterializedViewPlan():
                 desc = lower_query(plan.query).desc
                 item = CatalogItem(
                     gid, plan.name, "materialized-view", desc, plan.create_sql, cluster=plan.cluster
                 )
-            case plans.CreateIndexPlan():
+            case ddl_plans.CreateIndexPlan():
                 item = CatalogItem(
                     gid,
                     plan.name,

@@ -11,7 +11,7 @@ from memory_catalog import MemoryCatalog
 
 from mzsql.frontend import parse_statements
 from mzsql.frontend.grammar.tokens import tokenize
-from mzsql.frontend.plan import plans
+from mzsql.frontend.plan import cursor_plans
 from mzsql.frontend.scalar import placeholders
 from mzsql.repr import types as t
 from mzsql.repr.errors import SqlError
@@ -29,7 +29,7 @@ def test_clauses_of_subscribe_come_in_any_order(catalog):
     clauses = ["WITH (PROGRESS)", "AS OF 3", "UP TO 5", "ENVELOPE UPSERT (KEY (a))"]
     first = catalog.plan(whole.format(*clauses))
     assert first == catalog.plan(whole.format(*reversed(clauses)))
-    assert isinstance(first, plans.SubscribePlan)
+    assert isinstance(first, cursor_plans.SubscribePlan)
     assert (first.progress, first.snapshot, first.keys) == (True, True, (0,))
 
 
@@ -68,7 +68,7 @@ def test_a_column_called_mz_diff_comes_before_the_one_of_the_output(catalog):
 )
 def test_types_of_parameters_are_inferred(catalog, text, types):
     plan = catalog.plan(f"PREPARE p AS {text}")
-    assert isinstance(plan, plans.PreparePlan)
+    assert isinstance(plan, cursor_plans.PreparePlan)
     assert tuple(typ.kind for typ in plan.types) == types
     assert plan.text == text
 

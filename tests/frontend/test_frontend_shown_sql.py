@@ -10,7 +10,7 @@ from memory_catalog import MemoryCatalog
 from mzsql.frontend.definitions.shown_sql import shown_defaults, shown_query, shown_sql
 from mzsql.frontend.parse import statements as st
 from mzsql.frontend.parse.parse import parse_statements
-from mzsql.frontend.plan import plans
+from mzsql.frontend.plan import ddl_plans
 
 TPCH = Path(__file__).parents[2] / "sql" / "tpch"
 QUERIES = {path.stem: path.read_text().strip().rstrip(";") for path in sorted(TPCH.glob("q*.sql"))}
@@ -37,7 +37,7 @@ QUERIES |= {
 }
 
 
-_VIEWS = (plans.CreateViewPlan, plans.CreateMaterializedViewPlan)
+_VIEWS = (ddl_plans.CreateViewPlan, ddl_plans.CreateMaterializedViewPlan)
 
 
 @pytest.fixture(scope="module")
@@ -68,9 +68,9 @@ def test_what_is_shown_means_what_is_kept(catalog: MemoryCatalog, name: str) -> 
 def test_tables_and_their_defaults(catalog: MemoryCatalog) -> None:
     text = "CREATE TABLE made (a numeric(12,3) DEFAULT -1.5, b text, c timestamp(3)[] DEFAULT '{}', d int NOT NULL DEFAULT 2*3)"
     kept = catalog.plan(text)
-    assert isinstance(kept, plans.CreateTablePlan)
+    assert isinstance(kept, ddl_plans.CreateTablePlan)
     again = catalog.plan(shown_sql(kept.create_sql))
-    assert isinstance(again, plans.CreateTablePlan)
+    assert isinstance(again, ddl_plans.CreateTablePlan)
     assert (again.desc, again.defaults) == (kept.desc, kept.defaults)
     assert shown_defaults(kept.create_sql) == ("-1.5", None, "'{}'", "2 * 3")
     assert shown_sql("") == ""

@@ -13,7 +13,7 @@ from worlds_kit import Worlds, plain
 from mzsql.expr.scalar import Call, Column, Literal
 from mzsql.frontend import bind_parameters, hir, lower_query, parse_statements
 from mzsql.frontend.catalog import FullName
-from mzsql.frontend.plan import plans
+from mzsql.frontend.plan import ddl_plans, plans, session_plans
 from mzsql.repr.errors import InvalidParameter, SqlError
 from mzsql.repr.types import INTEGER, SqlType
 
@@ -124,23 +124,23 @@ def test_drop(catalog: MemoryCatalog) -> None:
 
 def test_session_statements(catalog: MemoryCatalog) -> None:
     expected = {
-        "SHOW cluster": plans.ShowVariablePlan("cluster"),
-        "SET cluster = quickstart": plans.SetVariablePlan("cluster", ("quickstart",)),
-        "SET LOCAL search_path TO public, 'Other'": plans.SetVariablePlan(
+        "SHOW cluster": session_plans.ShowVariablePlan("cluster"),
+        "SET cluster = quickstart": session_plans.SetVariablePlan("cluster", ("quickstart",)),
+        "SET LOCAL search_path TO public, 'Other'": session_plans.SetVariablePlan(
             "search_path", ("public", "Other"), local=True
         ),
-        "RESET cluster": plans.SetVariablePlan("cluster", None),
-        "SET TIME ZONE 'UTC'": plans.SetVariablePlan("timezone", ("UTC",)),
-        "ALTER SYSTEM SET enable_eager_delta_joins = true": plans.AlterSystemPlan(
+        "RESET cluster": session_plans.SetVariablePlan("cluster", None),
+        "SET TIME ZONE 'UTC'": session_plans.SetVariablePlan("timezone", ("UTC",)),
+        "ALTER SYSTEM SET enable_eager_delta_joins = true": session_plans.AlterSystemPlan(
             "enable_eager_delta_joins", ("true",)
         ),
-        "BEGIN": plans.BeginPlan(),
-        "START TRANSACTION ISOLATION LEVEL SERIALIZABLE, READ ONLY": plans.BeginPlan(
+        "BEGIN": session_plans.BeginPlan(),
+        "START TRANSACTION ISOLATION LEVEL SERIALIZABLE, READ ONLY": session_plans.BeginPlan(
             "serializable", read_only=True
         ),
-        "COMMIT": plans.CommitPlan(),
-        "END": plans.CommitPlan(),
-        "ROLLBACK WORK": plans.RollbackPlan(),
+        "COMMIT": session_plans.CommitPlan(),
+        "END": session_plans.CommitPlan(),
+        "ROLLBACK WORK": session_plans.RollbackPlan(),
     }
     assert {sql: catalog.plan(sql) for sql in expected} == expected
     created = catalog.plan("SHOW CREATE TABLE t").query
@@ -155,7 +155,7 @@ def test_explain(catalog: MemoryCatalog) -> None:
     assert isinstance(plan.explainee, plans.SelectPlan)
     assert catalog.plan("EXPLAIN SELECT 1").stage == "optimized"
     created = catalog.plan("EXPLAIN RAW PLAN FOR CREATE MATERIALIZED VIEW x AS SELECT 1").explainee
-    assert isinstance(created, plans.CreateMaterializedViewPlan)
+    assert isinstance(created, ddl_plans.CreateMaterializedViewPlan)
     catalog.run("CREATE MATERIALIZED VIEW m AS SELECT 1 AS x")
     replanned = catalog.plan("EXPLAIN OPTIMIZED PLAN FOR REPLAN MATERIALIZED VIEW m")
     assert replanned.replan

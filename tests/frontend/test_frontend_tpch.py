@@ -23,7 +23,7 @@ from mzsql.expr import spell
 from mzsql.expr.engines import duckdb_connection, to_sql
 from mzsql.expr.functions.table import Engine
 from mzsql.frontend import lower_query
-from mzsql.frontend.plan import plans
+from mzsql.frontend.plan import ddl_plans
 from mzsql.transform import OptimizerContext, optimize_local
 
 SCRIPTS = Path(__file__).parents[2] / "sql" / "tpch"
@@ -73,7 +73,7 @@ def close(a: object, b: object) -> bool:
 def test_tpch_query(tpch: Tpch, path: Path) -> None:
     text = path.read_text()
     plan = tpch.catalog.plan(text)
-    assert isinstance(plan, plans.CreateMaterializedViewPlan)
+    assert isinstance(plan, ddl_plans.CreateMaterializedViewPlan)
     lowered = lower_query(plan.query)
     relation = optimize_local(lowered.relation, OptimizerContext())
     ours = Model(tpch.tables, errors=False).answer(tpch.duck, relation, lowered.finishing)

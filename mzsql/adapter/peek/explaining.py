@@ -52,6 +52,7 @@ from mzsql.expr.functions.table import Engine
 from mzsql.expr.relation import Get, Relation, RowSetFinishing
 from mzsql.frontend import hir, lower_as_made, lower_as_written, parse_statements, plan_statement
 from mzsql.frontend.catalog import CatalogItem
+from mzsql.frontend.plan import ddl_plans, session_plans
 from mzsql.frontend.plan import plans as p
 from mzsql.lir import Planned
 from mzsql.lir.plan import SourceImport
@@ -136,7 +137,7 @@ class Explainer:
         self._deployed = deployed
 
     def explain(
-        self, session: Session, plan: p.ExplainPlan, state: CatalogState
+        self, session: Session, plan: session_plans.ExplainPlan, state: CatalogState
     ) -> tuple[str, str]:
         """The title of the result's only column, and the text.
 
@@ -163,7 +164,7 @@ class Explainer:
         )
 
     def sources(
-        self, session: Session, plan: p.ExplainPlan, state: CatalogState
+        self, session: Session, plan: session_plans.ExplainPlan, state: CatalogState
     ) -> tuple[SourceImport, ...]:
         """What the physical plan reads from shards, with the filters and projections pushed into the reads."""
         subject = self._subject(session, plan, state)
@@ -182,7 +183,9 @@ class Explainer:
 
     # --- what is explained --------------------------------------------------------------------
 
-    def _subject(self, session: Session, plan: p.ExplainPlan, state: CatalogState) -> _Subject:
+    def _subject(
+        self, session: Session, plan: session_plans.ExplainPlan, state: CatalogState
+    ) -> _Subject:
         what = plan.explainee
         cluster = session.get("cluster")
         match what:
@@ -195,12 +198,12 @@ class Explainer:
                     cluster,
                     "Explained Query",
                 )
-            case p.CreateViewPlan(query=query, name=name):
+            case ddl_plans.CreateViewPlan(query=query, name=name):
                 return _Subject(query, PeekExport(QUERY), None, query.desc, cluster, str(name))
-            case p.CreateMaterializedViewPlan(query=query, name=name):
+            case ddl_plans.CreateMaterializedViewPlan(query=query, name=name):
                 export: Export = MaterializedViewExport(QUERY)
                 return _Subject(query, export, None, query.desc, what.cluster, str(name))
-            case p.CreateIndexPlan():
+            case ddl_plans.CreateIndexPlan():
                 own = IndexExport(QUERY, what.on.id, what.keys)
                 return self._index(what.on.id, own, what.cluster, str(what.name))
             case CatalogItem():
@@ -218,7 +221,9 @@ class Explainer:
         desc = self._planner.desc(on)
         return _Subject(None, export, None, desc, cluster, name, deployed)
 
-    def _object(self, what: CatalogItem, plan: p.ExplainPlan, state: CatalogState) -> _Subject:
+    def _object(
+        self, what: CatalogItem, plan: session_plans.ExplainPlan, state: CatalogState
+    ) -> _Subject:
         item = state.items.get(what.id)
         if item is None:
             raise Unsupported(f"EXPLAIN of the system object {what.name} is not supported")
@@ -240,7 +245,7 @@ class Explainer:
     def _definition(self, item: Item) -> hir.Query:
         (statement,) = parse_statements(item.create_sql)
         plan = plan_statement(statement, self._planner.catalog_without(item.id))
-        if not isinstance(plan, p.CreateViewPlan | p.CreateMaterializedViewPlan):
+        if not isinstance(plan, ddl_plans.CreateViewPlan | ddl_plans.CreateMaterializedViewPlan):
             raise InternalError(f"not the definition of a view: {item.create_sql}")
         return plan.query
 
@@ -251,7 +256,7 @@ class Explainer:
         session: Session,
         planner: Planner,
         subject: _Subject,
-        plan: p.ExplainPlan,
+        plan: session_plans.ExplainPlan,
         config: ExplainConfig,
         names: Names,
         frame: Frame,
@@ -402,7 +407,7 @@ def _may_cost(query: hir.Relation) -> bool:
 def _planned_text(
     planner: Planner,
     subject: _Subject,
-    plan: p.ExplainPlan,
+    plan: session_plans.ExplainPlan,
     shown: _Shown,
     config: ExplainConfig,
     names: Names,
@@ -462,7 +467,7 @@ def _rounds(loop: Loop) -> list[str]:
     return texts
 
 
-def _unsupported_format(plan: p.ExplainPlan) -> Unsupported:
+def _unsupported_format(plan: session_plans.ExplainPlan) -> Unsupported:
     return Unsupported(
         f"EXPLAIN {plan.stage.upper()} PLAN AS {plan.format.upper()} is not supported"
     )

@@ -48,6 +48,7 @@ from mzsql.expr.memo import remembering
 from mzsql.expr.relation import Relation
 from mzsql.expr.scalar import Scalar
 from mzsql.frontend import LoweredQuery, hir, lower_query, parse_statements, plan_statement
+from mzsql.frontend.plan import ddl_plans
 from mzsql.frontend.plan import plans as p
 from mzsql.lir import Planned, lower
 from mzsql.repr.datum import Datum
@@ -246,7 +247,7 @@ class Planner:
     def _query(self, text: str) -> hir.Query:
         (statement,) = parse_statements(text)
         plan = plan_statement(statement, self.catalog(stored=True))
-        if not isinstance(plan, p.SelectPlan | p.CreateViewPlan):
+        if not isinstance(plan, p.SelectPlan | ddl_plans.CreateViewPlan):
             raise InternalError(f"not the definition of a view: {text}")
         return plan.query
 
@@ -520,7 +521,7 @@ class Planner:
     def _definition(self, item: objects.MaterializedView) -> hir.Query:
         (statement,) = parse_statements(item.create_sql)
         plan = plan_statement(statement, self.catalog_without(item.id))
-        if not isinstance(plan, p.CreateMaterializedViewPlan):
+        if not isinstance(plan, ddl_plans.CreateMaterializedViewPlan):
             raise InternalError(f"not the definition of a materialized view: {item.create_sql}")
         return plan.query
 

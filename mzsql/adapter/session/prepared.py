@@ -11,7 +11,7 @@ import weakref
 import msgspec
 
 from mzsql.adapter.session.session import Session
-from mzsql.frontend.plan import plans as p
+from mzsql.frontend.plan import cursor_plans
 from mzsql.frontend.scalar.placeholders import substitute
 from mzsql.repr.errors import DuplicateObject, SqlError, SqlSyntaxError
 from mzsql.repr.types import SqlType
@@ -35,7 +35,7 @@ class PreparedStatements:
     def _of(self, session: Session) -> dict[str, Prepared]:
         return self._kept.setdefault(session, {})
 
-    def prepare(self, session: Session, plan: p.PreparePlan) -> None:
+    def prepare(self, session: Session, plan: cursor_plans.PreparePlan) -> None:
         """Store a statement.
 
         Raises:
@@ -50,7 +50,7 @@ class PreparedStatements:
             )
         kept[plan.name] = Prepared(plan.text, plan.types)
 
-    def text(self, session: Session, plan: p.ExecutePlan) -> str:
+    def text(self, session: Session, plan: cursor_plans.ExecutePlan) -> str:
         """The statement that EXECUTE runs, with the arguments substituted.
 
         Raises:

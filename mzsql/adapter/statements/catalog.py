@@ -35,6 +35,7 @@ from mzsql.catalog.state import CatalogState, removed
 from mzsql.frontend import parse_statements, plan_statement
 from mzsql.frontend.catalog import SYSTEM_SCHEMAS, FullName
 from mzsql.frontend.plan import catalog_plans as cp
+from mzsql.frontend.plan import ddl_plans
 from mzsql.frontend.plan import plans as p
 from mzsql.repr.errors import (
     DependentObjects,
@@ -291,7 +292,7 @@ class CatalogStatements:
         catalog = SessionCatalog(state, self._planner.builtin_desc)
         (statement,) = parse_statements(item.create_sql)
         plan = plan_statement(statement, catalog)
-        assert isinstance(plan, p.CreatingPlan), (
+        assert isinstance(plan, ddl_plans.CreatingPlan), (
             "what the catalog keeps of an object is what creates it"
         )
         return plan.meaning

@@ -23,7 +23,7 @@ from mzsql.adapter.statements.dml import Changes
 from mzsql.adapter.statements.incoming import cast_text, evaluated, safe_cast, takes, whole_rows
 from mzsql.adapter.statements.result import Result
 from mzsql.expr.scalar import Column
-from mzsql.frontend.plan import plans as p
+from mzsql.frontend.plan import dml_plans
 from mzsql.persist import Batch
 from mzsql.repr.errors import (
     DataError,
@@ -49,7 +49,9 @@ class CopyIn:
         self._env = env
         self._changes = changes
 
-    def run(self, session: Session, transaction: Transaction, plan: p.CopyFromPlan) -> Result:
+    def run(
+        self, session: Session, transaction: Transaction, plan: dml_plans.CopyFromPlan
+    ) -> Result:
         """Load a file as one write."""
         self._env.require_writable()
         transaction.enter("write")
@@ -62,7 +64,7 @@ class CopyIn:
 
 
 def copy_from(
-    plan: p.CopyFromPlan,
+    plan: dml_plans.CopyFromPlan,
     table: TableShard,
     stdin: Path | None = None,
     paths: CopyPaths = ANYWHERE,
@@ -125,14 +127,14 @@ def _timed(
         yield from full.combine_chunks().to_batches()
 
 
-def _targets(plan: p.CopyFromPlan, desc: RelationDesc) -> tuple[int, ...]:
+def _targets(plan: dml_plans.CopyFromPlan, desc: RelationDesc) -> tuple[int, ...]:
     return tuple(range(desc.arity)) if plan.columns is None else plan.columns
 
 
 # --- Parquet --------------------------------------------------------------------------------------
 
 
-def _parquet(plan: p.CopyFromPlan, path: Path, desc: RelationDesc) -> Iterator[pa.Table]:
+def _parquet(plan: dml_plans.CopyFromPlan, path: Path, desc: RelationDesc) -> Iterator[pa.Table]:
     try:
         file = pq.ParquetFile(path)
     except (pa.ArrowInvalid, OSError) as broken:
@@ -170,11 +172,13 @@ def _parquet(plan: p.CopyFromPlan, path: Path, desc: RelationDesc) -> Iterator[p
             raise DataError(f"{plan.path} cannot be read from row {row} on: {broken}") from None
 
 
-def _parquet_row(plan: p.CopyFromPlan, first: int, row: int) -> str:
+def _parquet_row(plan: dml_plans.CopyFromPlan, first: int, row: int) -> str:
     return f"COPY {plan.table.name.item}, row {first + row} of {plan.path}."
 
 
-def _check_parquet_type(plan: p.CopyFromPlan, name: str, found: pa.DataType, typ: SqlType) -> None:
+def _check_parquet_type(
+    plan: dml_plans.CopyFromPlan, name: str, found: pa.DataType, typ: SqlType
+) -> None:
     if not takes(typ, found):
         raise DatatypeMismatch(
             f'column "{name}" is of type {typ} but {plan.path} has {found} there',
@@ -185,14 +189,14 @@ def _check_parquet_type(plan: p.CopyFromPlan, name: str, found: pa.DataType, typ
 # --- text -----------------------------------------------------------------------------------------
 
 
-def _text(plan: p.CopyFromPlan, path: Path, desc: RelationDesc) -> Iterator[pa.Table]:
+def _text(plan: dml_plans.CopyFromPlan, path: Path, desc: RelationDesc) -> Iterator[pa.Table]:
     targets = _targets(plan, desc)
     for rows in text_rows(plan, path, [desc.names[i] for i in targets]):
         yield _of_texts(plan, desc, targets, rows)
 
 
 def _of_texts(
-    plan: p.CopyFromPlan, desc: RelationDesc, targets: tuple[int, ...], rows: TextRows
+    plan: dml_plans.CopyFromPlan, desc: RelationDesc, targets: tuple[int, ...], rows: TextRows
 ) -> pa.Table:
     exprs = []
     for n, i in enumerate(targets):

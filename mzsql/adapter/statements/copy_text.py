@@ -20,7 +20,7 @@ import pyarrow.csv as pacsv
 
 from mzsql.adapter.statements.copy_bytes import EMPTY_LINE, Stream, csv_bytes, text_bytes
 from mzsql.expr.engines import locked_connection
-from mzsql.frontend.plan import plans as p
+from mzsql.frontend.plan import dml_plans
 from mzsql.repr.errors import DataError
 
 #: Rows per batch.
@@ -100,7 +100,7 @@ class _Misshapen:
         return "skip"
 
 
-def text_rows(plan: p.CopyFromPlan, path: Path, names: list[str]) -> Iterator[TextRows]:
+def text_rows(plan: dml_plans.CopyFromPlan, path: Path, names: list[str]) -> Iterator[TextRows]:
     """The rows of a file.
 
     Args:
@@ -133,7 +133,7 @@ def text_rows(plan: p.CopyFromPlan, path: Path, names: list[str]) -> Iterator[Te
 
 
 def _open(
-    plan: p.CopyFromPlan, source: IO[bytes], names: list[str], block: int, wrong: _Misshapen
+    plan: dml_plans.CopyFromPlan, source: IO[bytes], names: list[str], block: int, wrong: _Misshapen
 ) -> pacsv.CSVStreamingReader:
     text = plan.format == "text"
     if text:
@@ -163,7 +163,7 @@ def _open(
 
 
 def _read(
-    plan: p.CopyFromPlan, source: IO[bytes], names: list[str], block: int, skip: int
+    plan: dml_plans.CopyFromPlan, source: IO[bytes], names: list[str], block: int, skip: int
 ) -> Iterator[TextRows]:
     """The rows from number ``skip`` on, read in blocks of ``block`` bytes."""
     table, text = plan.table.name.item, plan.format == "text"

@@ -27,7 +27,7 @@ from mzsql.expr.engines import locked_connection, to_sql
 from mzsql.expr.functions import find_cast
 from mzsql.expr.functions.table import Engine, Sql
 from mzsql.expr.scalar import Column, Scalar
-from mzsql.frontend.plan import plans as p
+from mzsql.frontend.plan import cursor_plans
 from mzsql.location import default_registry
 from mzsql.repr.errors import InvalidParameter, Unsupported
 from mzsql.repr.tables import pieces
@@ -92,7 +92,7 @@ def _escaped(item: str, delimiter: str) -> str:
     return item
 
 
-def _csv_quoted(item: str, plan: p.CopyToPlan, *, single: bool) -> str:
+def _csv_quoted(item: str, plan: cursor_plans.CopyToPlan, *, single: bool) -> str:
     """The SQL that quotes a value's text where PostgreSQL does."""
     quote, escape = _quoted(plan.quote), _quoted(plan.escape)
     doubled = item
@@ -110,7 +110,7 @@ def _csv_quoted(item: str, plan: p.CopyToPlan, *, single: bool) -> str:
 class Lines:
     """Makes lines of text or CSV."""
 
-    def __init__(self, plan: p.CopyToPlan, desc: RelationDesc) -> None:
+    def __init__(self, plan: cursor_plans.CopyToPlan, desc: RelationDesc) -> None:
         self._plan = plan
         self._desc = desc
         items = []
@@ -177,7 +177,7 @@ class CopyOut:
 
     def __init__(
         self,
-        plan: p.CopyToPlan,
+        plan: cursor_plans.CopyToPlan,
         desc: RelationDesc,
         tables: Iterator[pa.Table],
         close: Callable[[], None] = lambda: None,
@@ -205,7 +205,9 @@ class CopyOut:
 # --- files ----------------------------------------------------------------------------------------
 
 
-def _write(plan: p.CopyToPlan, desc: RelationDesc, rows: pa.Table, sink: io.BufferedIOBase) -> None:
+def _write(
+    plan: cursor_plans.CopyToPlan, desc: RelationDesc, rows: pa.Table, sink: io.BufferedIOBase
+) -> None:
     if plan.format == "parquet":
         if len(set(desc.names)) < len(desc.names):
             raise InvalidParameter("COPY TO a Parquet file needs distinct column names")
@@ -228,7 +230,7 @@ def check_allowed(path: str, paths: CopyPaths) -> None:
 
 
 def to_files(
-    plan: p.CopyToPlan,
+    plan: cursor_plans.CopyToPlan,
     path: str,
     desc: RelationDesc,
     rows: pa.Table,
@@ -261,7 +263,9 @@ def to_files(
     return int(rows.num_rows)
 
 
-def _to_file(plan: p.CopyToPlan, target: Path, desc: RelationDesc, rows: pa.Table) -> None:
+def _to_file(
+    plan: cursor_plans.CopyToPlan, target: Path, desc: RelationDesc, rows: pa.Table
+) -> None:
     """Write a file atomically: through links, keeping its mode. A pipe or a device is written directly."""
     target = target.resolve()
     if target.exists() and not target.is_file():
@@ -282,7 +286,7 @@ def _to_file(plan: p.CopyToPlan, target: Path, desc: RelationDesc, rows: pa.Tabl
         raise
 
 
-def _to_store(plan: p.CopyToPlan, url: str, desc: RelationDesc, rows: pa.Table) -> None:
+def _to_store(plan: cursor_plans.CopyToPlan, url: str, desc: RelationDesc, rows: pa.Table) -> None:
     blob = default_registry().open_blob(url)
     try:
         if next(iter(blob.list_keys_and_metadata("")), None) is not None:

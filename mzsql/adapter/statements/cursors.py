@@ -18,7 +18,7 @@ from mzsql.adapter.statements.selects import Selects
 from mzsql.adapter.statements.tables import Runs
 from mzsql.adapter.subscribe.subscription import Subscribes
 from mzsql.compute.peek.rows import as_columns
-from mzsql.frontend.plan import plans as p
+from mzsql.frontend.plan import cursor_plans
 from mzsql.frontend.plan.cursors import (
     ClosePlan,
     DeallocatePlan,
@@ -62,18 +62,18 @@ class CursorStatements:
     def runs(self) -> Runs:
         """The functions that carry out these statements, by class of plan."""
         return {
-            p.SubscribePlan: self._subscribe,
+            cursor_plans.SubscribePlan: self._subscribe,
             DeclarePlan: self._declare,
             FetchPlan: self._fetch,
             ClosePlan: self._close,
-            p.PreparePlan: self._prepare,
+            cursor_plans.PreparePlan: self._prepare,
             DeallocatePlan: self._deallocate,
             DiscardPlan: self._discard,
-            p.CopyToPlan: self._copy_to,
+            cursor_plans.CopyToPlan: self._copy_to,
         }
 
     def _subscribe(
-        self, session: Session, transaction: Transaction, plan: p.SubscribePlan
+        self, session: Session, transaction: Transaction, plan: cursor_plans.SubscribePlan
     ) -> Result:
         if plan.as_of is None:
             transaction.enter("subscribe")
@@ -93,7 +93,9 @@ class CursorStatements:
         self._cursors.close(session, plan.name)
         return Result(plan.tag_text)
 
-    def _prepare(self, session: Session, _transaction: Transaction, plan: p.PreparePlan) -> Result:
+    def _prepare(
+        self, session: Session, _transaction: Transaction, plan: cursor_plans.PreparePlan
+    ) -> Result:
         self._prepared.prepare(session, plan)
         return Result(plan.tag_text)
 
@@ -115,8 +117,10 @@ class CursorStatements:
         session.reset_all()
         return Result(plan.tag_text)
 
-    def _copy_to(self, session: Session, transaction: Transaction, plan: p.CopyToPlan) -> Result:
-        if isinstance(plan.plan, p.SubscribePlan):
+    def _copy_to(
+        self, session: Session, transaction: Transaction, plan: cursor_plans.CopyToPlan
+    ) -> Result:
+        if isinstance(plan.plan, cursor_plans.SubscribePlan):
             stream = self._subscribe(session, transaction, plan.plan).stream
             assert stream is not None
             return Result(

@@ -50,7 +50,7 @@ from mzsql.expr.relation import Relation
 from mzsql.expr.typing import relation_type
 from mzsql.frontend import lower_query
 from mzsql.frontend.catalog import SYSTEM_SCHEMAS, FullName
-from mzsql.frontend.plan import plans as p
+from mzsql.frontend.plan import ddl_plans
 from mzsql.frontend.plan.refresh import scheduled
 from mzsql.persist import UpperMismatch
 from mzsql.repr.errors import InvalidParameter, Unsupported
@@ -59,11 +59,11 @@ from mzsql.repr.ids import GlobalId, global_id
 from mzsql.repr.types import RelationDesc
 
 _Creates = (
-    p.CreateTablePlan
-    | p.CreateTypePlan
-    | p.CreateViewPlan
-    | p.CreateMaterializedViewPlan
-    | p.CreateIndexPlan
+    ddl_plans.CreateTablePlan
+    | ddl_plans.CreateTypePlan
+    | ddl_plans.CreateViewPlan
+    | ddl_plans.CreateMaterializedViewPlan
+    | ddl_plans.CreateIndexPlan
 )
 
 
@@ -81,13 +81,13 @@ class Definitions:
     def runs(self) -> Definers:
         """The functions that carry out these statements, by class of plan."""
         return {
-            p.CreateTablePlan: self.create_table,
-            p.CreateTypePlan: self.create_type,
-            p.CreateViewPlan: self.create_view,
-            p.CreateMaterializedViewPlan: self.create_materialized_view,
-            p.CreateIndexPlan: self.create_index,
-            p.AlterRetainPlan: self.alter_retain,
-            p.DropPlan: self.drop,
+            ddl_plans.CreateTablePlan: self.create_table,
+            ddl_plans.CreateTypePlan: self.create_type,
+            ddl_plans.CreateViewPlan: self.create_view,
+            ddl_plans.CreateMaterializedViewPlan: self.create_materialized_view,
+            ddl_plans.CreateIndexPlan: self.create_index,
+            ddl_plans.AlterRetainPlan: self.alter_retain,
+            ddl_plans.DropPlan: self.drop,
         }
 
     # --- shared -------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ class Definitions:
 
     # --- tables and views ---------------------------------------------------------------------
 
-    def create_table(self, session: Session, plan: p.CreateTablePlan) -> None:
+    def create_table(self, session: Session, plan: ddl_plans.CreateTablePlan) -> None:
         """CREATE TABLE.
 
         Raises:
@@ -169,7 +169,7 @@ class Definitions:
             )
         )
 
-    def create_type(self, session: Session, plan: p.CreateTypePlan) -> None:
+    def create_type(self, session: Session, plan: ddl_plans.CreateTypePlan) -> None:
         """CREATE TYPE.
 
         Raises:
@@ -179,7 +179,7 @@ class Definitions:
         self._taken(session, plan.name, if_not_exists=False)
         self._create(self._new(Type, plan, plan.types, typ=plan.typ))
 
-    def create_view(self, session: Session, plan: p.CreateViewPlan) -> None:
+    def create_view(self, session: Session, plan: ddl_plans.CreateViewPlan) -> None:
         """CREATE VIEW.
 
         Raises:
@@ -213,7 +213,7 @@ class Definitions:
     # --- materialized views and indexes ---------------------------------------------------------
 
     def create_materialized_view(
-        self, session: Session, plan: p.CreateMaterializedViewPlan
+        self, session: Session, plan: ddl_plans.CreateMaterializedViewPlan
     ) -> None:
         """CREATE MATERIALIZED VIEW: plan it, check that it can be maintained, add it to the catalog, have it installed.
 
@@ -245,7 +245,7 @@ class Definitions:
         if replaced:
             self.clean_up(replaced)
 
-    def create_index(self, session: Session, plan: p.CreateIndexPlan) -> None:
+    def create_index(self, session: Session, plan: ddl_plans.CreateIndexPlan) -> None:
         """CREATE INDEX.
 
         Raises:
@@ -290,7 +290,7 @@ class Definitions:
         item: Maintained,
         relation: Relation | None,
         replaced: list[Item],
-        refresh: p.RefreshOptions | None = None,
+        refresh: ddl_plans.RefreshOptions | None = None,
     ) -> None:
         made = self._planner.deploy(item, relation, fresh=True)
         # Render it now, so that a view that cannot be maintained is refused instead of failing in the background.
@@ -328,7 +328,7 @@ class Definitions:
 
     # --- ALTER --------------------------------------------------------------------------------
 
-    def alter_retain(self, session: Session, plan: p.AlterRetainPlan) -> None:
+    def alter_retain(self, session: Session, plan: ddl_plans.AlterRetainPlan) -> None:
         """ALTER … SET (RETAIN HISTORY FOR …), RESET (RETAIN HISTORY).
 
         Raises:
@@ -349,7 +349,7 @@ class Definitions:
 
     # --- DROP ---------------------------------------------------------------------------------
 
-    def drop(self, session: Session, plan: p.DropPlan) -> None:
+    def drop(self, session: Session, plan: ddl_plans.DropPlan) -> None:
         """DROP: the named objects, with CASCADE also their dependents; shards are finalized once nothing names them.
 
         Raises:
@@ -406,7 +406,7 @@ class Definitions:
 
 
 def _scheduled(
-    item: Maintained, options: p.RefreshOptions, begins: Timestamp
+    item: Maintained, options: ddl_plans.RefreshOptions, begins: Timestamp
 ) -> tuple[Maintained, Timestamp]:
     """A view with its REFRESH schedule, and the time of its first refresh, given the time from which it can be
     computed.

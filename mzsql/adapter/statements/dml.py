@@ -36,7 +36,7 @@ from mzsql.compute.peek.outflow import Gathering, Limits
 from mzsql.expr.relation import Relation
 from mzsql.frontend import hir, lower_query
 from mzsql.frontend.catalog import CatalogItem
-from mzsql.frontend.plan import plans as p
+from mzsql.frontend.plan import dml_plans
 from mzsql.persist import Batch
 from mzsql.repr.errors import NotNullViolation, Unsupported
 from mzsql.repr.frontier import Timestamp
@@ -129,9 +129,9 @@ class Changes:
     def runs(self) -> Runs:
         """The functions that carry out these statements, by class of plan."""
         return {
-            p.InsertPlan: partial(self._run, self.insert),
-            p.UpdatePlan: partial(self._run, self.update),
-            p.DeletePlan: partial(self._run, self.delete),
+            dml_plans.InsertPlan: partial(self._run, self.insert),
+            dml_plans.UpdatePlan: partial(self._run, self.update),
+            dml_plans.DeletePlan: partial(self._run, self.delete),
         }
 
     def _run(
@@ -139,12 +139,12 @@ class Changes:
         change: Callable[[Session, Any], Outcome],
         session: Session,
         _transaction: Transaction,
-        plan: p.InsertPlan | p.UpdatePlan | p.DeletePlan,
+        plan: dml_plans.InsertPlan | dml_plans.UpdatePlan | dml_plans.DeletePlan,
     ) -> Result:
         outcome = change(session, plan)
         return Result(plan.counted(outcome.count), plan.returning, outcome.returned, outcome.count)
 
-    def insert(self, session: Session, plan: p.InsertPlan) -> Outcome:
+    def insert(self, session: Session, plan: dml_plans.InsertPlan) -> Outcome:
         """Insert the rows of a query.
 
         Raises:
@@ -160,7 +160,7 @@ class Changes:
         begin = partial(_Change, session, plan.returning, self._limits, amounts)
         return self._change(session, plan.table, plan.source, begin)
 
-    def delete(self, session: Session, plan: p.DeletePlan) -> Outcome:
+    def delete(self, session: Session, plan: dml_plans.DeletePlan) -> Outcome:
         """Delete the rows that a query selects.
 
         Raises:
@@ -174,7 +174,7 @@ class Changes:
         begin = partial(_Change, session, plan.returning, self._limits, amounts)
         return self._change(session, plan.table, plan.selection, begin)
 
-    def update(self, session: Session, plan: p.UpdatePlan) -> Outcome:
+    def update(self, session: Session, plan: dml_plans.UpdatePlan) -> Outcome:
         """Replace rows: the query's first half of columns are the old rows, the second half the new ones.
 
         Raises:

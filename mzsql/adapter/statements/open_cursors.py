@@ -17,6 +17,7 @@ import pyarrow as pa
 from mzsql.adapter.session.session import Session, Transaction, seconds
 from mzsql.adapter.statements.selects import Selects
 from mzsql.adapter.subscribe.subscription import Subscribes, Subscription
+from mzsql.frontend.plan import cursor_plans
 from mzsql.frontend.plan import plans as p
 from mzsql.frontend.plan.cursors import DeclarePlan, FetchPlan
 from mzsql.repr.errors import DuplicateObject, InvalidParameter, SqlError, TransactionError
@@ -31,7 +32,9 @@ FETCH_ROWS = 1_000_000
 class Cursor:
     """A declared cursor."""
 
-    def __init__(self, plan: p.SelectPlan | p.SubscribePlan, owner: Transaction | None) -> None:
+    def __init__(
+        self, plan: p.SelectPlan | cursor_plans.SubscribePlan, owner: Transaction | None
+    ) -> None:
         self.plan = plan
         self.owner = owner
         self.desc: RelationDesc | None = None
@@ -126,7 +129,7 @@ class Cursors:
         cursor = self._named(session, plan.name)
         wanted = FETCH_ROWS if plan.count is None else min(plan.count, FETCH_ROWS)
         timeout = None if plan.timeout is None else _timeout(plan.timeout)
-        if isinstance(cursor.plan, p.SubscribePlan):
+        if isinstance(cursor.plan, cursor_plans.SubscribePlan):
             if cursor.stream is None:
                 if cursor.plan.as_of is None:
                     transaction.enter("subscribe")

@@ -12,6 +12,7 @@ from mzsql.adapter.session.session import Session, Transaction
 from mzsql.adapter.statements.result import Result
 from mzsql.adapter.statements.tables import Run, Runs
 from mzsql.adapter.statements.transactions import Transactions
+from mzsql.frontend.plan import cursor_plans
 from mzsql.frontend.plan import plans as p
 
 
@@ -32,7 +33,7 @@ class Sequencer:
         prepared: PreparedStatements,
         statements: StatementPlanner,
     ) -> None:
-        self._runs: dict[type[p.Plan], Run] = {p.ExecutePlan: self._execute}
+        self._runs: dict[type[p.Plan], Run] = {cursor_plans.ExecutePlan: self._execute}
         for family in families:
             assert not self._runs.keys() & family.keys(), "a plan is of one family"
             self._runs.update(family)
@@ -56,6 +57,8 @@ class Sequencer:
             return Result(plan.tag_text)
         return self._runs[type(plan)](session, transaction, plan)
 
-    def _execute(self, session: Session, transaction: Transaction, plan: p.ExecutePlan) -> Result:
+    def _execute(
+        self, session: Session, transaction: Transaction, plan: cursor_plans.ExecutePlan
+    ) -> Result:
         text = self._prepared.text(session, plan)
         return self.run(session, transaction, self._statements.plan_text(session, text))

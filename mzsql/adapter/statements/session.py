@@ -19,6 +19,7 @@ from mzsql.adapter.statements.tables import Runs
 from mzsql.catalog.commands.settings import alter_system
 from mzsql.catalog.settings import is_foreign, variable
 from mzsql.frontend.plan import plans as p
+from mzsql.frontend.plan import session_plans
 from mzsql.repr.errors import TransactionError
 from mzsql.repr.types import (
     TEXT,
@@ -61,14 +62,16 @@ class SessionStatements:
     def runs(self) -> Runs:
         """The functions that carry out these statements, by class of plan."""
         return {
-            p.ExplainPlan: self._explain,
-            p.ShowVariablePlan: lambda session, _transaction, plan: _shown(
+            session_plans.ExplainPlan: self._explain,
+            session_plans.ShowVariablePlan: lambda session, _transaction, plan: _shown(
                 *show_variable(session, plan.name), plan.tag_text
             ),
-            p.AlterSystemPlan: self._alter_system,
+            session_plans.AlterSystemPlan: self._alter_system,
         }
 
-    def _explain(self, session: Session, transaction: Transaction, plan: p.ExplainPlan) -> Result:
+    def _explain(
+        self, session: Session, transaction: Transaction, plan: session_plans.ExplainPlan
+    ) -> Result:
         del transaction
         if plan.stage == "timestamp" and isinstance(plan.explainee, p.SelectPlan):
             text = self._queries.explain_timestamp(session, plan.explainee, plan.format)
@@ -78,7 +81,7 @@ class SessionStatements:
         title, text = self._explainer.explain(session, plan, self._env.catalog.state)
         return _shown(text_desc(title), [(text,)], plan.tag_text)
 
-    def _explain_pushdown(self, session: Session, plan: p.ExplainPlan) -> Result:
+    def _explain_pushdown(self, session: Session, plan: session_plans.ExplainPlan) -> Result:
         state = self._env.catalog.state
         as_of = None
         if isinstance(plan.explainee, p.SelectPlan) and plan.explainee.as_of is not None:
@@ -106,7 +109,7 @@ class SessionStatements:
         return Result(plan.tag_text, desc, pa.table(arrays, names=names), len(rows))
 
     def _alter_system(
-        self, session: Session, transaction: Transaction, plan: p.AlterSystemPlan
+        self, session: Session, transaction: Transaction, plan: session_plans.AlterSystemPlan
     ) -> Result:
         self._env.require_writable()
         if not transaction.implicit:

@@ -20,6 +20,7 @@ from mzsql.catalog.change import NOTHING
 from mzsql.catalog.objects import CATALOG_CLUSTER
 from mzsql.catalog.settings import variable
 from mzsql.frontend.plan import plans as p
+from mzsql.frontend.plan import session_plans
 from mzsql.frontend.plan.catalog_plans import AlteringPlan
 from mzsql.persist import Batch
 from mzsql.repr.errors import TransactionError
@@ -50,14 +51,16 @@ class Transactions:
     def runs(self) -> Runs:
         """The functions that carry out these statements, by class of plan."""
         return {
-            p.BeginPlan: self._begin,
-            p.CommitPlan: self._commit,
-            p.RollbackPlan: self._rollback,
-            p.SetVariablePlan: self._set,
-            p.SetTransactionPlan: self._set_transaction,
+            session_plans.BeginPlan: self._begin,
+            session_plans.CommitPlan: self._commit,
+            session_plans.RollbackPlan: self._rollback,
+            session_plans.SetVariablePlan: self._set,
+            session_plans.SetTransactionPlan: self._set_transaction,
         }
 
-    def _begin(self, session: Session, transaction: Transaction, plan: p.BeginPlan) -> Result:
+    def _begin(
+        self, session: Session, transaction: Transaction, plan: session_plans.BeginPlan
+    ) -> Result:
         if transaction.begun:
             session.notice("there is already a transaction in progress", severity="WARNING")
             transaction.set_mode(read_only=plan.read_only)
@@ -72,9 +75,11 @@ class Transactions:
         self.discard(transaction)
         session.end_transaction(committed=False)
         # Of a COMMIT too, where the transaction has failed.
-        return Result(p.RollbackPlan.command)
+        return Result(session_plans.RollbackPlan.command)
 
-    def _commit(self, session: Session, transaction: Transaction, plan: p.CommitPlan) -> Result:
+    def _commit(
+        self, session: Session, transaction: Transaction, plan: session_plans.CommitPlan
+    ) -> Result:
         if transaction.failed:
             return self._rollback(session, transaction, plan)
         _note_unless_begun(session, transaction)
@@ -141,7 +146,9 @@ class Transactions:
                     discard_batch(self._env, gid, write)
         transaction.writes.clear()
 
-    def _set(self, session: Session, transaction: Transaction, plan: p.SetVariablePlan) -> Result:
+    def _set(
+        self, session: Session, transaction: Transaction, plan: session_plans.SetVariablePlan
+    ) -> Result:
         if plan.local and not transaction.begun:
             session.notice("SET LOCAL can only be used in transaction blocks", severity="WARNING")
         if plan.name == "all" and plan.values is None:
@@ -164,7 +171,7 @@ class Transactions:
             )
 
     def _set_transaction(
-        self, session: Session, transaction: Transaction, plan: p.SetTransactionPlan
+        self, session: Session, transaction: Transaction, plan: session_plans.SetTransactionPlan
     ) -> Result:
         if plan.of_session:
             if plan.read_only is not None:

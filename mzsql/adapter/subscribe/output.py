@@ -17,7 +17,7 @@ import pyarrow as pa
 from mzsql.compute.replica.dataflows.transient import given
 from mzsql.expr.engines import to_sql
 from mzsql.expr.functions.table import Engine
-from mzsql.frontend.plan.plans import SubscribePlan
+from mzsql.frontend.plan.cursor_plans import SubscribePlan
 from mzsql.render.statement import TIME, col
 from mzsql.render.updates import consolidated
 from mzsql.repr.frontier import Timestamp

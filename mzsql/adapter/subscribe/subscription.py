@@ -36,7 +36,7 @@ from mzsql.compute.peek.inputs import Inputs
 from mzsql.compute.replica.dataflows.transient import TransientDataflow, bounded_connection, load
 from mzsql.expr.dataflow import MaterializedViewExport
 from mzsql.expr.scalar import Scalar
-from mzsql.frontend.plan import plans as p
+from mzsql.frontend.plan import cursor_plans
 from mzsql.lir.plan import DataflowDescription
 from mzsql.render.dataflow import render
 from mzsql.repr.errors import DataError, InvalidParameter, QueryCanceled, Unsupported
@@ -62,7 +62,7 @@ class Subscription:
     def __init__(
         self,
         env: Environment,
-        plan: p.SubscribePlan,
+        plan: cursor_plans.SubscribePlan,
         contents: Contents,
         as_of: Timestamp,
         up_to: Frontier,
@@ -335,7 +335,7 @@ class Subscribes:
         """How many subscriptions run."""
         return len(self._running)
 
-    def start(self, session: Session, plan: p.SubscribePlan) -> Subscription:
+    def start(self, session: Session, plan: cursor_plans.SubscribePlan) -> Subscription:
         """Start a subscription. Nothing is read before the first fetch, but everything to be read is held.
 
         Raises:
@@ -402,7 +402,7 @@ class Subscribes:
         return self._queries.timestamp(session, sources)
 
     def _sources(
-        self, plan: p.SubscribePlan, gid: GlobalId
+        self, plan: cursor_plans.SubscribePlan, gid: GlobalId
     ) -> tuple[list[GlobalId], DataflowDescription | None]:
         """The inputs, and the dataflow over them where one is needed."""
         if plan.collection is not None:

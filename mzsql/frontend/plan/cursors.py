@@ -22,7 +22,7 @@ from mzsql.frontend.names.types import resolve_type
 from mzsql.frontend.parse import statements as st
 from mzsql.frontend.parse.cursors import Close, Deallocate, Declare, Discard, Fetch
 from mzsql.frontend.parse.pieces import fold
-from mzsql.frontend.plan import plans
+from mzsql.frontend.plan import cursor_plans, plans
 from mzsql.frontend.plan.dml import copied_columns, copy_options
 from mzsql.frontend.plan.planners import NestingPlanners, Planners, PlanStatement
 from mzsql.frontend.plan.sequenced import StatementPlan
@@ -82,7 +82,7 @@ class DeclarePlan(StatementPlan, frozen=True, tag="declare"):
     command: ClassVar[str] = "DECLARE CURSOR"
 
     name: str
-    plan: plans.SelectPlan | plans.SubscribePlan
+    plan: plans.SelectPlan | cursor_plans.SubscribePlan
 
 
 class FetchPlan(StatementPlan, frozen=True, tag="fetch"):
@@ -131,7 +131,7 @@ class DiscardPlan(StatementPlan, frozen=True, tag="discard"):
 # --- SUBSCRIBE ---------------------------------------------------------------------------------------
 
 
-def plan_subscribe(statement: st.Subscribe, catalog: CatalogView) -> plans.SubscribePlan:
+def plan_subscribe(statement: st.Subscribe, catalog: CatalogView) -> cursor_plans.SubscribePlan:
     """The plan of SUBSCRIBE to a relation or a query, with its AS OF, UP TO, ENVELOPE and order.
 
     Raises:
@@ -158,7 +158,7 @@ def plan_subscribe(statement: st.Subscribe, catalog: CatalogView) -> plans.Subsc
     def time(node: exp.Expr | None, clause: str) -> Scalar | None:
         return None if node is None else timestamp_constant(node, catalog, clause)
 
-    return plans.SubscribePlan(
+    return cursor_plans.SubscribePlan(
         query,
         item if item is not None and item.kind in _STORED else None,
         row,
@@ -267,17 +267,17 @@ def output_desc(
 
 def plan_prepare(
     statement: st.Prepare, catalog: CatalogView, plan: PlanStatement
-) -> plans.PreparePlan:
+) -> cursor_plans.PreparePlan:
     """PREPARE: the statement is planned only for its errors and its parameters' types."""
     named = NamedTypes(catalog)
     declared = [resolve_type(typ, named) for typ in statement.types]
     with placeholders.inferring(declared) as found:
         plan(statement.statement, catalog)
         types = placeholders.all_types(found)
-    return plans.PreparePlan(statement.name, statement.text, types)
+    return cursor_plans.PreparePlan(statement.name, statement.text, types)
 
 
-def plan_execute(statement: st.Execute, catalog: CatalogView) -> plans.ExecutePlan:
+def plan_execute(statement: st.Execute, catalog: CatalogView) -> cursor_plans.ExecutePlan:
     """EXECUTE: each argument is planned by itself, for its errors; its names cannot refer into the prepared statement.
 
     Raises:
@@ -289,14 +289,14 @@ def plan_execute(statement: st.Execute, catalog: CatalogView) -> plans.ExecutePl
                 "cannot use subquery in EXECUTE parameter", position=argument.position
             )
         ExprContext(QueryPlanner(catalog), Scope(), "EXECUTE parameters").plan(argument.expression)
-    return plans.ExecutePlan(statement.name, tuple(a.text for a in statement.arguments))
+    return cursor_plans.ExecutePlan(statement.name, tuple(a.text for a in statement.arguments))
 
 
 def plan_copy_to(
     statement: st.CopyTo,
     catalog: CatalogView,
     plan: PlanStatement,
-) -> plans.CopyToPlan:
+) -> cursor_plans.CopyToPlan:
     """COPY … TO; without FORMAT the file's suffix decides, else the format is text.
 
     Raises:
@@ -308,19 +308,19 @@ def plan_copy_to(
         if isinstance(what, st.Name)
         else plan(what, catalog)
     )
-    assert isinstance(query, plans.SelectPlan | plans.SubscribePlan)
-    if isinstance(query, plans.SubscribePlan) and statement.path is not None:
+    assert isinstance(query, plans.SelectPlan | cursor_plans.SubscribePlan)
+    if isinstance(query, cursor_plans.SubscribePlan) and statement.path is not None:
         raise SqlSyntaxError("COPY (SUBSCRIBE …) can only go TO STDOUT", sqlstate="0A000")
     formats = ("text", "csv") if statement.path is None else ("csv", "parquet")
     options = copy_options(statement.options, statement.path, formats)
-    return plans.CopyToPlan(query, statement.path, **options)  # type: ignore[arg-type]
+    return cursor_plans.CopyToPlan(query, statement.path, **options)  # type: ignore[arg-type]
 
 
 def _declare(
     statement: Declare, catalog: CatalogView, plan_statement: PlanStatement
 ) -> DeclarePlan:
     inner = plan_statement(statement.statement, catalog)
-    assert isinstance(inner, plans.SelectPlan | plans.SubscribePlan)
+    assert isinstance(inner, plans.SelectPlan | cursor_plans.SubscribePlan)
     return DeclarePlan(statement.name, inner)
 
 

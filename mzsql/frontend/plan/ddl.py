@@ -27,7 +27,7 @@ from mzsql.frontend.names.scope import Scope, ScopeItem, column_like
 from mzsql.frontend.names.types import resolve_type
 from mzsql.frontend.parse import statements as st
 from mzsql.frontend.parse.retention import OPTION, clause, option, retained_ms, shown
-from mzsql.frontend.plan import plans
+from mzsql.frontend.plan import ddl_plans
 from mzsql.frontend.plan.planners import Planners
 from mzsql.frontend.plan.refresh import refresh_options, shown_unscheduled
 from mzsql.frontend.plan.types import References, plan_create_type, shown_type
@@ -59,7 +59,7 @@ from mzsql.repr.types import (
 
 def plan_create_table(
     statement: st.CreateTable, catalog: CatalogView, *, table_keys: bool
-) -> plans.CreateTablePlan:
+) -> ddl_plans.CreateTablePlan:
     """The plan of CREATE TABLE.
 
     Args:
@@ -90,7 +90,7 @@ def plan_create_table(
         _default(planner, c, typ.type) for c, typ in zip(statement.columns, columns, strict=True)
     )
     desc = RelationDesc(tuple(names), RelationType(columns, keys))
-    return plans.CreateTablePlan(
+    return ddl_plans.CreateTablePlan(
         name=name,
         desc=desc,
         defaults=defaults,
@@ -183,7 +183,7 @@ def _span(node: exp.Expr, text: str) -> tuple[int, int]:
 
 def plan_create_view(
     statement: st.CreateView, catalog: CatalogView
-) -> plans.CreateViewPlan | plans.CreateMaterializedViewPlan:
+) -> ddl_plans.CreateViewPlan | ddl_plans.CreateMaterializedViewPlan:
     """CREATE [MATERIALIZED] VIEW.
 
     Raises:
@@ -216,7 +216,7 @@ def plan_create_view(
     if not statement.materialized:
         sql = f"CREATE VIEW {quoted_name(name)}{columns} AS {body}"
         types = planner.types.used
-        return plans.CreateViewPlan(
+        return ddl_plans.CreateViewPlan(
             name=name,
             query=query,
             create_sql=sql,
@@ -237,7 +237,7 @@ def plan_create_view(
     )
     after = f"{kept}) AS {body}"
     sql = f"{before}{shown_unscheduled(refresh)}{after}"
-    return plans.CreateMaterializedViewPlan(
+    return ddl_plans.CreateMaterializedViewPlan(
         name=name,
         query=query,
         cluster=cluster,
@@ -246,7 +246,7 @@ def plan_create_view(
         replaces=replaces,
         not_null=not_null,
         retain_ms=None if retain is None else retained_ms(retain),
-        refresh=plans.RefreshOptions(refresh, before, after) if refresh else None,
+        refresh=ddl_plans.RefreshOptions(refresh, before, after) if refresh else None,
         types=planner.types.used,
     )
 
@@ -343,7 +343,7 @@ def _asserting(query: hir.Query, not_null: tuple[int, ...]) -> hir.Query:
 # --- indexes ---------------------------------------------------------------------------------------
 
 
-def plan_create_index(statement: st.CreateIndex, catalog: CatalogView) -> plans.CreateIndexPlan:
+def plan_create_index(statement: st.CreateIndex, catalog: CatalogView) -> ddl_plans.CreateIndexPlan:
     """CREATE INDEX; without a name it gets Materialize's, such as ``t_a_idx`` or ``t_primary_idx``.
 
     Raises:
@@ -371,7 +371,7 @@ def plan_create_index(statement: st.CreateIndex, catalog: CatalogView) -> plans.
     names = planner.references
     columns = ", ".join(_shown_key(statement, i, on, key, names) for i, key in enumerate(keys))
     sql = f"CREATE INDEX {quoted(name.item)} IN CLUSTER {quoted(cluster)} ON {quoted_name(on.name)} ({columns})"
-    return plans.CreateIndexPlan(
+    return ddl_plans.CreateIndexPlan(
         name=name,
         on=on,
         keys=keys,
@@ -442,7 +442,7 @@ def _shown_key(
 # --- drop ------------------------------------------------------------------------------------------
 
 
-def plan_drop(statement: st.Drop, catalog: CatalogView) -> plans.DropPlan:
+def plan_drop(statement: st.Drop, catalog: CatalogView) -> ddl_plans.DropPlan:
     """DROP."""
     items: list[CatalogItem] = []
     missing: list[str] = []
@@ -457,7 +457,7 @@ def plan_drop(statement: st.Drop, catalog: CatalogView) -> plans.DropPlan:
         expect_kind(found, statement.kind, name, "remove")
         if found not in items:
             items.append(found)
-    return plans.DropPlan(statement.kind, tuple(items), tuple(missing), statement.cascade)
+    return ddl_plans.DropPlan(statement.kind, tuple(items), tuple(missing), statement.cascade)
 
 
 #: The planners of this family. CREATE TABLE's is asked for by name: it takes a setting.

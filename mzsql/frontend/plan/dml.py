@@ -17,7 +17,7 @@ from mzsql.frontend.catalog import CatalogItem, CatalogView
 from mzsql.frontend.names.items import item_named
 from mzsql.frontend.names.scope import Scope, ScopeItem, column_like
 from mzsql.frontend.parse import statements as st
-from mzsql.frontend.plan import plans
+from mzsql.frontend.plan import dml_plans, plans
 from mzsql.frontend.plan.planners import Planners
 from mzsql.frontend.plan.update_from import joined, once
 from mzsql.frontend.query.from_clause import plan_from
@@ -90,7 +90,7 @@ def _columns(
 # --- insert ----------------------------------------------------------------------------------------
 
 
-def plan_insert(statement: st.Insert, catalog: CatalogView) -> plans.InsertPlan:
+def plan_insert(statement: st.Insert, catalog: CatalogView) -> dml_plans.InsertPlan:
     """The plan of INSERT: the query of its rows, cast to the table's columns, and RETURNING.
 
     Raises:
@@ -124,7 +124,7 @@ def plan_insert(statement: st.Insert, catalog: CatalogView) -> plans.InsertPlan:
     relation = _complete(source, table, columns)
     scope = _table_scope(table, statement.alias)
     done = written(planner, relation, table.desc, scope, statement.returning)
-    return plans.InsertPlan(table, _query(done.relation, done.desc), done.returning)
+    return dml_plans.InsertPlan(table, _query(done.relation, done.desc), done.returning)
 
 
 def _refuse_bare(table: CatalogItem) -> None:
@@ -247,7 +247,7 @@ def _table_scope(table: CatalogItem, alias: str | None) -> Scope:
     return Scope(items, None, True, (name,))
 
 
-def plan_delete(statement: st.Delete, catalog: CatalogView) -> plans.DeletePlan:
+def plan_delete(statement: st.Delete, catalog: CatalogView) -> dml_plans.DeletePlan:
     """DELETE; USING becomes a semijoin, so a row is deleted once however many rows it matches."""
     table = table_named(catalog, statement.table, "mutate")
     assert table.desc is not None
@@ -260,7 +260,7 @@ def plan_delete(statement: st.Delete, catalog: CatalogView) -> plans.DeletePlan:
     elif statement.where is not None:
         relation = _filtered(planner, relation, scope, statement.where)
     done = written(planner, relation, table.desc, scope, statement.returning)
-    return plans.DeletePlan(table, _query(done.relation, done.desc), done.returning)
+    return dml_plans.DeletePlan(table, _query(done.relation, done.desc), done.returning)
 
 
 def _using(
@@ -287,7 +287,7 @@ def _check_width(planner: QueryPlanner, scope: Scope, node: exp.Expr, position: 
         raise SqlSyntaxError("number of columns does not match number of values", position=position)
 
 
-def plan_update(statement: st.Update, catalog: CatalogView) -> plans.UpdatePlan:
+def plan_update(statement: st.Update, catalog: CatalogView) -> dml_plans.UpdatePlan:
     """UPDATE."""
     table = table_named(catalog, statement.table, "mutate")
     assert table.desc is not None
@@ -323,20 +323,20 @@ def plan_update(statement: st.Update, catalog: CatalogView) -> plans.UpdatePlan:
     rows = written(planner, doubled, both, scope, statement.returning, row_at=desc.arity)
     if statement.sources is not None:
         rows = once(rows, table, width - desc.arity)
-    return plans.UpdatePlan(table, _query(rows.relation, rows.desc), rows.returning)
+    return dml_plans.UpdatePlan(table, _query(rows.relation, rows.desc), rows.returning)
 
 
 # --- copy ------------------------------------------------------------------------------------------
 
 
-def plan_copy_from(statement: st.CopyFrom, catalog: CatalogView) -> plans.CopyFromPlan:
+def plan_copy_from(statement: st.CopyFrom, catalog: CatalogView) -> dml_plans.CopyFromPlan:
     """COPY t FROM '<file>' or STDIN; without FORMAT a file's suffix decides, and STDIN is text."""
     table = table_named(catalog, statement.table, "copy into")
     _refuse_bare(table)
     columns = tuple(_columns(table, statement.columns)) if statement.columns else None
     formats = ("text", "csv") if statement.path is None else _COPY_FORMATS
     options = copy_options(statement.options, statement.path, formats)
-    return plans.CopyFromPlan(table, columns, statement.path, **options)  # type: ignore[arg-type]
+    return dml_plans.CopyFromPlan(table, columns, statement.path, **options)  # type: ignore[arg-type]
 
 
 def copied_columns(

@@ -17,7 +17,7 @@ from mzsql.frontend.catalog import CatalogView
 from mzsql.frontend.definitions.normalize import normalize_create_sql
 from mzsql.frontend.names.scope import Scope
 from mzsql.frontend.parse import statements as st
-from mzsql.frontend.plan import plans
+from mzsql.frontend.plan import ddl_plans
 from mzsql.frontend.query.query import QueryPlanner
 from mzsql.frontend.scalar.coerce import cast
 from mzsql.frontend.scalar.context import ExprContext
@@ -37,7 +37,7 @@ _SOME_TIME = 1_700_000_000_000
 
 def refresh_options(
     statement: st.CreateView, catalog: CatalogView
-) -> tuple[plans.RefreshOption, ...]:
+) -> tuple[ddl_plans.RefreshOption, ...]:
     """A materialized view's REFRESH options; empty for ON COMMIT.
 
     Raises:
@@ -59,31 +59,31 @@ def refresh_options(
     return tuple(_option(one, statement.source.text, catalog) for one in options)
 
 
-def _option(one: st.Refresh, text: str, catalog: CatalogView) -> plans.RefreshOption:
+def _option(one: st.Refresh, text: str, catalog: CatalogView) -> ddl_plans.RefreshOption:
     every_ms = _interval_ms(one) if one.kind == "every" else None
     quoted = one.every.replace("'", "''")
     every = f"'{quoted}' {one.unit.upper()}".strip()
     if one.at is None:
-        return plans.RefreshOption(_NOW, "mz_now()", every_ms, every)
+        return ddl_plans.RefreshOption(_NOW, "mz_now()", every_ms, every)
     clause = "REFRESH AT" if one.kind == "at" else "REFRESH EVERY ... ALIGNED TO"
     at = _time(one.at, clause, one.position, catalog)
     written = normalize_create_sql(text, one.at.meta["span"], [one.at], ())
-    return plans.RefreshOption(at, written, every_ms, every)
+    return ddl_plans.RefreshOption(at, written, every_ms, every)
 
 
-def shown_unscheduled(options: Sequence[plans.RefreshOption], now: str = "mz_now()") -> str:
+def shown_unscheduled(options: Sequence[ddl_plans.RefreshOption], now: str = "mz_now()") -> str:
     """The options as a definition writes them."""
     return ", ".join(f"REFRESH = {_shown(one, now)}" for one in options) or "REFRESH = ON COMMIT"
 
 
-def _shown(option: plans.RefreshOption, now: str) -> str:
+def _shown(option: ddl_plans.RefreshOption, now: str) -> str:
     at = _MZ_NOW.sub(now, option.text)
     if option.every_ms is None:
         return f"AT {at}"
     return f"EVERY {option.every} ALIGNED TO {at}"
 
 
-def scheduled(options: plans.RefreshOptions, now: Timestamp) -> tuple[RefreshSchedule, str]:
+def scheduled(options: ddl_plans.RefreshOptions, now: Timestamp) -> tuple[RefreshSchedule, str]:
     """The schedule of a view created at time ``now``, and its definition with that time for ``mz_now()``.
 
     Raises:

@@ -7,7 +7,7 @@ from mzsql.frontend.names.items import expect_kind, find_item, item_named
 from mzsql.frontend.parse import statements as st
 from mzsql.frontend.parse.parse import parse_statements
 from mzsql.frontend.parse.retention import retained_ms, with_retention
-from mzsql.frontend.plan import plans
+from mzsql.frontend.plan import ddl_plans
 from mzsql.frontend.plan.planners import NestingPlanners, PlanStatement
 from mzsql.repr.errors import Unsupported
 
@@ -41,14 +41,14 @@ def altered(
     return item, retained_ms(statement.retain, position)
 
 
-def missing(statement: st.AlterRetain) -> plans.AlterRetainPlan:
+def missing(statement: st.AlterRetain) -> ddl_plans.AlterRetainPlan:
     """The plan of ALTER … IF EXISTS for an object that does not exist."""
-    return plans.AlterRetainPlan(statement.kind, str(statement.name), None, None, "")
+    return ddl_plans.AlterRetainPlan(statement.kind, str(statement.name), None, None, "")
 
 
 def plan_alter_retain(
     statement: st.AlterRetain, catalog: CatalogView, plan_statement: PlanStatement
-) -> plans.AlterRetainPlan:
+) -> ddl_plans.AlterRetainPlan:
     """ALTER … SET or RESET (RETAIN HISTORY), with the object's definition rewritten to have the option."""
     item, retain_ms = altered(statement, catalog)
     if item is None:
@@ -57,9 +57,12 @@ def plan_alter_retain(
     (made,) = parse_statements(item.create_sql)
     plan = plan_statement(with_retention(made, statement.retain), catalog)
     assert isinstance(
-        plan, plans.CreateTablePlan | plans.CreateMaterializedViewPlan | plans.CreateIndexPlan
+        plan,
+        ddl_plans.CreateTablePlan
+        | ddl_plans.CreateMaterializedViewPlan
+        | ddl_plans.CreateIndexPlan,
     )
-    return plans.AlterRetainPlan(
+    return ddl_plans.AlterRetainPlan(
         statement.kind, str(statement.name), item, retain_ms, plan.create_sql
     )
 

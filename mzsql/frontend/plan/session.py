@@ -14,7 +14,7 @@ from mzsql.frontend.definitions.shown_sql import shown_sql
 from mzsql.frontend.names.items import item_named, wrong_kind
 from mzsql.frontend.parse import statements as st
 from mzsql.frontend.parse.parse import parse_statements
-from mzsql.frontend.plan import plans
+from mzsql.frontend.plan import ddl_plans, plans, session_plans
 from mzsql.frontend.plan.planners import NestingPlanners, Planners, PlanStatement
 from mzsql.frontend.query.explain_analyze import analyzed
 from mzsql.frontend.query.query import QueryPlanner
@@ -26,7 +26,7 @@ _REF_KINDS = {"view": "view", "materialized view": "materialized-view", "index":
 
 def _explain(
     statement: st.Explain, catalog: CatalogView, plan_statement: PlanStatement
-) -> plans.ExplainPlan:
+) -> session_plans.ExplainPlan:
     target = statement.explainee
     explainee: Any
     if isinstance(target, st.ObjectRef):
@@ -62,9 +62,9 @@ def _explain(
                 f"cannot EXPLAIN {statement.stage.upper()} PLAN FOR CREATE INDEX", sqlstate="0A000"
             )
         explainee = plan_statement(target, catalog)
-        if isinstance(explainee, plans.CreateTablePlan):
+        if isinstance(explainee, ddl_plans.CreateTablePlan):
             raise Unsupported("EXPLAIN CREATE TABLE is not supported")
-    return plans.ExplainPlan(
+    return session_plans.ExplainPlan(
         statement.stage, statement.format, statement.options, explainee, statement.replan
     )
 
@@ -122,7 +122,7 @@ ORDER BY s.name
 def _show_variable(statement: st.ShowVariable, catalog: CatalogView) -> plans.Plan:
     name = statement.name.lower()
     if name != "all":
-        return plans.ShowVariablePlan(name)
+        return session_plans.ShowVariablePlan(name)
     (parsed,) = parse_statements(_SHOW_ALL)
     assert isinstance(parsed, st.Select)
     return plans.SelectPlan(QueryPlanner(catalog).top_level(parsed.query), shows=True)
@@ -130,21 +130,21 @@ def _show_variable(statement: st.ShowVariable, catalog: CatalogView) -> plans.Pl
 
 def _variable(statement: st.SetVariable, _catalog: CatalogView) -> plans.Plan:
     if statement.system:
-        return plans.AlterSystemPlan(statement.name.lower(), statement.values)
-    return plans.SetVariablePlan(statement.name.lower(), statement.values, statement.local)
+        return session_plans.AlterSystemPlan(statement.name.lower(), statement.values)
+    return session_plans.SetVariablePlan(statement.name.lower(), statement.values, statement.local)
 
 
 def _transaction(statement: st.Transaction, _catalog: CatalogView) -> plans.Plan:
     match statement.kind:
         case "begin":
-            return plans.BeginPlan(statement.isolation, statement.read_only)
+            return session_plans.BeginPlan(statement.isolation, statement.read_only)
         case "commit":
-            return plans.CommitPlan()
+            return session_plans.CommitPlan()
         case "rollback":
-            return plans.RollbackPlan()
+            return session_plans.RollbackPlan()
         case _:
             of_session = statement.kind == "set session"
-            return plans.SetTransactionPlan(
+            return session_plans.SetTransactionPlan(
                 statement.isolation, statement.read_only, of_session=of_session
             )
 

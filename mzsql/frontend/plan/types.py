@@ -17,7 +17,7 @@ from mzsql.frontend.names.items import new_name
 from mzsql.frontend.names.named_types import NamedTypes
 from mzsql.frontend.names.types import resolve_type
 from mzsql.frontend.parse import statements as st
-from mzsql.frontend.plan import plans
+from mzsql.frontend.plan import ddl_plans
 from mzsql.repr.errors import SqlSyntaxError, Unsupported
 from mzsql.repr.types import ColumnType, SqlType, type_name
 
@@ -25,7 +25,7 @@ from mzsql.repr.types import ColumnType, SqlType, type_name
 References: TypeAlias = Sequence[tuple[int, int, FullName]]
 
 
-def plan_create_type(statement: st.CreateType, catalog: CatalogView) -> plans.CreateTypePlan:
+def plan_create_type(statement: st.CreateType, catalog: CatalogView) -> ddl_plans.CreateTypePlan:
     """The plan of CREATE TYPE: the new type, and the types that it is made of.
 
     Raises:
@@ -56,7 +56,7 @@ def plan_create_type(statement: st.CreateType, catalog: CatalogView) -> plans.Cr
                 raise Unsupported("the keys of a map are of type text")
             body = f"MAP (KEY TYPE = text, VALUE TYPE = {shown})"
     sql = f"CREATE TYPE {quoted_name(name)} AS {body}"
-    return plans.CreateTypePlan(name=name, typ=typ, create_sql=sql, types=named.used)
+    return ddl_plans.CreateTypePlan(name=name, typ=typ, create_sql=sql, types=named.used)
 
 
 def _refuse_unnamed(statement: st.CreateType) -> None:
