@@ -3,9 +3,9 @@
 The stages: `parse_statements(text)` gives `Statement`s, structs of our own around sqlglot's ASTs in our dialect.
 `plan_statement(statement, catalog)` resolves names and types against a `CatalogView` into a `Plan`
 (`mzsql.frontend.plan.plans`, and a module for each family), whose queries are HIR. `lower_query(query)` decorrelates
-HIR into a MIR relation with a `RelationDesc` and a `RowSetFinishing`. `bind_parameters(text, params)` inserts parameters into a text as typed
-literals, before parsing. Whatever the text, only `SqlError`s leave this package. See docs/architecture.md, "The way of
-a SELECT".
+HIR into a MIR relation with a `RelationDesc` and a `RowSetFinishing`. `bind_parameters(text, params)` inserts parameters
+into a text as typed literals, before parsing. Whatever the text, only `SqlError`s leave this package. See
+docs/architecture.md, "The way of a SELECT".
 """
 
 from mzsql.frontend.catalog import CatalogItem, CatalogView, FullName, PartialName

@@ -16,9 +16,9 @@ from mzsql.persist.clock import Deadline, Patience
 from mzsql.persist.context import Context
 from mzsql.persist.errors import ExpiredHandle, NewerVersion
 from mzsql.persist.handles import Handle
-from mzsql.persist.maintenance import due_here, maintain
 from mzsql.persist.metrics import error_kind
 from mzsql.persist.opened import Opened, OpenShards
+from mzsql.persist.shard_maintenance import due_here, maintain
 from mzsql.repr.errors import SqlError
 from mzsql.threads import Supervised
 

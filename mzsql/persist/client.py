@@ -44,11 +44,11 @@ from mzsql.persist.handles import Handle
 from mzsql.persist.inspector import Inspector
 from mzsql.persist.leaks import DAY_MS, Leak, find_leaks
 from mzsql.persist.machine import Shard
-from mzsql.persist.maintenance import Report, maintain
 from mzsql.persist.metrics import Meter, metered, metrics_of, scheme_of
 from mzsql.persist.opened import Opened, OpenShards
 from mzsql.persist.read import ReadHandle
 from mzsql.persist.settings import Settings
+from mzsql.persist.shard_maintenance import Report, maintain
 from mzsql.persist.state import LeasedReader, ShardState
 from mzsql.persist.versions import newer, release
 from mzsql.persist.watch import Watch

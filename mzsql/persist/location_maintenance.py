@@ -18,7 +18,7 @@ from mzsql.location.keys import shard_keys
 from mzsql.persist.client import PersistClient
 from mzsql.persist.errors import MissingPart
 from mzsql.persist.leaks import DAY_MS, Leak
-from mzsql.persist.maintenance import due
+from mzsql.persist.shard_maintenance import due
 from mzsql.persist.state import ShardState
 from mzsql.repr.errors import SqlError
 

@@ -19,12 +19,12 @@ from mzsql.storage.bindings import (
 )
 from mzsql.storage.collection import Collection, DurableHold, Hold
 from mzsql.storage.collection_manager import CollectionManager
-from mzsql.storage.collections import Collections
 from mzsql.storage.ending import end_shard
 from mzsql.storage.export_log import ExportLog, log_shard_of
 from mzsql.storage.managed import ManagedKind, ManagedRow
 from mzsql.storage.minting import BindingMinter
 from mzsql.storage.source_writer import Source, SourceWriter
+from mzsql.storage.storage_collections import Collections
 from mzsql.storage.tables import Tables, TableShard, as_updates, empty_updates
 from mzsql.storage.wal import WalEntry, WalState, WriteAheadLog, unapplied_keys
 

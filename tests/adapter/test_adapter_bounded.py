@@ -24,7 +24,7 @@ from mzsql.compute.replica.scheduling import retiring
 from mzsql.compute.replica.step import deltas
 from mzsql.expr import evaluate
 from mzsql.persist import ages
-from mzsql.storage import collections
+from mzsql.storage import storage_collections
 
 Sizes = Counter[str]
 _MAPS = (dict, set, list, deque, weakref.WeakKeyDictionary, weakref.WeakValueDictionary)
@@ -35,7 +35,7 @@ BOUNDED: dict[str, int] = {
     "Planner._views": 2 * planner._SWEEP_LEAST,
     "Evaluator._constants": evaluate._CACHED,
     "Ages._met": ages._NAMES,
-    "Collections._gone": collections._REMEMBERED,
+    "Collections._gone": storage_collections._REMEMBERED,
     "Deltas._kept": deltas.KEPT,
 }
 #: What time ends, or that is no memory of this process.

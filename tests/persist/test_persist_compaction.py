@@ -250,9 +250,9 @@ def test_a_broken_part_is_said_once_and_stops_nothing_else(how, part_bytes, capl
 
 def _merges(log):
     """Have ``log`` told of each merge that the client begins."""
-    from mzsql.persist import maintenance
+    from mzsql.persist import shard_maintenance
 
-    apply = maintenance.apply_merge
+    apply = shard_maintenance.apply_merge
 
     def told(opened, state, run, deadline):
         log.append((opened.context, tuple(batch.id for batch in run)))
@@ -262,7 +262,7 @@ def _merges(log):
 
 
 def test_processes_in_turn_merge_nothing_twice(monkeypatch):
-    from mzsql.persist import maintenance
+    from mzsql.persist import shard_maintenance
 
     first = mem_client(inline_bytes=0)
     clients = [first, another(first, inline_bytes=0), another(first, inline_bytes=0)]
@@ -271,7 +271,7 @@ def test_processes_in_turn_merge_nothing_twice(monkeypatch):
     shard_id = first.new_shard_id()
     writers = [client.open_writer(shard_id, SCHEMA) for client in clients]
     begun = []
-    monkeypatch.setattr(maintenance, "apply_merge", _merges(begun))
+    monkeypatch.setattr(shard_maintenance, "apply_merge", _merges(begun))
     for i in range(64):
         row = updates([(i, "v", i, 1)])
         writers[i % 3].compare_and_append(row, expected_upper=i, new_upper=i + 1)

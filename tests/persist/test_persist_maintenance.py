@@ -20,7 +20,7 @@ from persist_model import (
 from mzsql.persist import Settings
 from mzsql.persist.batch import InlinePart
 from mzsql.persist.columns import physical
-from mzsql.persist.maintenance import choose
+from mzsql.persist.shard_maintenance import choose
 from mzsql.persist.state import ShardState, TraceBatch
 
 

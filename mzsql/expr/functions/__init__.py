@@ -47,7 +47,7 @@ from mzsql.expr.functions.text import (
     number_formats,
     regex_places,
     regexes,
-    strings,
+    string_functions,
 )
 from mzsql.expr.functions.text import table_functions as text_tables
 from mzsql.expr.functions.time import (
@@ -94,7 +94,7 @@ _SCALAR_MODULES: tuple[ModuleType, ...] = (
     numeric,
     comparison,
     casts,
-    strings,
+    string_functions,
     mathematics,
     operators,
     array_filling,

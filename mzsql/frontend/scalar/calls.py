@@ -49,6 +49,7 @@ from mzsql.frontend.scalar.containers import (
     typed_list,
 )
 from mzsql.frontend.scalar.context import ExprContext
+from mzsql.frontend.scalar.datetime_formats import datetime_by_format
 from mzsql.frontend.scalar.format_texts import plan_format
 from mzsql.frontend.scalar.nodes import (
     function_name,
@@ -57,7 +58,6 @@ from mzsql.frontend.scalar.nodes import (
     unparen,
 )
 from mzsql.frontend.scalar.placeholders import placeholder
-from mzsql.frontend.scalar.read_moments import read_moment
 from mzsql.frontend.scalar.reg_types import registered_cast
 from mzsql.frontend.scalar.type_names import shown
 from mzsql.repr import types as t
@@ -285,7 +285,7 @@ def _anonymous(ctx: ExprContext, node: exp.Expr) -> Typed:
     if special is not None:
         return special(ctx, node)
     if name in ("to_date", "to_timestamp") and len(node.expressions) == 2:
-        return read_moment(ctx, node)
+        return datetime_by_format(ctx, node)
     if system_functions.defines(name, len(node.expressions)):
         return system_functions.plan_call(ctx, node)
     if (

@@ -14,10 +14,10 @@ from typing import Any
 
 from mzsql.expr.functions.declare import BOUNDS
 from mzsql.expr.functions.epoch import DAY_MICROS, MAX_MICROS, MIN_MICROS
+from mzsql.repr.datetime_text import read_datetime
 from mzsql.repr.datum import Datum
 from mzsql.repr.decimals import is_carried, numeric_text, parsed
 from mzsql.repr.errors import DataError
-from mzsql.repr.moment_text import read_moment
 from mzsql.repr.ranges import canonical
 from mzsql.repr.types import SqlType
 
@@ -96,12 +96,12 @@ def _numeric(text: str, typ: SqlType) -> str | None:
 
 
 def _date(text: str) -> int | None:
-    micros = read_moment(text, zoned=False) if _DATE.fullmatch(text) else None
+    micros = read_datetime(text, zoned=False) if _DATE.fullmatch(text) else None
     return None if micros is None or not _inside(micros) else micros // DAY_MICROS
 
 
 def _timestamp(text: str, typ: SqlType) -> int | None:
-    micros = read_moment(text, zoned=typ.kind == "timestamptz")
+    micros = read_datetime(text, zoned=typ.kind == "timestamptz")
     return None if micros is None or not _inside(micros) else micros
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from mzsql.expr.functions import epoch
 from mzsql.expr.functions import sql as s
-from mzsql.expr.functions.cast import formed_texts, oids, short_texts
+from mzsql.expr.functions.cast import acls_and_vectors, name_and_char, oids
 from mzsql.expr.functions.cast_rows import ASSIGNMENT, EXPLICIT, IMPLICIT, Cast
 from mzsql.expr.functions.cast_rows import cast_row as _cast
 from mzsql.expr.functions.cast_rows import plain as _plain
@@ -211,7 +211,7 @@ CASTS: tuple[Cast, ...] = (
     *_readings(),
 )
 FUNCTIONS: tuple[ScalarFunc, ...] = tuple(
-    cast.func for cast in (*CASTS, *short_texts.CASTS, *formed_texts.CASTS)
+    cast.func for cast in (*CASTS, *name_and_char.CASTS, *acls_and_vectors.CASTS)
 )
 
 _BY_TYPES: dict[tuple[str, str], list[Cast]] = {}
@@ -236,7 +236,7 @@ def find_cast(source: SqlType, target: SqlType, context: str) -> tuple[str, ...]
     if target.kind == "text" and target.length is not None:
         return _to_short_text(source, target, context)
     if source == PG_CHAR and target.kind == "integer":
-        return (short_texts.TO_CODE,) if context == EXPLICIT else None
+        return (name_and_char.TO_CODE,) if context == EXPLICIT else None
     if target.kind in ("timestamp", "timestamptz") and target.length is not None:
         return _to_precision(source, target, context)
     if source.kind == target.kind:
@@ -267,11 +267,11 @@ def find_cast(source: SqlType, target: SqlType, context: str) -> tuple[str, ...]
 def _to_short_text(source: SqlType, target: SqlType, context: str) -> tuple[str, ...] | None:
     """A cast by way of text, except from an integer to the ``"char"`` with that code."""
     if source.kind == "integer" and target == PG_CHAR:
-        return (short_texts.OF_CODE,) if context == EXPLICIT else None
+        return (name_and_char.OF_CODE,) if context == EXPLICIT else None
     first = find_cast(source, of("text"), context)
     if first is None or context == IMPLICIT:
         return None
-    known = short_texts.KEYS | formed_texts.KEYS
+    known = name_and_char.KEYS | acls_and_vectors.KEYS
     return (*first, known[target.length])
 
 

@@ -1,6 +1,6 @@
 """Parsing dates and times of day from text.
 
-Promise: columns are parsed in ISO formats, constants also in those of `read_moment`. The error for a text with all
+Promise: columns are parsed in ISO formats, constants also in those of `read_datetime`. The error for a text with all
 fields names the wrong one; the error for one without a day says so.
 """
 
@@ -15,7 +15,7 @@ from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.declare import BOUNDS, Ast, of
 from mzsql.expr.functions.input.syntax import Parser, invalid, null_fails
 from mzsql.expr.functions.table import Engine, ErrorRule, Spelling, Sql
-from mzsql.repr.moment_text import read_moment
+from mzsql.repr.datetime_text import read_datetime
 from mzsql.repr.types import SqlType
 
 _DATE = "([0-9]{4,6})-([0-9]{1,2})-([0-9]{1,2})"
@@ -95,7 +95,7 @@ def _known_moment(arg: Sql, kind: str) -> int | None:
     known = s.literal_of(arg.ast)
     if known is None or not known.is_string:
         return None
-    found = read_moment(known.name, zoned=kind == "timestamptz")
+    found = read_datetime(known.name, zoned=kind == "timestamptz")
     inside = found is not None and epoch.MIN_MICROS <= found <= epoch.MAX_MICROS
     return found if inside else None
 

@@ -17,7 +17,7 @@ from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.declare import Ast, asts, engines, scalar
 from mzsql.expr.functions.table import Engine, ErrorRule, ScalarFunc, Spelling, Sql
 from mzsql.expr.functions.text.sizes import MAX_RESULT, octets, within
-from mzsql.expr.functions.text.strings import upper
+from mzsql.expr.functions.text.string_functions import upper
 from mzsql.repr.errors import Unsupported
 from mzsql.repr.types import BOOLEAN, BYTEA, INTEGER, TEXT, UUID, SqlType
 

@@ -23,7 +23,7 @@ _FORM = re.compile(
 _UTC = frozenset({"z", "utc", "gmt", "zulu"})
 
 
-def read_moment(text: str, *, zoned: bool) -> int | None:
+def read_datetime(text: str, *, zoned: bool) -> int | None:
     """Microseconds since 1970 of a timestamp; with `zoned` of UTC, else of the local time. None where the text is none."""
     match = _FORM.fullmatch(text.strip())
     if match is None:

@@ -241,7 +241,7 @@ def _zone(read: dict[str, int]) -> str:
     return f"({hours}::integer * INTERVAL '1 hour' + {sign} * {minutes} * INTERVAL '1 minute')"
 
 
-def read_moment(ctx: ExprContext, node: exp.Expr) -> Typed:
+def datetime_by_format(ctx: ExprContext, node: exp.Expr) -> Typed:
     """A call of either function with a text and a format.
 
     Raises:
@@ -267,4 +267,4 @@ def read_moment(ctx: ExprContext, node: exp.Expr) -> Typed:
     return ctx.plan(filled(sql, [typed, exp.Literal.string(pattern)]))
 
 
-__all__ = ["read_moment"]
+__all__ = ["datetime_by_format"]
