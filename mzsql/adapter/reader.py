@@ -310,7 +310,11 @@ class EnvironmentReader:
         return False
 
     def require_history(self, relation: RelationInfo) -> None:
-        """Raise DatatypeMismatch where a relation is not stored, and so has no changes to read."""
+        """Check that a relation has changes to read.
+
+        Raises:
+            DatatypeMismatch: it is not stored, and so has none.
+        """
         _require_stored(relation)
 
     def close(self) -> None:

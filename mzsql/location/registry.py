@@ -222,12 +222,20 @@ class Registry:
         return blob
 
     def open_consensus(self, url: str) -> Consensus:
-        """The Consensus store at ``url``; raises as `open_blob`."""
+        """The Consensus store at ``url``.
+
+        Raises:
+            UnknownScheme, InvalidUrl, PluginFailed: as `open_blob`.
+        """
         consensus: Consensus = self._open("consensus", url)
         return consensus
 
     def open_oracle(self, url: str, timeline: str, now: Callable[[], int]) -> TimestampOracle:
-        """The oracle of ``timeline`` at ``url``; ``now`` is the wall clock in milliseconds. Raises as `open_blob`."""
+        """The oracle of ``timeline`` at ``url``; ``now`` is the wall clock in milliseconds.
+
+        Raises:
+            UnknownScheme, InvalidUrl, PluginFailed: as `open_blob`.
+        """
         oracle: TimestampOracle = self._open("oracle", url, timeline=timeline, now=now)
         return oracle
 

@@ -34,7 +34,11 @@ class ReadOnlyOracle:
         self._oracle = oracle
 
     def write_ts(self) -> int:
-        """Raise OracleReadOnly."""
+        """Refuse to allocate a timestamp.
+
+        Raises:
+            OracleReadOnly: always.
+        """
         refuse("allocate a timestamp")
 
     def peek_write_ts(self) -> int:
@@ -46,7 +50,11 @@ class ReadOnlyOracle:
         return self._oracle.read_ts()
 
     def apply_write(self, ts: int) -> None:
-        """Raise OracleReadOnly."""
+        """Refuse to move the oracle.
+
+        Raises:
+            OracleReadOnly: always.
+        """
         refuse(f"apply a write at {ts}")
 
     def close(self) -> None:
@@ -67,7 +75,11 @@ class FollowingOracle:
         self._ledger = ledger
 
     def write_ts(self) -> int:
-        """Raise OracleReadOnly."""
+        """Refuse to allocate a timestamp.
+
+        Raises:
+            OracleReadOnly: always.
+        """
         refuse("allocate a timestamp")
 
     def peek_write_ts(self) -> int:
@@ -85,7 +97,11 @@ class FollowingOracle:
         return entry.bound if entry.read_ts is None else entry.read_ts
 
     def apply_write(self, ts: int) -> None:
-        """Raise OracleReadOnly."""
+        """Refuse to move the oracle.
+
+        Raises:
+            OracleReadOnly: always.
+        """
         refuse(f"apply a write at {ts}")
 
     def close(self) -> None:

@@ -75,7 +75,11 @@ class SkewGuard:
         self._oracle.apply_write(ts)
 
     def check_applied(self, ts: int) -> None:
-        """Check that `apply_write` would accept ``ts``, before anything else is advanced to it; raises what that would."""
+        """Check that `apply_write` would accept ``ts``, before anything else is advanced to it.
+
+        Raises:
+            ClockSkew: it would not.
+        """
         self._clock.check_applied(ts)
 
     def present_ms(self) -> int:

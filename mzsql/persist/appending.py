@@ -203,7 +203,12 @@ class Appender:
                 raise UpperMismatch(self._opened.shard_id, expected, state.upper)
 
     def check_there(self, parts: Sequence[Part], expected: Frontier, deadline: Deadline) -> None:
-        """Raise if a batch may be old enough for leak finders to have deleted its objects, and they have."""
+        """Check that the objects of a batch are there, if it may be old enough for leak finders to have deleted them.
+
+        Raises:
+            UpperMismatch: the shard's upper is not ``expected``.
+            MissingPart: an object was deleted.
+        """
         if self._maybe_old(parts):
             self.check_upper(expected, deadline)
             self.check_not_swept(parts, deadline)

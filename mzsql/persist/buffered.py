@@ -172,7 +172,11 @@ class BufferedWriter:
                 self._flush(deadline)
 
     def flush(self, *, timeout: float | None = None) -> None:
-        """Append everything that was pushed, so that it is durable. Raises as `push`."""
+        """Append everything that was pushed, so that it is durable.
+
+        Raises:
+            UpperMismatch, Determinate, Indeterminate, ExpiredHandle: as `push`.
+        """
         deadline = self._context.deadline(timeout)
         with self._changed:
             if self._broken:

@@ -261,8 +261,10 @@ class PersistClient(Inspector):
         purpose: str = "",
         timeout: float | None = None,
     ) -> WriteHandle:
-        """Open a writer, which is registered in Consensus only when it writes. Without ``schema`` the shard must exist;
-        raises as `open_shard`.
+        """Open a writer, which is registered in Consensus only when it writes. Without ``schema`` the shard must exist.
+
+        Raises:
+            SchemaMismatch, NewerVersion: as `open_shard`.
         """
         check_text(purpose, "a purpose")
         opened = self._open(shard_id, schema, key, timeout)
@@ -282,11 +284,12 @@ class PersistClient(Inspector):
         since: Timestamp = 0,
         timeout: float | None = None,
     ) -> ReadHandle:
-        """Open a leased reader at the shard's since. Without ``schema`` the shard must exist; raises as `open_shard`.
+        """Open a leased reader at the shard's since. Without ``schema`` the shard must exist.
 
         If the shard is made for it, one write makes the shard and registers the reader.
 
         Raises:
+            SchemaMismatch, NewerVersion: as `open_shard`.
             ShardFinalized: the shard has ended.
         """
         reader_id = "r" + self._context.new_id()

@@ -86,7 +86,11 @@ def encode_state(state: ShardState) -> bytes:
 def decode_state(
     data: bytes, shard_id: str, seqno: int, key: str, *, version: str = VERSION
 ) -> ShardState:
-    """Decode the state at ``seqno`` from the rollup ``key``; raises as `decode_entry`."""
+    """Decode the state at ``seqno`` from the rollup ``key``.
+
+    Raises:
+        NewerVersion, CorruptPart: as `decode_entry`.
+    """
     what = f"shard {shard_id}: the rollup {key}"
     state = decode(_states, data, what, version)
     _check_place(state, shard_id, seqno, what, version)

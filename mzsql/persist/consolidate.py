@@ -189,7 +189,11 @@ def renamed(table: pa.Table, columns: pa.Schema) -> pa.Table:
 
 
 def cast_sums(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return ``table`` with the types of ``schema``; a value that does not fit raises `pyarrow.ArrowInvalid`."""
+    """Return ``table`` with the types of ``schema``.
+
+    Raises:
+        pyarrow.ArrowInvalid: a value does not fit.
+    """
     return table.select(schema.names).cast(schema)
 
 

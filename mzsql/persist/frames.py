@@ -53,7 +53,11 @@ def encode_framed(value: msgspec.Struct) -> bytes:
 
 
 def decode_framed(decoder: msgspec.msgpack.Decoder[T], data: bytes, what: str) -> T:
-    """Decode what `encode_framed` encoded; raises as `decode`."""
+    """Decode what `encode_framed` encoded.
+
+    Raises:
+        NewerVersion, CorruptPart: as `decode`.
+    """
     return decode(decoder, data, what, VERSION)
 
 

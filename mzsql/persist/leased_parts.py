@@ -406,8 +406,10 @@ class SnapshotSplit:
     def inline_table(
         self, *, stats: ReadStats | None = None, timeout: float | None = None
     ) -> pa.Table:
-        """Return the updates that are not under `spark_paths`, because they are inline or Blob has no paths; raises as
-        `to_arrow`.
+        """Return the updates that are not under `spark_paths`, because they are inline or Blob has no paths.
+
+        Raises:
+            MissingPart, CorruptPart, LocationError: as `to_arrow`.
         """
         deadline = self._reader.context.deadline(timeout)
         has_paths = spark_path(self._reader.context, "probe") is not None

@@ -154,7 +154,11 @@ class Shard:
         return self._in_turn(deadline, look)
 
     def initialize(self, initial: Callable[[], ShardState], deadline: Deadline) -> ShardState:
-        """Fetch the current state; make the shard from ``initial()`` if it does not exist. Raises as `fetch`."""
+        """Fetch the current state; make the shard from ``initial()`` if it does not exist.
+
+        Raises:
+            Determinate, LocationError, MissingPart, CorruptPart, NewerVersion: as `fetch`.
+        """
         backoff = Backoff(self.context.clock, self.context.rng, deadline)
 
         def found_or_made() -> ShardState:

@@ -147,10 +147,10 @@ def pushdown_of(
     what: str,
     key_ranges: Sequence[KeyRange] | None = None,
 ) -> Pushdown:
-    """Return the filters, and ranges of the first key column, as a pushdown for all times; raises as `lookups_of`.
+    """Return the filters, and ranges of the first key column, as a pushdown for all times.
 
     Raises:
-        SchemaMismatch: key ranges for a shard without key.
+        SchemaMismatch: key ranges for a shard without key; or as `lookups_of`.
     """
     lookups = lookups_of(schema, key, filters, what)
     if key_ranges is None:

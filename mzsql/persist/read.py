@@ -216,8 +216,10 @@ class ReadHandle:
         filters: Filters | None = None,
         timeout: float | None = None,
     ) -> list[PartRef]:
-        """Return the parts that may hold updates with ``lower <= time < upper``, at their exact times; filters as `parts`, raises as
-        `updates`.
+        """Return the parts that may hold updates with ``lower <= time < upper``, at their exact times; filters as `parts`.
+
+        Raises:
+            SinceViolation, ReadTimeout, ExpiredHandle, SchemaMismatch: as `updates`.
         """
         deadline = self._opened.deadline(timeout)
         pushdown = self._pushdown_between(lower, upper, filters)

@@ -220,7 +220,11 @@ def running(interrupt: Interrupt) -> Iterator[Interrupt]:
 
 
 def check_for_interrupts() -> None:
-    """For work that goes on for long by itself: raises QueryCanceled where the statement that this thread runs is over."""
+    """For work that goes on for long by itself: look whether it should.
+
+    Raises:
+        QueryCanceled: the statement that this thread runs is over.
+    """
     found = _current.get()
     if found is not None:
         found.check()

@@ -193,10 +193,11 @@ def _chosen(
 
 
 def served_kinds(registry: Registry, url: str, kinds: Collection[Kind] | None) -> tuple[Kind, ...]:
-    """The kinds of backend the URL opens, found by opening it; raises as `run_kit`.
+    """The kinds of backend the URL opens, found by opening it.
 
     Raises:
         UnknownScheme: no installed plugin serves the URL's scheme for any of the kinds.
+        LocationError: as `run_kit`.
     """
     found: list[Kind] = []
     refused: UnknownScheme | None = None

@@ -143,13 +143,16 @@ def measure_speed(
     level: Level = "quick",
     registry: Registry | None = None,
 ) -> SpeedSheet:
-    """Measure everything the scheme of ``url`` serves; raises as `run_kit`.
+    """Measure everything the scheme of ``url`` serves.
 
     Args:
         url: of a store that is there and may be in use.
         kinds: those to measure; all that are served, without it.
         level: ``quick`` makes some dozens of calls of each operation, ``full`` some hundreds.
         registry: of the plugins, this interpreter's by default.
+
+    Raises:
+        UsageError, UnknownScheme, LocationError: as `run_kit`.
     """
     registry = registry or default_registry()
     rows: list[SpeedRow] = []

@@ -15,6 +15,8 @@ import pytest
 from workshop_sources import Look, Module
 
 _UNTOLD = ("overload", "override", ".setter", ".deleter")
+#: An error's class, or another function whose errors they are; not what a value that is returned does later.
+_TOLD_IN_PROSE = re.compile(r"^Raise [A-Z]|\b[Rr]aises (as\b|what\b|`?[A-Z])", re.MULTILINE)
 _COMMAND = (".command(", ".callback(")
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -84,6 +86,8 @@ def shortcomings(found: Found) -> Iterator[str]:
         if not any(word in found.decorators for word in _UNTOLD):
             yield f"{found.place} has no docstring"
         return
+    if _TOLD_IN_PROSE.search(text.partition("Raises:")[0]):
+        yield f"{found.place} tells in prose what it raises, not in a section Raises"
     raised = raised_by(found.node)
     if not raised or any(word in found.decorators for word in _COMMAND):
         return
@@ -112,6 +116,9 @@ def test_docstrings_say_what_functions_raise() -> None:
         ("def f():\n    '''Be.'''\n    try:\n        go()\n    except ValueError:\n        raise wrong() from None", True),
         ("def f():\n    '''Be.'''\n    try:\n        go()\n    except ValueError:\n        raise", False),
         ("def f():\n    pass", True),
+        ("def f():\n    '''Be; raises as `g`.'''\n    g()", True),
+        ("def f():\n    '''Raise Absent where it is not there.'''\n    g()", True),
+        ("def f():\n    '''Raise both to at least `ts`.'''\n    g()", False),
         ("class A:\n    def f(self):\n        '''Be.'''\n        if self:\n            raise self.failed()", True),
         ("class _A:\n    def f(self):\n        raise self.failed()", False),
         ("def _f():\n    raise ValueError", False),

@@ -391,7 +391,11 @@ class Dataflows:
         return system_value(settings, INTROSPECTION) == "on"
 
     def require_spark(self) -> None:
-        """Raise EnvironmentRefused where this process would have to start Spark for a dataflow, and no Java is installed."""
+        """Check that Java is there where this process would have to start Spark for a dataflow.
+
+        Raises:
+            EnvironmentRefused: no Java is installed.
+        """
         if (
             self.step_engine() != "duckdb"
             and self._may_lead

@@ -226,7 +226,11 @@ class Queries:
             return [(gid, *self._inputs.pushed_parts(by_id[gid], ts)) for gid in stored]
 
     def as_of(self, plan: p.SelectPlan) -> Timestamp:
-        """The timestamp that a query's AS OF clause names; raises as `as_of_time`."""
+        """The timestamp that a query's AS OF clause names.
+
+        Raises:
+            Unsupported, InvalidParameter: as `as_of_time`.
+        """
         assert plan.as_of is not None
         return as_of_time(self._planner, plan.as_of)
 

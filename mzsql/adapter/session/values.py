@@ -42,7 +42,7 @@ def moment_values(
         number: the session's number among those of this process (``pg_backend_pid``).
 
     Returns:
-        From a function's name and type to its value; raises Unsupported for an unknown function.
+        From a function's name and type to its value. A name of no such function is Unsupported.
     """
     state = env.catalog.state
     fixed: Mapping[str, Datum] = {

@@ -222,7 +222,11 @@ def _is_url(path: str) -> bool:
 
 
 def check_allowed(path: str, paths: CopyPaths) -> None:
-    """Raise CopyDenied where ``path`` must not be written; called before any row is computed."""
+    """Check, before any row is computed, that ``path`` may be written.
+
+    Raises:
+        CopyDenied: it may not.
+    """
     if _is_url(path):
         paths.check_url(path)
     else:

@@ -135,7 +135,11 @@ class _Compared:
         self._known: OrderedDict[str, tuple[tuple[int, ...], frozenset[str]]] = OrderedDict()
 
     def compare(self, part: PartRef, path: str, columns: frozenset[str]) -> None:
-        """Compare columns that were not compared yet; raises what `PartRef.verify` raises."""
+        """Compare columns that were not compared yet.
+
+        Raises:
+            MissingPart, CorruptPart, LocationError: as `PartRef.verify`.
+        """
         found = _identity(path)
         with self._lock:
             identity, known = self._known.get(path, (found, frozenset()))
@@ -182,7 +186,11 @@ class FilePeeks:
         self._databases.close()
 
     def known(self, source: Source) -> Relation:
-        """What is known of an input without reading it; raises what `PartRef.columns` and `PartRef.to_arrow` raise."""
+        """What is known of an input without reading it; of one that is inline, by its rows.
+
+        Raises:
+            MissingPart, CorruptPart, LocationError: as `PartRef.columns` and `PartRef.to_arrow`.
+        """
         stored = [self.footers.columns(part) for part in source.parts if not part.inline]
         return known_of(source.schema, source.rows, stored, [*_inline(source), *source.more])
 
@@ -269,7 +277,11 @@ class _Input:
         )
 
     def compare_anew(self, compared: _Compared) -> None:
-        """Verify the files again; raises if one is not what was written."""
+        """Verify the files again.
+
+        Raises:
+            MissingPart, CorruptPart, LocationError: as `PartRef.verify`.
+        """
         for path, part in self.files.items():
             compared.forget(path)
             compared.compare(part, path, self._read_of(part))

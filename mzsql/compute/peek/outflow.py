@@ -143,7 +143,11 @@ class Gathering:
             self._file.unlink(missing_ok=True)
 
     def add(self, rows: pa.Table) -> None:
-        """Add rows; raises what ``check`` raises."""
+        """Add rows.
+
+        Raises:
+            SqlError: ``check`` refuses so many rows or bytes.
+        """
         self.rows += rows.num_rows
         self.bytes += rows.nbytes
         self._check(self.rows, self.bytes)

@@ -200,10 +200,13 @@ class Target:
             updates: columns, mz_time, mz_diff.
             lower: at or before the shard's upper.
             upper: where the shard's upper will be at least.
-            exact: raise Overtaken unless the shard's upper is `lower`, for updates that are only valid as a continuation of it.
+            exact: refuse unless the shard's upper is `lower`, for updates that are only valid as a continuation of it.
 
         Returns:
             The upper then, of the shard or as it is known here.
+
+        Raises:
+            Overtaken: ``exact``, and the shard's upper is another.
         """
         if self.log is not None and not exact and upper is not None:
             return self._append_quietly(updates, lower, upper)

@@ -79,7 +79,11 @@ class Scheduler:
         )
 
     def check(self) -> None:
-        """Raise ThreadFailed if the scheduler's thread has failed."""
+        """Check that the scheduler's thread goes on.
+
+        Raises:
+            ThreadFailed: it has ended for good.
+        """
         self._thread.check(f"the scheduler of replica {self._replica}")
 
     def close(self, timeout: float) -> None:
