@@ -169,6 +169,8 @@ class Shard:
                 first = initial()
                 entry = encode_entry(Entry(state=first, version=first.applier_version))
                 try:
+                    # A lost race, or a doubtful attempt that was committed, needs no branch of its own: the next look finds the shard
+                    # that is there.
                     self._set(None, Versioned(0, entry), deadline)
                 except (Determinate, Indeterminate) as failure:
                     troubled(failure)
@@ -275,6 +277,8 @@ class Shard:
             except LocationError as failure:
                 self._trouble = failure
                 troubled(failure)
+                # The earliest doubt stays: whether the writer may have expired since (`_raise_if_ambiguous`) must be asked of the whole
+                # time.
                 if isinstance(failure, Indeterminate) and doubtful is None:
                     doubtful = new.seqno
                 if not backoff.pause():
@@ -283,7 +287,9 @@ class Shard:
                 state, fresh = refetch(), True
                 continue
             if committed:
+                # No refetch: the compare-and-set has proven that nobody came between `state` and `new`.
                 self._cached, self._seen = new, look
+                # Beside quiet writers threads wait here instead of looking at Consensus, so they have to be told of every change.
                 if self._quiet_writers:
                     with self._moved:
                         self._moved.notify_all()

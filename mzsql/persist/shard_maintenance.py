@@ -204,6 +204,7 @@ def _compact(
             report.batches_merged += len(merge.run)
             meter.metrics.merges.inc()
             meter.metrics.batches_merged.inc(len(merge.run))
+            # The rest is one batch now; one that came meanwhile is no reason to rewrite all of it again.
             full = False
         deadline.progress()
 
@@ -245,6 +246,7 @@ def _collect(
         state = _fetched(opened, deadline)
     garbage = tuple(_collectable(state))
     newest = state.latest_rollup
+    # The newest rollup stays: from it and the entries after it whoever opens the shard makes the state.
     rollups = tuple(seqno for seqno in state.rollups if state.finalized or seqno != newest)
     doubted = opened.resolve_doubts(state.seqno, lambda: _named(state))
     if not state.finalized:
@@ -271,6 +273,7 @@ def _collect(
 def _truncate(opened: Opened, report: Report, state: ShardState, deadline: Deadline) -> None:
     """Delete the log entries before the one from which a process that opens the shard starts."""
     context = opened.context
+    # Of a shard that has ended only the entry that says so stays: without it, opening the shard would make it anew.
     keep = state.seqno if state.finalized else state.latest_rollup
     report.entries_truncated += context.retrying(
         lambda: context.consensus.truncate(opened.shard_id, keep), deadline
@@ -309,6 +312,7 @@ def _roll_up(opened: Opened, state: ShardState, deadline: Deadline) -> int:
         else:
             opened.doubt([key])
         raise
+    # Another process's rollup is as new or newer, so this one would never be read.
     if not added:
         delete_objects(context, [key])
     return int(added)

@@ -246,6 +246,7 @@ class ExportLog:
             except BaseException:
                 with self._changed:
                     for shard, waited in taken.items():
+                        # In front of what came meanwhile: batches of a shard must stay in order of time.
                         self._waiting[shard] = waited + self._waiting.get(shard, [])
                     # As if it had come just now, so that the thread pauses before it tries again.
                     self._updates_since = self._quiet_since = self._clock.monotonic()
@@ -275,6 +276,7 @@ class ExportLog:
             writer = self._open_writer()
             expected = self._state
             row = row_of(expected.upper, stretches)
+            # As in the log of tables, old rows are retracted by a write that is made anyway.
             gone = spent((*expected.live, row), self._uppers())
             changes = [(row, 1), *((old, -1) for old in gone if old is not row)]
             try:
@@ -284,6 +286,8 @@ class ExportLog:
                     new_upper=expected.upper + 1,
                 )
             except UpperMismatch:
+                # Another process has committed. What it has of ours is the same, since both compute definite updates: only the rest is
+                # tried again.
                 stretches = lacking(self.follow().live, stretches)
                 continue
             except ExpiredHandle:
@@ -304,6 +308,7 @@ class ExportLog:
         if live and now >= self._orphans_at:
             self._orphans_at = now + _ORPHANED_SECONDS
             named = {one.shard_id for row in live for one in row.stretches}
+            # Their rows would stay in the log for good, as only whoever has a shard open knows that it has reached them.
             for shard in sorted(named - uppers.keys()):
                 try:
                     uppers[shard] = self._caught_up(shard, live)

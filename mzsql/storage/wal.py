@@ -269,6 +269,8 @@ class WriteAheadLog:
             self._set(WalState())
             return
         snapshot = self._reader.snapshot_arrow(upper - 1)
+        # What was retracted before is in no snapshot, so any table may have been written as late as just before. A transaction that read
+        # earlier than that conflicts, rather than overlooking a write.
         state = WalState(floor=upper - 1, opened=upper)
         entries = entries_of(snapshot)
         state = advance(state, entries, upper)
@@ -371,10 +373,13 @@ class WriteAheadLog:
         changes += [
             (WalEntry(shard, ts, WRITE, batch.to_bytes()), 1) for shard, batch in writes.items()
         ]
+        # Nobody will read a dropped table's shard, so its entries go without having been applied.
         for shard in set(forget):
             changes += [(entry, -1) for entry in expected.live.get(shard, ())]
             if shard in expected.registered:
                 changes.append((WalEntry(shard, 0, REGISTER), -1))
+        # Tidying rides on a commit, so it costs no write of its own. Until a table's shard has an entry's rows they stand nowhere else,
+        # so only applied entries may go.
         for shard, entries in expected.live.items():
             if shard not in set(forget):
                 changes += [(entry, -1) for entry in entries if entry in self.applied]
@@ -427,6 +432,7 @@ class WriteAheadLog:
         with self._changed:
             if ts not in self._doubts:
                 raise InternalError(f"there is no doubt about the write-ahead log at {ts}")
+        # Once the log is complete beyond `ts`, an append that expects an older upper can never come in: its absence is final.
         self.advance_past(ts)
         with self._changed:
             del self._doubts[ts]

@@ -325,6 +325,7 @@ class GroupCommit:
                 raced = True
             except Exception as failure:
                 built.discard()
+                # The others have their outcome: a write is answered once.
                 left = [p for p in rest if p.state in ("claimed", "appending")]
                 if len(left) > 1 and not isinstance(failure, LocationError):
                     # An error in one session's write must not fail the others: commit each by itself.
@@ -384,6 +385,8 @@ class GroupCommit:
             self._put_back(ready)
             return ready
         if failure is not None:
+            # Objects that the log may name are never deleted: one too many is found as leaked some day, one too few makes a table
+            # unreadable.
             if isinstance(failure, CommitOutcomeUnknown):
                 built.keep()
             else:
@@ -432,6 +435,8 @@ class GroupCommit:
     def _acknowledge(self, group: Sequence[_Pending], ts: Timestamp) -> None:
         """Apply the append to the oracle, then answer its writes. Nothing that fails here undoes the append."""
         try:
+            # Before the answer: later reads, in any process, take their time from the oracle. A session that was answered first could
+            # read, and not find what it wrote.
             unconfirmed = self._tell_oracle(ts)
         except BaseException as bug:
             self._bug = bug
@@ -504,6 +509,8 @@ class GroupCommit:
         """
         if step == self._swept_step:
             return frozenset()
+        # The order of the two reads is what makes this safe: of a catalog read before the log, a table created in between would look
+        # dropped, and its writes would be thrown away.
         tables = {table.shard for table in state.of(Table)}
         return frozenset((wal.registered | wal.live.keys()) - tables)
 

@@ -122,6 +122,7 @@ class Hot:
             if not less_than(at, upper):
                 return at
             assert at is not None
+            # A dataflow that is behind brings what another one has brought before it; the updates are the same, so the first ones stand.
             rows = updates if at <= lower else at_or_after(updates, at)
             self._extend(rows)
             if rows.num_rows:
@@ -149,6 +150,7 @@ class Hot:
 
     def _extend(self, rows: pa.Table) -> None:
         if self._trace is not None:
+            # Compaction may go as far as the slowest reader: a dataflow that steps later still reads at its own earlier time.
             passed = min(self._readers.values(), default=self._trace.since)
             try:
                 self._trace.add(rows, max(passed, self._trace.since))
@@ -206,6 +208,7 @@ class Hot:
                 durable, written = self.durable, self._written
             made = load(durable)
             with self._lock:
+                # What was written directly meanwhile is neither in what was loaded nor in what waits.
                 if made is None or written != self._written:
                     return None
                 for rows in self._pending:
