@@ -95,6 +95,7 @@ def _collection_mfps(gets: Sequence[lir.Get]) -> list[MapFilterProject]:
     """The MFPs of the Gets; empty if one of them reads everything."""
     mfps: list[MapFilterProject] = []
     for get in gets:
+        # One that reads an arrangement needs the rows as they are arranged, so nothing may be left out of the source.
         if not isinstance(get.plan, lir.GetCollection):
             return []
         mfps.append(get.plan.mfp)
@@ -143,6 +144,7 @@ def consolidate_unions(plan: lir.Plan) -> lir.Plan:
     """Let Unions with a Negate among their inputs consolidate their output."""
 
     def mark(node: lir.Plan) -> lir.Plan:
+        # What is taken away mostly cancels rows of another input. Consolidated here, neither goes through all that is above.
         if isinstance(node, lir.Union) and any(isinstance(i, lir.Negate) for i in node.inputs):
             return msgspec.structs.replace(node, consolidate_output=True)
         return node
@@ -211,6 +213,7 @@ def physically_monotonic(
             return all(physically_monotonic(i, monotonic, locals_) for i in plan.inputs)
         case lir.Threshold():
             return physically_monotonic(plan.input, monotonic, locals_)
+        # DISTINCT over rows that never go only adds; every other aggregate takes back the value that it had before.
         case lir.Reduce(plan=lir.ReduceDistinct()):
             return physically_monotonic(plan.input, monotonic, locals_)
         case _:

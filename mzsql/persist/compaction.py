@@ -75,6 +75,7 @@ class Unmergeable(Exception):
 
 
 def _tier(batch: TraceBatch, fanout: int) -> int:
+    # By powers of the fanout, so that a row is rewritten about once a tier: log(rows) times in all.
     return int(math.log(max(batch.rows, 1), fanout))
 
 
@@ -110,6 +111,7 @@ def choose(state: ShardState, settings: Settings, broken: Set[int] = frozenset()
 
 def _stretches(trace: Sequence[TraceBatch], broken: Set[int]) -> list[tuple[TraceBatch, ...]]:
     """Return the runs of the trace between broken batches."""
+    # Only neighbours are merged, as what replaces them has one lower and one upper; a batch that cannot be read divides the trace.
     found: list[list[TraceBatch]] = [[]]
     for batch in trace:
         if batch.id in broken:
@@ -194,6 +196,7 @@ def apply_merge(
     merged: list[Part] = []
     total: list[int] = []
     workers = sorted({part.worker for batch in run for part in batch.parts}, key=_first_none)
+    # Each worker's part may be inline, and the bound is on the batch, which the state carries.
     inline_bytes = opened.context.settings.inline_bytes // max(1, len(workers))
     try:
         for worker in workers:
@@ -202,6 +205,7 @@ def apply_merge(
             total.append(work.diffs)
     except Unmergeable as failure:
         _delete(opened, merged)
+        # A batch that is gone from the trace was merged by another process, and its objects collected under our hands: that is no damage.
         now = opened.shard.fetch(deadline)
         assert now is not None
         if {batch.id for batch in failure.batches} <= {batch.id for batch in now.trace}:
@@ -366,6 +370,7 @@ def _config(settings: Settings, directory: str) -> dict[str, duck.Setting]:
         "temp_directory": directory,
         "memory_limit": f"{settings.compaction_memory_bytes}B",
         "threads": settings.compaction_threads,
+        # The statement sorts or sums up anyway; to keep the order of what comes in would only cost memory.
         "preserve_insertion_order": False,
     }
 

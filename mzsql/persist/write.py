@@ -576,6 +576,7 @@ class WriteHandle:
         with self._turn(timeout) as deadline:
             if self._appender.expired:
                 return
+            # Marked first: should the write below fail, the handle is closed all the same, and its registration ends with its lease.
             self._appender.expired = True
             self._quiet.tell_no_more()
             self._opened.discard_writer(self)

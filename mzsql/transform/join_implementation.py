@@ -147,6 +147,7 @@ class _Planner:
         keys: list[set[Key]] = [set() for _ in parts]
         for step in used:
             keys[step.relation].add(step.key)
+        # Sorted, because a set's order differs from process to process, and the plan must not.
         return _implement(rel, parts, [sorted(k, key=repr_key) for k in keys], plan)
 
     def _prefers_delta(
@@ -251,6 +252,7 @@ def _implement(
     new_keys: list[dict[Key, Key]] = []
     old_start = new_start = 0
     for part, wanted in zip(parts, keys, strict=True):
+        # Row-wise operators on an arranged input go above the join: so the arrangement below them is used as it is, not made anew.
         lift = part.can_lift(wanted) and not part.mfp.is_identity
         base = part.below if lift else part.relation
         mapping = {key: part.available[key] if lift else key for key in wanted}
@@ -280,6 +282,7 @@ def _implement(
     if len(set(members)) < len(members):
         classes = merge_classes(classes)
     planned = mir.Join(tuple(inputs), classes, _renamed(plan, new_keys))
+    # What needs no computed column goes first, so that less is computed.
     early = [p for p in predicates if all(c < total for c in sc.support(p))]
     late = [p for p in predicates if p not in early]
     result = filtered(mapped(filtered(planned, early), scalars), late)

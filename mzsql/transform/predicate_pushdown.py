@@ -76,11 +76,14 @@ def _pushed(rel: mir.Relation, preds: Sequence[sc.Scalar]) -> mir.Relation:
         case mir.Reduce():
             return _reduce(rel, preds)
         case mir.TopK(input=inner, group_key=group):
+            # What reads the group key only keeps or drops whole groups; any other predicate would change which rows of a group come
+            # first.
             keys = set(group)
             down, stay = _divide(preds, lambda p: bool(sc.support(p)) and sc.support(p) <= keys)
             return filtered(msgspec.structs.replace(rel, input=_push(inner, down)), stay)
         case mir.Negate(input=inner):
             return mir.Negate(_push(inner, preds))
+        # A predicate looks at a row alone, so equal rows go the same way, and what is counted of them is the same below it.
         case mir.Threshold(input=inner):
             return mir.Threshold(_push(inner, preds))
         case mir.Union(inputs=inputs):
@@ -107,6 +110,7 @@ def _divide(
 
 
 def _always_fails(pred: sc.Scalar) -> bool:
+    # Such a predicate stays where it is: further down it would fail for rows that never come up to it.
     return isinstance(pred, sc.LiteralError)
 
 
@@ -280,6 +284,7 @@ def _let(rel: mir.Let, preds: Sequence[sc.Scalar]) -> mir.Relation:
         body = body.body
     body = _push(body, preds)
     done: list[tuple[int, mir.Relation]] = []
+    # The last binding first: what moves into its value may then be on every Get of an earlier one.
     for position in range(len(chain) - 1, -1, -1):
         local, value = chain[position]
         readers = [body, *(v for _, v in done)]

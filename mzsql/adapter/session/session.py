@@ -292,6 +292,7 @@ class Session:
         if local:
             self._local[name] = value
         else:
+            # As in PostgreSQL, a SET outlives a SET LOCAL that came before it in the transaction.
             self._local.pop(name, None)
             self._staged[name] = value
 

@@ -202,6 +202,7 @@ class Trace:
         self.since = max(self.since, passed)
         if updates.num_rows:
             self._new.append(updates)
+        # Merges are left to a convenient moment, but not for ever: each lookup looks into every run.
         if self._small >= MOST_RUNS:
             self.sort()
             merge = self.due()
@@ -345,6 +346,7 @@ class Trace:
         assert as_of >= self.since
         pieces = []
         for run in self._sorted():
+            # A run may lie beyond the time as a whole: dataflows share the trace, and others have stepped further.
             if run.first > as_of:
                 continue
             begin, end, order = run.places(wanted, arity, self._hasher)

@@ -192,6 +192,7 @@ class HydrationHere(Hydration):
             batch = target.writer.batch_with_workers(rows, lower=upper, upper=end)
         else:
             batch = target.writer.batch(rows, lower=upper, upper=end)
+        # Exactly at `upper`: these are contents, not updates. On top of what another process wrote meanwhile they would count twice.
         return target.adopt_batch(batch, end, exact=True)
 
     def _exported(self, stage: HydrationStage, target: Target) -> str:
