@@ -156,6 +156,7 @@ class BufferedWriter:
             if self._thread is None and self._due():
                 self._flush(deadline)
                 self._raise_failure()
+            # Before the updates are checked: they begin at the buffer's upper, which others may move while this call waits.
             self._wait_for_room(deadline)
             taken, size = self._checked(updates, upper)
             moved = self._buffer.upper != upper
@@ -197,6 +198,7 @@ class BufferedWriter:
             self._changed.notify_all()
         try:
             self.flush(timeout=timeout)
+        # It may pass, and nothing is lost: what is buffered stays, so pushes and another close are possible again.
         except Determinate:
             with self._changed:
                 self._closing = False

@@ -181,6 +181,7 @@ class PartReader:
                 for table in found:
                     yield table
                     done += 1
+            # What was yielded has been verified, and the caller has it: a second attempt goes on behind it.
             except CorruptPart:
                 blob = self.context.blob
                 if not isinstance(blob, Forgetful):

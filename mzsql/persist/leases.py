@@ -78,6 +78,8 @@ class ReaderLease:
             number = self._next
             self._next += 1
             self._take_back()
+            # The lease is on a state, not on objects: whatever that state names stays until it is given back, without a list of it
+            # anywhere.
             self._leases[number] = state.seqno
             return state, Lease(owner, self._released, number, state.seqno)
 
@@ -98,6 +100,7 @@ class ReaderLease:
             patience = min(deadline.remaining(), max(self.seconds_until_due(), _LEAST_WAIT))
             try:
                 state = shard.wait_until(over, Deadline(self._context.clock, patience))
+            # This wait is over, or a backend failed meanwhile; as long as the caller has time the lease is kept alive and it waits on.
             except (Determinate, Indeterminate):
                 if deadline.passed():
                     raise
@@ -181,6 +184,7 @@ class ReaderLease:
             hold = self._outstanding()
             before = self._asked
             since = join(self.since, since)
+            # Given up here before it is asked for: no read may begin at a time that the shard is being allowed to forget.
             self._asked = join(before, since)
         began = self._context.clock.monotonic()
         others = self._opened.renewable(besides=self.reader_id)

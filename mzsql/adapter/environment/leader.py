@@ -150,6 +150,7 @@ class Leadership:
         milliseconds.
         """
         left = [t for t, one in state.standbys.items() if t == self.token or self._left(t, one)]
+        # Often only where somebody waits to take over: an environment with one process writes next to nothing while it is idle.
         lasting = LEASE_MS if set(state.standbys) - set(left) else ALONE_MS
         expires_at = self._clock.now_ms() + lasting
         lease = Lease(self.token, expires_at, self._generation, this_process(), self._build)

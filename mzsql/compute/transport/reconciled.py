@@ -110,6 +110,8 @@ class ReconciledReplica:
         with self._taking, self._lock:
             self._respond = respond
             self._adopted = set()
+            # What the new controller has not asked for when it says that it has asked for everything is dropped: it knows the catalog,
+            # and nobody here does.
             self._unclaimed = set(self._known)
             self._waiting.clear()
 
@@ -211,6 +213,7 @@ class ReconciledReplica:
 
     def _make(self, command: CreateDataflow) -> None:
         with self._lock:
+            # Known before it is sent: the replica may respond before `send` returns.
             self._known[command.id] = _Known(command)
             self._adopted.add(command.id)
         try:

@@ -159,6 +159,7 @@ class RunFiles:
         with self._lock:
             self._sweep()
             self._used[name], self._of[run] = sums, name
+        # Not at exit, where nobody has to wait for it: the next process deletes what its list does not name.
         weakref.finalize(run, self._unused, name).atexit = False
 
     def _unused(self, name: str) -> None:
