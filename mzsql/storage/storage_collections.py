@@ -183,6 +183,8 @@ class Collections:
                 one.table.reopen()
             else:
                 log, expired = self._log(gid, one.meta), one.reader
+                # The new one is attached to the log before the expired one is detached, so that nothing that the log tells falls between
+                # them.
                 one.replace_reader(self._open_reader(one.meta))
                 if log is not None:
                     log.detach(expired)

@@ -253,6 +253,7 @@ class Dataflows:
 
     def _take_over(self) -> None:
         self._retired = -1
+        # Before any dataflow is installed: what was hydrated ahead of the promotion is then found as arrangements to go on from.
         self._env.preparations.take_over(self._env.generation)
         self._env.collections.own_holds()
         register_managed(self._env)

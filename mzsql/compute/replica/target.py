@@ -208,6 +208,7 @@ class Target:
         Raises:
             Overtaken: ``exact``, and the shard's upper is another.
         """
+        # An exact append must meet the shard's own upper, and the end of a shard is no batch: neither can go by way of the log.
         if self.log is not None and not exact and upper is not None:
             return self._append_quietly(updates, lower, upper)
         if self.log is not None:

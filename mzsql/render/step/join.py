@@ -218,6 +218,7 @@ class _DeltaJoin:
             for i in range(len(key))
         ]
         met = arranged.full
+        # Each pair of updates of two inputs must be met once: at one time, by the path of the later input in order only.
         before = {relation < p for p in together}
         # If all updates have one time, comparing times reduces to whether the other row is an update of this step
         # (`NEW`).
