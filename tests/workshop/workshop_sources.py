@@ -56,11 +56,15 @@ class Look(Generic[T]):
         assert self._found is not None
         return self._found
 
+    def of(self, module: Module) -> T:
+        """What is found in one module."""
+        return self._function(module)
+
     def take(self, module: Module) -> None:
-        """Look at a module."""
+        """Look at a module, for the answer."""
         if self._found is None:
             self._found = {}
-        self._found[module.path] = self._function(module)
+        self._found[module.path] = self.of(module)
 
     @property
     def taken(self) -> bool:
