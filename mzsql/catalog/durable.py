@@ -322,8 +322,10 @@ class DurableCatalog:
         def make(entries: Mapping[str, bytes]) -> Entries:
             # `_checked` decodes the newest entries once per step, as `state` does.
             change, result = command(self._checked())
+            # Only the last attempt is committed, so only its result counts.
             answer[:] = [result]
             made = encode(change)
+            # Entries of an older format are rewritten by the first change, never by a process that only reads.
             return {**_migration(entries), **made} if made else made
 
         with self._lock, self._fencing():

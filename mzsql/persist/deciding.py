@@ -247,6 +247,7 @@ def _retire(state: ShardState, command: Retire, base: StateDiff) -> Transition:
         return Transition(_finalize(state, base).diff, ())
     if state.ending and not base.readers:
         return Transition(None, held)
+    # It ends with its last hold, by whichever command gives that up (`_let_go`): nobody has to wait for it.
     return Transition(msgspec.structs.replace(base, ending=True), held)
 
 
@@ -309,6 +310,7 @@ def _compare_and_append(
 ) -> Transition:
     writer = state.writers.get(command.writer_id)
     # A retry of an append that was committed after all.
+    # Asked before the uppers are compared, as this very append has moved the upper.
     if writer is not None and writer.token == command.token:
         return Transition(None)
     known = command.registered or command.writer_id in state.expired
@@ -326,6 +328,7 @@ def _compare_and_append(
             f"shard {state.shard_id}: updates need an upper beyond {show(command.lower)}"
         )
     keys = {part.key for part in command.parts if isinstance(part, BlobPart)}
+    # With one object in two batches, the merge of one would have it deleted while the other still names it.
     if keys and keys & known_keys(state):
         raise UsageError(f"shard {state.shard_id}: the batch was appended before")
     inline = sum(part.size for part in command.parts if isinstance(part, InlinePart))
@@ -341,6 +344,7 @@ def _compare_and_append(
         assert command.lower is not None
         batch = TraceBatch(state.next_batch, command.lower, command.upper, 0, command.parts)
         diff = msgspec.structs.replace(diff, added=(batch,))
+    # An append renews the lease, and leaves the token by which a retry of it is recognised.
     renewed = Writer(
         base.walltime_ms, command.lease_ms, command.token, command.upper, command.purpose
     )

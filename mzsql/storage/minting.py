@@ -108,6 +108,7 @@ class BindingMinter:
         while state.upper is not None:
             if not _missing(state, wanted) and not (progress and now >= state.upper):
                 return state
+            # Times of bindings only grow, also where this machine's clock is behind the one that minted last.
             ts = max(now, state.upper)
             try:
                 self._writer.compare_and_append(

@@ -135,6 +135,7 @@ class TableShard:
             entries = state.live.get(self.shard_id, ())
             new = [e for e in entries if e.ts <= as_of and contains(known, e.ts)]
             batches = [Batch.from_bytes(entry.batch).rewrite_ts(entry.ts) for entry in new]
+            # Objects are safe from deletion only where a state names them, so a batch with objects is not read ahead of the shard.
             if any(batch.blob_keys() for batch in batches):
                 self.apply([e for e in entries if e.ts <= as_of])
                 return False

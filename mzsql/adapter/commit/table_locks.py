@@ -71,6 +71,7 @@ class TableLocks:
             yield
         finally:
             with self._lock:
+                # Ctrl-C may have come at any moment, so nothing is assumed about how far the request got.
                 for requests in (self._held, self._waiting):
                     if request in requests:
                         requests.remove(request)
@@ -88,5 +89,7 @@ class TableLocks:
                 request.grant()
             else:
                 still.append(request)
+            # One that waits blocks later ones, too: a statement that needs a table alone would otherwise wait as long as readers keep
+            # coming.
             blocking.append(request)
         self._waiting = still

@@ -234,12 +234,14 @@ class Driver:
             left = True
             raise
         finally:
+            # What stays registered stays in memory: a step's tables would live until the next step on this thread.
             for name in relations:
                 connection.unregister(name)
             if left:
                 self._leave(connection)
 
     def _connection(self, kind: str) -> duckdb.DuckDBPyConnection:
+        # A connection runs one statement at a time, so each thread has its own.
         mine: duckdb.DuckDBPyConnection | None = getattr(self._local, kind, None)
         if mine is None:
             mine = locked_connection(settings=_settings(kind))
