@@ -105,6 +105,7 @@ def _over(rel: mir.Relation, inner: mir.Relation, literals: Literals) -> Lifted:
     match rel:
         case mir.Filter(predicates=predicates):
             return filtered(inner, [sc.substitute(p, read) for p in predicates]), literals
+        # A column that is the same in all rows neither divides nor orders them.
         case mir.TopK(group_key=group, order_key=order, limit=limit):
             width = mir.arity(inner)
             return msgspec.structs.replace(

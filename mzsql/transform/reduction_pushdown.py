@@ -43,6 +43,8 @@ def _push(rel: mir.Relation) -> mir.Relation:
         key, aggregates = rel.group_key, rel.aggregates
     if not isinstance(inner, mir.Join) or not isinstance(inner.implementation, mir.Unplanned):
         return rel
+    # The join repeats rows of one side for each row of another: only an aggregate that counts a value once is the same over its side
+    # alone.
     if not all(aggregate.distinct for aggregate in aggregates):
         return rel
     pushed = _Sides(inner, key).join_of_reduces(key, aggregates)

@@ -46,6 +46,8 @@ def top_k(r: StepState, node: lir.TopK) -> Collection:
     columns = tuple(below.columns[c] for c in order)
     back = {c: i for i, c in enumerate(order)}
     wanted = [ColumnOrder(back[o.column], o.desc, o.nulls_last) for o in plan.order_key]
+    # Then by all columns: which of the rows that the order leaves equal come first must be the same in each step, or a row would be
+    # taken back that was never put out.
     wanted += [ColumnOrder(back[c]) for c in range(width)]
     sorted_by = order_of(wanted, columns, len(plan.group_key))
     name = r.keep(node, "in", delta, columns, len(plan.group_key), order=sorted_by)

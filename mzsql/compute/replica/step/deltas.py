@@ -92,6 +92,7 @@ class Deltas:
         made = _read(source, lower, upper, session, settings)
         if made.table is not None and made.table.nbytes <= KEPT_BYTES:
             with self._lock:
+                # Who read it first counts, so that dataflows that step at the same time share what is asked of it (`Delta.passed`).
                 made = self._kept.setdefault(span, made)
                 while len(self._kept) > KEPT:
                     self._kept.popitem(last=False)
