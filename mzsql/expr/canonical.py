@@ -55,6 +55,19 @@ def rank(expr: Scalar) -> Rank:
     return found
 
 
+#: Functions whose two arguments may change places.
+_SYMMETRIC = ("eq_", "not_eq_")
+
+
+def in_rank(call: Call) -> Call:
+    """A comparison whose two sides may change places, its lower ranked one first; another function's call as it is."""
+    if call.func.startswith(_SYMMETRIC):
+        left, right = call.args
+        if rank(right) < rank(left):
+            return Call(call.func, (right, left), call.typ)
+    return call
+
+
 def _ranked(expr: Scalar) -> Rank:
     match expr:
         case Column(index=index):

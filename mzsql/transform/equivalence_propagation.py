@@ -2,16 +2,18 @@
 by it.
 
 Promise: only references change, never the output columns. Joins then carry each value once, and filters on equal
-columns become equal, so that one of them suffices. A filter that states what is known is itself left unchanged.
+columns become equal, so that one of them suffices. A filter that states what is known is itself left unchanged. What a
+filter says of a computed value (``a + b = 5``, ``a > 3``) is known above it as well, and there the value is not
+computed again.
 Source: Materialize's transform `EquivalencePropagation`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
-from operator import eq
+from operator import eq, is_
 from typing import NamedTuple
 
 import msgspec
@@ -48,11 +50,14 @@ class Facts:
         literals: the columns that are a literal.
         put: for each column the column that is output in its place: the first one that equals it for another reason than
             a filter's demand. None: as `firsts`.
+        computed: computed values that are a literal, of the same type; they read first columns and no columns that are
+            literals.
     """
 
     firsts: tuple[int, ...]
     literals: Mapping[int, sc.Literal] = field(default_factory=dict)
     put: tuple[int, ...] | None = None
+    computed: Mapping[sc.Scalar, sc.Literal] = field(default_factory=dict)
 
     @property
     def puts(self) -> tuple[int, ...]:
@@ -62,16 +67,24 @@ class Facts:
     @lazy_property
     def is_plain(self) -> bool:
         """Whether nothing is known, as of most relations."""
-        return not self.literals and all(map(eq, self.firsts, count()))
+        return not self.literals and not self.computed and all(map(eq, self.firsts, count()))
+
+    @lazy_property
+    def _functions(self) -> frozenset[str]:
+        """The functions that computed values are calls of: whatever else stands somewhere needs no look at `computed`."""
+        return frozenset(key.func for key in self.computed if isinstance(key, sc.Call))
 
     def read(self, expr: sc.Scalar) -> sc.Scalar:
         """An expression rewritten to read first columns and literals."""
         if self.is_plain:
             return expr
-        firsts, literals = self.firsts, self.literals
+        firsts, literals, computed = self.firsts, self.literals, self.computed
+        functions = self._functions
 
         def replace(node: sc.Scalar) -> sc.Scalar:
             if not isinstance(node, sc.Column):
+                if isinstance(node, sc.Call) and node.func in functions:
+                    return computed.get(node, node)
                 return node
             first, literal = firsts[node.index], literals.get(node.index)
             if literal is not None:
@@ -79,6 +92,21 @@ class Facts:
             return node if first == node.index else sc.column(first)
 
         return sc.transform(expr, replace)
+
+    def within(self, expr: sc.Scalar) -> sc.Scalar:
+        """An expression whose parts are rewritten as by `read`; of a column only which of equal ones it is."""
+        if isinstance(expr, sc.Column):
+            first = self.firsts[expr.index]
+            return expr if first == expr.index else sc.column(first)
+        kids = sc.children(expr)
+        new = [self.read(kid) for kid in kids]
+        return expr if all(map(is_, new, kids)) else sc.with_children(expr, new)
+
+    def literal(self, expr: sc.Scalar) -> sc.Literal | None:
+        """The literal that a column or a computed value, which reads first columns, is known to be."""
+        if isinstance(expr, sc.Column):
+            return self.literals.get(expr.index)
+        return self.computed.get(expr) if self.computed else None
 
     def equate(self, classes: Sequence[Sequence[int]], *, asked: bool = False) -> Facts:
         """These facts and that the columns of each class are equal; `asked`: because a filter demands it."""
@@ -92,7 +120,24 @@ class Facts:
             for column, first in enumerate(firsts):
                 if first in known:
                     literals[column] = known[first]
-        return Facts(firsts, literals, put)
+        return Facts(firsts, literals, put).with_computed(self.computed.items())
+
+    def with_computed(self, found: Iterable[tuple[sc.Scalar, sc.Literal]]) -> Facts:
+        """These facts and that computed values are literals."""
+        known = dict(self.computed)
+        for expr, literal in found:
+            key = self.read(expr)
+            if isinstance(key, sc.Call) and sc.support(key):
+                known.setdefault(key, literal)
+        return self if len(known) == len(self.computed) else replace(self, computed=known)
+
+    def moved(self, places: Mapping[int, int]) -> dict[sc.Scalar, sc.Literal]:
+        """The computed values that read only columns that `places` has, reading these from there."""
+        return {
+            sc.permute(expr, places): literal
+            for expr, literal in self.computed.items()
+            if sc.support(expr) <= places.keys()
+        }
 
 
 def _merged(firsts: Sequence[int], classes: Sequence[Sequence[int]]) -> tuple[int, ...]:
@@ -254,8 +299,9 @@ def _one_of_equals(facts: Facts) -> Facts:
     """The object that represents these facts in this run, so that a binding with equal facts is recognized."""
     known: dict[tuple[object, ...], Facts] = memo("facts of bindings")
     literals = facts.literals
+    computed = frozenset(facts.computed.items())
     return known.setdefault(
-        (facts.firsts, facts.puts, *((c, literals[c]) for c in sorted(literals))), facts
+        (facts.firsts, facts.puts, computed, *((c, literals[c]) for c in sorted(literals))), facts
     )
 
 
@@ -271,7 +317,8 @@ def _node(rel: mir.Relation, facts: Sequence[Facts], *, lift: bool) -> _Seen:
             args = tuple(facts[0].read(e) for e in exprs)
             firsts = (*facts[0].firsts, *range(width, width + output.arity))
             put = (*facts[0].puts, *firsts[width:])
-            return msgspec.structs.replace(rel, exprs=args), Facts(firsts, facts[0].literals, put)
+            known = replace(facts[0], firsts=firsts, put=put)
+            return msgspec.structs.replace(rel, exprs=args), known
         case mir.Join():
             return _join(rel, _side_by_side(facts))
         case mir.Reduce():
@@ -321,7 +368,12 @@ def _union(parts: Sequence[Facts], width: int) -> Facts:
         seen.setdefault(tuple(part.firsts[column] for part in parts), column)
         for column in range(width)
     )
-    return Facts(firsts, literals)
+    computed = {
+        expr: literal
+        for expr, literal in parts[0].computed.items()
+        if all(other.computed.get(expr) == literal for other in parts[1:])
+    }
+    return Facts(firsts, literals, computed=computed)
 
 
 def _columns(*inputs: mir.Relation) -> list[ColumnType]:
@@ -338,7 +390,7 @@ def _filter(rel: mir.Filter, facts: Facts, ctx: OptimizerContext) -> _Seen:
     preds = tuple(dict.fromkeys(facts.read(p) for p in rel.predicates))
     inner = replace(facts, literals={**facts.literals, **_said(preds, columns)})
     pairs = [[a, b] for p in preds for a, b in equal_columns(p, columns)]
-    known = inner.equate(pairs, asked=True)
+    known = inner.equate(pairs, asked=True).with_computed(_computed(preds))
     if known.literals and any(_is_refuted(known.read(p), columns, ctx) for p in preds):
         return mir.Constant((), relation_type(rel)), None
     return mir.Filter(rel.input, preds), known
@@ -362,6 +414,30 @@ def _said(preds: Sequence[sc.Scalar], columns: Sequence[ColumnType]) -> dict[int
         if stated is not None:
             said.setdefault(*stated)
     return said
+
+
+def _computed(preds: Iterable[sc.Scalar]) -> Iterator[tuple[sc.Scalar, sc.Literal]]:
+    """The computed values that are literals where all predicates are true: the predicates are, at least."""
+    for pred in preds:
+        match pred:
+            case sc.Call(func="not", args=(refused,)):
+                yield refused, _FALSE
+            case sc.Call(func=func, args=(a, b)) if func.startswith("eq_"):
+                yield pred, _TRUE
+                expr, literal = (a, b) if isinstance(b, sc.Literal) else (b, a)
+                if (
+                    isinstance(literal, sc.Literal)
+                    and literal.value is not None
+                    and isinstance(expr, sc.Call)
+                    and expr.typ == literal.typ
+                    and literal.typ.kind in EXACT
+                ):
+                    yield expr, literal
+            case _:
+                yield pred, _TRUE
+
+
+_TRUE, _FALSE = sc.Literal(True, BOOLEAN), sc.Literal(False, BOOLEAN)
 
 
 def _states(pred: sc.Scalar, columns: Sequence[ColumnType]) -> tuple[int, sc.Literal] | None:
@@ -412,7 +488,13 @@ def _project(rel: mir.Project, outputs: Sequence[int], facts: Facts) -> tuple[mi
     # Keep the column that was requested, even if another one is known to be equal to it.
     puts = facts.puts
     new = tuple([puts[column] for column in outputs])
-    return mir.Project(rel.input, new), Facts(_places(chosen), literals, _places(new))
+    known = Facts(_places(chosen), literals, _places(new))
+    if facts.computed:
+        places: dict[int, int] = {}
+        for position, column in enumerate(chosen):
+            places.setdefault(column, position)
+        known = replace(known, computed=facts.moved(places))
+    return mir.Project(rel.input, new), known
 
 
 def _map(rel: mir.Map, facts: Facts) -> tuple[mir.Relation, Facts]:
@@ -424,9 +506,10 @@ def _map(rel: mir.Map, facts: Facts) -> tuple[mir.Relation, Facts]:
         if plain:
             expr = scalar
         else:
-            # A scalar that is a plain column stays one, even if its value is known.
-            known = Facts(tuple(firsts), {} if isinstance(scalar, sc.Column) else literals)
-            expr = known.read(scalar)
+            # What a scalar is made of is read; a scalar as a whole stays what it is, even if its value is known: a column
+            # a column, a computed value computed, so that a filter on the value below reads the same one.
+            known = Facts(tuple(firsts), literals, computed=facts.computed)
+            expr = known.within(scalar)
         plain = plain and not isinstance(expr, sc.Column | sc.Literal)
         done.append(expr)
         column = len(firsts)
@@ -436,7 +519,10 @@ def _map(rel: mir.Map, facts: Facts) -> tuple[mir.Relation, Facts]:
             literals[column] = expr
         elif isinstance(expr, sc.Column) and expr.index in literals:
             literals[column] = literals[expr.index]
-    return mir.Map(rel.input, tuple(done)), Facts(tuple(firsts), literals, tuple(put))
+        elif expr in facts.computed:
+            literals[column] = facts.computed[expr]
+    known = Facts(tuple(firsts), literals, tuple(put), facts.computed)
+    return mir.Map(rel.input, tuple(done)), known
 
 
 def _reduce(rel: mir.Reduce, facts: Facts) -> tuple[mir.Relation, Facts]:
@@ -454,22 +540,19 @@ def _reduce(rel: mir.Reduce, facts: Facts) -> tuple[mir.Relation, Facts]:
     rest = range(len(key), len(key) + len(aggregates))
     output = (*(equal.index(e) for e in equal), *rest)
     puts = (*(key.index(e) for e in key), *rest)
-    literals = {
-        position: facts.literals[e.index]
-        for position, e in enumerate(key)
-        if isinstance(e, sc.Column) and e.index in facts.literals
+    known = ((position, facts.literal(e)) for position, e in enumerate(equal))
+    literals = {position: literal for position, literal in known if literal is not None}
+    places = {
+        e.index: output[position] for position, e in enumerate(equal) if isinstance(e, sc.Column)
     }
     new = msgspec.structs.replace(rel, group_key=key, aggregates=aggregates)
-    return new, Facts(output, literals, puts)
+    return new, Facts(output, literals, puts, facts.moved(places))
 
 
 def _fixed_keys(rel: mir.Reduce, facts: Facts) -> dict[int, sc.Literal]:
     """The parts of a group key that are literals. (Without rows there are no groups, whatever the key.)"""
-    return {
-        position: facts.literals[e.index]
-        for position, e in enumerate(rel.group_key)
-        if isinstance(e, sc.Column) and e.index in facts.literals
-    }
+    known = ((position, facts.literal(e)) for position, e in enumerate(rel.group_key))
+    return {position: literal for position, literal in known if literal is not None}
 
 
 def _without_fixed(
@@ -503,7 +586,9 @@ def _join(rel: mir.Join, facts: Facts) -> tuple[mir.Relation, Facts]:
     wanted: dict[int, list[sc.Scalar]] = {}
     literals = dict(facts.literals)
     for cls in rel.equivalences:
-        found = [literals.get(e.index) if isinstance(e, sc.Column) else None for e in cls]
+        found = [
+            literals.get(e.index) if isinstance(e, sc.Column) else facts.literal(e) for e in cls
+        ]
         literal = next((known for known in found if known is not None), None)
         homes = [_home(rel, e) for e in cls]
         if literal is None or None in homes:
@@ -564,9 +649,12 @@ def _side_by_side(parts: Sequence[Facts]) -> Facts:
     firsts: list[int] = []
     put: list[int] = []
     literals: dict[int, sc.Literal] = {}
+    computed: dict[sc.Scalar, sc.Literal] = {}
     for facts in parts:
         start = len(firsts)
         put.extend(start + column for column in facts.puts)
         firsts.extend(start + column for column in facts.firsts)
         literals.update((start + column, literal) for column, literal in facts.literals.items())
-    return Facts(tuple(firsts), literals, tuple(put))
+        if facts.computed:
+            computed.update(facts.moved({c: start + c for c in range(len(facts.firsts))}))
+    return Facts(tuple(firsts), literals, tuple(put), computed)

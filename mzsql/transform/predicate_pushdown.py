@@ -15,7 +15,7 @@ import msgspec
 
 from mzsql.expr import relation as mir
 from mzsql.expr import scalar as sc
-from mzsql.expr.canonical import rank
+from mzsql.expr.canonical import in_rank, rank
 from mzsql.expr.memo import memo
 from mzsql.expr.mfp import MapFilterProject
 from mzsql.expr.parts import part_of, parts
@@ -139,8 +139,13 @@ def _map(rel: mir.Map, preds: Sequence[sc.Scalar]) -> mir.Relation:
 def filters_over_input(mfp: MapFilterProject) -> list[sc.Scalar]:
     """The predicates of an MFP over its input's columns, except those that this makes very large."""
     columns = sc.inlined(mfp.expressions, mfp.input_arity)
-    found = [sc.substitute(pred, columns) for _, pred in mfp.predicates]
+    found = [sc.transform(sc.substitute(p, columns), _in_rank) for _, p in mfp.predicates]
     return [p for p in found if sc.is_small(p, mfp.input_arity)]
+
+
+def _in_rank(expr: sc.Scalar) -> sc.Scalar:
+    """What stood for a column may come after what the column came before."""
+    return in_rank(expr) if isinstance(expr, sc.Call) else expr
 
 
 def _reduce(rel: mir.Reduce, preds: Sequence[sc.Scalar]) -> mir.Relation:

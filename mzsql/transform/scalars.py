@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from mzsql.expr import functions
 from mzsql.expr import scalar as sc
-from mzsql.expr.canonical import can_fail, rank
+from mzsql.expr.canonical import can_fail, in_rank, rank
 from mzsql.expr.evaluate import EvalError, is_foldable
 from mzsql.expr.memo import memo
 from mzsql.expr.numeric_folding import refusal
@@ -21,8 +21,6 @@ from mzsql.transform.context import OptimizerContext
 
 TRUE = sc.Literal(True, BOOLEAN)
 FALSE = sc.Literal(False, BOOLEAN)
-#: Functions whose two arguments may change places.
-_SYMMETRIC = ("eq_", "not_eq_")
 
 
 def simplify(expr: sc.Scalar, columns: Sequence[ColumnType], ctx: OptimizerContext) -> sc.Scalar:
@@ -160,15 +158,12 @@ def _call(node: sc.Call, columns: Sequence[ColumnType], ctx: OptimizerContext) -
             return _not(node, arg)
         case sc.Call(func="is_null", args=(arg,)):
             return _is_null(node, arg, columns)
-        case sc.Call(func=func_key, args=(left, right)) if func_key.startswith(_SYMMETRIC):
-            if rank(right) < rank(left):
-                node = sc.Call(func_key, (right, left), node.typ)
         case sc.Call(func="coalesce", args=args):
             simpler = _coalesce(node, args, columns)
             if simpler is not node:
                 return simpler
         case _:
-            pass
+            node = in_rank(node)
     func = functions.scalar(node.func)
     null = any(isinstance(a, sc.Literal) and a.value is None for a in node.args)
     if func.strict and null and not any(may_error(arg) for arg in node.args):
