@@ -16,6 +16,10 @@ from contextlib import contextmanager
 from types import MappingProxyType
 
 import duckdb
+import pyarrow as pa
+
+#: So many rows of a result are rather copied than bound twice.
+_FEW_ROWS = 100_000
 
 # The copy that this warns of is worth less than the second binding of the relation that it recommends.
 warnings.filterwarnings("ignore", message="Arrow output on a DB-API result", module=r"mzsql\.")
@@ -55,6 +59,16 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
         yield own
     finally:
         own.close()
+
+
+def table_of(connection: duckdb.DuckDBPyConnection, sql: str, rows: int) -> pa.Table:
+    """Return a query's result, which has at most ``rows`` rows.
+
+    A relation object is bound when it is made and again when it is fetched, which costs more than a copy of few rows.
+    """
+    if rows <= _FEW_ROWS:
+        return connection.execute(sql).to_arrow_table()
+    return connection.sql(sql).to_arrow_table()
 
 
 def _begin_anew() -> None:

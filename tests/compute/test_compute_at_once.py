@@ -1,4 +1,4 @@
-"""Long statements over few rows are planned once: whatever the rows are the next time, they are answered as DuckDB itself answers."""
+"""Statements over few rows are bound once, long ones kept planned: whatever the rows are the next time, DuckDB itself answers the same."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import mzsql
-from mzsql.compute.engines.pool import AT_ONCE_ROWS, LONG_TEXT, DuckDbPool
+from mzsql.compute.engines.pool import AT_ONCE_ROWS, LONG_TEXT, SHORT_ROWS, DuckDbPool
 from mzsql.repr.errors import QueryCanceled
 from mzsql.repr.interrupt import Interrupt, running
 
@@ -135,3 +135,43 @@ def test_queries_of_a_session_see_what_was_written(tmp_path: object) -> None:
         assert con.execute(asked).fetchall() == []
         con.execute("INSERT INTO t VALUES (1, NULL)")
         assert con.execute(asked).fetchall() == [(1, *(None,) * 200)]
+
+
+_SHORT = "SELECT a.v AS a, b.v AS b FROM t a, t b ORDER BY ALL"
+
+
+def test_short_statements_over_few_rows_are_answered_at_once(pool: DuckDbPool) -> None:
+    assert len(_SHORT) < LONG_TEXT
+    for count in (3, 0, 1, 45):
+        assert count * count <= SHORT_ROWS
+        rows = _rows(count, seed=count)
+        assert _tuples(pool.at_once(_SHORT, {"t": rows}, None)) == _by_duckdb(_SHORT, rows)
+    text = f"{_SHORT} LIMIT 7"
+    assert _tuples(pool.at_once(text, {"t": rows}, 7)) == _by_duckdb(text, rows)
+
+
+def test_short_statements_of_many_rows_come_in_pieces(pool: DuckDbPool) -> None:
+    """They are not begun where what they read is more; of what they made too much is not taken, nor tried again."""
+    counted = "SELECT count(*) AS n FROM t"
+    assert pool.at_once(counted, {"t": _rows(SHORT_ROWS + 1)}, None) is None
+    assert _tuples(pool.at_once(counted, {"t": _rows(SHORT_ROWS)}, None)) == [(SHORT_ROWS,)]
+    assert pool.at_once(_SHORT, {"t": _rows(46)}, None) is None
+    assert pool.at_once(_SHORT, {"t": _rows(3)}, None) is None
+    assert pool.at_once(f"{_SHORT} LIMIT {SHORT_ROWS + 1}", {"t": _rows(3)}, SHORT_ROWS + 1) is None
+
+
+def test_a_short_statement_that_fails_leaves_nothing_behind(pool: DuckDbPool) -> None:
+    assert pool.at_once("SELECT CAST('x' || v AS INT) AS n FROM t", {"t": _rows(3)}, None) is None
+    with pytest.raises(duckdb.CatalogException):
+        list(pool.pieces("SELECT * FROM t", {}))
+
+
+def test_a_short_statement_that_is_cancelled_ends(pool: DuckDbPool) -> None:
+    endless = "SELECT sum(a.v * b.v * c.v * d.v * e.v) AS x FROM t a, t b, t c, t d, t e"
+    statement = Interrupt()
+    timer = threading.Timer(0.2, statement.cancel)
+    timer.start()
+    with running(statement), pytest.raises(QueryCanceled):
+        pool.at_once(endless, {"t": _rows(1000)}, None)
+    timer.join()
+    assert pool.at_once(endless, {"t": _rows(2)}, None) is not None

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mzsql.persist import KeySpec
-from mzsql.persist.consolidate import consolidate
+from mzsql.persist import KeySpec, duck
+from mzsql.persist.consolidate import consolidate, sort_by_key
 from mzsql.repr.errors import DataError
 
 _D = decimal.Decimal
@@ -122,3 +122,27 @@ def test_additive_columns(type_, data):
     found = {row["k"]: (row["s"], row["mz_diff"]) for row in result.to_pylist()}
     assert len(found) == result.num_rows
     assert found == {key: total for key, total in wanted.items() if any(total)}
+
+
+@pytest.mark.parametrize("rows", [1, 7, 8, 40])
+def test_few_rows_and_many_are_consolidated_alike(
+    rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A result of few rows is fetched in another way than one of many."""
+    monkeypatch.setattr(duck, "_FEW_ROWS", 7)
+    table = pa.table(
+        {
+            "items": pa.array([[n % 3, None] for n in range(rows)], pa.list_(pa.int64())),
+            "mz_time": pa.array([n % 2 for n in range(rows)], pa.int64()),
+            "mz_diff": pa.array([(-1) ** (n // 6) for n in range(rows)], pa.int64()),
+        }
+    )
+    found = Counter[tuple[int, int]]()
+    for row in table.to_pylist():
+        found[row["items"][0], row["mz_time"]] += row["mz_diff"]
+    made = consolidate(table)
+    assert made.schema == table.schema
+    assert made.num_rows == len({key for key, diff in found.items() if diff})
+    assert all(found[row["items"][0], row["mz_time"]] == row["mz_diff"] for row in made.to_pylist())
+    in_order = sort_by_key(table, KeySpec(("items",), workers=1)).column("items").to_pylist()
+    assert in_order == sorted(in_order, key=lambda items: items[0])

@@ -5,9 +5,8 @@ side by side and never see each other's relations. A statement that is canceled 
 work. Trade-off: opening a database costs more than most queries, so the databases stay open, and idle connections
 are kept for the next query. What is not small goes through `mzsql.compute.peek.files`.
 
-Tools query the catalog with long texts over few rows, which cost mainly parsing and planning. `at_once` binds such a
-text only once, since its few rows need not come in pieces, and keeps its plan (`mzsql.compute.engines.plans`) for
-the next time.
+A query over few rows costs mainly parsing and planning. `at_once` binds it only once, since its few rows need not come in pieces; of
+long texts, with which tools query the catalog, it keeps the plan (`mzsql.compute.engines.plans`) for the next time.
 """
 
 from __future__ import annotations
@@ -23,16 +22,18 @@ import duckdb
 import pyarrow as pa
 
 from mzsql.compute.engines import recursion
-from mzsql.compute.engines.pieces import pieces
+from mzsql.compute.engines.pieces import PIECE_ROWS, pieces
 from mzsql.compute.engines.plans import BY_SIZE, Plan, Plans, Simple
 from mzsql.expr.engines import WIDE_SETTINGS, is_wide, locked_connection
 from mzsql.repr.errors import InternalError
-from mzsql.repr.interrupt import current
+from mzsql.repr.interrupt import Interrupt, current
 
 #: Most idle connections that are kept.
 _IDLE = 16
-#: A result with more rows comes in pieces.
+#: A long text's result with more rows comes in pieces, and …
 AT_ONCE_ROWS = 8192
+#: … a short one's, which is over at most so many rows: what is too much is thrown away, so it must not have cost much.
+SHORT_ROWS = PIECE_ROWS
 #: The length, in characters, from which on a text's plan is worth keeping.
 LONG_TEXT = 8 * 1024
 #: For how many texts it is remembered that they are not answered at once.
@@ -111,8 +112,8 @@ class DuckDbPool:
     def at_once(
         self, statement: str, relations: Mapping[str, pa.Table], limit: int | None
     ) -> pa.Table | None:
-        """The whole result of a long statement over few rows; None if it has more than `AT_ONCE_ROWS` rows or had
-        better come in pieces.
+        """The whole result of a statement over few rows; None if it has more than `AT_ONCE_ROWS` rows (a short one:
+        `SHORT_ROWS`) or had better come in pieces.
 
         Args:
             statement: the text. A LIMIT that is appended must cut its rows in their order.
@@ -122,24 +123,52 @@ class DuckDbPool:
         Raises:
             QueryCanceled: this thread's statement was canceled, or its deadline passed.
         """
-        if len(statement) < LONG_TEXT or is_wide(statement) or not self._is_for_this(statement):
+        if is_wide(statement) or not self._is_for_this(statement):
             return None
-        if limit is not None and limit > AT_ONCE_ROWS:
+        is_long = len(statement) >= LONG_TEXT
+        most = AT_ONCE_ROWS if is_long else SHORT_ROWS
+        if not is_long and sum(one.num_rows for one in relations.values()) > most:
             return None
-        text = statement if limit is not None else f"{statement} LIMIT {AT_ONCE_ROWS + 1}"
+        if limit is not None and limit > most:
+            return None
+        text = statement if limit is not None else f"{statement} LIMIT {most + 1}"
         interrupt = current()
         interrupt.check()
         try:
-            rows = self._planned(text, relations).run(relations, interrupt=interrupt)
+            if is_long:
+                rows = self._planned(text, relations).run(relations, interrupt=interrupt)
+            else:
+                rows = self._bound_once(text, relations, interrupt)
         except duckdb.Error:
             # An interrupted statement fails with an error of DuckDB's. Any other error will be raised when the statement
             # runs as written.
             interrupt.check()
             self._keep_off(statement)
             return None
-        if rows is not None and rows.num_rows > AT_ONCE_ROWS:
+        if rows is not None and rows.num_rows > most:
             self._keep_off(statement)
             return None
+        return rows
+
+    def _bound_once(
+        self, text: str, relations: Mapping[str, pa.Table], interrupt: Interrupt
+    ) -> pa.Table:
+        """A statement's result in one table. A relation object, of which `pieces` reads, would be bound twice."""
+        database, connection = self._take("usual")
+        try:
+            for name, table in relations.items():
+                connection.register(name, table)
+            with interrupt.on_interrupt(connection.interrupt):
+                # An interrupt that came before the run began would not end it.
+                interrupt.check()
+                rows = connection.execute(text).to_arrow_table()
+            for name in relations:
+                connection.unregister(name)
+        except BaseException:
+            # It may have left relations behind.
+            connection.close()
+            raise
+        self._give_back(database, connection, "usual")
         return rows
 
     def _is_for_this(self, statement: str) -> bool:
