@@ -246,6 +246,7 @@ def difference(view: Answer, query: Answer) -> str:
 def run_plan(world: Maintained, plan: Plan) -> Iterator[Found]:
     """Every view that differs, at its first difference."""
     world.begin()
+    world.gate.sparing = plan.together
     told: list[str] = []
 
     def do(statement: str) -> None:
