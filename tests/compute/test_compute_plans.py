@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import threading
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -13,7 +14,7 @@ import pytest
 from sqlglot import expressions as exp
 from sqlglot import parse_one
 
-from mzsql.compute.engines.driver import PLAN_USES, PLANNED_ROWS, Driver
+from mzsql.compute.engines.driver import ALONE, PLAN_USES, PLANNED_ROWS, Driver
 from mzsql.compute.engines.plans import Plan, Plans
 from mzsql.expr.engines import locked_connection
 from mzsql.expr.functions.table import Engine
@@ -305,6 +306,19 @@ def test_a_step_whose_text_was_prepared_is_not_planned_again() -> None:
         assert as_rows(made) == answer(text, turn, turn + 1, tables)
     assert not tried
     driver.close()
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="this system tells no threads")
+def test_who_runs_a_planned_text_works_alone() -> None:
+    """DuckDB, told of three threads, starts no more than where it is told of one."""
+    started = []
+    for settings in ({"threads": "1"}, ALONE):
+        before = len(list(Path("/proc/self/task").iterdir()))
+        with locked_connection(settings=settings) as connection:
+            found = connection.execute("SELECT count(DISTINCT v % 1000) FROM range(200_000) t(v)")
+            assert found.fetchall() == [(1000,)]
+            started.append(len(list(Path("/proc/self/task").iterdir())) - before)
+    assert started[0] == started[1]
 
 
 def test_a_text_that_cannot_be_prepared_is_run_as_it_is_written() -> None:
