@@ -28,9 +28,11 @@ from mzsql.compute.dependencies import ComputeSettings
 from mzsql.compute.engines.driver import Driver
 from mzsql.compute.engines.relations import parts_frame
 from mzsql.compute.replica.dataflows.inputs import Input
+from mzsql.compute.replica.step.relation_facts import fact_of
 from mzsql.compute.replica.target import no_updates
 from mzsql.persist import PartRef
 from mzsql.render.dataflow import RenderedDataflow
+from mzsql.render.facts import Fact
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
 
@@ -55,7 +57,20 @@ class Delta:
     parts: list[PartRef] = field(default_factory=list)
     #: results of conditions that were evaluated: for each row whether it is relevant
     passed: dict[str, pa.ChunkedArray] = field(default_factory=dict)
+    #: what is true of each row, by column, as far as it was asked for
+    facts: dict[str, Fact] = field(default_factory=dict)
     turn: threading.Lock = field(default_factory=threading.Lock)
+
+    def fact(self, column: str) -> Fact:
+        """What is true of a column in each row, and so in those that matter to a dataflow; `table` is there. Measured once for
+        all dataflows.
+        """
+        known = self.facts.get(column)
+        if known is None:
+            assert self.table is not None
+            known = fact_of(self.table.schema.field(column), self.table.column(column))
+            self.facts[column] = known
+        return known
 
 
 class Deltas:

@@ -7,7 +7,7 @@ which Arrow finds in microseconds if rows are few; it is meant for such relation
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container
 from fractions import Fraction
 
 import pyarrow as pa
@@ -42,15 +42,20 @@ _KINDS = {
 _TIMES = frozenset(("mz_time",))
 
 
-def measured(table: pa.Table, columns: Container[str]) -> Relation:
+def measured(
+    table: pa.Table, columns: Container[str], known: Callable[[str], Fact] | None = None
+) -> Relation:
     """What is true of each row of a relation.
 
     Args:
         table: the relation.
         columns: columns to measure; of the others only the type is said.
+        known: says what is true of a column without measuring it, as of rows of which these are some.
     """
     facts = {
-        field.name: _fact(field, table.column(field.name))
+        field.name: (
+            fact_of(field, table.column(field.name)) if known is None else known(field.name)
+        )
         if field.name in columns
         else Fact(kind_of(field.type), fails=False)
         for field in table.schema
@@ -85,7 +90,8 @@ def _same(table: pa.Table, columns: Container[str]) -> dict[str, str]:
     return found
 
 
-def _fact(field: pa.Field, column: pa.ChunkedArray) -> Fact:
+def fact_of(field: pa.Field, column: pa.ChunkedArray) -> Fact:
+    """What is true of each value of a relation's column."""
     typ = field.type
     kind = kind_of(typ)
     if column.null_count == len(column):
@@ -97,6 +103,10 @@ def _fact(field: pa.Field, column: pa.ChunkedArray) -> Fact:
         return _dates(plain, column)
     if not (pa.types.is_integer(typ) or pa.types.is_decimal(typ)):
         return plain
+    if pa.types.is_integer(typ) and column.num_chunks == 1 and not column.null_count:
+        # A third of what Arrow's function and its result cost, which a step pays for each column that it reads.
+        values = column.chunk(0).to_numpy()
+        return coarse(kind, int(values.min()), int(values.max()), nulls=False)
     ends = pc.min_max(column).as_py()
     return coarse(kind, ends["min"], ends["max"], nulls=plain.nulls)
 

@@ -292,7 +292,8 @@ class _Work:
             return self._write_nothing(), 0
         if self.engine is Engine.DUCKDB:
             whole = rendered.template(self.engine, at_once=at_once)
-            texts = Texts(template, whole, self.tools.driver, self.tools.later)
+            known = {name: one.fact for name, one in self.deltas.items()}
+            texts = Texts(template, whole, self.tools.driver, self.tools.later, known)
             return self._run_here(texts, template.step), 0
         return self._run_on_spark(template, template.step)
 

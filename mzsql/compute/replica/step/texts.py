@@ -13,7 +13,7 @@ docs/architecture.md, "The way of an update through a dataflow", step 2.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import pyarrow as pa
@@ -22,6 +22,7 @@ from mzsql.compute.engines.driver import PLANNED_ROWS, Driver
 from mzsql.compute.replica.dataflows.dataflow import Dataflow
 from mzsql.compute.replica.step.relation_facts import measured
 from mzsql.compute.replica.target import no_updates
+from mzsql.render.facts import Fact
 from mzsql.render.rewrites.straight import Straight
 from mzsql.render.rewrites.templates import StepTemplate, Text
 from mzsql.repr.errors import InternalError
@@ -70,12 +71,14 @@ class Texts:
         whole: of all inputs.
         driver: runs them.
         later: runs work that makes later steps faster.
+        known: what is known of the columns of a relation without measuring it, by relation.
     """
 
     own: StepTemplate
     whole: StepTemplate
     driver: Driver
     later: Callable[[Callable[[], None]], None]
+    known: Mapping[str, Callable[[str], Fact]] = field(default_factory=dict)
 
     def choose(
         self,
@@ -116,7 +119,10 @@ class Texts:
         self, template: StepTemplate, tables: Mapping[str, pa.Table], *, after: int
     ) -> Chosen | None:
         asked = template.asked
-        relations = {name: measured(one, asked.get(name, ())) for name, one in tables.items()}
+        relations = {
+            name: measured(one, asked.get(name, ()), self.known.get(name) if one.num_rows else None)
+            for name, one in tables.items()
+        }
         schemas = {name: table.schema for name, table in tables.items()}
         prepare = partial(self.driver.prepare, schemas)
         made = template.lean(relations, self.later, prepare, after=after)
