@@ -19,7 +19,7 @@ from mzsql.compute.engines.driver import Driver
 from mzsql.compute.replica.arrangements import runs as hashed
 from mzsql.compute.replica.arrangements import trace as traces
 from mzsql.compute.replica.arrangements.run_files import RunFiles
-from mzsql.compute.replica.arrangements.runs import in_order, key_hashes
+from mzsql.compute.replica.arrangements.runs import Run, in_order, key_hashes
 from mzsql.compute.replica.arrangements.trace import Trace
 from mzsql.persist import KeySpec
 from mzsql.persist.consolidate import consolidate
@@ -242,6 +242,35 @@ def test_keys_are_found_in_long_runs_where_they_are(
     assert keys.tolist() == sorted(set(asked.tolist()))
     for one in (hashes, crowd, crowd[:1], crowd[-70:]):
         assert (hashed._begins(one, keys) == np.searchsorted(one, keys)).all()
+
+
+@pytest.mark.parametrize("rows", [1, 7, 300, 20_000])
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.6, 1.0])
+def test_keys_of_which_a_run_has_few_are_sifted_and_those_that_it_has_are_found(
+    rows: int, share: float
+) -> None:
+    """Where the keys' rows lie is what two binary searches say, however many of the keys are there."""
+    rng = np.random.default_rng(rows)
+    hashes = np.sort(rng.integers(0, 2**64 - 1, rows, np.uint64, endpoint=True))
+    hashes[rows // 2 : rows // 2 + 20] = hashes[rows // 2]
+    keys = rng.integers(0, 2**64 - 1, 1000, np.uint64, endpoint=True)
+    there = rng.choice(hashes, int(len(keys) * share))
+    keys = np.unique(np.concatenate([keys[len(there) :], there]))
+    numbers = np.arange(rows)
+    batch = pa.record_batch({"c0": numbers, "mz_time": numbers, "mz_diff": numbers})
+    run = Run(batch, 1, hashes, (0, rows))
+    for _ in range(2):
+        begin, end, order = run.places(keys, 1, hasher)
+        first, last = np.searchsorted(hashes, keys), np.searchsorted(hashes, keys, "right")
+        assert order is None
+        assert (end - begin == last - first).all()
+        assert (begin[end > begin] == first[last > first]).all()
+    asked = run._sifted(hashes, keys, 1)
+    if share <= 0.1 and len(keys) >= hashed._SIEVED_KEYS:
+        assert asked is not None
+        assert len(asked) < len(keys) / 2
+    if share == 1.0:
+        assert asked is None
 
 
 def test_what_comes_in_stretches_is_in_order_once() -> None:

@@ -264,6 +264,19 @@ def _ends(hashes: Hashes, keys: Hashes, begin: Places) -> Places:
     return ends
 
 
+#: Of runs of up to so many rows, of which many keys are asked, it is looked first which keys they may have at all: the runs
+#: of the latest steps mostly have none of those that the next step looks up.
+_SIEVED_ROWS, _SIEVED_KEYS = 1 << 17, 256
+
+
+def _sieve(hashes: Hashes) -> npt.NDArray[np.bool_]:
+    """By the first bits of a hash whether any of these begins so; of other hashes one in eight or fewer does."""
+    bits = len(hashes).bit_length() + 3
+    made = np.zeros(1 << bits, np.bool_)
+    made[(hashes >> np.uint64(64 - bits)).astype(np.int64)] = True
+    return made
+
+
 class Run:
     """Updates sorted by the hash of their first `arity` columns. Lookups by fewer columns use further indexes, made
     when they are needed.
@@ -282,6 +295,7 @@ class Run:
         self.mapped = False
         self.bytes = int(rows.nbytes + hashes.nbytes)
         self._others: dict[int, tuple[Hashes, npt.NDArray[np.int64]]] = {}
+        self._sieves: dict[int, npt.NDArray[np.bool_]] = {}
 
     def places(
         self, keys: Hashes, arity: int, hasher: Hasher
@@ -292,8 +306,27 @@ class Run:
         hashes, order = self.hashes, None
         if arity != self.arity:
             hashes, order = self._by(arity, hasher)
-        begin = _begins(hashes, keys)
-        return begin, _ends(hashes, keys, begin), order
+        some = self._sifted(hashes, keys, arity)
+        if some is None:
+            begin = _begins(hashes, keys)
+            return begin, _ends(hashes, keys, begin), order
+        begins, ends = np.zeros(len(keys), np.int64), np.zeros(len(keys), np.int64)
+        if len(some):
+            wanted = keys[some]
+            begin = _begins(hashes, wanted)
+            begins[some], ends[some] = begin, _ends(hashes, wanted, begin)
+        return begins, ends, order
+
+    def _sifted(self, hashes: Hashes, keys: Hashes, arity: int) -> Places | None:
+        """The numbers of the keys that may be there; None where it is not worth asking."""
+        if len(keys) < _SIEVED_KEYS or not 0 < len(hashes) <= _SIEVED_ROWS:
+            return None
+        sieve = self._sieves.get(arity)
+        if sieve is None:
+            sieve = self._sieves[arity] = _sieve(hashes)
+        bits = len(sieve).bit_length() - 1
+        some = np.flatnonzero(sieve[(keys >> np.uint64(64 - bits)).astype(np.int64)])
+        return some if 2 * len(some) < len(keys) else None
 
     def _by(self, arity: int, hasher: Hasher) -> tuple[Hashes, npt.NDArray[np.int64]]:
         known = self._others.get(arity)
