@@ -253,6 +253,33 @@ def test_no_sum_of_small_numbers_over_a_join_is_guarded():
     assert "overflow" not in lean_step(sql, tables, 2, rows=250_000)
 
 
+def test_a_group_is_added_up_once_where_all_updates_have_one_time():
+    """What a step adds and the sums after it come from one GROUP BY over state and updates."""
+    sql = "SELECT k, sum(v), sum(w), count(*) FROM m GROUP BY k"
+    text = lean_step(sql, "CREATE TABLE m (k integer NOT NULL, v numeric(12, 2), w bigint)", 1)
+    summed = [
+        one
+        for one in sqlglot.parse_one(text, dialect="duckdb").find_all(sqlglot.exp.Select)
+        if any(item.find(sqlglot.exp.Sum) for item in one.expressions)
+    ]
+    assert len(summed) == 1
+
+
+def test_columns_that_are_equal_in_both_of_two_relations_are_equal_in_their_union():
+    """By whichever other column each of the two tells it."""
+    columns = {name: coarse("BIGINT", 1, 1, nulls=False) for name in "abcd"}
+
+    def either(left: dict[str, str], right: dict[str, str]) -> dict[str, str]:
+        one, other = (Relation(columns, 10, same) for same in (left, right))
+        assert one.with_(other).same == other.with_(one).same
+        return dict(one.with_(other).same)
+
+    assert either({"b": "a", "c": "a", "d": "a"}, {"d": "c"}) == {"d": "c"}
+    assert either({"b": "a", "c": "a"}, {"b": "a"}) == {"b": "a"}
+    assert either({"c": "a", "d": "a"}, {"c": "b", "d": "b"}) == {"d": "c"}
+    assert either({"c": "a"}, {"d": "a"}) == {}
+
+
 def test_where_one_input_changes_no_row_says_which_one_it_is_of():
     tables = """
         CREATE TABLE a (k integer NOT NULL, b integer NOT NULL, v text);

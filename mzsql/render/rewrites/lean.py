@@ -365,7 +365,20 @@ def _of_either(left: Relation, right: Relation, mine: Fact, other: Fact) -> Fact
 
 
 def _both(left: Mapping[str, str], right: Mapping[str, str]) -> dict[str, str]:
-    return {name: other for name, other in left.items() if right.get(name) == other}
+    """The columns that are equal to an earlier one by both, each with the first such column that is found."""
+    made: dict[str, str] = {}
+    first: dict[tuple[str, str], str] = {}
+    for name, mine in left.items():
+        other = right.get(name)
+        if other is None:
+            continue
+        if mine == other or right.get(mine) == other:
+            made[name] = mine
+        elif left.get(other) == mine:
+            made[name] = other
+        elif first.setdefault((mine, other), name) != name:
+            made[name] = first[mine, other]
+    return made
 
 
 def _regroup(group: exp.Group, simplifier: Simplifier) -> None:

@@ -106,10 +106,14 @@ def _accumulated(
     r: StepState, node: lir.Reduce, groups: g.Groups, rows: Collection
 ) -> tuple[Collection, str, Callable[[], str]]:
     k = groups.arity
-    sums, name = _partial_sums(r, node, groups, rows)
-    rolled = _rolled(r, node, groups, rows.errors, sums, name)
+    if r.at_once:
+        running, name = _added_at_once(r, node, groups, rows)
+    else:
+        sums, name = _partial_sums(r, node, groups, rows)
+        running = _rolled(r, node, groups, rows.errors, sums, name)
+    signed = _signed(r, node, groups, rows.errors, running)
     columns = (*groups.key, *groups.sums)
-    changed = Collection(rolled, columns, rows.errors, within(rows.trace, k))
+    changed = Collection(signed, columns, rows.errors, within(rows.trace, k))
     made = g.from_sums(r, node, groups, changed, "o", "")
 
     def derived() -> str:
@@ -118,46 +122,105 @@ def _accumulated(
     return made, name, derived
 
 
+def _contributed(r: StepState, node: lir.Reduce, groups: g.Groups, rows: Collection) -> str:
+    """What each of the step's updates adds to its group's sums."""
+    parts: list[exp.Expression] = [g.contributions(r, groups, rows, [TIME])]
+    parts += [
+        _distinct_contributions(r, node, groups, rows, number, one)
+        for number, one in groups.distinct
+    ]
+    return r.define(node.lir_id, "c", union_all(parts))
+
+
 def _partial_sums(
     r: StepState, node: lir.Reduce, groups: g.Groups, rows: Collection
 ) -> tuple[str, str]:
     """What the step's updates add to each group's sums at each time; and the name of the arrangement of the sums
     before.
     """
-    lid, k = node.lir_id, groups.arity
-    width = k + len(groups.sums)
-    parts: list[exp.Expression] = [g.contributions(r, groups, rows, [TIME])]
-    parts += [
-        _distinct_contributions(r, node, groups, rows, number, one)
-        for number, one in groups.distinct
-    ]
-    source = r.define(lid, "c", union_all(parts))
+    source = _contributed(r, node, groups, rows)
     by = [*([ERROR] if rows.errors else []), TIME]
-    sums = r.define(lid, "p", g.summed(r, groups, source, by))
+    sums = r.define(node.lir_id, "p", g.summed(r, groups, source, by))
+    return sums, _keep_sums(r, node, groups, rows, sums)
+
+
+def _keep_sums(
+    r: StepState, node: lir.Reduce, groups: g.Groups, rows: Collection, sums: str
+) -> str:
+    """Keep what a step adds to groups' sums; return the name of the arrangement."""
+    k = groups.arity
+    width = k + len(groups.sums)
     # Kept are the changes of the sums, each with diff 1: a group's totals are the sum over all its rows, and nothing
     # is retracted.
     batch_items: list[Ast] = [col(f"c{i}") for i in range(width)]
     batch_items += [col(TIME), named(big(1, r.engine), DIFF)]
     where = [s.is_null(col(ERROR))] if rows.errors else []
-    batch = r.define(lid, "b", select(batch_items, sums, where=where))
+    batch = r.define(node.lir_id, "b", select(batch_items, sums, where=where))
     columns = (*groups.key, *groups.sums)
     name = r.keep(node, "acc", batch, columns, k, tuple(range(k, width)))
     _need(r, name, groups, rows)
-    return sums, name
+    return name
+
+
+def _state_sums(r: StepState, groups: g.Groups) -> list[Ast]:
+    """The kept sums of a row. Times the diff, because compaction may have merged equal rows into one with a larger diff."""
+    k = groups.arity
+    return [
+        s.cast(s.mul(col(f"c{k + i}"), col(DIFF)), typ.type, r.engine)
+        for i, typ in enumerate(groups.sums)
+    ]
+
+
+def _added_at_once(
+    r: StepState, node: lir.Reduce, groups: g.Groups, rows: Collection
+) -> tuple[str, str]:
+    """For each touched group what a step with one time adds to its sums (c0 …), and the sums after it (w0 …); and the
+    name of the arrangement of the sums before.
+
+    State and updates are added up by one GROUP BY: an engine pays more for another one than for the rows of a step.
+    """
+    lid, k, engine = node.lir_id, groups.arity, r.engine
+    source, name = _contributed(r, node, groups, rows), r.state_name(node, "acc")
+    keys: list[Ast] = [col(f"c{i}") for i in range(k)]
+    error = [col(ERROR)] if rows.errors else []
+    state, new = list(keys), list(keys)
+    for i, (part, typ) in enumerate(zip(_state_sums(r, groups), groups.sums, strict=True)):
+        state += [named(part, f"s{i}"), named(s.cast(s.num(0), typ.type, engine), f"n{i}")]
+        new += [col(f"s{i}"), named(col(f"s{i}"), f"n{i}")]
+    state += [named(no_error(engine), ERROR)] if rows.errors else []
+    both = [select([*state, col(TIME)], name), select([*new, *error, col(TIME)], source)]
+    united = r.define(lid, "u", union_all(both))
+    by = [*keys, *error]
+
+    def added(column: str, typ: ColumnType) -> Ast:
+        total = s.cast(exp.Sum(this=col(column)), typ.type, engine)
+        # Every remaining group has an update, so it is not NULL; without keys that has to be said.
+        return total if by else s.coalesce(total, s.cast(s.num(0), typ.type, engine))
+
+    items = list(by)
+    for i, typ in enumerate(groups.sums):
+        items.append(named(added(f"n{i}", typ), f"c{k + i}"))
+        items.append(named(added(f"s{i}", typ), f"w{i}"))
+    last = exp.Max(this=col(TIME))
+    items.append(named(last, TIME))
+    touched = s.gte(last.copy(), big(r.lower, engine))
+    running = r.define(lid, "w", select(items, united, group=by, having=touched))
+    _keep_sums(r, node, groups, rows, running)
+    return running, name
 
 
 def _rolled(
     r: StepState, node: lir.Reduce, groups: g.Groups, errors: bool, sums: str, name: str
 ) -> str:
-    """At each time of a group the sums before it (diff -1) and after it (diff +1)."""
+    """For each update of a group's sums what it adds (c0 …), and the sums after it (w0 …)."""
     lid, k = node.lir_id, groups.arity
     keys: list[Ast] = [col(f"c{i}") for i in range(k)]
     own = [col(f"c{k + i}") for i in range(len(groups.sums))]
     error = [col(ERROR)] if errors else []
     state: list[Ast] = list(keys)
-    # Times the diff, because compaction may have merged equal rows into one with a larger diff.
-    for part, typ in zip(own, groups.sums, strict=True):
-        state.append(named(s.cast(s.mul(part, col(DIFF)), typ.type, r.engine), part.name))
+    state += [
+        named(before, part.name) for before, part in zip(_state_sums(r, groups), own, strict=True)
+    ]
     state += [named(no_error(r.engine), ERROR)] if errors else []
     both = union_all(
         [select([*state, col(TIME)], name), select([*keys, *own, *error, col(TIME)], sums)]
@@ -168,8 +231,15 @@ def _rolled(
         (part, f"w{i}", cast) for i, (part, cast) in enumerate(zip(own, casts, strict=True))
     ]
     updates = list(zip(own, casts, strict=True))
-    every = rolled(r, united, [*keys, *error], updates, totals_up_to)
-    running = r.define(lid, "w", every)
+    return r.define(lid, "w", rolled(r, united, [*keys, *error], updates, totals_up_to))
+
+
+def _signed(r: StepState, node: lir.Reduce, groups: g.Groups, errors: bool, running: str) -> str:
+    """At each time of a group the sums before it (diff -1) and after it (diff +1)."""
+    lid, k = node.lir_id, groups.arity
+    keys: list[Ast] = [col(f"c{i}") for i in range(k)]
+    own = [col(f"c{k + i}") for i in range(len(groups.sums))]
+    error = [col(ERROR)] if errors else []
     # Each row is doubled: with sign -1 it becomes the totals before its time, with sign 1 the totals after it.
     signs = s.array(big(-1, r.engine), big(1, r.engine))
     running_names: list[Ast] = [col(f"w{i}") for i in range(len(own))]
