@@ -29,8 +29,8 @@ from mzsql.persist import (
     deciding,
     fetch,
     machine,
-    maintenance,
     parts,
+    shard_maintenance,
 )
 from mzsql.persist.ages import Ages
 from mzsql.persist.blocks import Blocks
@@ -489,7 +489,9 @@ MUTANTS: dict[str, list[Patch]] = {
     "collection ignores readers": [(ShardState, "seqno_since", _no_holds)],
     "a merge loses a row": [(compaction, "consolidate", _loses_a_row)],
     "a merge advances times beyond since": [(compaction, "advance_times", _merges_beyond_since)],
-    "a merge deletes its inputs itself": [(maintenance, "apply_merge", _deletes_inputs_first)],
+    "a merge deletes its inputs itself": [
+        (shard_maintenance, "apply_merge", _deletes_inputs_first)
+    ],
     "expiry moves since": [(machine, "transition", _expiry_moves_since)],
     "leases are too short": [(machine, "transition", _ignores_leases)],
     "leases are judged by wall clocks": [(machine, "transition", _by_the_wall_clock)],
@@ -515,10 +517,10 @@ MUTANTS: dict[str, list[Patch]] = {
         (fetch, "checksum", _no_checksum),
         (Blocks, "intact", _intact),
     ],
-    "a rollup lacks a batch": [(maintenance, "_roll_up", _rollup_of_before)],
+    "a rollup lacks a batch": [(shard_maintenance, "_roll_up", _rollup_of_before)],
     "garbage is never forgotten": [(deciding, "_collect", _never_collects)],
-    "nothing is ever merged": [(maintenance, "choose", _never_merges)],
-    "nothing is ever deleted": [(maintenance, "delete_objects", _nothing)],
+    "nothing is ever merged": [(shard_maintenance, "choose", _never_merges)],
+    "nothing is ever deleted": [(shard_maintenance, "delete_objects", _nothing)],
 }
 
 FOUND_BY: dict[str, int] = {
