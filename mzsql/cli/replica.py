@@ -7,6 +7,7 @@ or the replica was dropped; a refusal or failure is one error with another code.
 from __future__ import annotations
 
 import os
+import re
 import stat
 import sys
 from collections.abc import Sequence
@@ -21,6 +22,11 @@ from mzsql.cli.stopping import ending_with_input, stopping
 from mzsql.compute.engines.spark_session import is_submitted
 from mzsql.repr.errors import InvalidParameter
 from mzsql.threads import Wakeup
+
+#: Names of settings whose values are secret. Narrower than `spark.redaction.regex`: that also matches settings with paths and
+#: with names of Kubernetes' secrets, which are none themselves.
+_SECRET = re.compile(r"(secret|password|token|(access|secret)[._-]?key)$", re.IGNORECASE)
+_NAMES_SECRET = re.compile(r"^spark\.kubernetes\..*(\.secrets\.|\.secretKeyRef\.)")
 
 
 def place_of(env: Path | None, profile: str | None) -> str:
@@ -58,7 +64,7 @@ def settings_in(conf: Sequence[str]) -> dict[str, str]:
     """The settings in ``--conf``, each of the form ``spark.KEY=VALUE``.
 
     Raises:
-        InvalidParameter: one is no setting of Spark's.
+        InvalidParameter: one is no setting of Spark's, or is a credential.
     """
     found = {}
     for one in conf:
@@ -70,6 +76,11 @@ def settings_in(conf: Sequence[str]) -> dict[str, str]:
             )
         if key == "spark.master":
             raise InvalidParameter("give Spark's master as --master, not among --conf")
+        if _SECRET.search(key) and not _NAMES_SECRET.match(key):
+            raise InvalidParameter(
+                f"{key} is a credential, which everybody on this machine would see on the command line",
+                hint="Credentials of stores belong into a profile (--profile), others into Spark's own spark-defaults.conf.",
+            )
         found[key] = value
     return found
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mzsql.compute.engines.spark_start import SparkStart
+from mzsql.compute.engines.spark_start import SparkStart, refusal
 from mzsql.repr.errors import EnvironmentRefused, QueryCanceled
 
 
@@ -146,3 +146,33 @@ def test_a_session_that_is_stopped_under_a_view_is_started_anew(
     assert done.returncode == 0, done.stderr
     sums = ["[(3,)]", "[(13,)]", "[(113,)]", "[(100,)]"]
     assert done.stdout.splitlines() == [*sums, application]
+
+
+@pytest.mark.parametrize(
+    ("said", "why", "detail"),
+    [
+        (
+            "WARN Utils: a name\n"
+            'Exception in thread "main" org.apache.spark.SparkException: Master must either be yarn or local\n'
+            "\tat org.apache.spark.deploy.SparkSubmit.error(SparkSubmit.scala:1068)\n",
+            "Master must either be yarn or local",
+            "WARN Utils: a name\n"
+            'Exception in thread "main" org.apache.spark.SparkException: Master must either be yarn or local',
+        ),
+        (
+            "org.apache.spark.SparkException: Exception thrown in awaitResult: \n"
+            "\tat org.apache.spark.util.ThreadUtils$.awaitResult(ThreadUtils.scala:359)\n"
+            "Caused by: java.io.IOException: Failed to connect to localhost:1\n"
+            "\t... 4 more\n",
+            "Failed to connect to localhost:1",
+            "org.apache.spark.SparkException: Exception thrown in awaitResult: \n"
+            "Caused by: java.io.IOException: Failed to connect to localhost:1",
+        ),
+        ("", "the JVM has ended", None),
+    ],
+)
+def test_what_keeps_spark_from_starting_is_told_as_java_tells_it(
+    said: str, why: str, detail: str | None
+) -> None:
+    told = refusal(RuntimeError("the JVM has ended\nbecause of something"), said)
+    assert (told.message, told.detail) == (f"Spark did not start: {why}", detail)

@@ -160,7 +160,7 @@ def test_a_master_or_setting_that_is_none_is_told_and_nothing_is_taken(
     env: str, con: mzsql.Connection
 ) -> None:
     for arguments, message in (
-        (("--master", "nonsense"), "ERROR:  Spark did not start: "),
+        (("--master", "nonsense"), "ERROR:  Spark did not start: Master must "),
         (("--conf", "executor.cores=1"), 'ERROR:  invalid setting for --conf: "executor.cores=1"'),
         (("--conf", "spark.master=local"), "ERROR:  give Spark's master as --master"),
     ):

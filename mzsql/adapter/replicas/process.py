@@ -80,8 +80,11 @@ class Listening(msgspec.Struct, frozen=True):
         try:
             return socket.create_server((self.host, self.port))
         except OSError as failure:
+            # Python adds the address to the text of the system's errors; a host that nobody knows has a number below 0.
+            number = failure.errno or 0
+            why = os.strerror(number) if number > 0 else failure.strerror or str(failure)
             raise InvalidParameter(
-                f"a replica cannot listen at {self.host}:{self.port}: {failure.strerror or failure}",
+                f"a replica cannot listen at {self.host}:{self.port}: {why}",
                 hint="Give another --listen; port 0 takes a free one.",
             ) from failure
 

@@ -7,6 +7,7 @@ crash in between leaks at most a shard.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -21,6 +22,7 @@ from mzsql.adapter.peek.queries import Queries
 from mzsql.adapter.planning.planner import Planner
 from mzsql.adapter.planning.walk import global_gets, unmaterializables
 from mzsql.adapter.session.session import Session
+from mzsql.adapter.statements.index_holds import indexes_held
 from mzsql.adapter.statements.tables import Definers
 from mzsql.catalog.builtin import builtins
 from mzsql.catalog.change import Change
@@ -297,24 +299,27 @@ class Definitions:
         rendered = self._planner.renderings.checked(made.sealed)
         rendered.template(Engine.SPARK)
         made = made.with_outline(rendered.outline)
-        as_of = self._as_of(made)
-        if refresh is not None:
-            # A view without inputs starts now all the same.
-            begins = as_of or self._env.fresh_timestamp()
-            item, as_of = _scheduled(item, refresh, begins)
-        item = msgspec.structs.replace(item, as_of=as_of)
-        holds = [self._env.collections.hold(gid, as_of) for gid in made.sealed.sources]
-        try:
+        with contextlib.ExitStack() as held:
+            indexes = indexes_held(self._env, self._planner, made.sealed.indexes)
+            as_of = self._as_of(made, held.enter_context(indexes))
+            if refresh is not None:
+                # A view without inputs starts now all the same.
+                begins = as_of or self._env.fresh_timestamp()
+                item, as_of = _scheduled(item, refresh, begins)
+            item = msgspec.structs.replace(item, as_of=as_of)
+            for gid in made.sealed.sources:
+                held.enter_context(self._env.collections.hold(gid, as_of))
             self._create(item, replaced)
             self._planner.remember(item, made)
             self._dataflows.catch_up([item.id])
-        finally:
-            for hold in holds:
-                hold.release()
 
-    def _as_of(self, made: GlobalExpressions) -> Timestamp:
+    def _as_of(self, made: GlobalExpressions, held_from: Timestamp) -> Timestamp:
         """When a new dataflow begins: now, or as soon as all its inputs are readable; the minimal time where it has no
         inputs.
+
+        Args:
+            made: its plan.
+            held_from: the time from which the indexes that it reads are held.
         """
         reads = made.sealed
         if not (reads.sources or reads.indexes):
@@ -324,7 +329,7 @@ class Definitions:
         since = join(now, *(self._env.collections.since(gid) for gid in reads.sources))
         indexes = [items.get(gid) for gid in reads.indexes]
         began = [index.as_of for index in indexes if isinstance(index, Index)]
-        return max([now if since is None else since, *began])
+        return max([now if since is None else since, held_from, *began])
 
     # --- ALTER --------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import shutil
 import subprocess
 import threading
@@ -30,6 +31,13 @@ from mzsql.repr.errors import EnvironmentRefused, QueryCanceled
 
 _LOOK_SECONDS = 0.05
 _EXIT_SECONDS = 3.0
+
+#: A line of Java's that names an exception with its message.
+_EXCEPTION = re.compile(
+    r'(?:Exception in thread "[^"]*" |Caused by: )?[\w.$]+(?:Exception|Error): +(\S.*)'
+)
+#: A line of a stack trace below that.
+_FRAME = re.compile(r"\s+at |\s*\.\.\. \d+ more")
 
 
 class SparkStart:
@@ -99,6 +107,23 @@ def _make(make: Callable[[], SparkSession], attempt: Future[SparkSession]) -> No
         attempt.set_exception(error)
 
 
+def refusal(error: Exception, said: str) -> EnvironmentRefused:
+    """The error for a person where Spark does not start.
+
+    Args:
+        error: what the start raised; PySpark knows of a JVM that has ended only that it has.
+        said: the JVM's log.
+
+    Returns:
+        An error with the message of the last exception in the log, the innermost of its causes, or of ``error`` where the
+        log has none; its detail is the last lines of the log.
+    """
+    lines = [line for line in said.splitlines() if line.strip() and not _FRAME.match(line)]
+    named = [found[1] for line in lines if (found := _EXCEPTION.match(line))]
+    why = named[-1] if named else (str(error) or type(error).__name__).splitlines()[0]
+    return EnvironmentRefused(f"Spark did not start: {why}", detail="\n".join(lines[-5:]) or None)
+
+
 class Launch:
     """One start of Spark's JVM and context, and its end at exit.
 
@@ -118,7 +143,7 @@ class Launch:
         """Start the JVM and the session.
 
         Raises:
-            EnvironmentRefused: Spark does not start; the detail has the last lines of its log.
+            EnvironmentRefused: Spark does not start (see `refusal`).
         """
         log = self._scratch / "spark.log"
         try:
@@ -135,10 +160,7 @@ class Launch:
             session: SparkSession = SparkSession.builder.getOrCreate()
         except Exception as error:
             said = log.read_text(errors="replace") if log.exists() else ""
-            raise EnvironmentRefused(
-                f"Spark did not start: {(str(error) or type(error).__name__).splitlines()[0]}",
-                detail="\n".join(said.strip().splitlines()[-5:]) or None,
-            ) from error
+            raise refusal(error, said) from error
         finally:
             self._launched.set()
             self._over.set()
