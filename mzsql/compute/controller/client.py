@@ -121,8 +121,6 @@ class ReplicaClient:
             made = self._dataflows[gid] = DataflowState(command, [], stored)
         try:
             for source in stored:
-                # Held before the replica is told: it holds its inputs itself only once it has opened them, and until then they could be
-                # compacted.
                 made.holds.append(self._storage.hold(source, command.as_of))
             self._link.send(command)
         except BaseException:
@@ -217,7 +215,6 @@ class ReplicaClient:
             self._unsubscribe(self._subscribed)
 
     def _subscribe(self, subscribed: Subscribed, seconds: float) -> None:
-        # Recorded before it is sent: in one process the first rows may come before `send` returns.
         for command in subscribed.create(seconds):
             with self._changed:
                 subscribed.created(command)
