@@ -18,6 +18,7 @@ from mzsql.adapter.commit.group_commit import GroupCommit
 from mzsql.adapter.dataflows.dataflows import Dataflows
 from mzsql.adapter.dataflows.reports import DataflowReports
 from mzsql.adapter.environment.closing import close_all
+from mzsql.adapter.environment.dropped import remove_orphaned
 from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.peek.explaining import Explainer
 from mzsql.adapter.peek.plans import PeekPlans
@@ -42,7 +43,7 @@ from mzsql.adapter.statements.transactions import Transactions
 from mzsql.adapter.subscribe.subscription import Subscribes
 from mzsql.adapter.system.activity import Activity
 from mzsql.adapter.system.relations import SystemRelations
-from mzsql.adapter.system.source import Source
+from mzsql.adapter.system.source import READER, Source
 from mzsql.catalog.builtin import Builtin
 from mzsql.catalog.commands.settings import session_defaults
 from mzsql.compute.peek.execute import Peeker
@@ -102,6 +103,8 @@ class Coordinator:
         prior = not env.read_only
         env.cache.reconcile_when_opened(features.current, remove_prior_versions=prior)
         limits = limits or Limits()
+        if not env.read_only:
+            remove_orphaned(env)
         self._dataflows = Dataflows(
             env,
             self.planner,
@@ -138,7 +141,9 @@ class Coordinator:
         self._queries = Queries(env, self.planner, plans, self.inputs, self._peeker, self._activity)
         self._commits = GroupCommit(env)
         changes = Changes(env, self._queries, self._commits, limits)
-        definitions = Definitions(env, self.planner, self._queries, self._dataflows)
+        definitions = self._definitions = Definitions(
+            env, self.planner, self._queries, self._dataflows
+        )
         namespaces = CatalogStatements(env, self.planner, self._dataflows, definitions.clean_up)
         privileges = PrivilegeStatements(env, definitions.clean_up)
         defining = Defining(definitions.runs(), namespaces.runs(), privileges.runs())
@@ -148,7 +153,7 @@ class Coordinator:
         explainer = Explainer(self.planner, plans, self._dataflows.deployed)
         subscribes = Subscribes(env, self.planner, self._queries, self.inputs, self._activity)
         prepared = PreparedStatements()
-        self._streams = CursorStatements(subscribes, selects, prepared)
+        self._streams = CursorStatements(subscribes, selects, prepared, definitions.forget_session)
         self._sequencer = Sequencer(
             (
                 {p.SelectPlan: selects.run},
@@ -312,6 +317,7 @@ class Coordinator:
             )
         transaction.synced = self.env.clock.monotonic()
         self.env.sync()
+        READER.set(session.temporary)
         scope = self._statements.scope(session)
         plan = plan_statement(statement, scope.catalog, table_keys=scope.table_keys)
         term = self.env.oracle.term
@@ -330,12 +336,16 @@ class Coordinator:
         return result
 
     def abandon(self, session: Session) -> None:
-        """The session ends: roll back its open transaction and close its cursors, even where a backend fails."""
+        """The session ends: roll back its open transaction, close its cursors and drop its temporary objects, even where a
+        backend fails.
+        """
         try:
             self._transactions.abandon(session)
         finally:
             session.end_transaction(committed=False)
             self._streams.end_text(session)
+            if not self.env.fenced:
+                self._definitions.forget_session(session)
 
     def close(self) -> None:
         """Stop leading and maintaining, whichever part fails. Idempotent."""

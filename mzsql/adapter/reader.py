@@ -84,6 +84,7 @@ class EnvironmentReader:
         env: the environment.
         computes: computes relations without a shard.
         close: called when the reader is closed.
+        temporary: the schema of temporary objects of the session that it reads for; empty: it reads for none.
     """
 
     def __init__(
@@ -91,18 +92,26 @@ class EnvironmentReader:
         env: Environment,
         computes: Computes,
         close: Callable[[], None] = lambda: None,
+        temporary: str = "",
     ) -> None:
+        self._temporary = temporary
         self._env = env
         self._computes = computes
         self._close = close
 
     def _catalog(self) -> SessionCatalog:
-        return SessionCatalog(self._env.sync(), self._computes.builtin_desc)
+        return SessionCatalog(
+            self._env.sync(), self._computes.builtin_desc, temporary=self._temporary
+        )
 
     def relations(self) -> list[RelationInfo]:
         """Every relation of the default database, users' before builtin ones, each group in order of id."""
         catalog = self._catalog()
-        items = [catalog.item(i.id) for i in catalog.state.relations if i.database == DATABASE]
+        items = [
+            catalog.item(i.id)
+            for i in catalog.state.relations
+            if i.database == DATABASE and not i.temporary
+        ]
         items += [catalog.item(gid) for gid in builtins()]
         return [_info(item) for item in items]
 

@@ -15,7 +15,7 @@ import msgspec
 from mzsql.catalog.change import Change
 from mzsql.catalog.objects import AuditEvent, Cluster, Database, Object, Replica, Role, Schema
 from mzsql.catalog.state import CatalogState, applied
-from mzsql.repr.ids import sort_key
+from mzsql.repr.ids import GlobalId, sort_key
 
 #: About so many events are kept.
 MOST_EVENTS = 1000
@@ -64,7 +64,8 @@ def _events(state: CatalogState, change: Change) -> Iterator[_Event]:
     for key, text in change.comments.items():
         kind, gid, *column = key.split("/")
         # A comment removed with its object was not removed by a statement of its own.
-        if text != state.comments.get(key) and gid not in gone:
+        passing = _is_temporary(after.items.get(GlobalId(gid)))
+        if text != state.comments.get(key) and gid not in gone and not passing:
             on: dict[str, Any] = {"id": gid}
             if column:
                 on["column"] = int(column[0])
@@ -75,7 +76,9 @@ def _events(state: CatalogState, change: Change) -> Iterator[_Event]:
 
 
 def _entry(state: CatalogState, after: CatalogState, old: Any, new: Any) -> Iterator[_Event]:
-    """The event of an entry that was created, changed or removed."""
+    """The event of an entry that was created, changed or removed; what is temporary makes none."""
+    if any(_is_temporary(one) for one in (old, new)):
+        return
     if old is None and new is not None:
         yield "create", _type(new), _details(after, new)
     elif old is not None and new is None:
@@ -93,6 +96,15 @@ def _entry(state: CatalogState, after: CatalogState, old: Any, new: Any) -> Iter
             if old.name != new.name:
                 details["old_name"] = old.name
             yield "alter", _type(new), details
+
+
+def _is_temporary(one: object) -> bool:
+    match one:
+        case Schema():
+            return one.session is not None
+        case Object():
+            return one.temporary
+    return False
 
 
 def _granted(old: Any, new: Any) -> str:

@@ -260,6 +260,11 @@ class DurableCatalog:
             return self._definitions
 
     @property
+    def reader_id(self) -> str:
+        """The id of this process's reader in the state of the shard, which has a lease as long as the process lives."""
+        return self._map.reader_id
+
+    @property
     def step(self) -> int:
         """How many changes this process has read."""
         return self._map.upper

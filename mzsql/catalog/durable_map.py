@@ -128,6 +128,11 @@ class DurableMap:
         self._held = self._upper
 
     @property
+    def reader_id(self) -> str:
+        """The id of this process's reader of the shard; another one after its lease had run out."""
+        return self._reader.reader_id
+
+    @property
     def upper(self) -> int:
         """The step up to which this process has read the map; asks no store."""
         return self._upper

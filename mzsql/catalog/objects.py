@@ -14,7 +14,7 @@ from typing import ClassVar
 import msgspec
 
 from mzsql.expr.scalar import Scalar
-from mzsql.frontend.catalog import SYSTEM_CLUSTER
+from mzsql.frontend.catalog import SYSTEM_CLUSTER, is_temporary, shown_parts
 from mzsql.frontend.plan.catalog_plans import INTROSPECTION_MS
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.refresh import RefreshSchedule
@@ -89,13 +89,20 @@ class Database(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Schema(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A schema; `database` is its database's id."""
+    """A schema.
+
+    Attributes:
+        database: its database's id.
+        session: of a session's temporary schema, the process that the session is of, as ``host pid``, and the id of that
+            process's reader of the catalog's shard; None for any other.
+    """
 
     id: str
     name: str
     database: str = FIRST_ID
     owner: str = FIRST_ID
     privileges: tuple[Privilege, ...] | None = None
+    session: tuple[str, str] | None = None
 
 
 class Role(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -194,8 +201,13 @@ class Object(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind"):
 
     @property
     def full_name(self) -> str:
-        """``materialize.public.name``."""
-        return f"{self.database}.{self.schema}.{self.name}"
+        """``materialize.public.name``; ``mz_temp.name`` of a temporary object."""
+        return ".".join(shown_parts(self.database, self.schema, self.name))
+
+    @property
+    def temporary(self) -> bool:
+        """Whether it is a session's own, and gone with that."""
+        return is_temporary(self.schema)
 
 
 class Table(Object, frozen=True, omit_defaults=True, kw_only=True, tag="table"):

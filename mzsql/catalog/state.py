@@ -34,6 +34,7 @@ from mzsql.catalog.objects import (
     Stored,
     number,
 )
+from mzsql.frontend.catalog import TEMPORARY_SCHEMA
 from mzsql.repr.errors import InternalError
 from mzsql.repr.ids import GlobalId, sort_key
 from mzsql.repr.lazy import lazy_property
@@ -93,6 +94,50 @@ class CatalogState(msgspec.Struct, frozen=True, dict=True):
             if of is not None and one.name == name and one.database == of.id:
                 return key, one
         return None
+
+    @lazy_property
+    def temporary(self) -> dict[str, tuple[str, str]]:
+        """The temporary schemas of sessions, by name: the name of the database that each is kept in, and its id."""
+        databases = {one.id: one.name for one in self.databases.values()}
+        return {
+            one.name: (databases[one.database], one.id)
+            for one in self.schemas.values()
+            if one.session is not None
+        }
+
+    def seen_by(self, own: str) -> CatalogState:
+        """The catalog as a session sees it: without the temporary objects of others, and its own, which are in the
+        schema ``own``, in one called `TEMPORARY_SCHEMA`.
+        """
+        if not self.temporary:
+            return self
+        own = own if own in self.temporary else ""
+        if own not in self._seen:
+            self._seen[own] = self._seen_by(own)
+        return self._seen[own]
+
+    @lazy_property
+    def _seen(self) -> dict[str, CatalogState]:
+        return {}
+
+    def _seen_by(self, own: str) -> CatalogState:
+        schemas = {
+            key: msgspec.structs.replace(one, name=TEMPORARY_SCHEMA) if one.name == own else one
+            for key, one in self.schemas.items()
+            if one.session is None or one.name == own
+        }
+        items = {
+            gid: msgspec.structs.replace(one, schema=TEMPORARY_SCHEMA) if one.temporary else one
+            for gid, one in self.items.items()
+            if not one.temporary or one.schema == own
+        }
+        hidden = self.items.keys() - items.keys()
+        comments = {
+            key: text
+            for key, text in self.comments.items()
+            if hidden.isdisjoint(key.split("/")[1:2])
+        }
+        return msgspec.structs.replace(self, schemas=schemas, items=items, comments=comments)
 
     def cluster(self, name: str) -> Cluster | None:
         """The cluster of that name, or None."""

@@ -258,11 +258,9 @@ class Connection:
             self._closed = True
         self._session.cancel()
         try:
-            with self._lock:
-                if self._session.transaction is not None:
-                    # A fenced process has nothing to give back.
-                    with user_errors(), contextlib.suppress(Fenced):
-                        self._shared.coordinator.abandon(self._session)
+            # A fenced process has nothing to give back.
+            with self._lock, user_errors(), contextlib.suppress(Fenced):
+                self._shared.coordinator.abandon(self._session)
         finally:
             self._let_go()
 
@@ -382,7 +380,11 @@ class Connection:
 
                 self._mz_spark = MzSpark(
                     _spark_of(self._given_spark)(),
-                    EnvironmentReader(self._shared.env, self._shared.coordinator),
+                    EnvironmentReader(
+                        self._shared.env,
+                        self._shared.coordinator,
+                        temporary=self._session.temporary,
+                    ),
                     self._run_for_spark,
                     self._spark_options(),
                     user_errors,

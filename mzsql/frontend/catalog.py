@@ -28,6 +28,28 @@ SYSTEM_SCHEMAS = (
 IMPLICIT_SCHEMAS = tuple(name for name in SYSTEM_SCHEMAS if name != "information_schema")
 
 
+#: A session's schema of temporary objects, which only it sees; it is in no database.
+TEMPORARY_SCHEMA = "mz_temp"
+_TEMPORARY_PREFIX = f"{TEMPORARY_SCHEMA}_"
+
+
+def temporary_schema(token: str) -> str:
+    """The name under which the catalog keeps the temporary schema of one session, told by a token of its own."""
+    return _TEMPORARY_PREFIX + token
+
+
+def is_temporary(schema: str) -> bool:
+    """Whether a schema is one of temporary objects, by either name: users' schemas cannot begin with ``mz_``."""
+    return schema == TEMPORARY_SCHEMA or schema.startswith(_TEMPORARY_PREFIX)
+
+
+def shown_parts(database: str | None, schema: str, item: str) -> tuple[str, ...]:
+    """A full name as people read it: a temporary schema is `TEMPORARY_SCHEMA`, and system schemas are in no database."""
+    if is_temporary(schema):
+        return TEMPORARY_SCHEMA, item
+    return (schema, item) if database is None else (database, schema, item)
+
+
 class PartialName(msgspec.Struct, frozen=True, cache_hash=True):
     """A name as written in a statement, perhaps without schema and database."""
 
@@ -57,8 +79,13 @@ class FullName(msgspec.Struct, frozen=True, cache_hash=True):
     schema: str
     item: str
 
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Its parts as people read them."""
+        return shown_parts(self.database, self.schema, self.item)
+
     def __str__(self) -> str:
-        return ".".join(p for p in (self.database, self.schema, self.item) if p is not None)
+        return ".".join(self.parts)
 
 
 class CatalogItem(msgspec.Struct, frozen=True, cache_hash=True):
@@ -114,6 +141,13 @@ class CatalogView(Protocol):
     @property
     def cluster(self) -> str:
         """The session's cluster."""
+        ...
+
+    @property
+    def temporary(self) -> tuple[str, str]:
+        """The database and schema, as the catalog keeps them, of the session's temporary objects; the schema need not
+        exist yet.
+        """
         ...
 
     @property

@@ -16,6 +16,7 @@ class MemoryCatalog:
     search_path = ("public",)
     cluster = "quickstart"
     unsafe_functions = True
+    temporary = ("materialize", "mz_temp_0")
 
     def __init__(self) -> None:
         self.items: dict[FullName, CatalogItem] = {}

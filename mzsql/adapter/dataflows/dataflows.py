@@ -25,6 +25,7 @@ from mzsql.adapter.dataflows.preflight import Preflight, Unreported
 from mzsql.adapter.environment.arrangement_registry import CatalogArrangements
 from mzsql.adapter.environment.cache_entries import GlobalExpressions
 from mzsql.adapter.environment.closing import close_all
+from mzsql.adapter.environment.dropped import remove_orphaned
 from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.environment.leader import LEASE_MS, Leadership
 from mzsql.adapter.environment.status_collections import StatusCollections, register_managed
@@ -376,7 +377,8 @@ class Dataflows:
             return
         if self._controller.waiting:
             return
-        if CatalogArrangements(self._env.catalog).retire(self._env.persist):
+        waiting = remove_orphaned(self._env)
+        if CatalogArrangements(self._env.catalog).retire(self._env.persist) and not waiting:
             self._retired = gone
         self._env.clear_hot()
         # A shard that somebody still reads is retired later, so try again after a while.

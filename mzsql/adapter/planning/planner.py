@@ -139,6 +139,7 @@ class Planner:
         search_path: tuple[str, ...] = ("public",),
         cluster: str = "quickstart",
         database: str = "materialize",
+        temporary: str | None = None,
         state: CatalogState | None = None,
         without: GlobalId | None = None,
         stored: bool = False,
@@ -149,6 +150,7 @@ class Planner:
             search_path: the session's schemas.
             cluster: the session's cluster.
             database: the session's database.
+            temporary: the session's schema of temporary objects; None: what is planned is no session's.
             state: the catalog state; by default the one last read.
             without: an object to leave out.
             stored: whether a definition is planned that the catalog has: what settings forbid to new statements it may do.
@@ -159,6 +161,7 @@ class Planner:
             search_path=search_path,
             cluster=cluster,
             database=database,
+            temporary=temporary,
             without=without,
             stored=stored,
         )

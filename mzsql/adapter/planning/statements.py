@@ -59,5 +59,6 @@ class StatementPlanner:
             search_path=session.search_path,
             cluster=session.get("cluster"),
             database=session.get("database"),
+            temporary=session.temporary,
             state=None if staged is None else staged.state,
         )

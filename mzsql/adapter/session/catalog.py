@@ -25,9 +25,11 @@ from mzsql.catalog.state import CatalogState
 from mzsql.frontend.catalog import (
     IMPLICIT_SCHEMAS,
     SYSTEM_SCHEMAS,
+    TEMPORARY_SCHEMA,
     CatalogItem,
     FullName,
     PartialName,
+    is_temporary,
 )
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import RelationDesc
@@ -56,6 +58,8 @@ class SessionCatalog:
         state: the users' objects.
         builtin_desc: gives a builtin view's columns, which are planned at first use.
         database, search_path, cluster: the session's.
+        temporary: the name under which the catalog keeps the session's schema of temporary objects. None: not one
+            session's view; each such schema is found by that name.
         without: an object to hide, so that its own definition can be planned again.
         stored: whether a definition of the catalog is planned: what settings forbid to new statements it may do.
     """
@@ -68,6 +72,7 @@ class SessionCatalog:
         database: str = DATABASE,
         search_path: tuple[str, ...] = ("public",),
         cluster: str = "quickstart",
+        temporary: str | None = None,
         without: GlobalId | None = None,
         stored: bool = False,
     ) -> None:
@@ -76,6 +81,7 @@ class SessionCatalog:
         self._database = database
         self._search_path = search_path
         self._cluster = cluster
+        self._temporary = temporary
         self._gone = without
         self._stored = stored
 
@@ -95,6 +101,15 @@ class SessionCatalog:
         return self._cluster
 
     @property
+    def temporary(self) -> tuple[str, str]:
+        """Where the session's temporary objects are kept: in the database that was the session's when the first one was
+        made.
+        """
+        name = self._temporary or TEMPORARY_SCHEMA
+        found = self.state.temporary.get(name)
+        return (self._database if found is None else found[0]), name
+
+    @property
     def unsafe_functions(self) -> bool:
         """Whether the functions of ``mz_unsafe`` may be called."""
         return self._stored or system_value(self.state.settings, UNSAFE_FUNCTIONS) == "on"
@@ -102,10 +117,15 @@ class SessionCatalog:
     def resolve_item(self, name: PartialName) -> CatalogItem | None:
         """The object that a name refers to, through the search path where it is unqualified; None where there is none."""
         database = name.database or self._database
+        own = self._temporary_item(name)
+        if own is not None:
+            return own
         schemas = (
             (name.schema,) if name.schema is not None else (*IMPLICIT_SCHEMAS, *self._search_path)
         )
         for schema in schemas:
+            if self._is_others(schema):
+                continue
             if schema in SYSTEM_SCHEMAS:
                 builtin = builtins_by_name().get((schema, name.item))
                 if builtin is not None:
@@ -115,6 +135,18 @@ class SessionCatalog:
             if item is not None and item.id != self._gone:
                 return user_item(item)
         return None
+
+    def _temporary_item(self, name: PartialName) -> CatalogItem | None:
+        """The session's temporary object that a name refers to, before any other, as in Materialize."""
+        if name.database is not None or name.schema not in (None, TEMPORARY_SCHEMA):
+            return None
+        database, schema = self.temporary
+        item = self.state.by_name(schema, name.item, database)
+        return None if item is None or item.id == self._gone else user_item(item)
+
+    def _is_others(self, schema: str) -> bool:
+        """Whether a schema is another session's, which this one does not see."""
+        return self._temporary is not None and is_temporary(schema) and schema != self._temporary
 
     def _builtin_item(self, builtin: Builtin) -> CatalogItem:
         return CatalogItem(
@@ -135,8 +167,10 @@ class SessionCatalog:
         for schema, item in builtins_by_name():
             places.setdefault(item, schema)
         for one in self.state.items.values():
-            if one.database == database and (
-                one.schema in path or places.get(one.name) not in path
+            if (
+                one.database == database
+                and not one.temporary
+                and (one.schema in path or places.get(one.name) not in path)
             ):
                 places[one.name] = one.schema
         found = name.item if name.item in places else None
@@ -171,13 +205,17 @@ class SessionCatalog:
     def has_schema(self, database: str | None, schema: str) -> bool:
         """Whether the schema exists."""
         if database is None:
-            return schema in SYSTEM_SCHEMAS
-        return self.state.schema(database, schema) is not None
+            return schema in SYSTEM_SCHEMAS or schema == TEMPORARY_SCHEMA
+        return not self._is_others(schema) and self.state.schema(database, schema) is not None
 
     def schema_names(self, database: str) -> list[str]:
         """The names of the schemas of a database, the system's included."""
         of = {one.id for one in self.state.databases.values() if one.name == database}
-        own = (one.name for one in self.state.schemas.values() if one.database in of)
+        own = (
+            one.name
+            for one in self.state.schemas.values()
+            if one.database in of and one.session is None
+        )
         return [*own, *SYSTEM_SCHEMAS]
 
     def has_database(self, database: str) -> bool:

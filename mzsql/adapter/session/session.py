@@ -11,6 +11,7 @@ session's next statement fails with an error that says so, and is not carried ou
 
 from __future__ import annotations
 
+import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,6 +36,7 @@ from mzsql.catalog.settings import (
     value_for,
     variable,
 )
+from mzsql.frontend.catalog import temporary_schema
 from mzsql.frontend.plan import plans as p
 from mzsql.repr.errors import (
     IdleInTransactionTimeout,
@@ -200,6 +202,9 @@ class Session:
 
     Args:
         defaults: from a role's name to the defaults of its sessions' variables, and the system variables.
+
+    Attributes:
+        temporary: the name under which the catalog keeps its schema of temporary objects, once there is one.
     """
 
     user = "mzsql"
@@ -215,6 +220,8 @@ class Session:
         self._idle_key: object | None = None
         self._idle_ended = False
         self._transaction: Transaction | None = None
+        # Nobody else can name the schema, as nobody can guess it.
+        self.temporary = temporary_schema(secrets.token_hex(8))
         self.notices: list[Notice] = []
         self.seen_ts: Timestamp = 0
         self.stdin: Path | None = None

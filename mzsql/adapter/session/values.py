@@ -16,7 +16,7 @@ from mzsql.adapter.session.session import Session
 from mzsql.catalog.objects import Replica
 from mzsql.catalog.state import CatalogState
 from mzsql.expr.functions.unmaterializable import slept_seconds
-from mzsql.frontend.catalog import SYSTEM_SCHEMAS
+from mzsql.frontend.catalog import SYSTEM_SCHEMAS, TEMPORARY_SCHEMA
 from mzsql.repr.datum import Datum
 from mzsql.repr.errors import SqlError, UndefinedObject, Unsupported, alike
 from mzsql.repr.frontier import Timestamp
@@ -93,6 +93,8 @@ def session_values(session: Session, state: CatalogState, build: str) -> Mapping
     database = session.get("database")
     path = [s for s in session.search_path if s in SYSTEM_SCHEMAS or state.schema(database, s)]
     implicit = [s for s in _FIRST if s not in path]
+    if session.temporary in state.temporary:
+        implicit.insert(0, TEMPORARY_SCHEMA)
     major, minor, patch = (int(n) for n in (re.findall(r"\d+", build) + ["0"] * 3)[:3])
     return {
         "current_schema": next(iter(path), None),

@@ -33,7 +33,7 @@ from mzsql.catalog.commands.settings import alter_role
 from mzsql.catalog.objects import Item, Object, Table
 from mzsql.catalog.state import CatalogState, removed
 from mzsql.frontend import parse_statements, plan_statement
-from mzsql.frontend.catalog import SYSTEM_SCHEMAS, FullName
+from mzsql.frontend.catalog import SYSTEM_SCHEMAS, FullName, is_temporary
 from mzsql.frontend.plan import catalog_plans as cp
 from mzsql.frontend.plan import ddl_plans
 from mzsql.frontend.plan import plans as p
@@ -333,7 +333,7 @@ def _drop_schema(
     _session: Session, state: CatalogState, target: cp.Target, cascade: bool
 ) -> Change:
     database, name = target.name
-    if name in SYSTEM_SCHEMAS:
+    if name in SYSTEM_SCHEMAS or is_temporary(name):
         raise InvalidParameter(f"system schema '{name}' cannot be modified", sqlstate="42501")
     return schemas.drop_schemas(state, [(database, name)], cascade=cascade)
 

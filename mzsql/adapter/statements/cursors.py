@@ -8,6 +8,7 @@ ends at the latest with the coordinator.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 
 from mzsql.adapter.session.prepared import PreparedStatements
 from mzsql.adapter.session.session import Session, Transaction
@@ -36,11 +37,17 @@ class CursorStatements:
         subscribes: starts subscriptions.
         selects: runs queries.
         prepared: the prepared statements.
+        forget_temporary: drops a session's temporary objects.
     """
 
     def __init__(
-        self, subscribes: Subscribes, selects: Selects, prepared: PreparedStatements
+        self,
+        subscribes: Subscribes,
+        selects: Selects,
+        prepared: PreparedStatements,
+        forget_temporary: Callable[[Session], None],
     ) -> None:
+        self._forget_temporary = forget_temporary
         self.subscribes = subscribes
         self._selects = selects
         self._cursors = Cursors(selects, subscribes)
@@ -107,13 +114,15 @@ class CursorStatements:
 
     def _discard(self, session: Session, transaction: Transaction, plan: DiscardPlan) -> Result:
         if not plan.everything:
-            return Result(plan.tag_text)  # there are no temporary objects
+            self._forget_temporary(session)
+            return Result(plan.tag_text)
         if transaction.begun:
             raise TransactionError(
                 "DISCARD ALL cannot run inside a transaction block", sqlstate="25001"
             )
         self._cursors.close(session, None)
         self._prepared.deallocate(session, None)
+        self._forget_temporary(session)
         session.reset_all()
         return Result(plan.tag_text)
 

@@ -8,16 +8,16 @@ crash in between leaks at most a shard.
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
 from mzsql.adapter.dataflows.dataflows import Dataflows
-from mzsql.adapter.environment.arrangement_registry import CatalogArrangements
 from mzsql.adapter.environment.cache_entries import GlobalExpressions
+from mzsql.adapter.environment.dropped import end_dropped, forget_temporary
 from mzsql.adapter.environment.environment import Environment
+from mzsql.adapter.environment.leader import this_process
 from mzsql.adapter.peek.queries import Queries
 from mzsql.adapter.planning.planner import Planner
 from mzsql.adapter.planning.walk import global_gets, unmaterializables
@@ -27,20 +27,20 @@ from mzsql.adapter.statements.tables import Definers
 from mzsql.catalog.builtin import builtins
 from mzsql.catalog.change import Change
 from mzsql.catalog.commands.items import (
-    RETIRED,
     allocate,
     create_item,
     drop_items,
     name_taken,
+    refuse_temporary,
     without_orphans,
 )
 from mzsql.catalog.commands.retention import alter_retention
+from mzsql.catalog.commands.schemas import create_temporary_schema
 from mzsql.catalog.objects import (
     Index,
     Item,
     Maintained,
     MaterializedView,
-    Stored,
     Table,
     Type,
     View,
@@ -54,7 +54,6 @@ from mzsql.frontend import lower_query
 from mzsql.frontend.catalog import SYSTEM_SCHEMAS, FullName
 from mzsql.frontend.plan import ddl_plans
 from mzsql.frontend.plan.refresh import scheduled
-from mzsql.persist import UpperMismatch
 from mzsql.repr.errors import InvalidParameter, Unsupported
 from mzsql.repr.frontier import MIN_TIMESTAMP, Timestamp, join
 from mzsql.repr.ids import GlobalId, global_id
@@ -122,8 +121,12 @@ class Definitions:
     def _new(
         self, kind: type[ItemT], plan: _Creates, depends_on: tuple[GlobalId, ...], **own: Any
     ) -> ItemT:
-        """A new object: the fields that every kind has, and those of its own kind in ``own``."""
-        return kind(
+        """A new object: the fields that every kind has, and those of its own kind in ``own``.
+
+        Raises:
+            InvalidParameter: it is to stay, and depends on a temporary object.
+        """
+        made = kind(
             id=self._new_id(),
             name=plan.name.item,
             schema=plan.name.schema,
@@ -133,12 +136,19 @@ class Definitions:
             created_at=self._env.catalog_oracle.ddl_timestamp(),
             **own,
         )
+        refuse_temporary(self._env.catalog.state, made)
+        return made
 
     def _create(self, item: Item, replaced: Iterable[Item] = ()) -> None:
         gone = [i.id for i in replaced]
 
+        session = this_process(), self._env.catalog.reader_id
+
         def command(state: CatalogState) -> tuple[Change, None]:
             change = drop_items(state, gone, cascade=False)
+            if item.temporary:
+                place = item.database, item.schema
+                change |= create_temporary_schema(applied(state, change), place, session)
             return change | create_item(applied(state, change), item), None
 
         self._env.define(command)
@@ -383,31 +393,12 @@ class Definitions:
         self._env.sync()
         self._dataflows.catch_up()
         self._planner.forget({item.id for item in gone})
-        self._forget_tables([item.shard for item in gone if isinstance(item, Table)])
-        # Reads under way go on: a shard is retired under this name until its last reader has gone.
-        arrangements = CatalogArrangements(self._env.catalog)
-        shards = [item.shard for item in gone if isinstance(item, Stored)]
-        left = {s: s for s in shards if arrangements.arrangement_shard(RETIRED, s) is None}
-        if left:
-            arrangements.update(RETIRED, left)
-        arrangements.retire(self._env.persist)
+        end_dropped(self._env, gone)
 
-    def _forget_tables(self, shards: list[str]) -> None:
-        """Remove dropped tables from the log, so that nobody commits to them any more.
-
-        An append is made even where the log does not know a table: a commit under way that has not seen the drop is
-        either before this append, or fails (`mzsql.adapter.commit.group_commit`).
-        """
-        while shards:
-            wal = self._env.wal.follow()
-            ts = max(self._env.oracle.write_ts(), wal.upper)
-            try:
-                self._env.wal.commit(ts, {}, expected=wal, forget=shards)
-            except UpperMismatch:
-                time.sleep(0)
-                continue
-            self._env.oracle.adopt(ts)
-            return
+    def forget_session(self, session: Session) -> None:
+        """Drop the session's temporary objects."""
+        if session.temporary in self._env.catalog.state.temporary:
+            self.clean_up(forget_temporary(self._env, [session.temporary]))
 
 
 def _scheduled(

@@ -68,14 +68,14 @@ def _replicas(state: CatalogState) -> Callable[[str | None], list[Replica]]:
 
 def worker_rows(source: Source) -> Rows:
     """The workers of each replica."""
-    for replica in source.env.catalog.state.replicas.values():
+    for replica in source.state.replicas.values():
         for worker in range(replica.workers):
             yield replica.id, worker
 
 
 def dataflow_rows(source: Source) -> Rows:
     """The dataflows of each replica."""
-    state = source.env.catalog.state
+    state = source.state
     replicas_of = _replicas(state)
     for item in state.maintained:
         for replica in replicas_of(item.cluster):
@@ -84,7 +84,7 @@ def dataflow_rows(source: Source) -> Rows:
 
 def lir_mapping_rows(source: Source) -> Rows:
     """The nodes of each dataflow's plan, and the range of operators that each is."""
-    state = source.env.catalog.state
+    state = source.state
     names = Names(state, _no_columns, {})
     replicas_of = _replicas(state)
     for item, runs in source.running():
@@ -143,7 +143,7 @@ def _no_columns(_: GlobalId) -> RelationDesc:
 
 def arrangement_size_rows(source: Source) -> Rows:
     """The size of each arrangement as stored, by worker."""
-    workers = {one.id: one.workers for one in source.env.catalog.state.replicas.values()}
+    workers = {one.id: one.workers for one in source.state.replicas.values()}
     for gid, lir_id, replica, shard in source.arrangements():
         sizes = functools.cache(partial(_sizes, source, shard))
         for worker in range(workers.get(replica, 1)):
@@ -188,7 +188,7 @@ def arranged_indexes(state: CatalogState) -> dict[tuple[str, str], list[str]]:
 
 def error_count_rows(source: Source) -> Rows:
     """The current number of errors in each export."""
-    state = source.env.catalog.state
+    state = source.state
     shards = arranged_indexes(state)
     logged = functools.cache(source.env.collections.logged)
     may_exist = ExistingShards(source.env.persist).may_have
@@ -270,7 +270,7 @@ def _count(errors: Any, diffs: Any) -> int:
 
 def session_rows(source: Source) -> Rows:
     """The sessions of this process."""
-    roles = {one.name: one.id for one in source.env.catalog.state.roles.values()}
+    roles = {one.name: one.id for one in source.state.roles.values()}
     for gid, number, user, at in source.activity.sessions():
         yield str(gid), number, roles.get(user), None, at
 
@@ -278,7 +278,7 @@ def session_rows(source: Source) -> Rows:
 def subscription_rows(source: Source) -> Rows:
     """The subscriptions of this process."""
     for gid, session, cluster, at, reads in source.activity.subscriptions():
-        found = source.env.catalog.state.cluster(cluster)
+        found = source.state.cluster(cluster)
         of = None if session is None else str(session)
         yield gid, of, None if found is None else found.id, at, reads
 
@@ -301,7 +301,7 @@ def duration_rows(source: Source) -> Rows:
 def storage_rows(source: Source) -> Rows:
     """The bytes of each stored object's shard."""
     may_exist = ExistingShards(source.env.persist).may_have
-    for item in source.env.catalog.state.stored:
+    for item in source.state.stored:
         yield item.id, partial(_stored_bytes, source, item.shard, may_exist)
 
 
@@ -312,14 +312,14 @@ def _stored_bytes(source: Source, shard: str, may_exist: Callable[[str], bool]) 
 
 def retention_rows(source: Source) -> Rows:
     """The retained history of objects with RETAIN HISTORY."""
-    for item in source.env.catalog.state.items.values():
+    for item in source.state.items.values():
         if isinstance(item, Stored | Index) and item.retain_ms is not None:
             yield item.id, "FOR", str(item.retain_ms)
 
 
 def refresh_strategy_rows(source: Source) -> Rows:
     """The REFRESH options of materialized views."""
-    for item in source.env.catalog.state.of(MaterializedView):
+    for item in source.state.of(MaterializedView):
         if item.refresh is None:
             yield item.id, "on-commit", None, None, None
             continue
@@ -332,7 +332,7 @@ def refresh_strategy_rows(source: Source) -> Rows:
 def refresh_rows(source: Source) -> Rows:
     """The last and the next refresh of materialized views."""
     may_exist = ExistingShards(source.env.persist).may_have
-    for item in source.env.catalog.state.of(MaterializedView):
+    for item in source.state.of(MaterializedView):
         upper = functools.cache(partial(_upper, source, item.id, may_exist))
         yield item.id, partial(_refreshed, item, upper), partial(_to_refresh, item, upper)
 
@@ -364,7 +364,7 @@ def _next_refresh(item: MaterializedView, upper: Frontier) -> Frontier:
 
 def lifetime_rows(source: Source) -> Rows:
     """When each object was created, and when those in the audit log were dropped."""
-    state = source.env.catalog.state
+    state = source.state
     for item in state.items.values():
         yield item.id, None, item.kind, "create", _moment(item.created_at * 1_000_000)
     for event in state.audits.values():
@@ -376,7 +376,7 @@ def lifetime_rows(source: Source) -> Rows:
 
 def audit_rows(source: Source) -> Rows:
     """The audit log: what statements created, changed and dropped."""
-    for number, one in source.env.catalog.state.audits.items():
+    for number, one in source.state.audits.items():
         what = one.event_type, one.object_type, one.details
         yield int(number), *what, one.user, _moment(one.occurred_at * 1_000_000)
 
@@ -386,7 +386,7 @@ def audit_rows(source: Source) -> Rows:
 
 def statement_rows(source: Source) -> Rows:
     """The statements that this process ran lately or is running."""
-    clusters = {one.name: one.id for one in source.env.catalog.state.clusters.values()}
+    clusters = {one.name: one.id for one in source.state.clusters.values()}
     for one in source.activity.log.statements():
         began, *_ = one.events
         finished = one.events[-1] if one.status is not None else None

@@ -59,7 +59,7 @@ class SchemaIds:
 
 def relation_rows(source: Source) -> Rows:
     """Tables, sources, views and materialized views."""
-    state = source.env.catalog.state
+    state = source.state
     schemas, clusters = SchemaIds(state), cluster_ids(state)
     for b in builtins().values():
         schema = system_schema_id(b.schema)
@@ -77,7 +77,7 @@ def object_rows(system: Callable[[Source], Rows]) -> Callable[[Source], Rows]:
     """
 
     def made(source: Source) -> Rows:
-        state = source.env.catalog.state
+        state = source.state
         schemas, clusters = SchemaIds(state), cluster_ids(state)
         yield from relation_rows(source)
         for i, on in _indexes(state):
@@ -118,7 +118,7 @@ def _indexes(state: CatalogState) -> Iterator[tuple[Index, RelationItem]]:
 
 def class_rows(source: Source) -> Rows:
     """The rows of pg_class, for all databases."""
-    state = source.env.catalog.state
+    state = source.state
     schemas = SchemaIds(state)
     indexed = Counter(index.on_id for index in state.of(Index))
     for b in builtins().values():
@@ -204,7 +204,7 @@ def _relations(
     """For each relation: id, database, columns and the texts of their defaults."""
     for b in builtins().values():
         yield b.id, None, source.builtin_desc(b), ()
-    for i in source.env.catalog.state.relations:
+    for i in source.state.relations:
         with_defaults = isinstance(i, Table) and any(i.defaults)
         yield i.id, i.database, i.desc, shown_defaults(i.create_sql) if with_defaults else ()
 
@@ -228,10 +228,10 @@ def _modifier(typ: SqlType) -> int:
 
 def namespace_rows(source: Source) -> Rows:
     """The rows of pg_namespace, for all databases."""
-    databases = {one.id: one.name for one in source.env.catalog.state.databases.values()}
+    databases = {one.id: one.name for one in source.state.databases.values()}
     for name in SYSTEM_SCHEMAS:
         yield oid(system_schema_id(name)), name, oid(FIRST_ID), None
-    for one in source.env.catalog.state.schemas.values():
+    for one in source.state.schemas.values():
         yield oid(one.id), one.name, oid(one.owner), databases.get(one.database)
 
 
@@ -252,7 +252,7 @@ def type_rows(
         numbers = {gid: number for gid, number, *_ in known}
         element: dict[str, str] = dict(arrays(source))
         array = {held: gid for gid, held in element.items()}
-        places = _places(source.env.catalog.state)
+        places = _places(source.state)
         for gid, number, schema, name, category, owner, _ in known:
             if schema not in places:
                 continue  # dropped meanwhile, with its schema
@@ -275,7 +275,7 @@ def _places(state: CatalogState) -> dict[str, tuple[str, str | None]]:
 
 def index_rows(source: Source) -> Rows:
     """The rows of pg_index, for all databases."""
-    state = source.env.catalog.state
+    state = source.state
     for index, on in _indexes(state):
         keys = partial(_keys, state, index, on)
         positions = [key.index + 1 if isinstance(key, Column) else 0 for key in index.key]

@@ -1,7 +1,7 @@
 """The builtin relations whose rows are computed when they are read, as Arrow columns.
 
-Promise: rows are those of the moment of the read, and only the columns that a query looks at are computed; columns that
-are expensive only for the rows that its conditions leave. Relations
+Promise: rows are those of the moment of the read, as the session sees the catalog whose statement it is. Only the
+columns that a query looks at are computed; columns that are expensive only for the rows that its conditions leave. Relations
 that depend on the catalog's definitions alone are computed once and cached until a definition changes, because tools
 ask for the same columns with every statement. The cache is bounded in bytes, least recently used first. Columns are
 cached, rows are not: another column of a cached relation takes another pass over the catalog.
@@ -18,7 +18,7 @@ import msgspec
 import pyarrow as pa
 
 from mzsql.adapter.system.rows import DEFINED, PASSING
-from mzsql.adapter.system.source import Source
+from mzsql.adapter.system.source import READER, Source
 from mzsql.catalog.builtin import Builtin
 from mzsql.catalog.plugin_relations import plugin_rows
 from mzsql.compute.peek.row_reads import narrowed
@@ -34,6 +34,10 @@ KEPT_BYTES = 64 * 1024 * 1024
 _MOST = 0.5
 #: Which definitions columns are computed from: the catalog's version of them, and the generation of the plugin registry.
 _Moment = tuple[int, int]
+
+
+#: A relation, and the schema of temporary objects of whoever reads it.
+_Kept = tuple[GlobalId, str]
 
 
 class _Columns(msgspec.Struct, frozen=True):
@@ -61,7 +65,7 @@ class SystemRelations:
         self._kept_bytes = kept_bytes
         self._lock = threading.Lock()
         # Least recently used first.
-        self._kept: OrderedDict[GlobalId, _Columns] = OrderedDict()
+        self._kept: OrderedDict[_Kept, _Columns] = OrderedDict()
         self._bytes = 0
 
     def is_derived(self, builtin: Builtin) -> bool:
@@ -114,10 +118,11 @@ class SystemRelations:
     ) -> _Columns:
         """Columns from the cache, with those that it lacked added to it."""
         moment = self._moment()
+        key = builtin.id, self._temporary()
         with self._lock:
-            kept = self._kept.get(builtin.id)
+            kept = self._kept.get(key)
             if kept is not None and kept.moment == moment:
-                self._kept.move_to_end(builtin.id)
+                self._kept.move_to_end(key)
                 if wanted <= kept.made.keys():
                     return kept
             else:
@@ -131,17 +136,22 @@ class SystemRelations:
                 return found
             return self._made(builtin, wanted, schema, moment, conditions)[0]
         found = msgspec.structs.replace(found, made={**had, **found.made})
-        self._keep(builtin.id, found)
+        self._keep(key, found)
         return found
 
     def _moment(self) -> _Moment:
         return self._source.env.catalog.definitions, default_registry().generation
 
-    def _keep(self, gid: GlobalId, columns: _Columns) -> None:
+    def _temporary(self) -> str:
+        """The schema of the session that reads, where there are temporary objects of its own."""
+        own = READER.get()
+        return own if own in self._source.env.catalog.state.temporary else ""
+
+    def _keep(self, key: _Kept, columns: _Columns) -> None:
         with self._lock:
-            old = self._kept.pop(gid, None)
+            old = self._kept.pop(key, None)
             self._bytes += columns.size - (0 if old is None else old.size)
-            self._kept[gid] = columns
+            self._kept[key] = columns
             while self._bytes > self._kept_bytes:
                 _, gone = self._kept.popitem(last=False)
                 self._bytes -= gone.size
@@ -156,7 +166,8 @@ class SystemRelations:
     ) -> tuple[_Columns, bool]:
         """Some columns, computed from the present rows, and whether these are all rows."""
         make = DEFINED.get(builtin.full_name) or PASSING[builtin.full_name]
-        rows = list(make(self._source))
+        source = msgspec.structs.replace(self._source, temporary=self._temporary())
+        rows = list(make(source))
         few = _that_matter(rows, wanted, schema, conditions)
         made = {i: _column(few, i, schema.field(i).type) for i in wanted}
         return _Columns(moment, len(few), made), few is rows

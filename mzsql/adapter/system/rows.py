@@ -107,27 +107,27 @@ def _texts(item: Item) -> tuple[Later, Later]:
 
 
 def _tables(source: Source) -> Rows:
-    schemas = SchemaIds(source.env.catalog.state)
-    for i in source.env.catalog.state.of(Table):
+    schemas = SchemaIds(source.state)
+    for i in source.state.of(Table):
         text, redacted = _texts(i)
         yield i.id, oid(i.id), schemas[i], i.name, i.owner, partial(acl, i), text, redacted
 
 
 def _views(source: Source) -> Rows:
-    schemas = SchemaIds(source.env.catalog.state)
+    schemas = SchemaIds(source.state)
     for b in builtins().values():
         if b.kind == "view":
             schema = system_schema_id(b.schema)
             yield b.id, oid(b.id), schema, b.name, b.query, FIRST_ID, READABLE, b.sql, b.sql
-    for i in source.env.catalog.state.of(View):
+    for i in source.state.of(View):
         definition = partial(shown_query, i.create_sql)
         text = _texts(i)
         yield i.id, oid(i.id), schemas[i], i.name, definition, i.owner, partial(acl, i), *text
 
 
 def _materialized_views(source: Source) -> Rows:
-    schemas, clusters = SchemaIds(source.env.catalog.state), cluster_ids(source.env.catalog.state)
-    for i in source.env.catalog.state.of(MaterializedView):
+    schemas, clusters = SchemaIds(source.state), cluster_ids(source.state)
+    for i in source.state.of(MaterializedView):
         yield (
             i.id,
             oid(i.id),
@@ -149,8 +149,8 @@ def _sources(_: Source) -> Rows:
 
 
 def _indexes(source: Source) -> Rows:
-    clusters = cluster_ids(source.env.catalog.state)
-    for i in source.env.catalog.state.of(Index):
+    clusters = cluster_ids(source.state)
+    for i in source.state.of(Index):
         yield (
             i.id,
             oid(i.id),
@@ -163,7 +163,7 @@ def _indexes(source: Source) -> Rows:
 
 
 def _index_columns(source: Source) -> Rows:
-    state = source.env.catalog.state
+    state = source.state
     for index in state.of(Index):
         on = state.items.get(index.on_id)
         texts = functools.cache(partial(key_texts, index, state))
@@ -258,8 +258,8 @@ def _system_type_objects(source: Source) -> Rows:
 
 def _types(source: Source) -> Rows:
     yield from _system_types(source)
-    schemas = SchemaIds(source.env.catalog.state)
-    for i in source.env.catalog.state.of(Type):
+    schemas = SchemaIds(source.state)
+    for i in source.state.of(Type):
         category = "composite" if i.typ.kind == "record" else i.typ.kind
         yield i.id, oid(i.id), schemas[i], i.name, category, i.owner, acl(i)
 
@@ -290,8 +290,8 @@ def _base_types(_: Source) -> Rows:
 
 def _held_types(source: Source, kind: str) -> Iterator[tuple[GlobalId, str]]:
     """Users' list or map types, each with the id of its element type: that of a user's named type where the definition names one."""
-    items = source.env.catalog.state.items
-    for i in source.env.catalog.state.of(Type):
+    items = source.state.items
+    for i in source.state.of(Type):
         if i.typ.kind != kind or i.typ.element is None:
             continue
         known = [items.get(gid) for gid in i.depends_on]
@@ -317,42 +317,42 @@ def _map_types(source: Source) -> Rows:
 def _schemas(source: Source) -> Rows:
     for number, name in enumerate(SYSTEM_SCHEMAS, start=1):
         yield f"s{number}", oid(f"s{number}"), None, name, FIRST_ID, USABLE
-    for one in source.env.catalog.state.schemas.values():
+    for one in source.state.schemas.values():
         yield one.id, oid(one.id), one.database, one.name, one.owner, acl(one)
 
 
 def _databases(source: Source) -> Rows:
-    for one in source.env.catalog.state.databases.values():
+    for one in source.state.databases.values():
         yield one.id, oid(one.id), one.name, one.owner, acl(one)
 
 
 def _roles(source: Source) -> Rows:
-    for one in source.env.catalog.state.roles.values():
+    for one in source.state.roles.values():
         yield one.id, oid(one.id), one.name, True
 
 
 def _role_members(source: Source) -> Rows:
-    for one in source.env.catalog.state.roles.values():
+    for one in source.state.roles.values():
         for role in one.member_of:
             yield role, one.id, FIRST_ID
 
 
 def _role_parameters(source: Source) -> Rows:
-    for one in source.env.catalog.state.roles.values():
+    for one in source.state.roles.values():
         for name, value in one.parameters:
             yield one.id, name, value
 
 
 def _comments(source: Source) -> Rows:
     """A comment's key consists of the kind of thing it is on, its id and, for a column, the column's position."""
-    for key, text in source.env.catalog.state.comments.items():
+    for key, text in source.state.comments.items():
         kind, gid, *column = key.split("/")
         label = "cluster-replica" if kind == "replica" else kind
         yield gid, label, int(column[0]) if column else None, text
 
 
 def _clusters(source: Source) -> Rows:
-    state = source.env.catalog.state
+    state = source.state
     for cluster in (*state.clusters.values(), CATALOG_CLUSTER):
         size, factor = size_of(state, cluster), factor_of(state, cluster)
         own = cluster.owner, acl(cluster)
@@ -361,8 +361,8 @@ def _clusters(source: Source) -> Rows:
 
 
 def _cluster_replicas(source: Source) -> Rows:
-    owners = {one.id: one.owner for one in source.env.catalog.state.clusters.values()}
-    for r in source.env.catalog.state.replicas.values():
+    owners = {one.id: one.owner for one in source.state.clusters.values()}
+    for r in source.state.replicas.values():
         every = (0, 0, r.introspection_ms * 1000)
         yield r.id, r.name, r.cluster_id, r.size, owners.get(r.cluster_id, FIRST_ID), every
 
@@ -374,7 +374,7 @@ def _replica_statuses(source: Source) -> Rows:
 
 def _asked(source: Source, ask: Callable[[Replica], T]) -> list[tuple[Replica, T]]:
     """The answer about each replica. Replicas in processes of their own are asked in parallel, so that a hanging one delays no other."""
-    replicas = list(source.env.catalog.state.replicas.values())
+    replicas = list(source.state.replicas.values())
     if sum(one.process is not None for one in replicas) < 2:
         return [(one, ask(one)) for one in replicas]
     with ThreadPoolExecutor(min(len(replicas), _ASKED_AT_ONCE), "mzsql-replicas") as threads:
@@ -401,7 +401,7 @@ def _variables(_: Source) -> Rows:
 
 
 def _dependencies(source: Source) -> Rows:
-    for item in source.env.catalog.state.items.values():
+    for item in source.state.items.values():
         for gid in item.depends_on:
             yield item.id, gid
 
@@ -419,7 +419,7 @@ def _frontiers(source: Source) -> Rows:
     collections = source.env.collections
     wal = functools.cache(lambda: source.env.wal.follow().upper)
     may_exist = ExistingShards(source.env.persist).may_have
-    state = source.env.catalog.state
+    state = source.state
     for item in state.stored:
         seen = _Pair(partial(collections.frontiers, item.id, may_exist))
         yield item.id, seen.first, wal if isinstance(item, Table) else seen.second
@@ -433,7 +433,7 @@ def _index_frontiers(
     source: Source, item: Index, arranged: dict[tuple[str, str], list[str]]
 ) -> tuple[Frontier, Frontier]:
     """An index's since and upper: those of its arrangement or, before that exists, its as-of and 0."""
-    serving = source.env.catalog.state.serving(item.cluster)
+    serving = source.state.serving(item.cluster)
     for shard in () if serving is None else arranged.get((serving.id, item.id), ()):
         held = source.env.persist.inspect(shard)
         if held is not None and not held.finalized:
@@ -460,7 +460,7 @@ def _startup(source: Source) -> Rows:
 
 
 def _notices(source: Source) -> Rows:
-    items = source.env.catalog.state.items
+    items = source.state.items
     for item, runs in source.running():
         for one in runs.notices:
             if items.keys() >= set(one.about):
@@ -517,13 +517,11 @@ DEFINED: dict[str, Callable[[Source], Rows]] = {
     "mz_catalog.mz_role_members": _role_members,
     "mz_catalog.mz_role_parameters": _role_parameters,
     "mz_catalog.mz_system_privileges": lambda source: (
-        (acl_text(one),) for one in system_privileges(source.env.catalog.state)
+        (acl_text(one),) for one in system_privileges(source.state)
     ),
-    "mz_internal.mz_show_all_privileges": lambda source: shown(source.env.catalog.state),
-    "mz_catalog.mz_default_privileges": lambda source: default_rows(source.env.catalog.state),
-    "mz_internal.mz_show_default_privileges": lambda source: named_default_privileges(
-        source.env.catalog.state
-    ),
+    "mz_internal.mz_show_all_privileges": lambda source: shown(source.state),
+    "mz_catalog.mz_default_privileges": lambda source: default_rows(source.state),
+    "mz_internal.mz_show_default_privileges": lambda source: named_default_privileges(source.state),
     "mz_internal.mz_comments": _comments,
     "mz_catalog.mz_clusters": _clusters,
     "mz_catalog.mz_cluster_replicas": _cluster_replicas,

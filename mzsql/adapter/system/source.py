@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextvars import ContextVar
 from typing import Any, TypeAlias
 
 import msgspec
@@ -12,9 +13,12 @@ from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.system.activity import Activity
 from mzsql.catalog.builtin import Builtin
 from mzsql.catalog.objects import Maintained, Replica
+from mzsql.catalog.state import CatalogState
 from mzsql.compute.transport.usage import Usage
 from mzsql.repr.types import RelationDesc
 
+#: The schema of temporary objects, as the catalog keeps it, of the session whose statement runs.
+READER: ContextVar[str] = ContextVar("temporary schema of the session that reads", default="")
 #: Rows in the order of the relation's columns; an expensive value may be a function without arguments.
 Rows: TypeAlias = Iterable[tuple[Any, ...]]
 
@@ -30,6 +34,7 @@ class Source(msgspec.Struct, frozen=True):
         trouble: gives why a replica does not work; None where it does.
         usage: gives the CPU, memory and disk that a replica's process uses.
         activity: what this process's sessions do.
+        temporary: the schema of temporary objects of the session that reads; empty: no session's.
     """
 
     env: Environment
@@ -39,3 +44,9 @@ class Source(msgspec.Struct, frozen=True):
     trouble: Callable[[Replica], str | None]
     usage: Callable[[Replica], Usage | None]
     activity: Activity
+    temporary: str = ""
+
+    @property
+    def state(self) -> CatalogState:
+        """The catalog as the session that reads sees it."""
+        return self.env.catalog.state.seen_by(self.temporary)

@@ -10,11 +10,12 @@ from collections.abc import Collection, Iterable
 
 from mzsql.catalog.change import Change
 from mzsql.catalog.commands.comments import without_comments
-from mzsql.catalog.objects import CATALOG_CLUSTER, Index, Item, Maintained, Stored, number
+from mzsql.catalog.objects import CATALOG_CLUSTER, Index, Item, Maintained, Object, Stored, number
 from mzsql.catalog.state import CatalogState, removed
 from mzsql.repr.errors import (
     DependentObjects,
     DuplicateObject,
+    InvalidParameter,
     SqlError,
     UndefinedObject,
     UndefinedTable,
@@ -51,6 +52,7 @@ def create_item(state: CatalogState, item: Item) -> Change:
         DuplicateObject: its name is taken.
         UndefinedTable: an object that it depends on was dropped meanwhile.
         UndefinedObject: its schema or cluster does not exist.
+        InvalidParameter: it depends on a temporary object, and is none.
     """
     if state.schema(item.database, item.schema) is None:
         raise UndefinedObject(f"unknown schema '{item.schema}'", sqlstate="3F000")
@@ -65,7 +67,25 @@ def create_item(state: CatalogState, item: Item) -> Change:
     for gid in item.depends_on:
         if gid.startswith("u") and gid not in state.items:
             raise UndefinedTable(f"an object that {item.name} depends on was dropped meanwhile")
+    refuse_temporary(state, item)
     return Change(items={item.id: item})
+
+
+def refuse_temporary(state: CatalogState, item: Object) -> None:
+    """Check that an object that stays depends on none that goes with a session.
+
+    Raises:
+        InvalidParameter: it does (42P16).
+    """
+    if item.temporary and not isinstance(item, Index):
+        return  # an index is in its relation's schema, and maintained for everybody
+    for gid in item.depends_on:
+        found = state.items.get(gid)
+        if found is not None and found.temporary:
+            raise InvalidParameter(
+                f"non-temporary items cannot depend on temporary item '{found.full_name}'",
+                sqlstate="42P16",
+            )
 
 
 def live(state: CatalogState, gid: GlobalId) -> Item:

@@ -54,7 +54,8 @@ def _counts(state: CatalogState, name: str) -> Mapping[object, int]:
         case "max_databases":
             return {"": len(state.databases)}
         case "max_schemas_per_database":
-            return Counter(one.database for one in state.schemas.values())
+            lasting = (one for one in state.schemas.values() if one.session is None)
+            return Counter(one.database for one in lasting)
         case "max_objects_per_schema":
             # By the schemas' ids, so that a schema keeps its count when it, or its database, is renamed.
             found = Counter((one.database, one.schema) for one in state.items.values())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from mzsql.catalog.change import Change
+from mzsql.catalog.change import NOTHING, Change
 from mzsql.catalog.commands.items import drop_items, fresh_ids
 from mzsql.catalog.objects import DEFAULT_SCHEMA, Database, Schema
 from mzsql.catalog.state import CatalogState
@@ -43,6 +43,33 @@ def create_schema(state: CatalogState, database: str, name: str) -> Change:
     if state.schema(database, name) is not None:
         raise DuplicateObject(f"schema '{name}' already exists", sqlstate="42P06")
     return _new_schema(state, of.id, name)
+
+
+def create_temporary_schema(
+    state: CatalogState, place: tuple[str, str], session: tuple[str, str]
+) -> Change:
+    """Create a session's schema of temporary objects, unless it is there.
+
+    Args:
+        state: the catalog.
+        place: the names of its database and of the schema.
+        session: who keeps it alive (`Schema.session`).
+
+    Raises:
+        UndefinedTable: there is no such database.
+    """
+    database, name = place
+    of = database_named(state, database)
+    if name in state.temporary:
+        return NOTHING
+    (gid,), counted = fresh_ids(state, "schema", [s.id for s in state.schemas.values()], 1)
+    return counted | Change(schemas={gid: Schema(gid, name, of.id, session=session)})
+
+
+def drop_temporary_schemas(state: CatalogState, names: Collection[str]) -> Change:
+    """Remove schemas of temporary objects, by name, with all that is in them; those that are gone already stay gone."""
+    places = [(state.temporary[name][0], name) for name in names if name in state.temporary]
+    return drop_schemas(state, places, cascade=True)
 
 
 def _new_schema(state: CatalogState, database_id: str, name: str) -> Change:

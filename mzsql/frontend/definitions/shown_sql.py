@@ -8,10 +8,12 @@ The stored definition itself is not changed.
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 
 from sqlglot import expressions as exp
 from sqlglot.tokenizer_core import Token, TokenType
 
+from mzsql.frontend.catalog import TEMPORARY_SCHEMA, is_temporary
 from mzsql.frontend.definitions.normalize import quoted
 from mzsql.frontend.grammar.tokens import tokenize
 from mzsql.frontend.names.types import resolve_type
@@ -68,7 +70,7 @@ def _shown(create_sql: str) -> tuple[str, _Span]:
     if not create_sql:
         return create_sql, (0, 0)
     (statement,) = parse_statements(create_sql)
-    edits: Edits = {}
+    edits: Edits = dict(_temporary(create_sql))
     aliases: set[int] = set()
     for root in statement.trees():
         for node in root.walk():
@@ -84,6 +86,17 @@ def _shown(create_sql: str) -> tuple[str, _Span]:
                     aliases.add(at)
     query = statement.query.span if isinstance(statement, st.CreateView) else (0, 0)
     return _printed(create_sql, edits, aliases, query)
+
+
+def _temporary(create_sql: str) -> Iterator[tuple[int, tuple[int, str]]]:
+    """Edits for names of temporary objects, of three quoted parts: their schema is shown by the name that all know."""
+    tokens = tokenize(create_sql)
+    for database, dot, schema in zip(tokens, tokens[1:], tokens[2:], strict=False):
+        kinds = database.token_type, dot.token_type, schema.token_type
+        if kinds == (TokenType.IDENTIFIER, TokenType.DOT, TokenType.IDENTIFIER) and is_temporary(
+            schema.text
+        ):
+            yield database.start, (schema.end + 1, quoted(TEMPORARY_SCHEMA))
 
 
 @functools.lru_cache(1 << 14)

@@ -6,7 +6,15 @@ similar name exists.
 
 from __future__ import annotations
 
-from mzsql.frontend.catalog import SYSTEM_SCHEMAS, CatalogItem, CatalogView, FullName, PartialName
+from mzsql.frontend.catalog import (
+    SYSTEM_SCHEMAS,
+    TEMPORARY_SCHEMA,
+    CatalogItem,
+    CatalogView,
+    FullName,
+    PartialName,
+    is_temporary,
+)
 from mzsql.frontend.parse.statements import Name, Show
 from mzsql.repr.errors import SqlError, UndefinedObject, UndefinedTable, alike
 
@@ -84,13 +92,16 @@ def find_item(catalog: CatalogView, name: Name) -> CatalogItem | None:
     return catalog.resolve_item(name.partial)
 
 
-def new_name(catalog: CatalogView, name: Name) -> FullName:
-    """The full name of an object to be created: in the named schema, else in the first existing one of the search path.
+def new_name(catalog: CatalogView, name: Name, *, temporary: bool = False) -> FullName:
+    """The full name of an object to be created: in the named schema, else in the first existing one of the search path;
+    of a ``temporary`` one in the session's schema of those.
 
     Raises:
-        SqlError: the schema does not exist, or is a system schema.
+        SqlError: the schema does not exist, is a system schema, or is no temporary one.
     """
     partial = name.partial
+    if temporary:
+        return _temporary_name(catalog, name)
     check_qualifiers(catalog, partial, name.position)
     database = partial.database or catalog.database
     schema = partial.schema
@@ -99,10 +110,27 @@ def new_name(catalog: CatalogView, name: Name) -> FullName:
         if not known:
             raise no_schema(name.position)
         schema = known[0]
-    if schema in SYSTEM_SCHEMAS:
+    if schema in SYSTEM_SCHEMAS or schema == TEMPORARY_SCHEMA:
         raise SqlError(
             f"system schema '{schema}' cannot be modified", position=name.position, sqlstate="42501"
         )
+    return FullName(database, schema, partial.item)
+
+
+def _temporary_name(catalog: CatalogView, name: Name) -> FullName:
+    """The full name of a temporary object, whose schema is not named, is `TEMPORARY_SCHEMA`, or is as definitions have it."""
+    partial = name.partial
+    database, schema = catalog.temporary
+    if partial.schema is not None:
+        check_qualifiers(catalog, partial, name.position)
+        if is_temporary(partial.schema) and partial.database is not None:
+            return FullName(partial.database, partial.schema, partial.item)
+        if partial.schema != TEMPORARY_SCHEMA:
+            raise SqlError(
+                "cannot create temporary item in non-temporary schema",
+                position=name.position,
+                sqlstate="42P16",
+            )
     return FullName(database, schema, partial.item)
 
 

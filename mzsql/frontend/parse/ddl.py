@@ -31,6 +31,8 @@ _UNSUPPORTED_CREATES = frozenset(
 _DROPPED = tuple(kind.words for kind in KINDS if kind.in_schema and not kind.only_comment)
 _UNITS = tuple((word.upper(),) for one in FIELDS for word in (one, f"{one}s"))
 
+_TEMPORARY = (("TEMPORARY",), ("TEMP",))
+
 #: A key of CREATE TABLE: its keywords, columns and position.
 Key = tuple[str, tuple[str, ...], int]
 
@@ -44,10 +46,10 @@ def create(pieces: Pieces) -> NoReturn:
     """
     position = pieces.position()
     or_replace = pieces.take("OR", "REPLACE")
-    if pieces.take_one((("TEMPORARY",), ("TEMP",))):
-        raise Unsupported("temporary objects are not supported", position=position)
+    if pieces.take_one(_TEMPORARY):
+        pieces.expected("VIEW" if or_replace else "TABLE or VIEW after CREATE TEMPORARY")
     if or_replace:
-        pieces.expected("[MATERIALIZED] VIEW after OR REPLACE")
+        pieces.expected("[TEMPORARY | MATERIALIZED] VIEW after OR REPLACE")
     word = pieces.word()
     if word not in _UNSUPPORTED_CREATES:
         made = (kind for kind in KINDS if kind.made_by == "users" and not kind.only_comment)
@@ -106,9 +108,13 @@ def _type_options(pieces: Pieces, wanted: tuple[str, ...]) -> dict[str, exp.Data
 
 
 def create_view(
-    pieces: Pieces, *, materialized: bool = False, or_replace: bool = False
+    pieces: Pieces,
+    *,
+    materialized: bool = False,
+    or_replace: bool = False,
+    temporary: bool = False,
 ) -> st.CreateView:
-    """CREATE [OR REPLACE] [MATERIALIZED] VIEW, after VIEW.
+    """CREATE [OR REPLACE] [MATERIALIZED | TEMPORARY] VIEW, after VIEW.
 
     Raises:
         SqlSyntaxError: the text goes on differently.
@@ -132,6 +138,7 @@ def create_view(
         cluster,
         options,
         tuple(refresh),
+        temporary,
     )
 
 
@@ -181,8 +188,8 @@ def _refresh(pieces: Pieces, position: int) -> st.Refresh:
 # --- tables ---------------------------------------------------------------------------------------
 
 
-def create_table(pieces: Pieces) -> st.CreateTable:
-    """CREATE TABLE, after these words.
+def create_table(pieces: Pieces, *, temporary: bool = False) -> st.CreateTable:
+    """CREATE [TEMPORARY] TABLE, after these words.
 
     Raises:
         SqlSyntaxError: the text goes on differently.
@@ -209,7 +216,9 @@ def create_table(pieces: Pieces) -> st.CreateTable:
             break
     pieces.close()
     retain = retention(pieces)
-    return st.CreateTable(pieces.source, name, tuple(columns), tuple(keys), if_not_exists, retain)
+    return st.CreateTable(
+        pieces.source, name, tuple(columns), tuple(keys), if_not_exists, retain, temporary
+    )
 
 
 def _table_constraint(pieces: Pieces, keys: list[Key]) -> bool:
@@ -350,6 +359,18 @@ STATEMENTS: Statements = (
     (
         ("CREATE", "OR", "REPLACE", "MATERIALIZED", "VIEW"),
         partial(create_view, materialized=True, or_replace=True),
+    ),
+    *(
+        entry
+        for words in _TEMPORARY
+        for entry in (
+            (("CREATE", *words, "TABLE"), partial(create_table, temporary=True)),
+            (("CREATE", *words, "VIEW"), partial(create_view, temporary=True)),
+            (
+                ("CREATE", "OR", "REPLACE", *words, "VIEW"),
+                partial(create_view, temporary=True, or_replace=True),
+            ),
+        )
     ),
     (("CREATE", "INDEX"), create_index),
     (("CREATE", "DEFAULT", "INDEX"), partial(create_index, default=True)),

@@ -91,7 +91,7 @@ class Select(Statement):
 
 @dataclass(frozen=True)
 class CreateTable(Statement):
-    """CREATE TABLE; `keys` has keyword, columns and position of each PRIMARY KEY and UNIQUE."""
+    """CREATE [TEMPORARY] TABLE; `keys` has keyword, columns and position of each PRIMARY KEY and UNIQUE."""
 
     lengthy: ClassVar[bool] = True
 
@@ -100,6 +100,7 @@ class CreateTable(Statement):
     keys: tuple[tuple[str, tuple[str, ...], int], ...]
     if_not_exists: bool = False
     retain: str | None = None
+    temporary: bool = False
 
     def trees(self) -> Iterator[exp.Expr]:
         """Types and defaults of its columns."""
@@ -146,7 +147,7 @@ class Refresh:
 
 @dataclass(frozen=True)
 class CreateView(Statement):
-    """CREATE [OR REPLACE] [MATERIALIZED] VIEW."""
+    """CREATE [OR REPLACE] [MATERIALIZED | TEMPORARY] VIEW."""
 
     lengthy: ClassVar[bool] = True
 
@@ -159,6 +160,7 @@ class CreateView(Statement):
     cluster: Name | None = None
     options: tuple[tuple[str, str], ...] = ()
     refresh: tuple[Refresh, ...] = ()
+    temporary: bool = False
 
     def trees(self) -> Iterator[exp.Expr]:
         """Its query, and the types that recursive bindings declare, which are in no tree."""

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from mzsql.frontend.catalog import SYSTEM_CLUSTER, SYSTEM_SCHEMAS, CatalogView, FullName
+from mzsql.frontend.catalog import (
+    SYSTEM_CLUSTER,
+    SYSTEM_SCHEMAS,
+    CatalogView,
+    FullName,
+    is_temporary,
+)
 from mzsql.frontend.kinds import KIND
 from mzsql.frontend.names.items import (
     check_database,
@@ -66,10 +72,7 @@ def target_of(
         if item is None:
             return cp.Target(kind, (str(name),), None, if_exists)
         expect_kind(item, kind, name, verb)
-        names = tuple(
-            part for part in (item.name.database, item.name.schema, item.name.item) if part
-        )
-        return cp.Target(kind, names, item, if_exists)
+        return cp.Target(kind, item.name.parts, item, if_exists)
     if kind == "schema":
         return cp.Target(kind, _schema(name, catalog, verb, if_exists=if_exists), None, if_exists)
     parts = (partial.item,) if partial.schema is None else (partial.schema, partial.item)
@@ -400,6 +403,11 @@ def _set_schema(statement: cs.SetSchema, catalog: CatalogView) -> cp.SetSchemaPl
         )
     if target.item is None:
         return cp.SetSchemaPlan(target, None)
+    if is_temporary(target.item.name.schema):
+        raise Unsupported(
+            "moving a temporary object to another schema is not supported",
+            position=statement.schema.position,
+        )
     if target.item.name.database != database:
         raise Unsupported(
             "moving an object to another database is not supported",

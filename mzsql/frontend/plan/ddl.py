@@ -72,7 +72,7 @@ def plan_create_table(
         Unsupported: a constraint or default that tables cannot have.
         UndefinedObject: a type or schema does not exist.
     """
-    name = new_name(catalog, statement.name)
+    name = new_name(catalog, statement.name, temporary=statement.temporary)
     names = [c.name for c in statement.columns]
     for i, column in enumerate(statement.columns):
         if column.name in names[:i]:
@@ -167,7 +167,8 @@ def _table_sql(
     for kind, columns, _ in statement.keys:
         bare = kind.removesuffix(" NOT ENFORCED")
         parts.append(f"{bare} ({quoted_list(columns)}) NOT ENFORCED")
-    return f"CREATE TABLE {quoted_name(name)} ({', '.join(parts)}){clause(statement.retain)}"
+    table = "TEMPORARY TABLE" if statement.temporary else "TABLE"
+    return f"CREATE {table} {quoted_name(name)} ({', '.join(parts)}){clause(statement.retain)}"
 
 
 def _span(node: exp.Expr, text: str) -> tuple[int, int]:
@@ -192,7 +193,7 @@ def plan_create_view(
         Unsupported: the query has SHOW.
     """
     what = "materialized view" if statement.materialized else "view"
-    name = new_name(catalog, statement.name)
+    name = new_name(catalog, statement.name, temporary=statement.temporary)
     if statement.query.as_of is not None:
         raise SqlError(f"{what}s cannot have AS OF", sqlstate="0A000")
     refuse_shows(statement.query.query)
@@ -214,7 +215,8 @@ def plan_create_view(
     )
     columns = f" ({quoted_list(statement.columns)})" if statement.columns else ""
     if not statement.materialized:
-        sql = f"CREATE VIEW {quoted_name(name)}{columns} AS {body}"
+        view = "TEMPORARY VIEW" if statement.temporary else "VIEW"
+        sql = f"CREATE {view} {quoted_name(name)}{columns} AS {body}"
         types = planner.types.used
         return ddl_plans.CreateViewPlan(
             name=name,

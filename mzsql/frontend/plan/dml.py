@@ -236,11 +236,7 @@ def _query(relation: hir.Relation, desc: RelationDesc) -> hir.Query:
 
 def _table_scope(table: CatalogItem, alias: str | None) -> Scope:
     assert table.desc is not None
-    name = (
-        (alias,)
-        if alias
-        else tuple(p for p in (table.name.database, table.name.schema, table.name.item) if p)
-    )
+    name = (alias,) if alias else table.name.parts
     items = tuple(
         ScopeItem(n, name, c) for n, c in zip(table.desc.names, table.desc.typ.columns, strict=True)
     )

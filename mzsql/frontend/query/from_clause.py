@@ -193,8 +193,8 @@ def _table(
     items = [
         ScopeItem(n, None, c) for n, c in zip(item.desc.names, item.desc.typ.columns, strict=True)
     ]
-    full = tuple(p for p in (item.name.database, item.name.schema, item.name.item) if p)
-    return hir.Get(item.id, item.desc.typ), _aliased(Scope(tuple(items)), alias, full)
+    scope = _aliased(Scope(tuple(items)), alias, item.name.parts)
+    return hir.Get(item.id, item.desc.typ), scope
 
 
 def resolve_relation(planner: QueryPlans, name: PartialName, node: exp.Expr) -> CatalogItem:
