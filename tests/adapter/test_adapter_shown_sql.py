@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -149,3 +150,19 @@ def test_calls_with_their_schemas_name(
 def test_calls_that_are_in_no_such_schema(con: mzsql.Connection, call: str, message: str) -> None:
     with pytest.raises(mzsql.Error, match=message):
         con.execute(f"SELECT {call} FROM generate_series(1, 3) AS x")
+
+
+def test_bpchar_without_a_length_has_any(tmp_path: Path) -> None:
+    with mzsql.connect(tmp_path / "env") as con:
+        asked = "SELECT 'ab'::bpchar, 'ab'::char, 'ab'::bpchar(3), 'ab  '::bpchar = 'ab', ARRAY['ab']::bpchar[]"
+        assert con.execute(asked).fetchall() == [("ab", "a", "ab ", True, ["ab"])]
+        con.execute("CREATE TABLE t (a bpchar, b char, c bpchar[])")
+        con.execute("INSERT INTO t VALUES ('abc', 'd', ARRAY['ef'])")
+        con.execute("CREATE MATERIALIZED VIEW v AS SELECT a || b AS d, 'gh'::bpchar AS e FROM t")
+        ((_, text),) = con.execute("SHOW CREATE TABLE t").fetchall()
+        assert text.endswith(
+            '("a" "pg_catalog"."bpchar", "b" "pg_catalog"."bpchar"(1), "c" "pg_catalog"."bpchar"[])'
+        )
+        con.execute("ALTER TABLE t RENAME TO u")
+        assert con.execute("SELECT * FROM u").fetchall() == [("abc", "d", ["ef"])]
+        assert con.execute("SELECT * FROM v").fetchall() == [("abcd", "gh")]

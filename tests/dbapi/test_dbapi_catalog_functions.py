@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from answers_kit import make_database
 from postgres_server import PostgresServer
 
 import mzsql
@@ -78,8 +79,8 @@ def con(tmp_path_factory: pytest.TempPathFactory) -> Iterator[mzsql.Connection]:
         ("SELECT pg_get_userbyid(0), pg_get_constraintdef(1)", ("unknown (OID=0)", None)),
         pytest.param(
             "SELECT has_table_privilege('pets', 'SELECT'), has_table_privilege(current_user, 'pets', 'INSERT'),"
-            " has_schema_privilege('x', 'USAGE')",
-            (True, True, None),
+            " has_schema_privilege('public', 'usage, CREATE WITH GRANT OPTION'), has_schema_privilege(1::oid, 'USAGE')",
+            (True, True, True, None),
             marks=pytest.mark.long,
         ),
         ("SELECT count(*) = count(DISTINCT oid), count(*) > 400 FROM mz_functions", (True, True)),
@@ -111,6 +112,32 @@ def test_the_catalog_answers(con: mzsql.Connection, query: str, row: tuple[objec
         ("SELECT 'shop.pets'::regclass", 'relation "shop.pets" does not exist'),
         ("SELECT 'color'::regtype", 'type "color" does not exist'),
         ("SELECT has_table_privilege('nowhere', 'SELECT')", 'relation "nowhere" does not exist'),
+        ("SELECT has_table_privilege('nobody', 'pets', 'SELECT')", 'role "nobody" does not exist'),
+        (
+            "SELECT has_any_column_privilege('nobody', 'pets', 'SELECT')",
+            'role "nobody" does not exist',
+        ),
+        (
+            "SELECT has_schema_privilege('nobody', 'public', 'USAGE')",
+            'role "nobody" does not exist',
+        ),
+        ("SELECT has_schema_privilege('x', 'USAGE')", 'schema "x" does not exist'),
+        (
+            "SELECT has_schema_privilege(s, 'USAGE') FROM (VALUES ('x')) AS v (s)",
+            'schema "x" does not exist',
+        ),
+        ("SELECT has_database_privilege('x', 'CONNECT')", 'database "x" does not exist'),
+        (
+            "SELECT has_column_privilege('pets', 'fur', 'SELECT')",
+            'column "fur" of relation "pets" does not exist',
+        ),
+        ("SELECT has_type_privilege('color', 'USAGE')", 'type "color" does not exist'),
+        ("SELECT pg_has_role('nobody', 'MEMBER')", 'role "nobody" does not exist'),
+        ("SELECT has_table_privilege('pets', 'READ')", 'unrecognized privilege type: "READ"'),
+        (
+            "SELECT has_schema_privilege('public', 'SELECT')",
+            'unrecognized privilege type: "SELECT"',
+        ),
         ("SELECT current_setting('nothing')", 'unrecognized configuration parameter "nothing"'),
         ("SELECT 4294967296::oid", '"4294967296" OID out of range'),
         ("SELECT pg_get_viewdef(true)", r"function pg_get_viewdef\(boolean\) does not exist"),
@@ -189,3 +216,23 @@ def test_tools_of_postgresql_get_its_answers(con: mzsql.Connection, tmp_path: Pa
             assert con.execute(query).fetchall() == postgres.execute(query.encode()).fetchall(), (
                 query
             )
+
+
+def test_what_there_is_not_is_told_as_postgresql_tells_it(
+    con: mzsql.Connection, answers_server: PostgresServer
+) -> None:
+    asked = """
+        pg_conversion_is_visible(1); pg_opclass_is_visible(1); pg_ts_config_is_visible(1); pg_get_functiondef(1)
+        pg_get_triggerdef(1); pg_get_statisticsobjdef(1); pg_get_function_arguments(1); pg_collation_is_visible(NULL)
+        pg_trigger_depth(); pg_blocking_pids(1)::text; pg_notification_queue_usage(); pg_current_logfile()
+        row_security_active('pg_class'); row_security_active(1::oid); row_security_active(NULL::oid)
+        pg_my_temp_schema()::text; inet_client_addr()::text; inet_server_port(); pg_char_to_encoding('utf-8')
+        pg_char_to_encoding('none'); has_column_privilege('pg_class', 'relname', 'SELECT')
+        has_column_privilege('pg_class', 1::smallint, 'insert, UPDATE'); has_column_privilege(1::oid, 'relname', 'SELECT')
+        has_type_privilege('integer', 'USAGE'); has_function_privilege('abs(integer)', 'EXECUTE')
+        has_table_privilege(1::oid, 'SELECT')
+    """
+    query = "SELECT " + ", ".join(asked.replace(";", "\n").strip().split("\n"))
+    with make_database(answers_server, "absent") as session:
+        wanted = session.execute(query.encode()).fetchall()
+    assert con.execute(query).fetchall() == wanted

@@ -174,7 +174,7 @@ def written_type(node: exp.DataType) -> str:
     typ = resolve_type(node)
     said = [p for p in node.expressions if isinstance(p, exp.DataTypeParam)]
     modifiers = ", ".join(str(p.this.name) for p in said)
-    if typ.kind == "char" and not said:
+    if typ.kind == "char" and not said and typ.length is not None:
         modifiers = str(typ.length)
     base = _base_name(typ)
     schema = "mz_catalog" if typ.kind in _OF_MATERIALIZE else "pg_catalog"

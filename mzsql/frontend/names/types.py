@@ -25,7 +25,7 @@ _KINDS: dict[str, SqlType] = {
     "DECIMAL": t.NUMERIC,
     "TEXT": t.TEXT,
     "VARCHAR": t.VARCHAR,
-    "CHAR": t.CHAR,
+    "CHAR": SqlType("char", length=1),
     "BPCHAR": t.CHAR,
     "VARBINARY": t.BYTEA,
     "BINARY": t.BYTEA,
@@ -160,7 +160,8 @@ def _modified(base: SqlType, node: exp.DataType) -> SqlType:
             )
         return SqlType("numeric", scale=scale)
     if base.kind in ("varchar", "char"):
-        length = params[0] if params else (1 if base.kind == "char" else None)
+        # ``char`` is ``char(1)``, but ``bpchar``, which is written without a length only, has any.
+        length = params[0] if params else base.length
         if length is not None and not 1 <= length <= _MAX_LENGTH:
             raise InvalidParameter(
                 f"length for type {t.type_name(base)} must be between 1 and {_MAX_LENGTH}"

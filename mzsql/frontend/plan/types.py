@@ -19,7 +19,7 @@ from mzsql.frontend.names.types import resolve_type
 from mzsql.frontend.parse import statements as st
 from mzsql.frontend.plan import ddl_plans
 from mzsql.repr.errors import SqlSyntaxError, Unsupported
-from mzsql.repr.types import ColumnType, SqlType, type_name
+from mzsql.repr.types import CHAR, ColumnType, SqlType, type_name
 
 #: The catalog's names in a text: start, end, full name.
 References: TypeAlias = Sequence[tuple[int, int, FullName]]
@@ -93,6 +93,11 @@ def _record(statement: st.CreateType, types: list[tuple[SqlType, str]]) -> tuple
     return SqlType("record", fields=fields), f"({body})"
 
 
+def _of_bpchar(typ: SqlType) -> bool:
+    """Whether a type is ``bpchar`` of any length, or made of it: it has the name of ``char(1)``, which is another."""
+    return typ == CHAR or (typ.element is not None and _of_bpchar(typ.element))
+
+
 def shown_type(
     statement: st.Statement, node: exp.DataType, typ: SqlType, references: References
 ) -> str:
@@ -104,6 +109,6 @@ def shown_type(
     if typ.kind == "numeric" and said:
         # The type only stores the scale, so take the precision from the text.
         return f"numeric({','.join(said)})"
-    if not any(start <= first < end for first, _, _ in references):
+    if not (any(start <= first < end for first, _, _ in references) or _of_bpchar(typ)):
         return type_name(typ)
     return normalize_create_sql(statement.source.text, (start, end), [], references)

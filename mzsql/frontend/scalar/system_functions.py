@@ -12,12 +12,14 @@ from collections.abc import Mapping, Sequence
 from sqlglot import expressions as exp
 
 from mzsql.expr import functions
+from mzsql.frontend.scalar.absent_functions import ABSENT_FUNCTIONS
 from mzsql.frontend.scalar.acl_functions import ACL_FUNCTIONS
 from mzsql.frontend.scalar.coerce import NO_OVERLOAD, NOT_UNIQUE, Typed, plain_name, resolve
 from mzsql.frontend.scalar.context import ExprContext
 from mzsql.frontend.scalar.defined import Defined, filled
 from mzsql.frontend.scalar.defined import asking as _asking
 from mzsql.frontend.scalar.defined import overloads as _overloads
+from mzsql.frontend.scalar.held_privileges import held, held_on_columns
 from mzsql.frontend.scalar.nodes import function_name, position_of
 from mzsql.frontend.scalar.sql_functions import SQL_FUNCTIONS
 from mzsql.repr import types as t
@@ -67,31 +69,12 @@ _INDEX_TEXT = (
     " || ' USING arrangement (' || array_to_string(keys, ', ') || ')'"
 )
 _INDEX = f"(SELECT {_INDEX_TEXT} FROM mz_internal.mz_pg_index WHERE indexrelid = $1)"
-_FUNCTION_ARGUMENTS = """(
+_FUNCTION_ARGUMENTS = """CASE WHEN EXISTS (SELECT FROM mz_catalog.mz_functions WHERE oid = $1) THEN (
     SELECT coalesce(string_agg(pg_catalog.format_type(t.oid, NULL), ', ' ORDER BY a.place), '')
     FROM (
         SELECT unnest(f.argument_type_ids) AS id, generate_subscripts(f.argument_type_ids, 1) AS place
         FROM mz_catalog.mz_functions AS f WHERE f.oid = $1
-    ) AS a JOIN mz_catalog.mz_types AS t ON t.id = a.id)"""
-
-
-def _privileges(named: str, numbered: str) -> tuple[Defined, ...]:
-    """Overloads with and without a role, by name or OID of the object. Privileges are not enforced, so the answer is
-    true for an existing one.
-    """
-    found: list[Defined] = []
-    for role in ((), (_TEXT,), (_OID,)):
-        at = f"${len(role) + 1}"
-        found.append(Defined((*role, _TEXT, _TEXT), named.format(at=at), _BOOL))
-        found.append(Defined((*role, _OID, _TEXT), numbered.format(at=at), _BOOL))
-    return tuple(found)
-
-
-def _held(relation: str) -> tuple[Defined, ...]:
-    there = "(SELECT true FROM {relation} WHERE {key} = {{at}} LIMIT 1)"
-    return _privileges(
-        there.format(relation=relation, key="name"), there.format(relation=relation, key="oid")
-    )
+    ) AS a JOIN mz_catalog.mz_types AS t ON t.id = a.id) END"""
 
 
 #: The relation for a name: without a schema, the first one in the session's path.
@@ -120,14 +103,10 @@ _NAME_OF_ID = """CASE WHEN $1 IS NOT NULL THEN coalesce(
      FROM mz_internal.mz_object_fully_qualified_names AS o WHERE o.id = $1 LIMIT 1),
     CASE WHEN mz_internal.mz_raise_if(true, 'global ID ' || $1 || ' does not exist') THEN NULL END) END"""
 
-_OF_TABLES = _privileges(
-    "(SELECT true FROM mz_catalog.mz_relations WHERE oid = {at}::regclass::oid)",
-    "(SELECT true FROM mz_catalog.mz_relations WHERE oid = {at})",
-)
-
 DEFINITIONS: Mapping[str, tuple[Defined, ...]] = {
     **SQL_FUNCTIONS,
     **ACL_FUNCTIONS,
+    **ABSENT_FUNCTIONS,
     "format_type": _overloads(_FORMAT_TYPE, (_OID, _INT)),
     "pg_get_userbyid": _overloads(
         "CASE WHEN $1 IS NOT NULL THEN coalesce((SELECT name FROM mz_catalog.mz_roles WHERE oid = $1),"
@@ -170,7 +149,12 @@ DEFINITIONS: Mapping[str, tuple[Defined, ...]] = {
     ),
     "pg_get_function_arguments": _overloads(_FUNCTION_ARGUMENTS, (_OID,)),
     "pg_get_function_identity_arguments": _overloads(_FUNCTION_ARGUMENTS, (_OID,)),
-    # There are no temporary schemas, no publications and no sequences.
+    "pg_my_temp_schema": _overloads(
+        "coalesce((SELECT oid FROM mz_catalog.mz_schemas WHERE name = 'mz_temp'), 0::oid)",
+        (),
+        result=t.OID,
+    ),
+    # Nobody sees other sessions' temporary schemas, and there are no publications and no sequences.
     "pg_is_other_temp_schema": _asking("CASE WHEN $1 IS NOT NULL THEN false END", (_OID,)),
     "pg_relation_is_publishable": _asking("CASE WHEN $1 IS NOT NULL THEN false END", (_OID,)),
     "pg_get_statisticsobjdef_columns": _overloads("NULL::text", (_OID,)),
@@ -200,26 +184,19 @@ DEFINITIONS: Mapping[str, tuple[Defined, ...]] = {
         "(SELECT description FROM pg_catalog.pg_shdescription WHERE objoid = $1 LIMIT 1)",
         (_OID, _TEXT),
     ),
-    "has_schema_privilege": _held("mz_catalog.mz_schemas"),
-    "has_database_privilege": _held("mz_catalog.mz_databases"),
-    "has_cluster_privilege": _asking(
-        "(SELECT true FROM mz_catalog.mz_clusters WHERE name = $1 LIMIT 1)", (_TEXT, _TEXT)
-    )
-    + _asking(
-        "(SELECT true FROM mz_catalog.mz_clusters WHERE name = $2 LIMIT 1)",
-        (_TEXT, _TEXT, _TEXT),
-        (_OID, _TEXT, _TEXT),
-    ),
-    "has_system_privilege": _asking("$1 IS NOT NULL", (_TEXT,))
-    + _asking("$1 IS NOT NULL AND $2 IS NOT NULL", (_TEXT, _TEXT), (_OID, _TEXT)),
-    "has_type_privilege": _held("mz_catalog.mz_types"),
-    "has_role": _held("mz_catalog.mz_roles"),
-    "pg_has_role": _held("mz_catalog.mz_roles"),
-    "has_any_column_privilege": _OF_TABLES,
-    "has_connection_privilege": _held("mz_catalog.mz_connections"),
-    "has_secret_privilege": _held("mz_catalog.mz_secrets"),
-    "has_function_privilege": _held("mz_catalog.mz_functions"),
-    "has_table_privilege": _OF_TABLES,
+    "has_schema_privilege": held("schema"),
+    "has_database_privilege": held("database"),
+    "has_cluster_privilege": held("cluster"),
+    "has_system_privilege": held("system"),
+    "has_type_privilege": held("type"),
+    "has_role": held("role"),
+    "pg_has_role": held("role"),
+    "has_any_column_privilege": held("column"),
+    "has_column_privilege": held_on_columns(),
+    "has_connection_privilege": held("connection"),
+    "has_secret_privilege": held("secret"),
+    "has_function_privilege": held("function"),
+    "has_table_privilege": held("table"),
     "current_setting": (
         *_overloads("mz_internal.mz_setting(mz_internal.mz_viewable_variables(), $1)", (_TEXT,)),
         *_overloads(
@@ -244,6 +221,11 @@ DEFINITIONS: Mapping[str, tuple[Defined, ...]] = {
         result=t.UUID,
     ),
     "mz_global_id_to_name": _overloads(_NAME_OF_ID, (_TEXT,)),
+    "pg_char_to_encoding": _overloads(
+        "CASE WHEN $1 IS NULL THEN NULL WHEN translate(upper($1), '-_', '') IN ('UTF8', 'UNICODE') THEN 6 ELSE -1 END",
+        (_TEXT,),
+        result=_INT,
+    ),
     "getdatabaseencoding": _overloads("'UTF8'::text", ()),
     "pg_stat_get_numscans": _overloads(
         "CASE WHEN $1 IS NOT NULL THEN -1::bigint END", (_OID,), result=t.BIGINT
