@@ -99,6 +99,7 @@ class Coordinator:
             features.in_force,
             Renderings(env.collections),
             env.collections.estimated_rows,
+            env.plan_files,
         )
         prior = not env.read_only
         env.cache.reconcile_when_opened(features.current, remove_prior_versions=prior)

@@ -58,7 +58,7 @@ class InProcess:
             renderings=self._renderings,
             clock=self._env.clock,
             exports=self._exports,
-            kept=self._env.kept(first.replica_id),
+            kept=self._env.local.kept(first.replica_id),
         )
 
 

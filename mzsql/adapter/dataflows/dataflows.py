@@ -380,7 +380,8 @@ class Dataflows:
         waiting = remove_orphaned(self._env)
         if CatalogArrangements(self._env.catalog).retire(self._env.persist) and not waiting:
             self._retired = gone
-        self._env.clear_hot()
+        env = self._env
+        env.local.clear(env.catalog.state.replicas, env.clock.now_ms() / 1000)
         # A shard that somebody still reads is retired later, so try again after a while.
         self._retire_at = now + _RETIRE_SECONDS
 

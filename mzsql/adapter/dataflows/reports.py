@@ -107,4 +107,4 @@ class DataflowReports:
             return None
         if replica.process is not None:
             return usage_of(self._env, replica)
-        return usage(self._env.kept(replica.id)) if self._dataflows.leads else None
+        return usage(self._env.local.kept(replica.id)) if self._dataflows.leads else None

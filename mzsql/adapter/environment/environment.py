@@ -15,7 +15,6 @@ import threading
 import uuid
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import TypeVar
 
 import msgspec
@@ -24,9 +23,11 @@ from mzsql.adapter.environment.cache_shard import CatalogCacheShard, build_of
 from mzsql.adapter.environment.closing import close_all
 from mzsql.adapter.environment.expression_cache import ExpressionCache
 from mzsql.adapter.environment.leader import this_process
-from mzsql.adapter.environment.locations import Locations, hot_directory
+from mzsql.adapter.environment.local_files import LocalFiles
+from mzsql.adapter.environment.locations import Locations
 from mzsql.adapter.environment.opening import check_entry, join_deployment, open_persist
 from mzsql.adapter.environment.oracles import CatalogOracle, TableOracle, open_table_oracle, wish_of
+from mzsql.adapter.environment.plan_files import PlanFiles
 from mzsql.adapter.environment.preparations import Preparations, Standing
 from mzsql.adapter.environment.startup import Startup
 from mzsql.catalog.audit import audited
@@ -38,7 +39,6 @@ from mzsql.catalog.commands.limits import check_limits
 from mzsql.catalog.durable import DurableCatalog
 from mzsql.catalog.objects import DEFAULT_ROLE, Item, MaterializedView, Meta, Stored, Table
 from mzsql.catalog.state import CatalogState
-from mzsql.compute.replica.arrangements.run_files import remove_old, remove_others
 from mzsql.frontend import check_sqlglot
 from mzsql.oracle.switching import DISTRIBUTED
 from mzsql.persist import Clock, PersistClient, Settings, SystemClock
@@ -50,7 +50,6 @@ from mzsql.repr.errors import (
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId, TransientIds
 from mzsql.repr.interrupt import check_for_interrupts
-from mzsql.repr.lazy import lazy_property
 from mzsql.storage import (
     Collection,
     CollectionManager,
@@ -78,8 +77,6 @@ _LOOK_SECONDS, _BEGUN_SECONDS = 0.2, 10.0
 _NAMED = 5
 #: Once nobody has written for so many milliseconds, `pass_time` advances the log, so that ``mz_now()`` moves.
 _IDLE_MS = 1000
-#: Cached arrangements of other environments in the user's cache directory are deleted when unused for so many seconds.
-_KEPT_SECONDS = 30 * 24 * 3600.0
 
 _log = logging.getLogger(__name__)
 
@@ -106,6 +103,8 @@ class Environment:
         build: the program's version.
         cache: the expression cache, limited to the entries of this build.
         cache_shard: the cache's shard in the catalog, and the damage found in it.
+        local: the directories that it has on this machine besides.
+        plan_files: plans over builtin relations, kept on this machine.
         preparations: what deployments waiting for promotion have prepared in the cache.
         process: a name for this process, unique among those that open the environment.
         read_only: whether DDL, writes and leading are refused: for good, or until promotion.
@@ -155,6 +154,8 @@ class Environment:
         )
         self.cache_shard = CatalogCacheShard(catalog, persist, clock, lambda: not self.read_only)
         self.cache = ExpressionCache(persist, self.cache_shard, partial(build_of, self.build))
+        self.local = LocalFiles(locations, self.id)
+        self.plan_files = PlanFiles(lambda: self.local.plans, lambda: self.cache.build)
         self.preparations = Preparations(self.cache, catalog, persist, clock, self.process)
         self.transient_ids = TransientIds()
         self._lock = threading.RLock()
@@ -163,22 +164,6 @@ class Environment:
         self._old_oracle: TableOracle | None = None
         self._followers: list[Supervised] = []
         self._closing = threading.Event()
-
-    @lazy_property
-    def hot(self) -> Path | None:
-        """The local directory where replicas cache arrangements; None where this machine has no place for it."""
-        return hot_directory(self.locations, self.id)
-
-    def clear_hot(self) -> None:
-        """Delete cached arrangements that nobody needs: those of dropped replicas, and those of environments not opened here lately."""
-        if self.hot is not None:
-            remove_others(self.hot, self.catalog.state.replicas)
-            if self.locations.directory is None:
-                remove_old(self.hot.parents[1], _KEPT_SECONDS, self.clock.now_ms() / 1000)
-
-    def kept(self, replica_id: str) -> Path | None:
-        """The local directory where one replica caches its arrangements across restarts; None where there is no such place."""
-        return None if self.hot is None else self.hot / replica_id
 
     @classmethod
     def open(

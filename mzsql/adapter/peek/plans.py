@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TypeAlias
 
 import msgspec
@@ -23,7 +24,7 @@ from mzsql.adapter.session.values import moment_values, targeted_replica
 from mzsql.catalog.builtin import builtins
 from mzsql.catalog.objects import Index
 from mzsql.compute.peek.index import IndexReads
-from mzsql.compute.peek.query import PlannedQuery
+from mzsql.compute.peek.query import PlannedQuery, from_bytes
 from mzsql.expr.dataflow import MirSource
 from mzsql.expr.relation import Relation
 from mzsql.frontend import hir
@@ -145,7 +146,24 @@ class PeekPlans:
         lasting = cluster is None and reads.named <= builtins().keys()
         step = None if lasting else self._env.catalog.definitions
         key = QueryKey(asked, step, cluster, features, given)
-        return self.kept.get(key, make)
+        return self.kept.get(key, partial(self._from_files, key, make) if lasting else make)
+
+    def _from_files(self, key: QueryKey, make: Callable[[], PlannedQuery]) -> PlannedQuery:
+        """The plan of a query over builtin relations alone: as an earlier process has kept it, else made, and kept once it is
+        rendered.
+        """
+        asked, files = key.asked, self._planner.files
+        name = files.key("query", asked, key.features, key.session)
+
+        def decoded(data: bytes) -> PlannedQuery:
+            return from_bytes(data, asked.finishing, asked.columns, key.features)
+
+        found = files.get(name, decoded)
+        if found is not None:
+            return found
+        made = make()
+        made.keep(partial(files.put, name))
+        return made
 
     def explained(self, session: Session, query: hir.Query) -> PlannedQuery:
         """The plan that a query of the session would be executed with now. Functions whose value is of a moment are

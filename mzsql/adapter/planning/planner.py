@@ -25,6 +25,7 @@ from mzsql.adapter.environment.expression_cache import (
     dependents_of_index,
     spell_features,
 )
+from mzsql.adapter.environment.plan_files import PlanFiles
 from mzsql.adapter.planning.names import Names
 from mzsql.adapter.planning.walk import global_gets, unmaterializables
 from mzsql.adapter.session.catalog import SessionCatalog
@@ -90,6 +91,8 @@ class View(msgspec.Struct, frozen=True, dict=True):
         return unmaterializables(self.mir)
 
 
+_RELATIONS: msgspec.msgpack.Decoder[Relation] = msgspec.msgpack.Decoder(Relation)
+
 #: Below so many cached views, dropped ones are not looked for.
 _SWEEP_LEAST = 64
 
@@ -103,6 +106,7 @@ class Planner:
         features: gives the optimizer's switches in force.
         renderings: renders plans.
         statistics: estimates how many rows a collection has, where that is known.
+        files: keeps plans over builtin relations beyond the process.
     """
 
     def __init__(
@@ -112,9 +116,11 @@ class Planner:
         features: Callable[[], OptimizerFeatures],
         renderings: Renderings,
         statistics: Statistics = no_statistics,
+        files: PlanFiles | None = None,
     ) -> None:
         self._state = state
         self._cache = cache
+        self.files = PlanFiles.nowhere() if files is None else files
         self._features = features
         self.statistics = statistics
         self.renderings = renderings
@@ -236,13 +242,23 @@ class Planner:
 
     def _plan_view(self, gid: GlobalId, builtin: Builtin | None) -> View:
         if builtin is not None:
-            return self._from_text(builtin.query)
+            return self._plan_builtin(gid, builtin)
         item = self._item(gid)
         features = spell_features(self._features())
         cached = self._cache.local(gid, features, item.version)
         if cached is not None and isinstance(item, objects.View):
             return View(cached, item.desc)
         return self._from_text(item.create_sql)
+
+    def _plan_builtin(self, gid: GlobalId, builtin: Builtin) -> View:
+        """A builtin view: as an earlier process has kept it, else planned and kept."""
+        key = self.files.key("view", gid, self._features())
+        mir = self.files.get(key, _RELATIONS.decode)
+        if mir is not None:
+            return View(mir, self.builtin_desc(builtin))
+        made = self._from_text(builtin.query)
+        self.files.put(key, msgspec.msgpack.encode(made.mir))
+        return made
 
     def _from_text(self, text: str) -> View:
         return self.local(self._query(text))
@@ -309,7 +325,7 @@ class Planner:
     def with_features(self, features: OptimizerFeatures, *, views_too: bool) -> Planner:
         """A planner with other switches; ``views_too``: whether to plan views with them as well, or to take this planner's."""
         planner = Planner(
-            self._state, self._cache, lambda: features, self.renderings, self.statistics
+            self._state, self._cache, lambda: features, self.renderings, self.statistics, self.files
         )
         if not views_too:
             planner._views_of = self

@@ -110,7 +110,7 @@ class _SyncedReplica(Replica):
             registry=CatalogArrangements(env.catalog),
             clock=env.clock,
             exports=env.exports,
-            kept=env.kept(first.replica_id),
+            kept=env.local.kept(first.replica_id),
         )
 
     def send(self, command: Command) -> None:
@@ -178,7 +178,7 @@ class ReplicaOf:
             partial(_SyncedReplica, env=env, spark=spark),
             env.supervisor.start,
             self._failed,
-            env.kept(found.id),
+            env.local.kept(found.id),
         )
 
     # --- becoming it --------------------------------------------------------------------------

@@ -2,12 +2,13 @@
 
 Promise: `PlannedQuery.peek` says how the query is answered, as EXPLAIN prints it (`mzsql.transform.fast_path`). What
 the answer needs beyond that follows from it alone, and is made at first use and kept: the physical plan, and the SQL
-text for DuckDB.
+text for DuckDB. A query may be kept beyond the process, as bytes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 import msgspec
 from sqlglot import expressions as exp
@@ -15,6 +16,7 @@ from sqlglot import expressions as exp
 from mzsql.catalog.builtin import builtins
 from mzsql.compute.engines.recursion import LoopText, texts
 from mzsql.compute.peek.files import Prepared
+from mzsql.expr.dataflow import MirDataflow
 from mzsql.expr.engines import to_sql
 from mzsql.expr.functions.table import Engine
 from mzsql.expr.relation import RowSetFinishing
@@ -52,6 +54,7 @@ class Statement(msgspec.Struct, frozen=True):
             `summed`.
         loops: recursions to run before it.
         limit: the LIMIT in the text, if there is one.
+        with_errors: the inputs for which the text reads the column mz_error.
     """
 
     text: str
@@ -59,6 +62,25 @@ class Statement(msgspec.Struct, frozen=True):
     finished: bool
     loops: tuple[LoopText, ...] = ()
     limit: int | None = None
+    with_errors: tuple[GlobalId, ...] = ()
+
+
+class _Dataflow(msgspec.Struct, frozen=True, tag="dataflow"):
+    """A `DataflowPlan` that reads no index, optimized, with its physical plan."""
+
+    built: MirDataflow
+    read: RowRead | None
+    plan: DataflowDescription
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    """A query: how it is answered, and its statements by whether they are ordered."""
+
+    peek: ConstantPlan | _Dataflow
+    statements: dict[bool, Statement]
+
+
+_KEPT = msgspec.msgpack.Decoder(_Kept)
 
 
 class PlannedQuery:
@@ -69,6 +91,8 @@ class PlannedQuery:
         finishing: order, limit, offset, projection.
         columns: the columns of the plan's result, before the projection.
         features: the optimizer's switches that it was planned with.
+        plan: the physical plan, where it is known.
+        statements: the statements that were rendered for it before, by whether they are ordered.
 
     Attributes:
         read: the query as a row-wise read of one collection; None if it is more.
@@ -80,12 +104,18 @@ class PlannedQuery:
         finishing: RowSetFinishing,
         columns: tuple[ColumnType, ...],
         features: OptimizerFeatures,
+        *,
+        plan: DataflowDescription | None = None,
+        statements: Mapping[bool, Statement] = MappingProxyType({}),
     ) -> None:
         self.peek = peek
         self.finishing = finishing
         self.columns = columns
         self._features = features
-        self._statements: dict[bool, Statement] = {}
+        if plan is not None:
+            self.__dict__["plan"] = plan
+        self._statements = dict(statements)
+        self._put: Callable[[bytes], object] | None = None
         self._prepared: dict[bool, tuple[Mapping[str, KnownRows], Prepared]] = {}
         self.read = _row_wise(peek)
 
@@ -159,7 +189,9 @@ class PlannedQuery:
             ordered: whether the order of rows matters.
         """
         known = self._statements.get(ordered)
-        if known is None:
+        # Another process may have rendered it, where other inputs had errors.
+        with_errors = tuple(gid for gid in self.inputs if errors_in(gid))
+        if known is None or known.with_errors != with_errors:
             rendered = self.contents(errors_in)
             ast, loops = rendered.rendered(Engine.DUCKDB)
             ast = self.finish(ast, Engine.DUCKDB, ordered=ordered)
@@ -168,9 +200,41 @@ class PlannedQuery:
                 rename(ast)
             inputs = tuple(one.id for one in rendered.inputs)
             text = to_sql(ast, Engine.DUCKDB)
-            known = Statement(text, inputs, self.finished, texts(loops), cut_at(self.finishing))
+            limit = cut_at(self.finishing)
+            known = Statement(text, inputs, self.finished, texts(loops), limit, with_errors)
             self._statements[ordered] = known
+            self._tell()
         return known
+
+    def keep(self, put: Callable[[bytes], object]) -> None:
+        """Have the query kept beyond the process.
+
+        Args:
+            put: is given the bytes for `from_bytes`, again once more of it is rendered. Not called for a query that was planned
+                at sight or reads an index or a shard by itself: planning it again costs little.
+        """
+        self._put = put
+        if isinstance(self.peek, ConstantPlan):  # There is nothing to render.
+            self._tell()
+
+    def _encoded(self) -> bytes | None:
+        if self.at_sight:
+            return None
+        match self.peek:
+            case ConstantPlan() as constant:
+                kept = _Kept(constant, {})
+            case DataflowPlan(built=built, read=read, lookups=lookups) if not lookups:
+                kept = _Kept(_Dataflow(built, read, self.plan), self._statements)
+            case _:
+                return None
+        data = msgspec.msgpack.encode(kept)
+        # Values of some types come back as others: such a query is not kept.
+        return data if _same(data, kept) else None
+
+    def _tell(self) -> None:
+        data = None if self._put is None else self._encoded()
+        if self._put is not None and data is not None:
+            self._put(data)
 
     def contents(self, errors_in: Callable[[GlobalId], bool]) -> OneShot:
         """The query, ready to be rendered; arguments as for `statement`."""
@@ -212,6 +276,8 @@ class PlannedQuery:
         reads = {name: frozenset(columns) for name, columns in read.items()}
         found = Prepared(to_sql(made, Engine.DUCKDB), texts(loops), reads)
         self._prepared[ordered] = (known, found)
+        if before is None:
+            self._tell()
         return found
 
     def _finished(
@@ -245,3 +311,37 @@ def _row_wise(peek: PeekPlan) -> RowRead | None:
             return read
         case _:
             return None
+
+
+def _same(data: bytes, kept: _Kept) -> bool:
+    try:
+        return _KEPT.decode(data) == kept
+    except msgspec.MsgspecError:
+        return False
+
+
+def from_bytes(
+    data: bytes,
+    finishing: RowSetFinishing,
+    columns: tuple[ColumnType, ...],
+    features: OptimizerFeatures,
+) -> PlannedQuery:
+    """The query that was encoded. It answers as that one does, without the optimizer, and without rendering where its statement
+    was rendered before.
+
+    Args:
+        data: what `PlannedQuery.keep` gave.
+        finishing: its finishing, as `PlannedQuery` is given it, like what follows.
+        columns: its columns.
+        features: its optimizer's switches.
+
+    Raises:
+        msgspec.MsgspecError: the bytes are no such query.
+    """
+    kept = _KEPT.decode(data)
+    if isinstance(kept.peek, ConstantPlan):
+        return PlannedQuery(kept.peek, finishing, columns, features)
+    peek = DataflowPlan(kept.peek.built, {}, kept.peek.read)
+    return PlannedQuery(
+        peek, finishing, columns, features, plan=kept.peek.plan, statements=kept.statements
+    )
