@@ -185,6 +185,14 @@ class CatalogView(Protocol):
         """Whether the database exists."""
         ...
 
+    def database_names(self) -> Sequence[str]:
+        """The names of all databases."""
+        ...
+
+    def type_names(self) -> Sequence[str]:
+        """The names of the types that users created and that need no schema before them."""
+        ...
+
     def has_cluster(self, cluster: str) -> bool:
         """Whether the cluster exists."""
         ...

@@ -381,10 +381,49 @@ def test_what_each_node_takes_stands_beside_the_plan_that_runs(con: Connection) 
     assert rows(con, text) == rows(con, "EXPLAIN ANALYZE HYDRATION FOR INDEX i")
     for statement, message in (
         ("EXPLAIN ANALYZE CPU FOR MATERIALIZED VIEW i", "i is not a materialized view"),
+        ("EXPLAIN ANALYZE CLUSTER HYDRATION", "EXPLAIN ANALYZE is supported for what runs"),
         ("EXPLAIN ANALYZE SELECT 1", "EXPLAIN ANALYZE is supported for what runs all the time"),
     ):
         with pytest.raises(mzsql.Error, match=message):
             rows(con, statement)
+
+
+def test_what_everything_on_a_cluster_takes(con: Connection) -> None:
+    con.execute("INSERT INTO t SELECT a + 10, b FROM t")
+    con.execute("SELECT * FROM v").fetchall()
+    named = ids(con)
+    names = {"materialize.public.v": named["v"], "materialize.public.i": named["i"]}
+    cur = con.execute("EXPLAIN ANALYZE CLUSTER CPU, MEMORY")
+    assert [column[0] for column in cur.description or ()] == [
+        *("object", "global_id", "total_elapsed", "total_memory", "total_records"),
+    ]
+    found = cur.fetchall()
+    assert {row[0]: row[1] for row in found} == names
+
+    def by_size(memory: list[tuple[Any, ...]]) -> bool:
+        """Whether the one that takes the most comes first. What is asked for apart may be what has become of it since."""
+        of_each = "SELECT export_id, sum(size), sum(records) FROM mz_internal.mz_arrangement_sizes_unified GROUP BY 1"
+        sizes = {gid: (size, records) for gid, size, records in rows(con, of_each)}
+        return [(row[1], row[3]) for row in memory] == [
+            (gid, sizes[gid][1]) for gid in sorted(sizes, key=lambda gid: -sizes[gid][0])
+        ]
+
+    until(con, "EXPLAIN ANALYZE CLUSTER MEMORY", by_size)
+    skewed = rows(con, "EXPLAIN ANALYZE CLUSTER MEMORY, CPU WITH SKEW")
+    workers = [row[2] for row in skewed if row[0] == "materialize.public.i"]
+    assert workers == [0, 1]
+    for name in names:
+        own = [row for row in skewed if row[0] == name]
+        assert sum(row[8] for row in own) == own[0][10]
+        # No worker has more of the whole than of the node of which it has the most.
+        assert all(row[7] >= round(row[8] / row[9], 2) for row in own if row[9])
+    ((text,),) = rows(con, "EXPLAIN ANALYZE CLUSTER MEMORY WITH SKEW AS SQL")
+    until(con, text, lambda found: found == rows(con, "EXPLAIN ANALYZE CLUSTER MEMORY WITH SKEW"))
+    con.execute("CREATE CLUSTER apart SIZE '1', REPLICATION FACTOR 0; SET cluster = apart")
+    assert rows(con, "EXPLAIN ANALYZE CLUSTER CPU") == []
+    con.execute("SET cluster = nowhere")
+    with pytest.raises(mzsql.Error, match="unknown cluster 'nowhere'"):
+        rows(con, "EXPLAIN ANALYZE CLUSTER CPU")
 
 
 def test_how_far_views_are_behind_what_they_are_made_of(con: Connection) -> None:
@@ -410,6 +449,7 @@ def test_how_far_views_are_behind_what_they_are_made_of(con: Connection) -> None
 
 def test_an_unknown_name_is_told_with_the_one_that_is_most_like_it(con: Connection) -> None:
     con.execute("CREATE SCHEMA s; CREATE TABLE s.orders (a int, amounts int)")
+    con.execute("CREATE TYPE many_numbers AS LIST (ELEMENT TYPE = int4)")
     for statement, hint in (
         ("SELECT * FROM mz_materialised_views", 'Perhaps you meant "mz_materialized_views".'),
         ("SELECT * FROM orders", 'Perhaps you meant "s"."orders".'),
@@ -435,6 +475,14 @@ def test_an_unknown_name_is_told_with_the_one_that_is_most_like_it(con: Connecti
         ("SELECT pg_catalog.abss(1)", 'Perhaps you meant "pg_catalog"."abs".'),
         ("SELECT * FROM generate_serie(1, 2)", 'Perhaps you meant "generate_series".'),
         ("SELECT summ(a) OVER () FROM t", 'Perhaps you meant "sum".'),
+        ("SELECT 1::intger", 'Perhaps you meant "integer".'),
+        ("CREATE TABLE u (a timestmp)", 'Perhaps you meant "timestamp".'),
+        ("SELECT 'intger'::regtype", 'Perhaps you meant "integer".'),
+        ("SELECT NULL::many_nubmers", 'Perhaps you meant "many_numbers".'),
+        ("SELECT * FROM materialise.public.t", 'Perhaps you meant "materialize".'),
+        ("SELECT materialise.pg_catalog.abs(1)", 'Perhaps you meant "materialize".'),
+        ("CREATE SCHEMA materialise.u", 'Perhaps you meant "materialize".'),
+        ("SHOW SCHEMAS FROM materialise", 'Perhaps you meant "materialize".'),
         ("SHOW clustr", 'Perhaps you meant "cluster".'),
         ("SET clustr = x", 'Perhaps you meant "cluster".'),
     ):

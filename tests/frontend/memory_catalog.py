@@ -53,6 +53,12 @@ class MemoryCatalog:
     def has_database(self, database: str) -> bool:
         return database == self.database
 
+    def database_names(self) -> list[str]:
+        return [self.database]
+
+    def type_names(self) -> list[str]:
+        return [name.item for name, item in self.items.items() if item.kind == "type"]
+
     def has_cluster(self, cluster: str) -> bool:
         return cluster in ("quickstart", "other")
 

@@ -17,6 +17,7 @@ from mzsql.catalog.objects import (
     Item,
     RelationItem,
     Table,
+    Type,
     cluster_of,
     type_of,
 )
@@ -221,6 +222,18 @@ class SessionCatalog:
     def has_database(self, database: str) -> bool:
         """Whether the database exists."""
         return self.state.database(database) is not None
+
+    def database_names(self) -> list[str]:
+        """The names of all databases."""
+        return [one.name for one in self.state.databases.values()]
+
+    def type_names(self) -> list[str]:
+        """The names of the types that users created in the schemas of the search path."""
+        return [
+            one.name
+            for one in self.state.of(Type)
+            if one.database == self._database and one.schema in self._search_path
+        ]
 
     def has_cluster(self, cluster: str) -> bool:
         """Whether the cluster exists."""

@@ -26,7 +26,12 @@ def check_database(catalog: CatalogView, database: str | None, position: int | N
         UndefinedTable: ``unknown database 'd'``.
     """
     if database is not None and not catalog.has_database(database):
-        raise UndefinedTable(f"unknown database '{database}'", position=position, sqlstate="3D000")
+        raise UndefinedTable(
+            f"unknown database '{database}'",
+            position=position,
+            hint=alike(database, catalog.database_names()),
+            sqlstate="3D000",
+        )
 
 
 def check_qualifiers(catalog: CatalogView, name: PartialName, position: int | None) -> None:

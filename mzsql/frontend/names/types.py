@@ -1,17 +1,17 @@
 """Type names: from what a statement writes to the `SqlType`.
 
 Promise: every spelling that PostgreSQL or Materialize accepts for a type we have is accepted; any other fails with
-``type "x" does not exist``.
+``type "x" does not exist`` and, where one is similar, its name.
 """
 
 from __future__ import annotations
 
 from sqlglot import expressions as exp
 
-from mzsql.frontend.names.named_types import TypeLookup
+from mzsql.frontend.names.named_types import NamedTypes, TypeLookup
 from mzsql.frontend.names.type_depth import check_levels
 from mzsql.repr import types as t
-from mzsql.repr.errors import InvalidParameter, UndefinedObject, Unsupported
+from mzsql.repr.errors import InvalidParameter, UndefinedObject, Unsupported, alike
 from mzsql.repr.types import SqlType
 
 _KINDS: dict[str, SqlType] = {
@@ -125,8 +125,17 @@ def _named(text: str, node: exp.Expr, named: TypeLookup | None) -> SqlType:
     if found is None and named is not None:
         found = named(node)
     if found is None:
-        raise UndefinedObject(f'type "{text}" does not exist', position=_position(node))
+        raise UndefinedObject(
+            f'type "{text}" does not exist', position=_position(node), hint=_hint(low, named)
+        )
     return found
+
+
+def _hint(name: str, named: TypeLookup | None) -> str | None:
+    """The type that is most like one that does not exist; of users' own, those that need no schema."""
+    own = named.catalog.type_names() if isinstance(named, NamedTypes) else ()
+    builtin = (*_NAMED, *(one.lower() for one in (*_KINDS, *_SYNONYMS)))
+    return alike(name, dict.fromkeys((*own, *builtin)))
 
 
 def _array_of(name: str) -> SqlType | None:

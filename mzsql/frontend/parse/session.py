@@ -46,6 +46,7 @@ EXPLAIN_OPTIONS = frozenset(
 _ANALYZED = (("MATERIALIZED", "VIEW"), ("INDEX",))
 _EXPLAINED = (("VIEW",), *_ANALYZED)
 _PROPERTIES = tuple((name.upper(),) for name in st.ANALYZED)
+_CLUSTER_PROPERTIES = tuple((name.upper(),) for name in st.ANALYZED_OF_CLUSTERS)
 #: Things that Materialize's SHOW lists and that do not exist here.
 _UNKNOWN_KINDS = (("NETWORK", "POLICIES"),)
 _ISOLATION = (
@@ -174,29 +175,34 @@ def explain_pushdown(pieces: Pieces) -> st.Explain:
 
 
 def explain_analyze(pieces: Pieces) -> st.ExplainAnalyze:
-    """EXPLAIN ANALYZE CPU | MEMORY | HYDRATION, … [WITH SKEW] FOR INDEX | MATERIALIZED VIEW name [AS SQL], after ANALYZE.
+    """EXPLAIN ANALYZE CPU | MEMORY | HYDRATION, … [WITH SKEW] FOR INDEX | MATERIALIZED VIEW name [AS SQL], or EXPLAIN ANALYZE CLUSTER CPU |
+    MEMORY, … [WITH SKEW] [AS SQL], after ANALYZE.
 
     Raises:
         SqlSyntaxError: the text goes on differently.
         Unsupported: it is EXPLAIN ANALYZE of PostgreSQL, which runs a query.
     """
     position = pieces.position()
+    of_cluster = pieces.take("CLUSTER")
     properties: dict[str, None] = {}
     while True:
-        one = pieces.take_one(_PROPERTIES)
+        one = pieces.take_one(_CLUSTER_PROPERTIES if of_cluster else _PROPERTIES)
         if one is None:
             raise Unsupported(
                 "EXPLAIN ANALYZE is supported for what runs all the time, by what it takes",
                 position=position,
-                hint="EXPLAIN ANALYZE CPU, MEMORY, HYDRATION [WITH SKEW] FOR MATERIALIZED VIEW v; or FOR INDEX i.",
+                hint="EXPLAIN ANALYZE CPU, MEMORY, HYDRATION [WITH SKEW] FOR MATERIALIZED VIEW v; or FOR INDEX i; or"
+                " EXPLAIN ANALYZE CLUSTER CPU, MEMORY [WITH SKEW].",
             )
         properties[one] = None
         if not pieces.take_token(TokenType.COMMA):
             break
     skew = pieces.take("WITH", "SKEW")
-    pieces.expect("FOR")
-    kind = pieces.expect_one(_ANALYZED, "one of MATERIALIZED VIEW or INDEX")
-    about = st.ObjectRef(pieces.source, kind, pieces.name())
+    about: st.ObjectRef | None = None
+    if not of_cluster:
+        pieces.expect("FOR")
+        kind = pieces.expect_one(_ANALYZED, "one of MATERIALIZED VIEW or INDEX")
+        about = st.ObjectRef(pieces.source, kind, pieces.name())
     as_sql = pieces.take_token(TokenType.ALIAS)
     if as_sql:
         pieces.expect("SQL")

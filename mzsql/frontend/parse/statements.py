@@ -293,15 +293,17 @@ class Explain(Statement):
 
 ANALYZED = ("cpu", "memory", "hydration")
 """The properties that EXPLAIN ANALYZE can show."""
+ANALYZED_OF_CLUSTERS = ("cpu", "memory")
+"""Those that EXPLAIN ANALYZE CLUSTER can show."""
 
 
 @dataclass(frozen=True)
 class ExplainAnalyze(Statement):
-    """EXPLAIN ANALYZE of an object: CPU, memory or hydration of its nodes."""
+    """EXPLAIN ANALYZE of an object: CPU, memory or hydration of its nodes; without one, of all objects on the session's cluster."""
 
     properties: tuple[str, ...]
     skew: bool
-    explainee: ObjectRef
+    explainee: ObjectRef | None
     as_sql: bool
 
 

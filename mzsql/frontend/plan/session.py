@@ -11,12 +11,12 @@ from sqlglot import expressions as exp
 
 from mzsql.frontend.catalog import CatalogItem, CatalogView
 from mzsql.frontend.definitions.shown_sql import shown_sql
-from mzsql.frontend.names.items import item_named, wrong_kind
+from mzsql.frontend.names.items import cluster_name, item_named, wrong_kind
 from mzsql.frontend.parse import statements as st
 from mzsql.frontend.parse.parse import parse_statements
 from mzsql.frontend.plan import ddl_plans, plans, session_plans
 from mzsql.frontend.plan.planners import NestingPlanners, Planners, PlanStatement
-from mzsql.frontend.query.explain_analyze import analyzed
+from mzsql.frontend.query.explain_analyze import analyzed, analyzed_cluster
 from mzsql.frontend.query.query import QueryPlanner
 from mzsql.frontend.query.show import ordered, shown_query
 from mzsql.repr.errors import SqlError, Unsupported
@@ -81,9 +81,14 @@ def _expect_kind(item: CatalogItem, kind: str) -> None:
 
 
 def _explain_analyze(statement: st.ExplainAnalyze, catalog: CatalogView) -> plans.SelectPlan:
-    item = item_named(catalog, statement.explainee.name)
-    _expect_kind(item, statement.explainee.kind)
-    text = analyzed(item.id, statement.properties, skew=statement.skew)
+    if statement.explainee is None:
+        text = analyzed_cluster(
+            cluster_name(catalog, None), statement.properties, skew=statement.skew
+        )
+    else:
+        item = item_named(catalog, statement.explainee.name)
+        _expect_kind(item, statement.explainee.kind)
+        text = analyzed(item.id, statement.properties, skew=statement.skew)
     if statement.as_sql:
         shown = exp.select(exp.alias_(exp.Literal.string(text), "SQL"))
         return plans.SelectPlan(QueryPlanner(catalog).top_level(shown), shows=True)

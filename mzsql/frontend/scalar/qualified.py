@@ -97,7 +97,10 @@ def unqualified(catalog: CatalogView, node: exp.Dot) -> exp.Expr:
     for database in databases:
         if not catalog.has_database(database):
             raise UndefinedObject(
-                f"unknown database '{database}'", position=position, sqlstate="3D000"
+                f"unknown database '{database}'",
+                position=position,
+                hint=alike(database, catalog.database_names()),
+                sqlstate="3D000",
             )
     if not (
         catalog.has_schema(None, schema)

@@ -145,9 +145,12 @@ def _type_number(text: str, position: int | None) -> int:
     try:
         if isinstance(cast, exp.Cast):
             return type_oid(resolve_type(cast.args["to"]))
-    except SqlError:
-        pass  # whatever is wrong with it: there is no type of this name
-    raise UndefinedObject(f'type "{text}" does not exist', position=position)
+    except SqlError as failure:
+        # Whatever is wrong with it: there is no type of this name.
+        hint = failure.hint
+    else:
+        hint = None
+    raise UndefinedObject(f'type "{text}" does not exist', position=position, hint=hint)
 
 
 def _selected(text: str) -> exp.Expr | None:
