@@ -10,10 +10,8 @@ Source: Materialize's transform `EquivalencePropagation`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import count
-from operator import eq, is_
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import msgspec
@@ -24,137 +22,21 @@ from mzsql.expr.memo import memo
 from mzsql.expr.mfp import extract_mfp, to_relation
 from mzsql.expr.parts import part_of, parts
 from mzsql.expr.typing import relation_type
-from mzsql.repr.decimals import is_carried
-from mzsql.repr.lazy import lazy_property
-from mzsql.repr.types import BOOLEAN, ColumnType, SqlType
+from mzsql.repr.types import BOOLEAN, ColumnType
 from mzsql.transform.canonicalize_mfp import canonical
 from mzsql.transform.context import OptimizerContext
+from mzsql.transform.known_values import (
+    EXACT,
+    Facts,
+    as_type,
+    by_type,
+    computed_said,
+    equal_columns,
+    literals_said,
+    places_of,
+)
 from mzsql.transform.scalars import simplify
 from mzsql.transform.visit import filtered, kept, replace_inputs
-
-#: Types whose equal values are identical in every respect; not so: floats (0.0 and -0.0), intervals, padded characters.
-EXACT = frozenset(
-    {
-        *("boolean", "smallint", "integer", "bigint", "uint2", "uint4", "uint8", "numeric"),
-        *("text", "varchar", "uuid", "date", "time", "timestamp", "timestamptz", "mz_timestamp"),
-    }
-)
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What holds in every row of a relation.
-
-    Attributes:
-        firsts: for each column the first one that equals it (itself if no earlier one does).
-        literals: the columns that are a literal.
-        put: for each column the column that is output in its place: the first one that equals it for another reason than
-            a filter's demand. None: as `firsts`.
-        computed: computed values that are a literal, of the same type; they read first columns and no columns that are
-            literals.
-    """
-
-    firsts: tuple[int, ...]
-    literals: Mapping[int, sc.Literal] = field(default_factory=dict)
-    put: tuple[int, ...] | None = None
-    computed: Mapping[sc.Scalar, sc.Literal] = field(default_factory=dict)
-
-    @property
-    def puts(self) -> tuple[int, ...]:
-        """For each column the one that is output for it."""
-        return self.firsts if self.put is None else self.put
-
-    @lazy_property
-    def is_plain(self) -> bool:
-        """Whether nothing is known, as of most relations."""
-        return not self.literals and not self.computed and all(map(eq, self.firsts, count()))
-
-    @lazy_property
-    def _functions(self) -> frozenset[str]:
-        """The functions that computed values are calls of: whatever else stands somewhere needs no look at `computed`."""
-        return frozenset(key.func for key in self.computed if isinstance(key, sc.Call))
-
-    def read(self, expr: sc.Scalar) -> sc.Scalar:
-        """An expression rewritten to read first columns and literals."""
-        if self.is_plain:
-            return expr
-        firsts, literals, computed = self.firsts, self.literals, self.computed
-        functions = self._functions
-
-        def replace(node: sc.Scalar) -> sc.Scalar:
-            if not isinstance(node, sc.Column):
-                if isinstance(node, sc.Call) and node.func in functions:
-                    return computed.get(node, node)
-                return node
-            first, literal = firsts[node.index], literals.get(node.index)
-            if literal is not None:
-                return literal
-            return node if first == node.index else sc.column(first)
-
-        return sc.transform(expr, replace)
-
-    def within(self, expr: sc.Scalar) -> sc.Scalar:
-        """An expression whose parts are rewritten as by `read`; of a column only which of equal ones it is."""
-        if isinstance(expr, sc.Column):
-            first = self.firsts[expr.index]
-            return expr if first == expr.index else sc.column(first)
-        kids = sc.children(expr)
-        new = [self.read(kid) for kid in kids]
-        return expr if all(map(is_, new, kids)) else sc.with_children(expr, new)
-
-    def literal(self, expr: sc.Scalar) -> sc.Literal | None:
-        """The literal that a column or a computed value, which reads first columns, is known to be."""
-        if isinstance(expr, sc.Column):
-            return self.literals.get(expr.index)
-        return self.computed.get(expr) if self.computed else None
-
-    def equate(self, classes: Sequence[Sequence[int]], *, asked: bool = False) -> Facts:
-        """These facts and that the columns of each class are equal; `asked`: because a filter demands it."""
-        if not self.literals and not any(len(cls) > 1 for cls in classes):
-            return self
-        firsts = _merged(self.firsts, classes)
-        put = self.puts if asked else self.put and _merged(self.put, classes)
-        literals = dict(self.literals)
-        known = {firsts[column]: literal for column, literal in literals.items()}
-        if known:
-            for column, first in enumerate(firsts):
-                if first in known:
-                    literals[column] = known[first]
-        return Facts(firsts, literals, put).with_computed(self.computed.items())
-
-    def with_computed(self, found: Iterable[tuple[sc.Scalar, sc.Literal]]) -> Facts:
-        """These facts and that computed values are literals."""
-        known = dict(self.computed)
-        for expr, literal in found:
-            key = self.read(expr)
-            if isinstance(key, sc.Call) and sc.support(key):
-                known.setdefault(key, literal)
-        return self if len(known) == len(self.computed) else replace(self, computed=known)
-
-    def moved(self, places: Mapping[int, int]) -> dict[sc.Scalar, sc.Literal]:
-        """The computed values that read only columns that `places` has, reading these from there."""
-        return {
-            sc.permute(expr, places): literal
-            for expr, literal in self.computed.items()
-            if sc.support(expr) <= places.keys()
-        }
-
-
-def _merged(firsts: Sequence[int], classes: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    """The first columns if those of each class are equal too."""
-    merged = list(firsts)
-    for cls in classes:
-        if len(cls) > 1:
-            members = {merged[column] for column in cls}
-            first = min(members)
-            merged = [first if column in members else column for column in merged]
-    return tuple(merged)
-
-
-def _places(columns: Iterable[int]) -> tuple[int, ...]:
-    """For each of some columns the first position at which it stands."""
-    first: dict[int, int] = {}
-    return tuple([first.setdefault(column, place) for place, column in enumerate(columns)])
 
 
 def equivalence_propagation(rel: mir.Relation, ctx: OptimizerContext) -> mir.Relation:
@@ -388,9 +270,9 @@ def _filter(rel: mir.Filter, facts: Facts, ctx: OptimizerContext) -> _Seen:
     """
     columns = _columns(rel.input)
     preds = tuple(dict.fromkeys(facts.read(p) for p in rel.predicates))
-    inner = replace(facts, literals={**facts.literals, **_said(preds, columns)})
+    inner = replace(facts, literals={**facts.literals, **literals_said(preds, columns)})
     pairs = [[a, b] for p in preds for a, b in equal_columns(p, columns)]
-    known = inner.equate(pairs, asked=True).with_computed(_computed(preds))
+    known = inner.equate(pairs, asked=True).with_computed(computed_said(preds))
     if known.literals and any(_is_refuted(known.read(p), columns, ctx) for p in preds):
         return mir.Constant((), relation_type(rel)), None
     return mir.Filter(rel.input, preds), known
@@ -407,78 +289,9 @@ def _is_refuted(pred: sc.Scalar, columns: Sequence[ColumnType], ctx: OptimizerCo
             return False
 
 
-def _said(preds: Sequence[sc.Scalar], columns: Sequence[ColumnType]) -> dict[int, sc.Literal]:
-    said: dict[int, sc.Literal] = {}
-    for pred in preds:
-        stated = _states(pred, columns)
-        if stated is not None:
-            said.setdefault(*stated)
-    return said
-
-
-def _computed(preds: Iterable[sc.Scalar]) -> Iterator[tuple[sc.Scalar, sc.Literal]]:
-    """The computed values that are literals where all predicates are true: the predicates are, at least."""
-    for pred in preds:
-        match pred:
-            case sc.Call(func="not", args=(refused,)):
-                yield refused, _FALSE
-            case sc.Call(func=func, args=(a, b)) if func.startswith("eq_"):
-                yield pred, _TRUE
-                expr, literal = (a, b) if isinstance(b, sc.Literal) else (b, a)
-                if (
-                    isinstance(literal, sc.Literal)
-                    and literal.value is not None
-                    and isinstance(expr, sc.Call)
-                    and expr.typ == literal.typ
-                    and literal.typ.kind in EXACT
-                ):
-                    yield expr, literal
-            case _:
-                yield pred, _TRUE
-
-
-_TRUE, _FALSE = sc.Literal(True, BOOLEAN), sc.Literal(False, BOOLEAN)
-
-
-def _states(pred: sc.Scalar, columns: Sequence[ColumnType]) -> tuple[int, sc.Literal] | None:
-    """The column and the literal, of the column's type, that a true predicate equates; None if it does not."""
-    match pred:
-        case sc.Call(func=func, args=(sc.Column(index=i), sc.Literal() as literal)):
-            pass
-        case sc.Call(func=func, args=(sc.Literal() as literal, sc.Column(index=i))):
-            pass
-        case _:
-            return None
-    if not func.startswith("eq_") or literal.value is None or literal.typ.kind not in EXACT:
-        return None
-    own = as_type(literal, columns[i].type)
-    return None if own is None else (i, own)
-
-
-def as_type(literal: sc.Literal, typ: SqlType) -> sc.Literal | None:
-    """A literal converted to a column's type; None if no column of this type can hold the value."""
-    if literal.typ == typ:
-        return literal
-    if literal.typ.kind != typ.kind or literal.value is None:
-        return None
-    if typ.kind == "numeric" and not is_carried(str(literal.value), typ):
-        return None
-    return sc.Literal(literal.value, typ)
-
-
-def equal_columns(pred: sc.Scalar, columns: Sequence[ColumnType]) -> list[tuple[int, int]]:
-    """The columns that a true predicate equates; only of one type, since one is then output for the other."""
-    match pred:
-        case sc.Call(func=func, args=(sc.Column(index=a), sc.Column(index=b))):
-            same = func.startswith("eq_") and func[3:] in EXACT
-            return [(a, b)] if same and columns[a].type == columns[b].type else []
-        case _:
-            return []
-
-
 def _project(rel: mir.Project, outputs: Sequence[int], facts: Facts) -> tuple[mir.Relation, Facts]:
     if facts.is_plain and facts.put is None:
-        return rel, Facts(_places(outputs))
+        return rel, Facts(places_of(outputs))
     chosen = [facts.firsts[column] for column in outputs]
     literals = {
         position: facts.literals[column]
@@ -488,7 +301,7 @@ def _project(rel: mir.Project, outputs: Sequence[int], facts: Facts) -> tuple[mi
     # Keep the column that was requested, even if another one is known to be equal to it.
     puts = facts.puts
     new = tuple([puts[column] for column in outputs])
-    known = Facts(_places(chosen), literals, _places(new))
+    known = Facts(places_of(chosen), literals, places_of(new))
     if facts.computed:
         places: dict[int, int] = {}
         for position, column in enumerate(chosen):
@@ -617,18 +430,8 @@ def _equated(rel: mir.Join) -> list[list[int]]:
     return [
         same
         for cls in rel.equivalences
-        for same in _by_type([e.index for e in cls if isinstance(e, sc.Column)], columns)
+        for same in by_type([e.index for e in cls if isinstance(e, sc.Column)], columns)
     ]
-
-
-def _by_type(cls: Sequence[int], columns: Sequence[ColumnType]) -> list[list[int]]:
-    """The columns of a class whose equal values are indistinguishable, by type."""
-    found: dict[SqlType, list[int]] = {}
-    for column in cls:
-        typ = columns[column].type
-        if typ.kind in EXACT:
-            found.setdefault(typ, []).append(column)
-    return list(found.values())
 
 
 def _home(rel: mir.Join, expr: sc.Scalar) -> tuple[int, int] | None:

@@ -22,7 +22,6 @@ from mzsql.expr.parts import part_of, parts
 from mzsql.expr.scalar import INLINED, size_over
 from mzsql.expr.typing import nullable, relation_type
 from mzsql.repr.types import ColumnType
-from mzsql.transform.equivalence_propagation import equal_columns
 from mzsql.transform.fusion import conjuncts, merge_classes
 from mzsql.transform.join_predicates import (
     as_equivalence,
@@ -37,6 +36,7 @@ from mzsql.transform.join_predicates import (
     said_not_null,
     within_inputs,
 )
+from mzsql.transform.known_values import equal_columns
 from mzsql.transform.scalars import may_error
 from mzsql.transform.visit import filtered, kept, replace_inputs, rewrite
 

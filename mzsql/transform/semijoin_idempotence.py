@@ -17,8 +17,8 @@ from mzsql.expr import scalar as sc
 from mzsql.expr.parts import kinds_of, part_of, parts
 from mzsql.expr.typing import relation_type
 from mzsql.repr.types import RelationType
-from mzsql.transform.equivalence_propagation import EXACT
 from mzsql.transform.join_predicates import is_not_null
+from mzsql.transform.known_values import EXACT
 from mzsql.transform.remembered import ScopedPass
 from mzsql.transform.scalars import may_error
 from mzsql.transform.visit import filtered, project, replace_inputs
