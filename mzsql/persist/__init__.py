@@ -25,6 +25,7 @@ from mzsql.persist.buffered import BufferedWriter
 from mzsql.persist.cache import BlobCache, CachedBlob, CacheStats
 from mzsql.persist.client import PersistClient
 from mzsql.persist.clock import Clock, SystemClock
+from mzsql.persist.columns import all_at
 from mzsql.persist.consolidate import consolidate
 from mzsql.persist.critical import CriticalReader
 from mzsql.persist.errors import (
@@ -44,6 +45,7 @@ from mzsql.persist.errors import (
     SinceViolation,
     UpperMismatch,
 )
+from mzsql.persist.fetch import until
 from mzsql.persist.leased_parts import ColumnSummary, PartRef, SnapshotSplit
 from mzsql.persist.parts import Updates
 from mzsql.persist.pushdown import Filters
@@ -95,6 +97,8 @@ __all__ = [
     "Updates",
     "UpperMismatch",
     "WriteHandle",
+    "all_at",
     "consolidate",
     "troubles",
+    "until",
 ]

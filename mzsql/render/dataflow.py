@@ -47,7 +47,6 @@ from mzsql.render.statement import (
     Ast,
     big,
     col,
-    explode,
     named,
     ordered,
     select,
@@ -55,7 +54,7 @@ from mzsql.render.statement import (
 )
 from mzsql.render.step.step import StepRenderer, export_of
 from mzsql.render.times import AS_OF, LOWER, UPPER
-from mzsql.render.updates import consolidated
+from mzsql.render.updates import consolidated, repeated
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.garbage import undisturbed
 from mzsql.repr.ids import GlobalId
@@ -479,14 +478,8 @@ def finish(
     body.set("with_", None)
     there = consolidated(subquery(body, "q"), [*row, col(ERROR)], positive=True)
     # Each row is repeated as often as its diff says; an error row once, whatever its diff.
-    copies = s.call(
-        "SEQUENCE" if engine is Engine.SPARK else "GENERATE_SERIES",
-        big(1, engine),
-        s.case((s.is_null(col(ERROR)), col(DIFF)), otherwise=big(1, engine)),
-    )
-    expanded = select(
-        [*row, col(ERROR), named(explode(copies, engine), "mz_copy")], subquery(there, "g")
-    )
+    copies = s.case((s.is_null(col(ERROR)), col(DIFF)), otherwise=big(1, engine))
+    expanded = repeated(subquery(there, "g"), [*row, col(ERROR)], copies, engine)
     # FALSE sorts first, so error rows come first. All columns break ties, so that the order is the same each time.
     order = [ordered(s.is_null(col(ERROR)))]
     order += [

@@ -30,8 +30,13 @@ from sqlglot.errors import SqlglotError
 from mzsql.adapter.reader import EnvironmentReader, RelationInfo
 from mzsql.compute.engines.paths import is_connect
 from mzsql.compute.engines.relations import arrow_frame, parts_frame
+from mzsql.compute.engines.statements import run_over
+from mzsql.expr.functions import sql as s
+from mzsql.expr.functions.table import Engine
 from mzsql.frontend.parse.heads import Whose, whose
 from mzsql.location import shown_url
+from mzsql.render.statement import DIFF, ERROR, Ast, col, subquery
+from mzsql.render.updates import consolidated, repeated
 from mzsql.repr.errors import InvalidParameter, UndefinedTable
 from mzsql.repr.types import updates_schema
 from mzsql.spark.registration import Registration, quote
@@ -52,6 +57,17 @@ def check_query(text: object, what: str) -> None:
         text.encode()
     except UnicodeEncodeError:
         raise InvalidParameter(f"{what} must be Unicode text: it has a lone surrogate") from None
+
+
+def _rows(names: Sequence[str]) -> exp.Select:
+    """The rows of a relation ``updates`` with the columns `names`, each as often as its diffs say; an error in it is raised."""
+    row: list[Ast] = [col(name) for name in names]
+    there = consolidated("updates", row, positive=True)
+    count: Ast = col(DIFF)
+    if ERROR in names:
+        failed = s.big(s.call("RAISE_ERROR", col(ERROR)))
+        count = s.case((s.is_null(col(ERROR)), count), otherwise=failed)
+    return repeated(subquery(there, "there"), row, count, Engine.SPARK)
 
 
 @dataclass(frozen=True)
@@ -262,15 +278,7 @@ class MzSpark:
         failing = relation.kind != "table"
         stored = updates_schema(relation.desc.typ.columns, errors=failing)
         updates = parts_frame(self.session, parts, stored, as_of=at)
-        row = [F.col(name) for name in stored.names]
-        summed = updates.groupBy(*row).agg(F.sum("mz_diff").alias("mz_diff"))
-        copies = F.col("mz_diff").cast("int")
-        if failing:
-            failed = F.raise_error(F.col("mz_error")).cast("int")
-            copies = F.when(F.col("mz_error").isNotNull(), failed).otherwise(copies)
-        rows = summed.where(F.col("mz_diff") != 0).withColumn(
-            "mz_copy", F.explode(F.array_repeat(F.lit(1), copies))
-        )
+        rows = run_over(self.session, _rows(stored.names), updates=updates)
         return rows.select(
             *(
                 F.col(c).alias(name)

@@ -21,9 +21,10 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType, Tim
 from mzsql.adapter.reader import EnvironmentReader, RelationInfo
 from mzsql.compute.engines.relations import spark_schema
 from mzsql.compute.peek.rows import expand, named
-from mzsql.persist import Filters, consolidate, duck
+from mzsql.persist import Filters, all_at, consolidate, duck
 from mzsql.repr.errors import DatatypeMismatch, UndefinedColumn, Unsupported
 from mzsql.repr.frontier import Timestamp
+from mzsql.repr.tables import repeated
 from mzsql.repr.types import RelationDesc, RelationType, arrow_schema
 from mzsql.storage import empty_updates
 
@@ -139,7 +140,7 @@ def contents(
         return reader.rows(relation, part.as_of, columns=columns)
     as_of = reader.fresh_timestamp() if part.as_of is None else part.as_of
     pieces = _pieces(reader, relation, part, as_of, columns, filters)
-    updates = _added_up(pieces, timed=False)
+    updates = _added_up(pieces, as_of)
     return named(expand(updates, relation.full_name), wanted.desc)
 
 
@@ -166,14 +167,10 @@ def changes(
     assert part.as_of is not None
     wanted = chosen(relation, columns)
     pieces = _pieces(reader, relation, part, part.as_of, columns, {})
-    updates = _added_up(pieces, timed=not part.snapshot)
-    if part.snapshot:
-        times = pa.repeat(pa.scalar(part.as_of, pa.int64()), updates.num_rows)
-        updates = updates.append_column("mz_time", times)
+    updates = _added_up(pieces, part.as_of if part.snapshot else None)
     updates = updates.sort_by([("mz_time", "ascending"), ("mz_diff", "ascending")])
     diffs = updates.column("mz_diff").to_numpy()
-    copies = pa.array(np.repeat(np.arange(len(diffs)), np.abs(diffs)))
-    updates = updates.take(copies)
+    (updates,) = repeated(updates, np.abs(diffs))
     rows = named(updates.select(range(wanted.desc.arity)), wanted.desc)
     if not told:
         if len(diffs) and diffs.min() < 0:
@@ -220,11 +217,7 @@ def _hashed(updates: pa.Table, part: Slice) -> pa.Table:
         return engine.from_arrow(updates).filter(number % count == own).to_arrow_table()
 
 
-def _added_up(pieces: Iterator[pa.Table], *, timed: bool) -> pa.Table:
-    """Updates consolidated (``timed``: separately for each time): columns, [mz_time], mz_diff."""
+def _added_up(pieces: Iterator[pa.Table], as_of: Timestamp | None) -> pa.Table:
+    """Updates consolidated, all at one time if it is given: columns, mz_time, mz_diff."""
     updates = pa.concat_tables(list(pieces), promote_options="default")
-    if timed:
-        return consolidate(updates)
-    at_once = pa.repeat(pa.scalar(0, pa.int64()), updates.num_rows)
-    place = updates.schema.get_field_index("mz_time")
-    return consolidate(updates.set_column(place, "mz_time", at_once)).drop_columns(["mz_time"])
+    return consolidate(updates if as_of is None else all_at(updates, as_of))

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -29,7 +28,7 @@ from pyspark.sql import types as st
 from mzsql.compute.dependencies import ComputeSettings
 from mzsql.compute.engines.executors import executor_frame
 from mzsql.compute.engines.paths import can_open
-from mzsql.persist import DIFF_COLUMN, TIME_COLUMN, PartRef
+from mzsql.persist import DIFF_COLUMN, TIME_COLUMN, PartRef, all_at, until
 from mzsql.repr.errors import InternalError
 from mzsql.repr.frontier import Timestamp
 
@@ -320,8 +319,4 @@ def rows_at(parts: Sequence[PartRef], schema: pa.Schema, as_of: Timestamp) -> pa
     tables = [part.to_arrow().select(schema.names).cast(schema) for part in parts]
     if not tables:
         return schema.empty_table()
-    table = pa.concat_tables(tables)
-    table = table.filter(pc.less_equal(table.column(TIME_COLUMN), as_of))
-    position = schema.get_field_index(TIME_COLUMN)
-    times = pa.repeat(pa.scalar(as_of, pa.int64()), table.num_rows)
-    return table.set_column(position, schema.field(position), times)
+    return all_at(until(pa.concat_tables(tables), as_of), as_of)

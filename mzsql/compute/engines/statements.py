@@ -31,6 +31,20 @@ def run(session: SparkSession, statement: exp.Expression) -> DataFrame:
     return session.sql(to_sql(statement, Engine.SPARK))
 
 
+def run_over(session: SparkSession, statement: exp.Expression, **frames: DataFrame) -> DataFrame:
+    """As `run`, for a statement that reads frames as relations of these names, and leaves none of them behind."""
+    register(session, statement)
+    made = statement.copy()
+    # Spark puts the frames in by `str.format`.
+    for node in list(made.find_all(exp.Identifier, exp.Literal)):
+        node.set("this", node.name.replace("{", "{{").replace("}", "}}"))
+    for relation in list(made.find_all(exp.Table)):
+        if relation.name in frames:
+            relation.set("this", exp.Var(this=f"{{{relation.name}}}"))
+    # The class's method: a session's own may be mzsql's (`mzsql.spark.register`).
+    return type(session).sql(session, to_sql(made, Engine.SPARK), **frames)
+
+
 def register(session: SparkSession, statement: exp.Expression) -> None:
     """Register what a statement or expression calls."""
     called = evaluations(statement)

@@ -29,7 +29,6 @@ from urllib.parse import unquote, urlsplit
 import duckdb
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 from sqlglot import expressions as exp
 
 from mzsql.compute.engines.pieces import pieces
@@ -37,7 +36,7 @@ from mzsql.compute.engines.recursion import LoopText
 from mzsql.compute.peek.kept import Databases, Kind
 from mzsql.compute.replica.step.statistics import Footers, known_of
 from mzsql.expr.engines import is_wide, locked_connection
-from mzsql.persist import DIFF_COLUMN, TIME_COLUMN, PartRef
+from mzsql.persist import DIFF_COLUMN, TIME_COLUMN, PartRef, until
 from mzsql.render.rewrites.lean import Relation
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.interrupt import Interrupt, current
@@ -339,7 +338,7 @@ def _inline(source: Source) -> list[pa.Table]:
         if part.inline:
             rows = part.to_arrow()
             if part.time_max > source.as_of:
-                rows = rows.filter(pc.less_equal(rows.column(TIME_COLUMN), source.as_of))
+                rows = until(rows, source.as_of)
             found.append(rows.select(source.schema.names).cast(source.schema))
     return [pa.concat_tables(found)] if found else []
 

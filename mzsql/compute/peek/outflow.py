@@ -13,7 +13,6 @@ from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 
 import msgspec
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -21,7 +20,7 @@ from mzsql.compute.dependencies import ComputeSettings
 from mzsql.compute.peek.row_reads import projected
 from mzsql.compute.peek.rows import counted
 from mzsql.expr.relation import RowSetFinishing
-from mzsql.repr.tables import piece
+from mzsql.repr.tables import piece, repeated
 from mzsql.repr.types import RelationDesc, arrow_schema
 
 #: Most copies of rows that are made at once …
@@ -62,11 +61,7 @@ def expanded(updates: pa.Table, name: str) -> Generator[pa.Table]:
     if counts is None:
         yield rows
         return
-    ends = np.cumsum(counts)
-    at_once = max(1, min(PIECE_ROWS, PIECE_BYTES // max(1, _widest(rows))))
-    for start in range(0, int(ends[-1]), at_once):
-        places = np.arange(start, min(start + at_once, int(ends[-1])))
-        yield rows.take(pa.array(np.searchsorted(ends, places, side="right")))
+    yield from repeated(rows, counts, max(1, min(PIECE_ROWS, PIECE_BYTES // max(1, _widest(rows)))))
 
 
 def _widest(rows: pa.Table) -> int:

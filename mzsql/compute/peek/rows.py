@@ -19,6 +19,7 @@ from mzsql.repr.datum import Datum, Row
 from mzsql.repr.decimals import carried
 from mzsql.repr.errors import InternalError
 from mzsql.repr.evaluation import failed
+from mzsql.repr.tables import repeated
 from mzsql.repr.types import ColumnType, RelationDesc, SqlType, arrow_schema, arrow_type
 from mzsql.repr.values import arrow_value
 
@@ -34,7 +35,8 @@ def expand(updates: pa.Table, name: str) -> pa.Table:
     rows, counts = counted(updates, name)
     if counts is None:
         return rows
-    return rows.take(pa.array(np.repeat(np.arange(len(counts)), counts)))
+    (copies,) = repeated(rows, counts)
+    return copies
 
 
 def counted(updates: pa.Table, name: str) -> tuple[pa.Table, np.ndarray | None]:

@@ -49,7 +49,7 @@ from mzsql.render.statement import (
     select,
     union_all,
 )
-from mzsql.render.updates import consolidated
+from mzsql.render.updates import consolidated, remaining
 from mzsql.repr.types import ColumnType
 
 
@@ -204,7 +204,7 @@ class ContentsRenderer(ContentsState):
             [*mine, named(big(1, self.engine), DIFF)],
             pairs,
             group=mine,
-            having=s.gt(exp.Sum(this=col(DIFF)), s.num(0)),
+            having=remaining(positive=True),
         )
         source = self.define(lid, f"d{number}c", single)
         own = g.summands_of(one, self.engine, Sql(col(f"c{k}"), one.argument_type.type), col(DIFF))

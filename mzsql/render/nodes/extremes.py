@@ -35,7 +35,7 @@ from mzsql.render.statement import (
     select,
     union_all,
 )
-from mzsql.render.updates import consolidated
+from mzsql.render.updates import consolidated, remaining, summed
 from mzsql.repr.types import ColumnType
 
 #: Column that says which part a row belongs to: the number of an argument, or `SUMS`.
@@ -176,14 +176,13 @@ def totals(r: Renderer, parts: Parts, qualifier: str | None = None) -> tuple[lis
     for i, typ in enumerate(types):
         term = s.cast(s.mul(at(f"s{i}"), diff), typ.type, r.engine)
         made.append(named(s.cast(exp.Sum(this=term), typ.type, r.engine), f"s{i}"))
-    made.append(named(s.big(exp.Sum(this=diff)), DIFF))
+    made.append(named(summed(qualifier), DIFF))
     return by, made
 
 
 def there(parts: Parts, qualifier: str | None = None) -> Ast:
     """Whether a group of rows of `together` exists: a value whose diffs add up to more than 0, or partial sums."""
-    diff = col(DIFF, qualifier) if qualifier else col(DIFF)
-    positive = s.gt(exp.Sum(this=diff), s.num(0))
+    positive = remaining(qualifier, positive=True)
     if parts.sums is None:
         return positive
     part = col(PART, qualifier) if qualifier else col(PART)

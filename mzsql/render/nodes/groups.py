@@ -29,7 +29,6 @@ from mzsql.render.statement import (
     big,
     col,
     columns_of,
-    explode,
     named,
     no_error,
     null_of,
@@ -38,6 +37,7 @@ from mzsql.render.statement import (
     subquery,
     window,
 )
+from mzsql.render.updates import repeated
 from mzsql.repr.types import BIGINT, NUMERIC, ColumnType, SqlType
 
 COUNT = ColumnType(BIGINT, nullable=False)
@@ -374,12 +374,7 @@ def expanded(
         once = [*items, named(big(1, r.engine), DIFF)]
         rows = r.define(node.lir_id, f"{suffix}o", select(once, rows, distinct=True))
     elif any(one.func.kind == "basic" for one in groups.aggregates):
-        every = s.call(
-            "SEQUENCE" if r.engine is Engine.SPARK else "GENERATE_SERIES",
-            big(1, r.engine),
-            s.big(col(DIFF)),
-        )
-        copies = select([*items, named(explode(every, r.engine), "mz_copy")], rows)
+        copies = repeated(rows, items, s.big(col(DIFF)), r.engine)
         query = select([*items, named(big(1, r.engine), DIFF)], subquery(copies, "e"))
         rows = r.define(node.lir_id, f"{suffix}x", query)
     numbered = [(i, one) for i, one in groups.distinct if _numbered(groups, one)]

@@ -30,6 +30,7 @@ from mzsql.render.statement import (
     select,
     subquery,
 )
+from mzsql.render.updates import remaining, summed
 from mzsql.repr.types import ColumnType
 
 
@@ -94,13 +95,12 @@ def counted(statement: exp.Expression, arity: int, engine: Engine) -> exp.Expres
     body = statement.copy()
     with_ = body.args.get("with_")
     body.set("with_", None)
-    total = exp.Sum(this=col(DIFF))
-    times = s.case((s.is_null(col(ERROR)), s.big(total)), otherwise=big(1, engine))
+    times = s.case((s.is_null(col(ERROR)), summed()), otherwise=big(1, engine))
     made = select(
         [*row, named(s.big(times), DIFF)],
         subquery(body, "q"),
         group=row,
-        having=s.neq(total, s.num(0)),
+        having=remaining(),
     )
     if with_ is not None:
         made.set("with_", with_)

@@ -53,7 +53,7 @@ from mzsql.render.statement import (
 )
 from mzsql.render.step.rolled import Sum, rolled
 from mzsql.render.step.state import Nodes, StepState
-from mzsql.render.updates import consolidated
+from mzsql.render.updates import consolidated, remaining, summed
 from mzsql.repr.types import ColumnType
 
 SIGN = "mz_sign"
@@ -471,11 +471,11 @@ def rows_at(
     meta: list[Ast] = [col(TIME, "d"), col(NEXT, "d")]
     items: list[Ast] = [named(c, c.name) for c in row]
     items += [named(c, c.name) for c in meta]
-    items.append(named(s.big(exp.Sum(this=col(DIFF, "a"))), DIFF))
+    items.append(named(summed("a"), DIFF))
     query = join(times, full, on, items, engine=r.engine)
     query.set("group", exp.Group(expressions=[c.copy() for c in (*row, *meta)]))
     # A row whose diffs do not add up to a positive number is not there at that time.
-    query.set("having", exp.Having(this=s.gt(exp.Sum(this=col(DIFF, "a")), s.num(0))))
+    query.set("having", exp.Having(this=remaining("a", positive=True)))
     return r.define(lid, "r", query)
 
 

@@ -45,7 +45,7 @@ from mzsql.compute.replica.arrangements.runs import (
     key_hashes,
     repeated,
 )
-from mzsql.persist import DIFF_COLUMN, TIME_COLUMN
+from mzsql.persist import DIFF_COLUMN, TIME_COLUMN, all_at, until
 from mzsql.repr.frontier import Timestamp
 
 _LOG = logging.getLogger(__name__)
@@ -97,15 +97,12 @@ class Found:
         for run, places in self._pieces:
             batch = run.rows if places is None else run.rows.take(pa.array(places))
             if run.last > self._as_of:
-                batch = batch.filter(pc.less_equal(batch.column(TIME_COLUMN), self._as_of))
+                batch = until(batch, self._as_of)
             if batch.num_rows:
                 batches.append(batch)
-        table = pa.Table.from_batches(batches, self._schema)
         # A step takes its state as it stands at one time (decision 4 of docs/architecture.md); with their own times,
         # equal rows would not add up.
-        times = pa.repeat(pa.scalar(self._as_of, pa.int64()), table.num_rows)
-        position = self._schema.get_field_index(TIME_COLUMN)
-        return table.set_column(position, self._schema.field(position), times)
+        return all_at(pa.Table.from_batches(batches, self._schema), self._as_of)
 
 
 class Merge:

@@ -31,10 +31,11 @@ from mzsql.expr.engines import (
     scratch_directory,
     to_sql,
 )
+from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.table import Engine
-from mzsql.persist import TIME_COLUMN
+from mzsql.persist import TIME_COLUMN, until
 from mzsql.render.nodes.recursion import Recursion
-from mzsql.render.statement import Ast, col, null_of
+from mzsql.render.statement import Ast, big, col, null_of, select, union_all
 from mzsql.render.updates import difference
 from mzsql.repr.errors import DataError
 from mzsql.repr.frontier import Timestamp
@@ -195,11 +196,13 @@ class Fixpoints:
         for source, rows in updates.items():
             gid = source.spec.id
             names = [name for name in rows.column_names if name != TIME_COLUMN]
-            listed = ", ".join(f'"{name}"' for name in names)
-            connection.execute(
-                f'CREATE OR REPLACE TEMP VIEW "snap_{gid}" AS SELECT {listed} FROM "base_{gid}"'
-                f' UNION ALL SELECT {listed} FROM "later_{gid}" WHERE {TIME_COLUMN} <= {time}'
+            row: list[Ast] = [col(name) for name in names]
+            soon = s.lte(col(TIME_COLUMN), big(time, Engine.DUCKDB))
+            contents = union_all(
+                [select(row, f"base_{gid}"), select(list(row), f"later_{gid}", where=[soon])]
             )
+            text = to_sql(contents, Engine.DUCKDB)
+            connection.execute(f'CREATE OR REPLACE TEMP VIEW "snap_{gid}" AS {text}')
         fill(connection, one, self._check, table)
 
 
@@ -211,7 +214,7 @@ def _contents(source: Input, as_of: Timestamp) -> pa.RecordBatchReader:
         for part in source.parts(as_of):
             table = part.to_arrow(columns=source.schema.names).select(full.names).cast(full)
             if part.time_max > as_of:
-                table = table.filter(pc.less_equal(table.column(TIME_COLUMN), as_of))
+                table = until(table, as_of)
             yield from table.to_batches()
 
     return pa.RecordBatchReader.from_batches(full, batches())

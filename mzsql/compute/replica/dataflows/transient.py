@@ -34,7 +34,7 @@ from mzsql.render.statement import (
     subquery,
     union_all,
 )
-from mzsql.render.updates import consolidated
+from mzsql.render.updates import added_up, consolidated
 from mzsql.repr.errors import Unsupported
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
@@ -245,18 +245,5 @@ class TransientDataflow:
             row: list[Ast] = [col(f"c{i}") for i in range(len(spec.columns))]
             return to_sql(consolidated(state, row), Engine.DUCKDB)
         # An accumulator's value is the sum over a key's rows, so one row with the sums replaces them.
-        types = self._duck.table(state).types
-        items, keys, sums = [], [], []
-        for i, _ in enumerate(spec.columns):
-            if i in spec.additive:
-                total = f'sum("c{i}" * mz_diff)'
-                sums.append(f"{total} <> 0")
-                items.append(f'CAST({total} AS {types[i]}) AS "c{i}"')
-            else:
-                keys.append(f'"c{i}"')
-                items.append(f'"c{i}"')
-        group = f" GROUP BY {', '.join(keys)}" if keys else ""
-        return (
-            f'SELECT {", ".join(items)}, CAST(1 AS BIGINT) AS mz_diff FROM "{state}"{group}'
-            f" HAVING {' OR '.join(sums)}"
-        )
+        made = added_up(state, spec.columns, spec.additive, Engine.DUCKDB)
+        return to_sql(made, Engine.DUCKDB)

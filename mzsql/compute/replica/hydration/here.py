@@ -35,7 +35,7 @@ from mzsql.compute.replica.target import Target, with_time
 from mzsql.expr.engines import is_wide, to_sql
 from mzsql.expr.functions.table import Engine
 from mzsql.expr.nodes import nodes
-from mzsql.persist import DIFF_COLUMN, TIME_COLUMN, WORKER_COLUMN
+from mzsql.persist import DIFF_COLUMN, TIME_COLUMN, WORKER_COLUMN, all_at, consolidate, until
 from mzsql.render.nodes.recursion import Recursion
 from mzsql.render.rendered import HydrationStage
 from mzsql.render.statement import ERROR, Ast, col, named
@@ -366,14 +366,12 @@ class HydrationHere(Hydration):
             for part in parts:
                 table = part.to_arrow(columns=columns).select(full.names).cast(full)
                 if part.time_max > as_of:
-                    table = table.filter(pc.less_equal(table.column(TIME_COLUMN), as_of))
+                    table = until(table, as_of)
                 if source is not None:
                     yield from table.drop_columns([TIME_COLUMN]).to_batches()
                     continue
                 assert arrangement is not None
-                times = pa.repeat(pa.scalar(as_of, pa.int64()), table.num_rows)
-                table = table.set_column(len(columns), TIME_COLUMN, times)
-                yield from arrangement.rows(table).select(full.names).to_batches()
+                yield from arrangement.rows(all_at(table, as_of)).select(full.names).to_batches()
 
         shown = full if source is None else full.remove(len(columns))
         with self._held.keeping(name, shown) as keep:
@@ -414,10 +412,8 @@ def _without_errors(batch: pa.RecordBatch, errors: list[pa.RecordBatch]) -> pa.R
 
 def _folded(errors: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
     """Add up error rows of the same text: there may be as many as input rows, but few different texts."""
-    schema = errors[0].schema
-    made = pa.Table.from_batches(errors).group_by("mz_error").aggregate([(DIFF_COLUMN, "sum")])
-    rows = made.select(["mz_error", f"{DIFF_COLUMN}_sum"]).rename_columns(schema.names).cast(schema)
-    return cast("list[pa.RecordBatch]", rows.combine_chunks().to_batches())
+    rows = consolidate(pa.Table.from_batches(errors))
+    return cast("list[pa.RecordBatch]", rows.to_batches())
 
 
 def _with_workers(rows: pa.RecordBatch, target: Arrangement, schema: pa.Schema) -> pa.RecordBatch:

@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial, reduce
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -33,6 +33,7 @@ from mzsql.compute.engines.relations import (
 )
 from mzsql.compute.engines.spark_session import HYDRATION_POOL
 from mzsql.compute.engines.statements import run as run_statement
+from mzsql.compute.engines.statements import run_over
 from mzsql.compute.protocol import (
     RefreshStats,
 )
@@ -45,10 +46,13 @@ from mzsql.compute.replica.hydration.databases import HydrationDatabases
 from mzsql.compute.replica.hydration.filling import Beside, Filling, Reading
 from mzsql.compute.replica.hydration.report import HydrationReport
 from mzsql.compute.replica.target import Target, with_time
+from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.table import Engine
 from mzsql.location import LocationError
-from mzsql.persist import PartRef, PersistClient
+from mzsql.persist import PartRef, PersistClient, consolidate
 from mzsql.render.rendered import HydrationStage
+from mzsql.render.statement import ERROR, Ast, col
+from mzsql.render.updates import consolidated, difference
 from mzsql.repr.errors import InternalError
 from mzsql.repr.frontier import Timestamp
 from mzsql.threads import PROCESS, Supervised
@@ -335,10 +339,7 @@ class Hydration:
         rows = self._collect(stage, self._shaped(result, with_error), full)
         if rows is not None:
             errors = pc.is_valid(rows.column("mz_error"))
-            failed = rows.filter(errors).group_by("mz_error").aggregate([("mz_diff", "sum")])
-            self._errors.append(
-                failed.select(["mz_error", "mz_diff_sum"]).rename_columns(_ERRORS.names)
-            )
+            self._errors.append(consolidate(rows.filter(errors).select(_ERRORS.names)))
             good = rows.filter(pc.invert(errors)).select(full.names).cast(full)
             target.append(good, upper, self._dataflow.as_of + 1, exact=True)
             filling = self._filling(target)
@@ -411,8 +412,9 @@ class Hydration:
 
     def _keep_errors(self, result: DataFrame) -> None:
         """Remember a stage's error rows for the output."""
-        errors = result.where(F.col("mz_error").isNotNull()).groupBy("mz_error")
-        summed = errors.agg(F.sum("mz_diff").cast("bigint").alias("mz_diff"))
+        failed = [s.is_not_null(col(ERROR))]
+        errors = consolidated("stage", [col(ERROR)], where=failed)
+        summed = run_over(result.sparkSession, errors, stage=result)
         bound = collectable_rows(_ERRORS, self._settings)
         rows = summed.limit(bound + 1).toArrow().cast(_ERRORS)
         if rows.num_rows <= bound:
@@ -493,16 +495,11 @@ class Hydration:
         self._alive += parts
         before = parts_frame(session, parts, target.schema, as_of=upper - 1)
         names = target.schema.names
-        both = reduce(
-            DataFrame.unionAll,
-            [
-                frame.select(*names, "mz_diff"),
-                before.select(*names, (-F.col("mz_diff")).alias("mz_diff")),
-            ],
-        )
-        changed = both.groupBy(*names).agg(F.sum("mz_diff").alias("mz_diff"))
+        row: list[Ast] = [col(name) for name in names]
+        statement = difference("after", "before", row)
+        changed = run_over(session, statement, after=frame, before=before)
         time_column = F.lit(self._dataflow.as_of).cast("bigint").alias("mz_time")
-        return changed.where(F.col("mz_diff") != F.lit(0)).select(*names, time_column, "mz_diff")
+        return changed.select(*names, time_column, "mz_diff")
 
 
 class _Unwanted(Exception):
