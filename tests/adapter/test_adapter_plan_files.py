@@ -49,6 +49,15 @@ def unable(*_: object) -> None:
     raise AssertionError("this was kept")
 
 
+def test_what_reads_no_relation_is_not_kept(env: Path) -> None:
+    with mzsql.connect(env) as con:
+        for number in range(3):
+            con.execute(f"SELECT {number} + 1, generate_series(1, {number})").fetchall()
+        assert not list(env.glob("**/*.plan"))
+        con.execute(ASKED[0]).fetchall()
+        assert list(env.glob("**/*.plan"))
+
+
 def test_what_a_process_has_planned_no_other_one_plans(
     env: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -146,7 +146,9 @@ class PeekPlans:
         lasting = cluster is None and reads.named <= builtins().keys()
         step = None if lasting else self._env.catalog.definitions
         key = QueryKey(asked, step, cluster, features, given)
-        return self.kept.get(key, partial(self._from_files, key, make) if lasting else make)
+        # A constant is planned as fast as it is read, and one that a program computes is asked for once.
+        filed = lasting and bool(reads.named)
+        return self.kept.get(key, partial(self._from_files, key, make) if filed else make)
 
     def _from_files(self, key: QueryKey, make: Callable[[], PlannedQuery]) -> PlannedQuery:
         """The plan of a query over builtin relations alone: as an earlier process has kept it, else made, and kept once it is
