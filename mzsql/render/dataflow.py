@@ -250,8 +250,10 @@ class RenderedDataflow:
     @undisturbed()
     def _template(self, engine: Engine, changed: frozenset[str], at_once: bool) -> StepTemplate:
         step = self._step(engine, at_once)
+        # Spark reads updates that are too many for this process as they are.
+        conditions = self.relevance if engine is Engine.DUCKDB else {}
         if changed >= self._changes():
-            return StepTemplate(step, self.lookups, engine)
+            return StepTemplate(step, self.lookups, engine, conditions)
         lookups = self._among(changed)
         idle = set(step.reads) - changed - live(lookups, changed)
         left = read_without(step.statement, idle)
@@ -261,7 +263,7 @@ class RenderedDataflow:
         # Most steps run the text for all sets of changes, and never need this one.
         kept = Kept(functools.partial(_pruned, step, frozenset(idle)))
         pruned = replace(step, kept=kept, reads=tuple(sorted(read)))
-        return StepTemplate(pruned, needed(lookups, read), engine)
+        return StepTemplate(pruned, needed(lookups, read), engine, conditions)
 
     def _step(self, engine: Engine, at_once: bool = False) -> Step:
         if engine is Engine.DUCKDB and not at_once:

@@ -163,6 +163,8 @@ class Runner:
     def _lean(self, template, given: dict[str, pa.Table], times) -> list[dict]:
         """A step's result by the statement for what its relations are; all columns and types as they are without."""
         usual = _driver.step(template.text, *times, given, _now)
+        # Such a statement is for the updates that may matter.
+        given = given | self._relevant(given)
         known = {
             name: measured(table, template.asked.get(name, ())) for name, table in given.items()
         }
@@ -241,10 +243,17 @@ class Runner:
         self.turns += 1
         if self.turns % 3 == 0:
             return
-        for spec in self.rendered.inputs:
-            name = f"delta_{spec.id}"
-            delta = Delta(SimpleNamespace(spec=spec), 0, 0, relations[name])
-            relations[name] = _deltas.relevant(delta, self.rendered)
+        relations |= self._relevant(relations)
+
+    def _relevant(self, relations: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+        specs = {f"delta_{spec.id}": spec for spec in self.rendered.inputs}
+        return {
+            name: _deltas.relevant(
+                Delta(SimpleNamespace(spec=spec), 0, 0, relations[name]), self.rendered
+            )
+            for name, spec in specs.items()
+            if name in relations
+        }
 
     def _template(self, relations: Mapping[str, pa.Table]):
         """The whole step and the step of the inputs that have updates, where they have one time mostly the one for that, by turns."""

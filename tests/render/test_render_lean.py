@@ -295,6 +295,18 @@ def test_where_one_input_changes_no_row_says_which_one_it_is_of():
     assert "UNION" not in for_one.split("mz_tag")[0]
 
 
+@pytest.mark.parametrize(
+    "sql",
+    ["SELECT k, v FROM a ORDER BY v LIMIT 3", "SELECT DISTINCT ON (k) k, v FROM a ORDER BY k, v"],
+)
+def test_the_first_rows_before_and_after_are_found_by_one_sort(sql):
+    text = lean_step(sql, "CREATE TABLE a (k integer NOT NULL, v integer NOT NULL)", 1)
+    assert "LEAST" in text
+    assert "UNNEST" not in text
+    assert "JOIN" not in text
+    assert text.count("GROUP BY") == 2  # of what changes, and of what is there before and after
+
+
 @pytest.mark.parametrize("nulls", [False, True])
 @pytest.mark.parametrize("time", ["00:00:00", "00:00:01", "23:59:59.999999"])
 def test_days_compared_with_times_are_compared_as_days(connection, nulls, time):

@@ -6,7 +6,9 @@ import duckdb
 import pytest
 import sqlglot
 
-from mzsql.render.rewrites.relevant import relevance
+from mzsql.compute.replica.step.relation_facts import measured
+from mzsql.render.rewrites.lean import lean
+from mzsql.render.rewrites.relevant import relevance, satisfied
 from mzsql.render.times import LOWER
 
 #: A statement over d, and the condition under which a row of d matters to it; None where each may.
@@ -98,3 +100,22 @@ def _tables() -> duckdb.DuckDBPyConnection:
 def test_what_is_long_is_not_asked_of_each_row() -> None:
     text = "SELECT x FROM d WHERE " + " OR ".join(f"x = {n}" for n in range(1000))
     assert relevance(sqlglot.parse_one(text, read="duckdb"), ["d"]) == {}
+
+
+@pytest.mark.parametrize("name", _CASES)
+def test_a_lean_statement_asks_no_more_what_all_rows_pass(name: str) -> None:
+    text, expected = _CASES[name]
+    statement = sqlglot.parse_one(text, read="duckdb")
+    conditions = relevance(statement, ["d"])
+    connection = _tables()
+    before = connection.sql(text).fetchall()
+    condition = conditions.get("d", "true")
+    connection.execute(f"DELETE FROM d WHERE NOT coalesce(({condition}), false)")
+    known = {n: measured(connection.table(n).to_arrow_table(), ("x", "y")) for n in ("d", "o")}
+    made = lean(satisfied(statement, conditions), known)
+    assert made is not None
+    found = connection.sql(made.sql(dialect="duckdb")).fetchall()
+    assert sorted(found, key=repr) == sorted(before, key=repr)
+    assert satisfied(statement, {}) == statement
+    if expected is not None and " OR " not in expected:
+        assert made.sql(dialect="duckdb").count("WHERE") < text.count("WHERE")

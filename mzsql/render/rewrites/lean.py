@@ -24,6 +24,7 @@ from mzsql.expr.nodes import nodes
 from mzsql.render.facts import INTEGERS, Fact, bounded, column_of, decimal, more_rows, one_of
 from mzsql.render.facts import widened as wider
 from mzsql.render.rewrites.idle import of_nothing, without
+from mzsql.render.rewrites.relevant import SATISFIED
 from mzsql.render.rewrites.renames import rename
 from mzsql.render.simplify import SETTLED, Ast, Simplifier
 from mzsql.render.simplify.pieces import bare, closed, conjuncts, kind_of
@@ -126,6 +127,7 @@ def lean(
         known = _Reader(relations).statement(body)
         left = without(body, frozenset())
         if left is not None:
+            _drop_satisfied(left)
             left = finish(left, known)
             _prune(left)
             rename(left)
@@ -133,6 +135,13 @@ def lean(
         whole = without(statement, empty)
         return None if whole is None else finish(whole, None)
     return left
+
+
+def _drop_satisfied(statement: exp.Expression) -> None:
+    """Remove the filters that every row passes, now that what they say of the rows is known."""
+    for where in nodes(statement, exp.Where):
+        if where.meta.get(SATISFIED) and where.parent is not None:
+            where.parent.set("where", None)
 
 
 class _Reader:
@@ -242,6 +251,8 @@ class _Reader:
         if simplifier is None or not _is_row_wise(inner):
             return
         items = {item.alias_or_name: item for item in inner.expressions}
+        before = inner.args.get("where")
+        passes = [one is None or bool(one.meta.get(SATISFIED)) for one in (where, before)]
         kept: list[Ast] = []
         for one in reversed(conjuncts(where.this)):
             column = bare(one.this) if isinstance(one, exp.Is) else None
@@ -254,6 +265,9 @@ class _Reader:
                     continue
             kept.append(one)
         query.set("where", exp.Where(this=s.and_(*kept)) if kept else None)
+        for made_where in (query.args.get("where"), inner.args.get("where")):
+            if made_where is not None and made_where is not before:
+                made_where.meta[SATISFIED] = all(passes)
 
     @staticmethod
     def _projected(query: exp.Select, simplifier: Simplifier, rows: int) -> Relation:

@@ -11,7 +11,7 @@ to be evaluated for each update, or that depend on the step's times, are ignored
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 
 from sqlglot import expressions as exp
 
@@ -49,19 +49,47 @@ def relevance(statement: exp.Expression, deltas: Iterable[str]) -> dict[str, str
     return found
 
 
+#: Marks a WHERE that every row passes, in its node's `meta`.
+SATISFIED = "mz_satisfied"
+
+
+def satisfied(statement: exp.Expression, conditions: Mapping[str, str]) -> exp.Expression:
+    """The statement with the filters marked as `SATISFIED` that do nothing where each relation only has rows for which
+    its condition (of `relevance`) is true. They are left in it, as what they say of the rows may still be of use.
+    """
+    if not conditions:
+        return statement
+    made = statement.copy()
+    for table in nodes(made, exp.Table):
+        known = conditions.get(table.name) if isinstance(table, exp.Table) else None
+        if known is None:
+            continue
+        condition = _condition(table)
+        if condition is not None and f"({to_sql(condition, Engine.DUCKDB)})" == known:
+            for query, asked in _asked(table):
+                if _is_plain(asked):
+                    query.args["where"].meta[SATISFIED] = True
+    return made
+
+
 def _condition(table: exp.Table) -> exp.Expression | None:
     """The condition of one reader on a row; None if there is none, or it cannot be determined."""
+    plain = [_unqualified(asked) for _, asked in _asked(table) if _is_plain(asked)]
+    return s.and_(*plain) if plain else None
+
+
+def _asked(table: exp.Table) -> Iterator[tuple[exp.Select, exp.Expression]]:
+    """The queries in which a reader asks something of its rows, each with the condition over these."""
     query = _only_reader(table)
     if query is None:
-        return None
-    asked = [where.this] if (where := query.args.get("where")) is not None else []
+        return
+    if (where := query.args.get("where")) is not None:
+        yield query, where.this
     outer = _over(query)
     if outer is not None and (where := outer.args.get("where")) is not None:
         inside = _inside(where.this, query)
         if inside is not None:
-            asked.append(inside)
-    plain = [_unqualified(one) for one in asked if _is_plain(one)]
-    return s.and_(*plain) if plain else None
+            yield outer, inside
 
 
 def _unqualified(condition: exp.Expression) -> exp.Expression:

@@ -30,6 +30,7 @@ from mzsql.render.kept import Kept
 from mzsql.render.rendered import Lookup, Step
 from mzsql.render.rewrites.cut import Piece, pieces
 from mzsql.render.rewrites.lean import Relation, columns_read, lean, widened
+from mzsql.render.rewrites.relevant import satisfied
 from mzsql.render.rewrites.straight import Straight, taken_out
 from mzsql.render.times import LOWER, UPPER
 from mzsql.repr.frontier import Timestamp
@@ -194,12 +195,22 @@ class StepTemplate:
     Attributes:
         step: its statement (with stand-ins), outputs and inputs; None if it has no rows.
         lookups: the lookups that it needs.
+
+    A lean text of it is for deltas of which each row meets what ``conditions`` has for it
+    (`mzsql.render.rewrites.relevant`).
     """
 
-    def __init__(self, step: Step | None, lookups: tuple[Lookup, ...], engine: Engine) -> None:
+    def __init__(
+        self,
+        step: Step | None,
+        lookups: tuple[Lookup, ...],
+        engine: Engine,
+        conditions: Mapping[str, str] | None = None,
+    ) -> None:
         self.step = step
         self.lookups = lookups
         self.engine = engine
+        self._conditions = conditions or {}
         self._lock = threading.Lock()
         self._leans: OrderedDict[frozenset[str], _Lean] = OrderedDict()
         #: what was seen whichever relations had rows
@@ -315,7 +326,7 @@ class StepTemplate:
                 for name, one in known.relations.items()
             }
         # If this fails it is reported once: `making` stays true, so it is not tried again at every step.
-        statement = lean(self.step.statement, relations)
+        statement = lean(satisfied(self.step.statement, self._conditions), relations)
         straight: tuple[Straight, ...] = ()
         if statement is not None:
             statement, straight = taken_out(statement, self.step.outputs, self.step.reads)

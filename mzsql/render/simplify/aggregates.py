@@ -53,18 +53,24 @@ def _extreme(ctx: Context, ast: Ast) -> Known:
 
 
 def _window(ctx: Context, ast: Ast) -> Known:
-    """A window's aggregate. A frame that ends at the current row is never empty, so what is known of the aggregate over
+    """A window's aggregate. A frame that has the current row is never empty, so what is known of the aggregate over
     a group holds.
     """
     spec = ast.args.get("spec")
     partition = [ctx.of(one) for one in ast.args.get("partition_by") or ()]
     parts = [made for made, fact in partition if not is_constant(fact)]
     made = with_parts(ast, partition_by=parts)
-    if not isinstance(ast.this, exp.Sum) or spec is None or spec.args["end"] != "CURRENT ROW":
+    of = {exp.Sum: _sum, exp.Max: _extreme}.get(type(ast.this))
+    if of is None or spec is None or not _has_current_row(spec):
         return made, Fact()
-    total, fact = _sum(ctx.of_groups(), ast.this)
+    total, fact = of(ctx.of_groups(), ast.this)
     made.set("this", total)
     return made, fact
+
+
+def _has_current_row(spec: exp.WindowSpec) -> bool:
+    end = spec.args["end"]
+    return bool(end == "CURRENT ROW" or (end == "UNBOUNDED" and spec.args["start"] == "UNBOUNDED"))
 
 
 def _unnest(ctx: Context, ast: Ast) -> Known:

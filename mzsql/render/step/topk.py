@@ -2,7 +2,8 @@
 
 Promise: multiplicities count: a row with multiplicity three takes three places. Ties are broken by the whole row,
 ascending, NULLs last, so the result is a function of the input. At each time of a touched group its first rows are
-determined anew, among those of its rows that can be among the first (`mzsql.render.rendered.Front`).
+determined anew, among those of its rows that can be among the first (`mzsql.render.rendered.Front`). In process, where
+all updates have one time, the first rows before and after it are found by one sort.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mzsql.expr.functions import sql as s
+from mzsql.expr.functions.table import Engine
 from mzsql.expr.scalar import Column, ColumnOrder, Scalar, permute
 from mzsql.lir import plan as lir
 from mzsql.render.nodes.collection import Arranged, Collection, Sources, either, relation_trace
 from mzsql.render.nodes.fronts import front_of, order_of
-from mzsql.render.nodes.topk import places, refusals
+from mzsql.render.nodes.topk import can_refuse, moved_places, places, refusals
 from mzsql.render.statement import (
     DIFF,
     ERROR,
@@ -30,6 +32,7 @@ from mzsql.render.step.reduce import NEXT, grid, rows_at, toggled
 from mzsql.render.step.rolled import rolled
 from mzsql.render.step.state import Nodes, StepState
 from mzsql.render.updates import consolidated
+from mzsql.repr.types import ColumnType
 
 
 def top_k(r: StepState, node: lir.TopK) -> Collection:
@@ -58,36 +61,53 @@ def top_k(r: StepState, node: lir.TopK) -> Collection:
     full = r.define(
         lid, "u", union_all([select(everything, name), select(list(everything), delta)])
     )
-    keys = list(range(len(plan.group_key)))
-    times = grid(r, lid, delta, [col(f"c{i}") for i in keys])
-    held = rows_at(r, lid, times, full, keys, list(columns))
-    restored = r.define(
-        lid,
-        "h",
-        select(
-            [
-                *(named(col(f"c{back[c]}"), f"c{c}") for c in range(width)),
-                col(TIME),
-                col(NEXT),
-                col(DIFF),
-            ],
-            held,
-        ),
-    )
-    refused = refusals(r, plan, restored, below.columns, [TIME, NEXT])
-    if refused is not None:
-        failing = r.define(lid, "l", refused)
-        r.divert(r.define(lid, "e", toggled(r, failing, [col(ERROR)], col(DIFF))))
-    first = r.define(lid, "k", places(r, plan, restored, below.columns, [TIME, NEXT]))
-    row: list[Ast] = [col(f"c{i}") for i in range(width)]
-    changed = r.define(lid, "s", toggled(r, first, row, col(DIFF)))
-    made = r.define(lid, "", r.consolidated(changed, width, errors=False))
+    items = [named(col(f"c{back[c]}"), f"c{c}") for c in range(width)]
+    if r.at_once and r.engine is Engine.DUCKDB and not can_refuse(plan):
+        made = _moved(r, node, full, items, below.columns)
+    else:
+        made = _retaken(r, node, delta, full, items, below.columns)
     kept = relation_trace(name, columns)
 
     def from_state(exprs: tuple[Scalar, ...]) -> Sources:
         return kept(tuple(permute(e, back) for e in exprs))
 
     return Collection(made, below.columns, errors=False, trace=either(below.trace, from_state))
+
+
+def _moved(
+    r: StepState, node: lir.TopK, full: str, items: list[Ast], columns: tuple[ColumnType, ...]
+) -> str:
+    """The updates where all changes have one time. Not on Spark, where the state may have many groups that nothing
+    touches.
+    """
+    lid = node.lir_id
+    restored = r.define(lid, "h", select([*items, col(TIME), col(DIFF)], full))
+    return r.define(lid, "", moved_places(r, node.plan, restored, columns, r.lower))
+
+
+def _retaken(
+    r: StepState,
+    node: lir.TopK,
+    delta: str,
+    full: str,
+    items: list[Ast],
+    columns: tuple[ColumnType, ...],
+) -> str:
+    """The updates: at each time of a touched group its rows before are retracted, and those after inserted."""
+    lid, plan, width = node.lir_id, node.plan, len(columns)
+    keys = list(range(len(plan.group_key)))
+    order = (*plan.group_key, *(c for c in range(width) if c not in plan.group_key))
+    times = grid(r, lid, delta, [col(f"c{i}") for i in keys])
+    held = rows_at(r, lid, times, full, keys, [columns[c] for c in order])
+    restored = r.define(lid, "h", select([*items, col(TIME), col(NEXT), col(DIFF)], held))
+    refused = refusals(r, plan, restored, columns, [TIME, NEXT])
+    if refused is not None:
+        failing = r.define(lid, "l", refused)
+        r.divert(r.define(lid, "e", toggled(r, failing, [col(ERROR)], col(DIFF))))
+    first = r.define(lid, "k", places(r, plan, restored, columns, [TIME, NEXT]))
+    row: list[Ast] = [col(f"c{i}") for i in range(width)]
+    changed = r.define(lid, "s", toggled(r, first, row, col(DIFF)))
+    return r.define(lid, "", r.consolidated(changed, width, errors=False))
 
 
 def threshold(r: StepState, node: lir.Threshold) -> Collection:
