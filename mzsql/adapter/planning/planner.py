@@ -27,7 +27,8 @@ from mzsql.adapter.environment.expression_cache import (
 )
 from mzsql.adapter.environment.plan_files import PlanFiles
 from mzsql.adapter.planning.names import Names
-from mzsql.adapter.planning.walk import global_gets, unmaterializables
+from mzsql.adapter.planning.view import RELATIONS, View
+from mzsql.adapter.planning.walk import global_gets
 from mzsql.adapter.session.catalog import SessionCatalog
 from mzsql.catalog import objects
 from mzsql.catalog.builtin import Builtin, builtins
@@ -57,7 +58,6 @@ from mzsql.repr.errors import InternalError, UndefinedTable
 from mzsql.repr.evaluation import failed
 from mzsql.repr.garbage import undisturbed
 from mzsql.repr.ids import GlobalId, sort_key
-from mzsql.repr.lazy import lazy_property
 from mzsql.repr.types import RelationDesc
 from mzsql.transform import (
     IndexDesc,
@@ -73,25 +73,6 @@ from mzsql.transform.unread_errors import errors_unread
 
 _log = logging.getLogger(__name__)
 
-
-class View(msgspec.Struct, frozen=True, dict=True):
-    """A plain view, planned: its locally optimized MIR and its columns."""
-
-    mir: Relation
-    desc: RelationDesc
-
-    @lazy_property
-    def reads(self) -> frozenset[GlobalId]:
-        """The ids that it names; plain views are not expanded."""
-        return global_gets(self.mir)
-
-    @lazy_property
-    def calls(self) -> frozenset[str]:
-        """The session- or time-dependent functions that it calls itself."""
-        return unmaterializables(self.mir)
-
-
-_RELATIONS: msgspec.msgpack.Decoder[Relation] = msgspec.msgpack.Decoder(Relation)
 
 #: Below so many cached views, dropped ones are not looked for.
 _SWEEP_LEAST = 64
@@ -253,7 +234,7 @@ class Planner:
     def _plan_builtin(self, gid: GlobalId, builtin: Builtin) -> View:
         """A builtin view: as an earlier process has kept it, else planned and kept."""
         key = self.files.key("view", gid, self._features())
-        mir = self.files.get(key, _RELATIONS.decode)
+        mir = self.files.get(key, RELATIONS.decode)
         if mir is not None:
             return View(mir, self.builtin_desc(builtin))
         made = self._from_text(builtin.query)
