@@ -46,6 +46,7 @@ from mzsql.adapter.system.relations import SystemRelations
 from mzsql.adapter.system.source import READER, Source
 from mzsql.catalog.builtin import Builtin
 from mzsql.catalog.commands.settings import session_defaults
+from mzsql.catalog.durable import DurableCatalog
 from mzsql.compute.peek.execute import Peeker
 from mzsql.compute.peek.index import IndexReads
 from mzsql.compute.peek.inputs import Inputs
@@ -71,6 +72,17 @@ from mzsql.repr.interrupt import Interrupt
 from mzsql.repr.types import RelationDesc
 
 Parameters = Sequence[object] | Mapping[str, object] | None
+
+
+class _StoredDefaults:
+    """The defaults of sessions' variables as an environment's catalog has them."""
+
+    def __init__(self, catalog: DurableCatalog) -> None:
+        self._catalog = catalog
+
+    def of(self, role: str) -> Mapping[str, str]:
+        """The system's settings as last read, with those of a role over them."""
+        return session_defaults(self._catalog.state, role)
 
 
 class Coordinator:
@@ -132,7 +144,7 @@ class Coordinator:
         indexes = IndexReads(
             env.collections,
             lambda: env.catalog.state,
-            lambda index: self.planner.deployed(index).as_taken_up(),
+            self.planner,
             self.inputs.kept,
             limits,
         )
@@ -189,7 +201,7 @@ class Coordinator:
 
     def session(self) -> Session:
         """A new session, with its variables at the defaults of its role and of the system."""
-        made = Session(lambda role: session_defaults(self.env.catalog.state, role))
+        made = Session(_StoredDefaults(self.env.catalog))
         self._activity.connected(made)
         return made
 

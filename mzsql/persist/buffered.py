@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Protocol, Self
 
 import pyarrow as pa
 
 from mzsql.location import Determinate
+from mzsql.persist.batch import KeySpec
+from mzsql.persist.building import by_worker
 from mzsql.persist.checked import checked
 from mzsql.persist.clock import Deadline
 from mzsql.persist.columns import normalize
@@ -48,6 +50,10 @@ class Appends(Protocol):
     @property
     def context(self) -> Context:
         """The settings, clock and supervisor that all handles of the client share."""
+
+    @property
+    def key(self) -> KeySpec | None:
+        """The shard's key, with how many workers it has; None if it has none."""
 
     def compare_and_append(
         self,
@@ -84,9 +90,6 @@ class BufferedWriter:
     def __init__(
         self,
         writer: Appends,
-        check_workers: Callable[
-            [Updates | Mapping[int, Updates] | None], Mapping[int | None, Updates]
-        ],
         *,
         upper: Frontier,
         flush_interval: float,
@@ -94,7 +97,6 @@ class BufferedWriter:
     ) -> None:
         self._writer = writer
         self._context = writer.context
-        self._by_worker = check_workers
         self._interval = flush_interval
         self._limit = flush_bytes
         self._durable = upper
@@ -277,7 +279,9 @@ class BufferedWriter:
             )
         taken: dict[int | None, list[pa.Table]] = {}
         size = 0
-        for worker, of_worker in self._by_worker(updates).items():
+        for worker, of_worker in by_worker(
+            self._writer.shard_id, self._writer.key, updates
+        ).items():
             pieces = []
             for table in tables(of_worker, _PIECE_BYTES):
                 if table.num_rows and lower is None:

@@ -13,7 +13,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mzsql.persist.ahead import Ahead, beyond
-from mzsql.persist.batch import WORKER_COLUMN, Batch, BlobPart, InlinePart, Part, first_time
+from mzsql.persist.batch import (
+    WORKER_COLUMN,
+    Batch,
+    BlobPart,
+    InlinePart,
+    KeySpec,
+    Part,
+    first_time,
+)
 from mzsql.persist.clock import Deadline
 from mzsql.persist.columns import normalize
 from mzsql.persist.errors import DuplicatePart, InvalidBounds, SchemaMismatch
@@ -236,3 +244,39 @@ def check_distinct(shard_id: str, keys: Sequence[str]) -> None:
 def has_rows(updates: Updates) -> bool:
     """Whether there are any updates; reads them."""
     return any(table.num_rows for table in tables(updates, _LOOK_BYTES))
+
+
+def by_worker(
+    shard_id: str, key: KeySpec | None, updates: Updates | Mapping[int, Updates] | None
+) -> Mapping[int | None, Updates]:
+    """Updates by the worker that they are of; under None where the shard has no key, and so no workers.
+
+    Raises:
+        SchemaMismatch: the shard does not have such workers, or several, of which none is named.
+    """
+    if updates is None:
+        return {}
+    if isinstance(updates, Mapping):
+        if key is None:
+            raise SchemaMismatch(f"shard {shard_id} has no key, so no workers either")
+        for worker in updates:
+            check_worker(shard_id, key, worker)
+        return {worker: updates[worker] for worker in sorted(updates)}
+    if key is not None and key.workers > 1:
+        raise SchemaMismatch(
+            f"shard {shard_id} has {key.workers} workers: give each worker's updates"
+        )
+    return {(None if key is None else 0): updates}
+
+
+def check_worker(shard_id: str, key: KeySpec | None, worker: int | None) -> None:
+    """Check that a shard has a worker; only None is one of a shard without a key.
+
+    Raises:
+        SchemaMismatch: it has not.
+    """
+    if key is None:
+        if worker is not None:
+            raise SchemaMismatch(f"shard {shard_id} has no key, so no workers either")
+    elif not isinstance(worker, int) or not 0 <= worker < key.workers:
+        raise SchemaMismatch(f"shard {shard_id}: worker {worker} is not in [0, {key.workers})")

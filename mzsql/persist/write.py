@@ -22,7 +22,7 @@ from mzsql.persist.appending import Appender, nothing_appended
 from mzsql.persist.arguments import check_time, refuse
 from mzsql.persist.batch import Batch, KeySpec, Part, first_time
 from mzsql.persist.buffered import BufferedWriter
-from mzsql.persist.building import BatchBuilder, check_distinct, has_rows
+from mzsql.persist.building import BatchBuilder, by_worker, check_distinct, check_worker, has_rows
 from mzsql.persist.checked import checked
 from mzsql.persist.clock import Deadline
 from mzsql.persist.columns import check_times
@@ -154,7 +154,6 @@ class WriteHandle:
         settings = self._context.settings
         buffered = BufferedWriter(
             self,
-            self._by_worker,
             upper=self.fetch_upper(timeout=timeout) if upper is UNSET else upper,
             flush_interval=(
                 settings.flush_interval_ms / 1000 if flush_interval is None else flush_interval
@@ -274,7 +273,7 @@ class WriteHandle:
             LocationError: not written within the timeout.
         """
         with self._turn(timeout) as deadline:
-            return self._built(self._by_worker(updates), lower, upper, deadline)
+            return self._built(by_worker(self.shard_id, self.key, updates), lower, upper, deadline)
 
     @metered("batch_by_worker")
     def batch_by_worker(
@@ -287,7 +286,7 @@ class WriteHandle:
     ) -> Batch:
         """As `batch`, for a keyed shard: the updates of each worker, which are sorted by key here."""
         with self._turn(timeout) as deadline:
-            return self._built(self._by_worker(updates), lower, upper, deadline)
+            return self._built(by_worker(self.shard_id, self.key, updates), lower, upper, deadline)
 
     @metered("batch_with_workers")
     def batch_with_workers(
@@ -312,33 +311,6 @@ class WriteHandle:
             self._appender.check_open()
             with nothing_appended(self.shard_id):
                 return self._builder.build_split(updates, key.workers, lower, upper, deadline)
-
-    def _by_worker(
-        self, updates: Updates | Mapping[int, Updates] | None
-    ) -> Mapping[int | None, Updates]:
-        key = self.key
-        if updates is None:
-            return {}
-        if isinstance(updates, Mapping):
-            if key is None:
-                raise SchemaMismatch(f"shard {self.shard_id} has no key, so no workers either")
-            for worker in updates:
-                self._check_worker(worker)
-            return {worker: updates[worker] for worker in sorted(updates)}
-        if key is not None and key.workers > 1:
-            raise SchemaMismatch(
-                f"shard {self.shard_id} has {key.workers} workers: give each worker's updates"
-            )
-        return {(None if key is None else 0): updates}
-
-    def _check_worker(self, worker: int | None) -> None:
-        if self.key is None:
-            if worker is not None:
-                raise SchemaMismatch(f"shard {self.shard_id} has no key, so no workers either")
-        elif not isinstance(worker, int) or not 0 <= worker < self.key.workers:
-            raise SchemaMismatch(
-                f"shard {self.shard_id}: worker {worker} is not in [0, {self.key.workers})"
-            )
 
     def _built(
         self,
@@ -390,7 +362,7 @@ class WriteHandle:
         if len(of_each) != len(keys):
             raise SchemaMismatch(f"{len(of_each)} workers were named for {len(keys)} objects")
         for worker in of_each:
-            self._check_worker(worker)
+            check_worker(self.shard_id, self.key, worker)
         with self._turn(timeout) as deadline:
             self._appender.check_open()
             self._check_new(keys, deadline)
@@ -462,18 +434,18 @@ class WriteHandle:
             Indeterminate: not known to be committed within the timeout.
         """
         with self._turn(timeout) as deadline:
-            by_worker = self._by_worker(updates)
+            sorted_out = by_worker(self.shard_id, self.key, updates)
             # Compare the upper before writing objects that could not be appended anyway.
-            if by_worker:
+            if sorted_out:
                 self._appender.check_upper(expected_upper, deadline)
             if expected_upper is None:
-                if any(has_rows(of_worker) for of_worker in by_worker.values()):
+                if any(has_rows(of_worker) for of_worker in sorted_out.values()):
                     raise InvalidBounds(
                         f"shard {self.shard_id} has ended: no updates fit beyond the empty upper"
                     )
                 self._appender.append((), expected_upper, new_upper, deadline)
             else:
-                batch = self._built(by_worker, expected_upper, new_upper, deadline)
+                batch = self._built(sorted_out, expected_upper, new_upper, deadline)
                 self._appender.append_own(batch, expected_upper, new_upper, deadline)
         self._opened.changed(self._opened, deadline)
 
@@ -566,7 +538,9 @@ class WriteHandle:
                     f"the upper is {show(current)}"
                 )
             if not less_than(upper, current):
-                batch = self._built(self._by_worker(updates), lower, upper, deadline)
+                batch = self._built(
+                    by_worker(self.shard_id, self.key, updates), lower, upper, deadline
+                )
                 self._appender.append_definite(batch, current, upper, deadline)
         self._opened.changed(self._opened, deadline)
 

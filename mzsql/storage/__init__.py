@@ -25,7 +25,7 @@ from mzsql.storage.managed import ManagedKind, ManagedRow
 from mzsql.storage.minting import BindingMinter
 from mzsql.storage.source_writer import Source, SourceWriter
 from mzsql.storage.storage_collections import Collections
-from mzsql.storage.tables import Tables, TableShard, as_updates, empty_updates
+from mzsql.storage.tables import Tables, TableShard, Writing, as_updates, empty_updates
 from mzsql.storage.wal import WalEntry, WalState, WriteAheadLog, unapplied_keys
 
 __all__ = [
@@ -50,6 +50,7 @@ __all__ = [
     "WalEntry",
     "WalState",
     "WriteAheadLog",
+    "Writing",
     "as_updates",
     "empty_updates",
     "end_shard",

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pyarrow as pa
 
@@ -240,6 +240,13 @@ class TableShard:
         self._writer.expire()
 
 
+class Writing:
+    """Whether a process writes, which may change while it runs: a deploy generation begins to when it is promoted."""
+
+    def __init__(self, *, allowed: bool = True) -> None:
+        self.allowed = allowed
+
+
 class Tables:
     """All tables of an environment, for one process. Thread-safe.
 
@@ -247,8 +254,7 @@ class Tables:
         persist: the client of the environment's shards.
         wal: their log.
         clock: its monotonic time is used.
-        follows: whether this process advances shards that are behind; a process that only reads leaves that to
-            others.
+        writing: whether this process advances shards that are behind; one that only reads leaves that to others.
         delay: seconds after which a shard follows.
     """
 
@@ -258,13 +264,13 @@ class Tables:
         wal: WriteAheadLog,
         *,
         clock: Clock | None = None,
-        follows: Callable[[], bool] = lambda: True,
+        writing: Writing | None = None,
         delay: float = BEHIND_SECONDS,
     ) -> None:
         self._persist = persist
         self.wal = wal
         self._clock = clock or SystemClock()
-        self._follows = follows
+        self._writing = writing or Writing()
         self._delay = delay
         self._changed = threading.Condition()
         self._shards: dict[str, TableShard] = {}
@@ -298,7 +304,7 @@ class Tables:
         except ExpiredHandle:
             table.reopen()
             behind = table.take(self.wal.state, as_of)
-        if not behind or not self._follows():
+        if not behind or not self._writing.allowed:
             return
         if table.is_far_behind:
             table.catch_up()
@@ -307,7 +313,7 @@ class Tables:
 
     def catch_up(self, table: TableShard) -> None:
         """Advance a table's shard now, if this process does that."""
-        if table.is_behind and self._follows():
+        if table.is_behind and self._writing.allowed:
             table.catch_up()
 
     # --- shards follow ------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import os
 import re
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -25,6 +25,7 @@ from mzsql.catalog.objects import SetAside
 from mzsql.catalog.state import CatalogState
 from mzsql.persist import Clock, PersistClient
 from mzsql.repr.errors import InternalError
+from mzsql.storage import Writing
 
 #: How many replaced shards the catalog remembers, and how many unreadable entries this process does.
 _REMEMBERED = 16
@@ -40,7 +41,7 @@ class CatalogCacheShard:
         catalog: the environment's catalog.
         persist: makes shard ids.
         clock: gives the time at which damage was found.
-        may_write: whether this process may change the catalog.
+        writing: whether this process may change the catalog.
     """
 
     def __init__(
@@ -48,12 +49,12 @@ class CatalogCacheShard:
         catalog: DurableCatalog,
         persist: PersistClient,
         clock: Clock,
-        may_write: Callable[[], bool],
+        writing: Writing,
     ) -> None:
         self._catalog = catalog
         self._persist = persist
         self._clock = clock
-        self._may_write = may_write
+        self._writing = writing
         self._lock = threading.Lock()
         self._here: deque[SetAside] = deque(maxlen=_ENTRIES_REMEMBERED)
 
@@ -80,7 +81,7 @@ class CatalogCacheShard:
             Fenced: a higher deploy generation was promoted.
         """
         found = SetAside(shard, self._clock.now_ms(), reason)
-        if not self._may_write():
+        if not self._writing.allowed:
             with self._lock:
                 self._here.append(found)
             return None

@@ -26,7 +26,13 @@ from mzsql.adapter.environment.leader import this_process
 from mzsql.adapter.environment.local_files import LocalFiles
 from mzsql.adapter.environment.locations import Locations
 from mzsql.adapter.environment.opening import check_entry, join_deployment, open_persist
-from mzsql.adapter.environment.oracles import CatalogOracle, TableOracle, open_table_oracle, wish_of
+from mzsql.adapter.environment.oracles import (
+    BelievedClock,
+    CatalogOracle,
+    TableOracle,
+    open_table_oracle,
+    wish_of,
+)
 from mzsql.adapter.environment.plan_files import PlanFiles
 from mzsql.adapter.environment.preparations import Preparations, Standing
 from mzsql.adapter.environment.startup import Startup
@@ -41,7 +47,7 @@ from mzsql.catalog.objects import DEFAULT_ROLE, Item, MaterializedView, Meta, St
 from mzsql.catalog.state import CatalogState
 from mzsql.frontend import check_sqlglot
 from mzsql.oracle.switching import DISTRIBUTED
-from mzsql.persist import Clock, PersistClient, Settings, SystemClock
+from mzsql.persist import PersistClient, Settings, SystemClock
 from mzsql.repr.errors import (
     EnvironmentRefused,
     ObjectInUse,
@@ -57,6 +63,7 @@ from mzsql.storage import (
     ExportLog,
     Tables,
     WriteAheadLog,
+    Writing,
     log_shard_of,
 )
 from mzsql.storage.collection import SHARD, TABLE
@@ -84,17 +91,6 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class _Believed:
-    """The environment's clock with the oracle's `present_ms` as its wall time, which trusts this machine's clock only as far as others
-    confirm it.
-    """
-
-    def __init__(self, clock: Clock, present_ms: Callable[[], int]) -> None:
-        self.now_ms = present_ms
-        self.monotonic = clock.monotonic
-        self.sleep = clock.sleep
-
-
 class Environment:
     """One process's handle on an environment; made by `Environment.open`.
 
@@ -107,7 +103,6 @@ class Environment:
         plan_files: plans over builtin relations, kept on this machine.
         preparations: what deployments waiting for promotion have prepared in the cache.
         process: a name for this process, unique among those that open the environment.
-        read_only: whether DDL, writes and leading are refused: for good, or until promotion.
         generation: the deploy generation of this process.
         supervisor: runs the threads that belong to the environment.
         awaits_promotion: whether the generation is not promoted yet; until then the process only reads.
@@ -140,22 +135,22 @@ class Environment:
         # The persist client's version is the program's, so that only one place defines it.
         self.build = persist.version
         self.process = f"{socket.gethostname()}/{uuid.uuid4()}"
-        self.read_only = read_only or awaits_promotion
+        self._writing = Writing(allowed=not (read_only or awaits_promotion))
         self.generation = generation
         self.awaits_promotion = awaits_promotion
         self.clock = clock
         self.wal = WriteAheadLog(persist, meta.wal_shard, clock=clock)
-        self.tables = Tables(persist, self.wal, clock=clock, follows=lambda: not self.read_only)
+        self.tables = Tables(persist, self.wal, clock=clock, writing=self._writing)
         self.supervisor = persist.supervisor
         self.exports = ExportLog(persist, log_shard_of(meta.wal_shard), clock=clock)
         self.collections = Collections(persist, self.tables, clock=clock, exports=self.exports)
-        self.manager = CollectionManager(
-            persist, clock=_Believed(clock, lambda: self.oracle.present_ms())
-        )
-        self.cache_shard = CatalogCacheShard(catalog, persist, clock, lambda: not self.read_only)
-        self.cache = ExpressionCache(persist, self.cache_shard, partial(build_of, self.build))
-        self.local = LocalFiles(locations, self.id)
-        self.plan_files = PlanFiles(lambda: self.local.plans, lambda: self.cache.build)
+        self._believed = BelievedClock(clock, oracle)
+        self.manager = CollectionManager(persist, clock=self._believed)
+        self.cache_shard = CatalogCacheShard(catalog, persist, clock, self._writing)
+        cache = ExpressionCache(persist, self.cache_shard, partial(build_of, persist.version))
+        local = LocalFiles(locations, self.id)
+        self.cache, self.local = cache, local
+        self.plan_files = PlanFiles(lambda: local.plans, lambda: cache.build)
         self.preparations = Preparations(self.cache, catalog, persist, clock, self.process)
         self.transient_ids = TransientIds()
         self._lock = threading.RLock()
@@ -164,6 +159,11 @@ class Environment:
         self._old_oracle: TableOracle | None = None
         self._followers: list[Supervised] = []
         self._closing = threading.Event()
+
+    @property
+    def read_only(self) -> bool:
+        """Whether DDL, writes and leading are refused: for good, or until promotion."""
+        return not self._writing.allowed
 
     @classmethod
     def open(
@@ -299,7 +299,8 @@ class Environment:
                 read_only=False,
             ),
         )
-        self.read_only = self.awaits_promotion = False
+        self._believed.oracle = self.oracle
+        self._writing.allowed, self.awaits_promotion = True, False
 
     def _follow(self, state: CatalogState) -> None:
         """Register the collections of objects that are new in ``state``, and forget those of dropped ones."""

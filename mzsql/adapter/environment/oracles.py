@@ -172,3 +172,20 @@ class CatalogOracle:
             opened, self._opened = self._opened, None
         if opened is not None:
             opened.close()
+
+
+class BelievedClock:
+    """A clock with a table oracle's `present_ms` as its wall time, which trusts this machine's clock only as far as others confirm it.
+
+    Attributes:
+        oracle: the oracle; another one once a deploy generation was promoted.
+    """
+
+    def __init__(self, clock: Clock, oracle: TableOracle) -> None:
+        self.oracle = oracle
+        self.monotonic = clock.monotonic
+        self.sleep = clock.sleep
+
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch."""
+        return self.oracle.present_ms()

@@ -53,6 +53,8 @@ from mzsql.frontend import LoweredQuery, hir, lower_query, parse_statements, pla
 from mzsql.frontend.plan import ddl_plans
 from mzsql.frontend.plan import plans as p
 from mzsql.lir import Planned, lower
+from mzsql.lir.sealed import SealedDataflow
+from mzsql.render.rendered import Outline
 from mzsql.repr.datum import Datum
 from mzsql.repr.errors import InternalError, UndefinedTable
 from mzsql.repr.evaluation import failed
@@ -316,6 +318,10 @@ class Planner:
         """The plan that a deployed object runs with: the cached one, whatever was created or dropped since."""
         self._cache.sync()
         return self._cache.peek(item.id) or self._planned_here(item)
+
+    def taken_up(self, index: objects.Index) -> tuple[SealedDataflow, Outline | None]:
+        """A deployed index's plan and outline."""
+        return self.deployed(index).as_taken_up()
 
     def _planned_here(self, item: objects.Maintained) -> GlobalExpressions:
         """The plan of an object that has none in the cache (for one, because another build deployed it), made once."""

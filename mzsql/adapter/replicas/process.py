@@ -124,6 +124,19 @@ class _SyncedReplica(Replica):
         super().send(command)
 
 
+class _Failures:
+    """The failure for good of what runs a replica's dataflows, of which `wakeup` tells."""
+
+    def __init__(self, wakeup: Wakeup) -> None:
+        self._wakeup = wakeup
+        self.last: ThreadFailed | None = None
+
+    def note(self, failure: ThreadFailed) -> None:
+        """Keep a failure, and wake whoever waits."""
+        self.last = failure
+        self._wakeup.wake()
+
+
 class ReplicaOf:
     """One run of a replica in this process.
 
@@ -154,7 +167,7 @@ class ReplicaOf:
         self._env = env
         self.full_name = f"{cluster}.{name}"
         self._changed = wakeup
-        self._failure: ThreadFailed | None = None
+        self._failures = _Failures(wakeup)
         self._released: tuple[float, Timestamp] = (0.0, -1)
         env.require_writable()
         self.entry = found = replica_named(env.catalog.state, cluster, name)
@@ -177,7 +190,7 @@ class ReplicaOf:
             hello_of(env, found.id, None),
             partial(_SyncedReplica, env=env, spark=spark),
             env.supervisor.start,
-            self._failed,
+            self._failures.note,
             env.local.kept(found.id),
         )
 
@@ -208,10 +221,6 @@ class ReplicaOf:
 
     # --- being it -----------------------------------------------------------------------------
 
-    def _failed(self, failure: ThreadFailed) -> None:
-        self._failure = failure
-        self._changed.wake()
-
     def run(self, stopped: Callable[[], bool]) -> str:
         """Run the replica until something ends it, or until ``stopped`` returns True after a wakeup.
 
@@ -227,8 +236,8 @@ class ReplicaOf:
         look = True
         while not stopped():
             woken = self._changed.wait(_LOOK_SECONDS) or look
-            if self._failure is not None:
-                raise self._failure
+            if self._failures.last is not None:
+                raise self._failures.last
             try:
                 state = self._env.sync() if woken or not notified else self._env.seen()
                 self._release_history()

@@ -14,9 +14,10 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
@@ -197,11 +198,26 @@ class Notice(msgspec.Struct, frozen=True):
 _RESULT_SIZE = "max_query_result_size"
 
 
+class Defaults(Protocol):
+    """Where the variables of sessions begin."""
+
+    def of(self, role: str) -> Mapping[str, str]:
+        """The defaults of the variables of a role's sessions, and the system variables, as they are now."""
+
+
+class _BuiltinDefaults:
+    """Each variable's own default."""
+
+    def of(self, role: str) -> Mapping[str, str]:
+        del role
+        return {}
+
+
 class Session:
     """One client's session.
 
     Args:
-        defaults: from a role's name to the defaults of its sessions' variables, and the system variables.
+        defaults: the defaults of its variables; by default those of an environment where nobody has set any.
 
     Attributes:
         temporary: the name under which the catalog keeps its schema of temporary objects, once there is one.
@@ -209,8 +225,8 @@ class Session:
 
     user = "mzsql"
 
-    def __init__(self, defaults: Callable[[str], Mapping[str, str]] = lambda _role: {}) -> None:
-        self._defaults = defaults
+    def __init__(self, defaults: Defaults | None = None) -> None:
+        self._defaults = defaults or _BuiltinDefaults()
         stored = self._system()
         self._values = {name: system_value(stored, name) for name in SESSION_VARIABLES}
         self._staged: dict[str, str] = {}
@@ -242,7 +258,7 @@ class Session:
 
     def _system(self) -> Mapping[str, str]:
         """The system's and the role's settings as they are now."""
-        return self._defaults(self.user)
+        return self._defaults.of(self.user)
 
     def get(self, name: str) -> str:
         """A variable's value: the session's own or, for a system variable, the system's.

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from mzsql.adapter.environment.environment import Environment
+from mzsql.compute.peek.inputs import Inputs
 from mzsql.persist import consolidate
 from mzsql.repr.errors import SqlError, UndefinedTable
 from mzsql.repr.frontier import Frontier, Timestamp
@@ -170,11 +170,20 @@ class CatalogNews:
 
 
 class PolledInput:
-    """A relation without history; ``contents`` returns its present contents with the columns c0, c1, …, mz_diff."""
+    """A relation without history.
 
-    def __init__(self, env: Environment, contents: Callable[[], pa.Table]) -> None:
+    Args:
+        env: gives the time.
+        inputs: read its present contents.
+        gid: the relation.
+        as_of: the time for which they are read at first, and again.
+    """
+
+    def __init__(self, env: Environment, inputs: Inputs, gid: GlobalId, as_of: Timestamp) -> None:
         self._env = env
-        self._contents = contents
+        self._inputs = inputs
+        self._gid = gid
+        self._as_of = as_of
         self._last: pa.Table | None = None
         self._next = 0.0
         self._upper: Timestamp = 0
@@ -196,6 +205,9 @@ class PolledInput:
         """Seconds until the next poll."""
         del pause
         return max(self._next - time.monotonic(), 0.01)
+
+    def _contents(self) -> pa.Table:
+        return self._inputs.snapshot(self._gid, self._as_of)
 
     def snapshot(self, as_of: Timestamp) -> pa.RecordBatchReader:
         """The present contents, whatever ``as_of`` says."""

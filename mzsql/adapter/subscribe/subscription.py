@@ -435,7 +435,7 @@ class Subscribes:
 
     def _input(self, gid: GlobalId, as_of: Timestamp) -> Input:
         if gid in builtins():
-            return PolledInput(self._env, lambda: self._inputs.snapshot(gid, as_of))
+            return PolledInput(self._env, self._inputs, gid, as_of)
         one = StoredInput(self._env, gid, as_of)
         if one.since is None or one.since > as_of:
             one.close()

@@ -38,19 +38,21 @@ class Taken:
         self.clean = False
 
 
-class _Opened:
-    """A database, with its directory."""
+#: Opens a locked database of a kind, given its directory and the settings that it must have.
+Open = Callable[[Kind, Path, dict[str, str]], duckdb.DuckDBPyConnection]
 
-    def __init__(
-        self, prefix: str, opened: Callable[[Path, dict[str, str]], duckdb.DuckDBPyConnection]
-    ) -> None:
+
+class _Opened:
+    """A database of a kind, with its directory."""
+
+    def __init__(self, prefix: str, opened: Open[Kind], kind: Kind) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
         self.directory = Path(self._folder.name)
         # A subdirectory, so that our own directory keeps its permissions: DuckDB would recreate a removed one readable
         # for everybody.
         settings = {"temp_directory": str(self.directory / "spilled")}
         try:
-            self.database = opened(self.directory, settings)
+            self.database = opened(kind, self.directory, settings)
         except BaseException:
             self._folder.cleanup()
             raise
@@ -74,7 +76,7 @@ class DatabasePool(Generic[Kind]):
     def __init__(
         self,
         prefix: str,
-        opened: Callable[[Kind, Path, dict[str, str]], duckdb.DuckDBPyConnection],
+        opened: Open[Kind],
         most: int,
     ) -> None:
         self._prefix = prefix
@@ -90,7 +92,7 @@ class DatabasePool(Generic[Kind]):
         """A database that nobody else uses within the block. Where the block fails it is not kept."""
         found = self._take(kind)
         if found is None:
-            found = _Opened(self._prefix, lambda place, given: self._opened(kind, place, given))
+            found = _Opened(self._prefix, self._opened, kind)
         clean = False
         try:
             with found.database.cursor() as connection:

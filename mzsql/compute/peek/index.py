@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 import msgspec
 import pyarrow as pa
@@ -61,13 +62,20 @@ class Layout(msgspec.Struct, frozen=True):
     permutation: tuple[int, ...]
 
 
+class DeployedIndexes(Protocol):
+    """The plans of the indexes that run."""
+
+    def taken_up(self, index: Index) -> tuple[SealedDataflow, Outline | None]:
+        """An index's plan and outline."""
+
+
 class IndexReads:
     """Reads the indexes of an environment in one process. Thread-safe.
 
     Args:
         collections: reads shards.
         state: returns the catalog as last seen.
-        plan: returns an index's plan and outline, which identify its arrangement.
+        deployed: an index's plan and outline, which identify its arrangement.
         kept: keeps small indexes in memory.
         limits: how much a lookup may bring into this process.
     """
@@ -76,13 +84,13 @@ class IndexReads:
         self,
         collections: Collections,
         state: Callable[[], CatalogState],
-        plan: Callable[[Index], tuple[SealedDataflow, Outline | None]],
+        deployed: DeployedIndexes,
         kept: SnapshotCache,
         limits: Limits,
     ) -> None:
         self._collections = collections
         self._state = state
-        self._plan = plan
+        self._deployed = deployed
         self._kept = kept
         self._limits = limits
         self._lock = threading.Lock()
@@ -172,7 +180,7 @@ class IndexReads:
             known = self._layouts.get(key)
         if known is not None:
             return known
-        sealed, outline = self._plan(item)
+        sealed, outline = self._deployed.taken_up(item)
         arranged = index_desc(item.id, sealed, render(sealed, outline=outline))
         form = arrangement_form(key_exprs, arity)
         suffix = arrangement_name(arranged.fingerprint, workers)

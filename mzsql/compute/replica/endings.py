@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from typing import Protocol
 
 from mzsql.persist import Clock
 from mzsql.repr.interrupt import NO_LIMIT
@@ -18,6 +19,14 @@ from mzsql.repr.interrupt import NO_LIMIT
 UNWANTED_SECONDS = 5.0
 
 _LOG = logging.getLogger(__name__)
+
+
+class Closes(Protocol):
+    """What ends some time."""
+
+    @property
+    def closing(self) -> bool:
+        """Whether it is about to end, so that no work is begun any more."""
 
 
 def each_by_itself(jobs: Iterable[Callable[[], object]]) -> None:

@@ -80,15 +80,22 @@ _LOG = logging.getLogger(__name__)
 FEW = 64
 
 
+class _StepEngine:
+    """The `step_engine` that a controller set last."""
+
+    def __init__(self, now: str) -> None:
+        self.now = now
+
+
 class _Settings(ComputeSettings, frozen=True, kw_only=True):
     """A replica's settings with the `step_engine` that its controller set last."""
 
-    now: Callable[[], str]
+    chosen: _StepEngine
 
     @property
     def engine(self) -> str:
         """The engine setting for a step begun now."""
-        return self.now()
+        return self.chosen.now
 
 
 class Replica:
@@ -125,11 +132,11 @@ class Replica:
         """
         replica_id = first.replica_id
         self._replica = replica_id
-        self._engine = first.settings.step_engine
+        self._engine = _StepEngine(first.settings.step_engine)
         self._node_hydration = first.settings.node_hydration
         self._settings = settings = _Settings(
             **{name: getattr(first.settings, name) for name in ComputeSettings.__struct_fields__},
-            now=lambda: self._engine,
+            chosen=self._engine,
         )
         self._tell = respond
         respond = self._respond = self._told
@@ -137,6 +144,10 @@ class Replica:
         self._storage = storage
         self._renderings = renderings if renderings is not None else Renderings(storage)
         self._driver = Driver()
+        clock = clock if clock is not None else SystemClock()
+        start = partial(persist.supervisor.start, object_id=replica_id)
+        self._installed = Installed(replica_id, respond)
+        self._work = Work(replica_id, self._installed, respond, settings, clock, start)
         self._arrangements = ArrangementShards(
             persist,
             registry,
@@ -144,19 +155,15 @@ class Replica:
             self._driver,
             settings,
             exports,
-            later=lambda work: self._work.later(work),
+            later=self._work.later,
             kept=kept,
         )
         self._exports = exports
         if exports is not None:
             exports.begin()
-        clock = clock if clock is not None else SystemClock()
-        start = partial(persist.supervisor.start, object_id=replica_id)
-        self._installed = Installed(replica_id, respond)
         self._introspection = Introspection(
             self._installed, storage.seen_upper, self._tell, start, replica_id
         )
-        self._work = Work(replica_id, self._installed, respond, settings, clock, start)
         indexes = Indexes(self._installed, self._arrangements)
         self._databases = HydrationDatabases()
         self._shared = Shared(
@@ -171,7 +178,7 @@ class Replica:
             clock=clock,
             frontier=self._installed.frontier,
             open_index=indexes.open,
-            closing=lambda: self._installed.closing,
+            installed=self._installed,
             beside=self._work.beside,
             databases=self._databases,
             later=self._work.later,
@@ -273,7 +280,7 @@ class Replica:
 
     def _configure(self, command: UpdateConfiguration) -> None:
         if command.step_engine is not None:
-            self._engine = command.step_engine
+            self._engine.now = command.step_engine
         if command.node_hydration is not None:
             self._node_hydration = command.node_hydration
             for flow in self._installed.all():

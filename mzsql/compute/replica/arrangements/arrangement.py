@@ -140,6 +140,7 @@ class Arrangement(Target):
         self.hot = hot
         self._loaded = 0
         self._driver = driver
+        self._hashes = _ValueHashes(driver)
         self._settings = settings
         self.workers = desc.workers(settings)
 
@@ -300,15 +301,16 @@ class Arrangement(Target):
 
     def empty_trace(self, since: Timestamp) -> Trace:
         """A trace without updates, which can be read from `since` on."""
+        key = self.desc.key_spec(self._settings)
         return Trace(
             with_time(self.schema),
             self.desc.key_arity,
             since,
-            hasher=self._hashes,
-            consolidated=partial(consolidate, key=self.desc.key_spec(self._settings)),
+            hasher=self._hashes.of,
+            consolidated=partial(consolidate, key=key),
             files=self.hot.files,
             order=Ordering(self.desc.order) if self.desc.order else None,
-            sums=bool(self.desc.key_spec(self._settings).additive),
+            sums=bool(key.additive),
         )
 
     def take_loaded(self) -> int:
@@ -316,30 +318,20 @@ class Arrangement(Target):
         loaded, self._loaded = self._loaded, 0
         return loaded
 
-    def _hashes(self, table: pa.Table) -> Hashes:
-        places = pa.array(np.arange(table.num_rows))
-        found = self._driver.simple(
-            'SELECT mz_place, hash("c0") AS mz_hash FROM hashed',
-            {"hashed": table.append_column("mz_place", places)},
-        )
-        made = np.empty(table.num_rows, np.uint64)
-        made[found["mz_place"].to_numpy()] = found["mz_hash"].to_numpy()
-        return made
-
     def hashes(self, keys: pa.Table) -> Hashes:
         """The hashes by which the trace finds keys: each once, sorted."""
-        return distinct(key_hashes(keys, self._hashes))
+        return distinct(key_hashes(keys, self._hashes.of))
 
     def hashes_in_order(self, keys: pa.Table) -> Hashes:
         """The hash of each of the whole keys, in the keys' order."""
-        return key_hashes(keys, self._hashes)
+        return key_hashes(keys, self._hashes.of)
 
     def hashes_of(self, rows: pa.Table) -> Hashes:
         """The hash of the key of each of the arrangement's rows; 0 if it has no key columns."""
         arity = self.desc.key_arity
         if not arity:
             return np.zeros(rows.num_rows, np.uint64)
-        return key_hashes(rows.select(list(range(arity))), self._hashes)
+        return key_hashes(rows.select(list(range(arity))), self._hashes.of)
 
     # --- the shard ---
 
@@ -516,6 +508,24 @@ class Arrangement(Target):
         """Close the handles; the shard stays."""
         self.hot.left(id(self))
         each_by_itself((super().close, self.reader.expire))
+
+
+class _ValueHashes:
+    """DuckDB's hashes of values of types without a fixed width."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+
+    def of(self, table: pa.Table) -> Hashes:
+        """The hash of each value of the only column, c0."""
+        places = pa.array(np.arange(table.num_rows))
+        found = self._driver.simple(
+            'SELECT mz_place, hash("c0") AS mz_hash FROM hashed',
+            {"hashed": table.append_column("mz_place", places)},
+        )
+        made = np.empty(table.num_rows, np.uint64)
+        made[found["mz_place"].to_numpy()] = found["mz_hash"].to_numpy()
+        return made
 
 
 def _with_diff(table: pa.Table, diff: int) -> pa.Table:

@@ -118,6 +118,13 @@ class CollectionInput:
             self._hold.release()
 
 
+class Releases(Protocol):
+    """What opens arrangements, and takes them back."""
+
+    def release(self, arrangement: Arrangement, *, retire: bool) -> None:
+        """Close an arrangement's handles; with `retire`, others may delete its shard."""
+
+
 class IndexInput:
     """An index of the same replica, read through shard handles of this dataflow's own, and held by a critical reader."""
 
@@ -128,14 +135,14 @@ class IndexInput:
         hold: CriticalReader,
         *,
         frontier: Callable[[GlobalId], Frontier],
-        release: Callable[[Arrangement], None],
+        arrangements: Releases,
     ) -> None:
         self.spec = spec
         self.schema = input_schema(spec)
         self.arrangement = arrangement
         self._hold = hold
         self._frontier = frontier
-        self._release = release
+        self._arrangements = arrangements
 
     @property
     def since(self) -> Frontier:
@@ -171,7 +178,8 @@ class IndexInput:
     def close(self, *, retire: bool) -> None:
         """Close the handles; with `retire` release the hold too."""
         held = (self._hold.release,) if retire else ()
-        each_by_itself((*held, partial(self._release, self.arrangement)))
+        release = partial(self._arrangements.release, self.arrangement, retire=False)
+        each_by_itself((*held, release))
 
 
 def in_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:

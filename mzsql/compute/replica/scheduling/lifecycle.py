@@ -32,7 +32,7 @@ from mzsql.compute.replica.dataflows.dataflow import Dataflow, DataflowSpec, fil
 from mzsql.compute.replica.dataflows.elapsed import Elapsed
 from mzsql.compute.replica.dataflows.engine_choice import Refusals, for_hydration
 from mzsql.compute.replica.dataflows.inputs import CollectionInput, IndexInput, Input
-from mzsql.compute.replica.endings import each_by_itself, patience
+from mzsql.compute.replica.endings import Closes, each_by_itself, patience
 from mzsql.compute.replica.hydration.databases import HydrationDatabases
 from mzsql.compute.replica.hydration.filling import Beside
 from mzsql.compute.replica.hydration.here import HydrationHere
@@ -83,7 +83,8 @@ class Shared:
     frontier: Callable[[GlobalId], Frontier]
     #: opens handles of this dataflow's own on another dataflow's index
     open_index: Callable[[GlobalId], Arrangement]
-    closing: Callable[[], bool]
+    #: what the replica has installed, and whether it is about to end
+    installed: Closes
     #: runs the sorting of what hydrations write, beside the writing
     beside: Beside
     #: the databases that in-process hydrations run in
@@ -262,7 +263,7 @@ class DataflowLifecycle:
                         arrangement,
                         hold,
                         frontier=self.replica.frontier,
-                        release=self._release_index,
+                        arrangements=self.replica.arrangements,
                     )
                 )
             dataflow = Dataflow(self.spec, self.rendered, inputs, indexes)
@@ -276,16 +277,14 @@ class DataflowLifecycle:
                 self.replica.storage,
             )
         except BaseException:
-            each_by_itself(partial(self._release_index, one) for one in indexes.values())
+            release = self.replica.arrangements.release
+            each_by_itself(partial(release, one, retire=False) for one in indexes.values())
             raise
         self.dataflow = dataflow
         ready = dataflow.goes_on = not dataflow.to_hydrate()
         if ready:
             self._hydrated()
         return ready
-
-    def _release_index(self, arrangement: Arrangement) -> None:
-        self.replica.arrangements.release(arrangement, retire=False)
 
     def hydrate(self) -> RefreshStats | None:
         """Fill the arrangements and the output that are missing; return statistics, or None if it was interrupted."""
@@ -467,7 +466,7 @@ class DataflowLifecycle:
         return self.replica.spark.session(self._unwanted)
 
     def _unwanted(self) -> bool:
-        return self.dropped or self.replica.closing()
+        return self.dropped or self.replica.installed.closing
 
     def _hold(self, *, force: bool) -> None:
         """Downgrade the holds to what steps still need, and release all of them once the output is complete for ever.
