@@ -59,7 +59,7 @@ class TableAppender:
             UndefinedTable: there is nothing of this name.
             SqlError: the object cannot be written.
         """
-        catalog = SessionCatalog(self._env.sync(), _no_columns)
+        catalog = SessionCatalog(self._env.sync(), _NoColumns())
         return table_named(catalog, st.Name(partial_name(name), 0), "insert into")
 
     def write_ahead(self, gid: GlobalId, updates: pa.RecordBatchReader) -> Batch:
@@ -129,9 +129,12 @@ def open_for_appending(
     return TableAppender(Environment.open(locations, create=False))
 
 
-def _no_columns(_builtin: Builtin) -> RelationDesc:
+class _NoColumns:
     """Builtin relations cannot be appended to, so their columns are never needed."""
-    return RelationDesc((), RelationType(()))
+
+    def builtin_desc(self, builtin: Builtin) -> RelationDesc:
+        del builtin
+        return RelationDesc((), RelationType(()))
 
 
 def check_columns(item: CatalogItem, given: pa.Schema) -> None:

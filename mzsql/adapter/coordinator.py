@@ -132,7 +132,7 @@ class Coordinator:
         system = SystemRelations(
             Source(
                 env,
-                self.planner.builtin_desc,
+                self.planner.descriptions.builtin_desc,
                 reports.running,
                 reports.arrangements,
                 reports.trouble,

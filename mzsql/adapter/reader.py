@@ -100,9 +100,7 @@ class EnvironmentReader:
         self._close = close
 
     def _catalog(self) -> SessionCatalog:
-        return SessionCatalog(
-            self._env.sync(), self._computes.builtin_desc, temporary=self._temporary
-        )
+        return SessionCatalog(self._env.sync(), self._computes, temporary=self._temporary)
 
     def relations(self) -> list[RelationInfo]:
         """Every relation of the default database, users' before builtin ones, each group in order of id."""

@@ -117,13 +117,30 @@ def history_file() -> Path:
     return path
 
 
+class _KnownNames:
+    """The names that an environment's catalog has."""
+
+    def __init__(self, cursor: Any) -> None:
+        self._cursor = cursor
+
+    def fetch(self) -> Iterable[str]:
+        """Schemas, relations, with and without their schema, and columns; some several times."""
+        self._cursor.execute(
+            "SELECT s.name, r.name, c.name FROM mz_catalog.mz_columns AS c "
+            "JOIN mz_catalog.mz_relations AS r ON r.id = c.id "
+            "JOIN mz_catalog.mz_schemas AS s ON s.id = r.schema_id"
+        )
+        for schema, relation, column in self._cursor.fetchall():
+            yield from (schema, f"{schema}.{relation}", relation, column)
+
+
 class Shell:
     """A run of the shell on an open connection."""
 
     def __init__(self, connection: Any) -> None:
         self._cursor = connection.cursor()
         self._timing = False
-        self.names = Names(self._known_names)
+        self.names = Names(_KnownNames(self._cursor).fetch)
 
     def run(self, text: str) -> bool:
         """Execute the input.
@@ -172,15 +189,6 @@ class Shell:
             self.names.forget()
         if self._timing:
             typer.echo(f"Time: {(time.perf_counter() - begun) * 1000:.3f} ms")
-
-    def _known_names(self) -> Iterable[str]:
-        self._cursor.execute(
-            "SELECT s.name, r.name, c.name FROM mz_catalog.mz_columns AS c "
-            "JOIN mz_catalog.mz_relations AS r ON r.id = c.id "
-            "JOIN mz_catalog.mz_schemas AS s ON s.id = r.schema_id"
-        )
-        for schema, relation, column in self._cursor.fetchall():
-            yield from (schema, f"{schema}.{relation}", relation, column)
 
 
 def _bindings() -> KeyBindings:

@@ -25,7 +25,7 @@ class BatchingOracle:
         self, oracle: TimestampOracle, *, observe: Callable[[int], None] | None = None
     ) -> None:
         self._oracle = oracle
-        self._reads = SharedCalls(oracle.read_ts, "the read timestamp", observe=observe)
+        self._reads = SharedCalls[int]("the read timestamp", observe=observe)
 
     def read_ts(self) -> int:
         """The read timestamp, from a call to the oracle that began after this one.
@@ -34,7 +34,7 @@ class BatchingOracle:
             OracleTimeout: the caller's time was over first.
             LocationError: the shared call failed; each of its callers gets the error.
         """
-        return self._reads.share()
+        return self._reads.share(self._oracle.read_ts)
 
     @property
     def gathered(self) -> int:

@@ -75,9 +75,7 @@ class InMemoryTimestamps:
         self._lost: SqlError | None = None
         self.ended_well = False
         self.superseded = False
-        self._confirms: SharedCalls[None] = SharedCalls(
-            self._look, "the confirmation of leadership"
-        )
+        self._confirms = SharedCalls[None]("the confirmation of leadership")
         while True:
             seqno, last = ledger.newest()
             if last is not None and last.step > step:
@@ -202,7 +200,7 @@ class InMemoryTimestamps:
         """
         self._check_process()
         self._check()
-        self._confirms.share()
+        self._confirms.share(self._look)
 
     def _look(self) -> None:
         seqno = self._seqno

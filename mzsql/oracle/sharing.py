@@ -123,18 +123,14 @@ def _free(lock: threading.Lock) -> None:
 
 
 class SharedCalls(Generic[T]):
-    """Calls of ``call``, shared by concurrent callers.
+    """Calls that find the same out, shared by concurrent callers.
 
     Args:
-        call: called on the thread of one of the callers.
         what: what it finds out, for messages.
         observe: called with the number of callers of each call.
     """
 
-    def __init__(
-        self, call: Callable[[], T], what: str, *, observe: Callable[[int], None] | None = None
-    ) -> None:
-        self._call = call
+    def __init__(self, what: str, *, observe: Callable[[int], None] | None = None) -> None:
         self._what = what
         self._observe = observe
         self._renew()
@@ -145,8 +141,11 @@ class SharedCalls(Generic[T]):
         self._gathering: _Round[T] | None = None
         self._latest: list[_Round[T]] = []
 
-    def share(self) -> T:
+    def share(self, call: Callable[[], T]) -> T:
         """The result of a call that began after this one.
+
+        Args:
+            call: finds it out; called on this thread, unless another caller's is.
 
         Raises:
             OracleTimeout: the caller's time was over first.
@@ -154,7 +153,7 @@ class SharedCalls(Generic[T]):
         """
         patience: Patience | None = None
         while True:
-            round_ = self._join(patience)
+            round_ = self._join(call, patience)
             if round_.result:
                 return round_.result[0]
             patience = Patience(self._what) if patience is None else patience
@@ -162,7 +161,7 @@ class SharedCalls(Generic[T]):
                 raise _own(round_.failure)
             patience.slice()
 
-    def _join(self, patience: Patience | None) -> _Round[T]:
+    def _join(self, call: Callable[[], T], patience: Patience | None) -> _Round[T]:
         """Take part in the next round, and return it once it is over; usually before the caller's deadline need be
         looked at.
         """
@@ -179,7 +178,7 @@ class SharedCalls(Generic[T]):
                     self._latest = [*self._latest[1 - IN_FLIGHT :], round_]
                 round_.callers += 1
             if round_.leader is me:
-                self._lead(round_, patience or Patience(self._what))
+                self._lead(round_, call, patience or Patience(self._what))
             else:
                 # Every caller has more time than this, so the deadline is not looked at yet.
                 _pass_on(round_, _LOOK_SECONDS)
@@ -190,7 +189,7 @@ class SharedCalls(Generic[T]):
             if round_ is not None and round_.leader is me and not round_.over:
                 self._end(round_)
 
-    def _lead(self, round_: _Round[T], patience: Patience) -> None:
+    def _lead(self, round_: _Round[T], call: Callable[[], T], patience: Patience) -> None:
         if round_.before:
             last = round_.before[-1]
             _pass_on(last, min(_OVERLAP_SECONDS, patience.slice()))
@@ -202,7 +201,7 @@ class SharedCalls(Generic[T]):
             if self._gathering is round_:
                 self._gathering = None
         try:
-            round_.result.append(self._call())
+            round_.result.append(call())
         except Exception as failure:
             if patience.end is not None and time.monotonic() >= patience.end - LEAST_SECONDS:
                 round_.until = patience.end

@@ -129,9 +129,7 @@ class SwitchingOracle:
         self._closed = False
         self._term = 0
         self._cut_off = 0
-        self._looks: SharedCalls[bool] = SharedCalls(
-            self._is_newest, "the confirmation of leadership"
-        )
+        self._looks = SharedCalls[bool]("the confirmation of leadership")
 
     # --- which one ----------------------------------------------------------------------------
 
@@ -302,7 +300,9 @@ class SwitchingOracle:
         if active.served is not None:
             self._confirm_served(active, active.served, term)
         elif (
-            active.oracle is self._distributed and self._wish().way_back and not self._looks.share()
+            active.oracle is self._distributed
+            and self._wish().way_back
+            and not self._looks.share(self._is_newest)
         ):
             with self._switching:
                 if self._active is active:

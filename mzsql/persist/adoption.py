@@ -76,6 +76,26 @@ class _Bytes(NamedTuple):
     whole: bytes | None
 
 
+class _Object:
+    """An object's bytes in the Blob store, for as long as a deadline allows."""
+
+    def __init__(self, reader: PartReader, key: str, deadline: Deadline) -> None:
+        self._shard_id = reader.shard_id
+        self._context = reader.context
+        self._deadline = deadline
+        self.key = key
+
+    def read(self, offset: int, length: int) -> bytes:
+        blob = self._context.blob
+        assert isinstance(blob, RangeReadable)
+        data = self._context.retrying(
+            lambda: blob.get_range(self.key, offset, length), self._deadline
+        )
+        if data is None:
+            raise missing(self._shard_id, self.key)
+        return data
+
+
 class _Adopted:
     """One object being adopted."""
 
@@ -85,6 +105,7 @@ class _Adopted:
         self._schema = physical(reader.schema)
         self._deadline = deadline
         self._what = f"the object {key}"
+        self._object = _Object(reader, key, deadline)
         self.key = key
 
     def part(self, key_spec: KeySpec | None, worker: int | None) -> BlobPart:
@@ -94,7 +115,7 @@ class _Adopted:
             file = pq.ParquetFile(
                 pa.BufferReader(found.whole)
                 if found.whole is not None
-                else pa.PythonFile(RangeFile(found.size, self._read), mode="r")
+                else pa.PythonFile(RangeFile(found.size, self._object.read), mode="r")
             )
             self._check_encoding(file.metadata)
             check_columns(file.schema_arrow, self._reader.schema, self._what)
@@ -112,7 +133,7 @@ class _Adopted:
         footer_size, footer_checksum = footer_of(
             found.whole
             if found.whole is not None
-            else RangeFile(found.size, self._read).footer(file.metadata.serialized_size + 8)
+            else RangeFile(found.size, self._object.read).footer(file.metadata.serialized_size + 8)
         )
         return BlobPart(
             key=self.key,
@@ -138,20 +159,10 @@ class _Adopted:
         # Read ranges until one is short: the store's size of the object is not asked for.
         size, crc = 0, 0
         while True:
-            data = self._read(size, _STRETCH_BYTES)
+            data = self._object.read(size, _STRETCH_BYTES)
             size, crc = size + len(data), zlib.crc32(data, crc)
             if len(data) < _STRETCH_BYTES:
                 return _Bytes(size, crc, data if size == len(data) else None)
-
-    def _read(self, offset: int, length: int) -> bytes:
-        blob = self._context.blob
-        assert isinstance(blob, RangeReadable)
-        data = self._context.retrying(
-            lambda: blob.get_range(self.key, offset, length), self._deadline
-        )
-        if data is None:
-            raise missing(self._reader.shard_id, self.key)
-        return data
 
     def _rows(self, file: pq.ParquetFile, names: Sequence[str]) -> pa.Table:
         table = file.read(columns=list(names))

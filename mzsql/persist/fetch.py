@@ -71,6 +71,34 @@ class _File(NamedTuple):
     source: RangeFile | None
 
 
+class _Ranges:
+    """Byte ranges of an object, each read within the deadline of its time."""
+
+    def __init__(
+        self, context: Context, shard_id: str, key: str, deadline: Callable[[], Deadline]
+    ) -> None:
+        self._context = context
+        self._shard_id = shard_id
+        self._key = key
+        self._deadline = deadline
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Return bytes of the object, which must be there.
+
+        Raises:
+            MissingPart: there is no object.
+            CorruptPart: the object is shorter.
+        """
+        context, blob, key = self._context, self._context.blob, self._key
+        assert isinstance(blob, RangeReadable)
+        data = context.retrying(lambda: blob.get_range(key, offset, length), self._deadline())
+        if data is None:
+            raise missing(self._shard_id, key)
+        if len(data) != length:
+            raise corrupt(self._shard_id, key, f"ends before byte {offset + length}")
+        return data
+
+
 class PartReader:
     """Reads parts of one shard; keeps the footers of recently read objects, which never change. Thread-safe."""
 
@@ -304,9 +332,7 @@ class PartReader:
     def _ranged(self, part: BlobPart, deadline: Callable[[], Deadline]) -> RangeFile | None:
         if not isinstance(self.context.blob, RangeReadable):
             return None
-        return RangeFile(
-            part.size, lambda offset, length: self._read_range(part, offset, length, deadline())
-        )
+        return RangeFile(part.size, _Ranges(self.context, self.shard_id, part.key, deadline).read)
 
     def _footer(self, part: BlobPart, source: RangeFile) -> pq.FileMetaData:
         with self._lock:
@@ -376,22 +402,6 @@ class PartReader:
             footer = self._footers.pop(key, None)
             if footer is not None:
                 self._footer_bytes -= footer.serialized_size
-
-    def _read_range(self, part: BlobPart, offset: int, length: int, deadline: Deadline) -> bytes:
-        """Return bytes of an object, which must be there.
-
-        Raises:
-            MissingPart: there is no object.
-            CorruptPart: the object is shorter.
-        """
-        context, blob = self.context, self.context.blob
-        assert isinstance(blob, RangeReadable)
-        data = context.retrying(lambda: blob.get_range(part.key, offset, length), deadline)
-        if data is None:
-            raise missing(self.shard_id, part.key)
-        if len(data) != length:
-            raise corrupt(self.shard_id, part.key, f"ends before byte {offset + length}")
-        return data
 
 
 def spark_path(context: Context, key: str) -> str | None:

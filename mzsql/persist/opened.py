@@ -21,6 +21,24 @@ from mzsql.persist.handles import Handle, Leased, Reader, Writer
 from mzsql.persist.machine import Shard
 
 
+class _Handles:
+    """The handles of a shard that are open here and referenced."""
+
+    def __init__(self, *, keeps_leases: bool) -> None:
+        self._keeps_leases = keeps_leases
+        self.lock = threading.Lock()
+        # Keyed by id rather than sets of handles, whose order would differ between a simulation's replays.
+        self.readers: weakref.WeakValueDictionary[str, Reader] = weakref.WeakValueDictionary()
+        self.writers: weakref.WeakValueDictionary[str, Writer] = weakref.WeakValueDictionary()
+
+    def ids(self) -> list[str]:
+        """Return the ids of those whose leases are kept."""
+        if not self._keeps_leases:
+            return []
+        with self.lock:
+            return [*self.readers.keys(), *self.writers.keys()]
+
+
 class Opened:
     """A shard as a client has it open. Thread-safe.
 
@@ -41,14 +59,11 @@ class Opened:
         self.key: KeySpec | None = shard.state.key
         self.parts = PartReader(context, shard.shard_id, self.schema)
         self.maintenance_lock = threading.Lock()
-        # Keyed by id rather than sets of handles, whose order would differ between a simulation's replays.
-        self._readers: weakref.WeakValueDictionary[str, Reader] = weakref.WeakValueDictionary()
-        self._writers: weakref.WeakValueDictionary[str, Writer] = weakref.WeakValueDictionary()
+        self._handles = _Handles(keeps_leases=context.keeps_leases)
         # Every reader registered here that may still be in the state, even if its handle was dropped without being
         # closed.
         self._registered: set[str] = set()
-        self._readers_lock = threading.Lock()
-        shard.own = self.own_handles
+        shard.own = self._handles.ids
         self.broken: set[int] = set()
         """Batches that cannot be merged, as something in them is missing or corrupt; known until the process ends."""
         self.merge_from = 0
@@ -86,13 +101,13 @@ class Opened:
     @property
     def readers(self) -> list[Reader]:
         """The readers that are open and referenced."""
-        with self._readers_lock:
-            return list(self._readers.values())
+        with self._handles.lock:
+            return list(self._handles.readers.values())
 
     def add_reader(self, reader: Reader) -> None:
         """Have a reader's lease renewed as long as anything references it."""
-        with self._readers_lock:
-            self._readers[reader.reader_id] = reader
+        with self._handles.lock:
+            self._handles.readers[reader.reader_id] = reader
             # Forget readers that have left the state.
             self._registered.intersection_update(self.shard.state.readers)
             self._registered.add(reader.reader_id)
@@ -101,44 +116,37 @@ class Opened:
         """Return the ids of readers registered here; with ``dropped`` only of those that nothing references any more,
         so that none reads.
         """
-        with self._readers_lock:
+        with self._handles.lock:
             left = sorted(self._registered.intersection(self.shard.state.readers))
-            return tuple(i for i in left if not dropped or i not in self._readers)
+            return tuple(i for i in left if not dropped or i not in self._handles.readers)
 
     def discard_reader(self, reader: Reader) -> None:
         """Stop renewing a reader's lease."""
-        with self._readers_lock:
-            self._readers.pop(reader.reader_id, None)
+        with self._handles.lock:
+            self._handles.readers.pop(reader.reader_id, None)
 
     @property
     def writers(self) -> list[Writer]:
         """The writers that are open and referenced."""
-        with self._readers_lock:
-            return list(self._writers.values())
+        with self._handles.lock:
+            return list(self._handles.writers.values())
 
     def add_writer(self, writer: Writer) -> None:
         """Have a writer's lease renewed as long as anything references it."""
-        with self._readers_lock:
-            self._writers[writer.writer_id] = writer
+        with self._handles.lock:
+            self._handles.writers[writer.writer_id] = writer
 
     def discard_writer(self, writer: Writer) -> None:
         """Stop renewing a writer's lease."""
-        with self._readers_lock:
-            self._writers.pop(writer.writer_id, None)
+        with self._handles.lock:
+            self._handles.writers.pop(writer.writer_id, None)
 
     def discard(self, handle: Handle) -> None:
         """Stop renewing a handle's lease."""
-        with self._readers_lock:
-            for known in (self._readers, self._writers):
+        with self._handles.lock:
+            for known in (self._handles.readers, self._handles.writers):
                 for i in [i for i, one in known.items() if one is handle]:
                     del known[i]
-
-    def own_handles(self) -> list[str]:
-        """Return the ids of the handles that are open here and whose leases are kept."""
-        if not self.context.keeps_leases:
-            return []
-        with self._readers_lock:
-            return [*self._readers.keys(), *self._writers.keys()]
 
     def renewable(self, *, besides: str) -> list[Leased]:
         """Return the other handles here whose leases a renewal of ``besides`` should renew with its own, at no extra

@@ -77,7 +77,7 @@ class Collections:
         self._watchers = Watchers(tables.wal, persist.supervisor, clock or SystemClock())
         self._owns_holds = False
         self.followers = Followers(
-            lambda gid: self._get(gid).reader, self.notify, persist.supervisor, log=self._log
+            lambda gid: self._get(gid).reader, self._watchers.notify, persist.supervisor, self._log
         )
 
     # --- what there is ------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import pytest
 
 import mzsql
 from mzsql.adapter.planning.builtin_columns import described_now, written
-from mzsql.adapter.planning.planner import Planner
+from mzsql.adapter.planning.descriptions import Descriptions
 from mzsql.catalog import described as kept
 from mzsql.catalog.builtin import builtins
 from mzsql.catalog.described import Described, described, fingerprints
@@ -53,13 +53,13 @@ def test_columns_of_all_relations_are_told_without_planning_views(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planned: list[str] = []
-    query = Planner._query
+    query = Descriptions.query
 
-    def noted(self: Planner, text: str) -> hir.Query:
+    def noted(self: Descriptions, text: str) -> hir.Query:
         planned.append(text)
         return query(self, text)
 
-    monkeypatch.setattr(Planner, "_query", noted)
+    monkeypatch.setattr(Descriptions, "query", noted)
     with mzsql.connect(tmp_path / "env") as con:
         found = con.execute("SELECT count(*) FROM mz_columns WHERE id LIKE 's%'").fetchall()
     views = [one for one in builtins().values() if one.kind == "view"]

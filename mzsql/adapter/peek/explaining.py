@@ -157,7 +157,7 @@ class Explainer:
         if session.get("enable_session_cardinality_estimates") == "on":
             subject = msgspec.structs.replace(subject, statistics=self._planner.statistics)
         planner = self._with_features(config)
-        names = Names(state, self._planner.desc, {subject.export.id: subject.name})
+        names = Names(state, self._planner.descriptions, {subject.export.id: subject.name})
         frame = Frame(_cluster(session, subject), as_dot=plan.format == "dot")
         return _TITLES[plan.stage], self._text(
             session, planner, subject, plan, config, names, frame

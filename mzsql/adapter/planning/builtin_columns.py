@@ -34,7 +34,7 @@ def described_now() -> dict[str, Described]:
     try:
         known, names = builtins(), {gid: one.full_name for gid, one in builtins().items()}
         views = [one for one in known.values() if one.kind == "view"]
-        found = {one.full_name: planner.described(one) for one in views}
+        found = {one.full_name: planner.descriptions.described(one) for one in views}
     finally:
         planner.close()
     reads = {name: tuple(sorted(names[gid] for gid in gids)) for name, (_, gids) in found.items()}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from mzsql.catalog.builtin import builtins
 from mzsql.catalog.objects import RelationItem
@@ -11,23 +12,30 @@ from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import RelationDesc
 
 
+class Describes(Protocol):
+    """What knows the columns of relations."""
+
+    def desc(self, gid: GlobalId) -> RelationDesc:
+        """The columns of a relation."""
+
+
 class Names:
     """Names for ids.
 
     Args:
         state: the catalog.
-        desc: gives a relation's columns.
+        descriptions: knows relations' columns.
         own: names of objects that are not in the catalog yet.
     """
 
     def __init__(
         self,
         state: CatalogState,
-        desc: Callable[[GlobalId], RelationDesc],
+        descriptions: Describes,
         own: Mapping[GlobalId, str],
     ) -> None:
         self._state = state
-        self._desc = desc
+        self._descriptions = descriptions
         self._own = own
 
     def name(self, gid: GlobalId) -> str:
@@ -47,4 +55,4 @@ class Names:
         item = self._state.items.get(gid)
         if item is not None and not isinstance(item, RelationItem):
             return None
-        return self._desc(gid).names
+        return self._descriptions.desc(gid).names

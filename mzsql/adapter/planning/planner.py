@@ -26,13 +26,12 @@ from mzsql.adapter.environment.expression_cache import (
     spell_features,
 )
 from mzsql.adapter.environment.plan_files import PlanFiles
+from mzsql.adapter.planning.descriptions import Descriptions
 from mzsql.adapter.planning.names import Names
 from mzsql.adapter.planning.view import RELATIONS, View
-from mzsql.adapter.planning.walk import global_gets
 from mzsql.adapter.session.catalog import SessionCatalog
 from mzsql.catalog import objects
 from mzsql.catalog.builtin import Builtin, builtins
-from mzsql.catalog.described import described
 from mzsql.catalog.objects import Item
 from mzsql.catalog.state import CatalogState
 from mzsql.compute.replica.dataflows.dataflow import Renderings
@@ -51,12 +50,11 @@ from mzsql.expr.relation import Relation
 from mzsql.expr.scalar import Scalar
 from mzsql.frontend import LoweredQuery, hir, lower_query, parse_statements, plan_statement
 from mzsql.frontend.plan import ddl_plans
-from mzsql.frontend.plan import plans as p
 from mzsql.lir import Planned, lower
 from mzsql.lir.sealed import SealedDataflow
 from mzsql.render.rendered import Outline
 from mzsql.repr.datum import Datum
-from mzsql.repr.errors import InternalError, UndefinedTable
+from mzsql.repr.errors import InternalError
 from mzsql.repr.evaluation import failed
 from mzsql.repr.garbage import undisturbed
 from mzsql.repr.ids import GlobalId, sort_key
@@ -102,6 +100,7 @@ class Planner:
         files: PlanFiles | None = None,
     ) -> None:
         self._state = state
+        self.descriptions = Descriptions(state)
         self._cache = cache
         self.files = PlanFiles.nowhere() if files is None else files
         self._features = features
@@ -111,7 +110,6 @@ class Planner:
         self._lock = threading.RLock()
         self._views: dict[tuple[GlobalId, int, OptimizerFeatures], View] = {}
         self._sweep_at = _SWEEP_LEAST
-        self._builtin_descs: dict[GlobalId, RelationDesc] = {}
         #: plans of deployed objects of which the cache has none: of another build, for one
         self._planned: dict[GlobalId, GlobalExpressions] = {}
         self._views_of: Planner | None = None
@@ -146,7 +144,7 @@ class Planner:
         """
         return SessionCatalog(
             self._state() if state is None else state,
-            self.builtin_desc,
+            self.descriptions,
             search_path=search_path,
             cluster=cluster,
             database=database,
@@ -156,20 +154,8 @@ class Planner:
         )
 
     def builtin_desc(self, builtin: Builtin) -> RelationDesc:
-        """A builtin relation's columns; those of a view are lowered from its query where `columns.json` lacks them."""
-        if builtin.desc is not None:
-            return builtin.desc
-        known = self._builtin_descs.get(builtin.id)
-        if known is None:
-            # Listing columns asks for every builtin view at once, so none should be planned for that.
-            known = described(builtin) or self.described(builtin)[0]
-            self._builtin_descs[builtin.id] = known
-        return known
-
-    def described(self, builtin: Builtin) -> tuple[RelationDesc, frozenset[GlobalId]]:
-        """A builtin view's columns, by lowering its query, and the ids that the query names."""
-        lowered = lower_query(self._query(builtin.query))
-        return lowered.desc, global_gets(lowered.relation)
+        """A builtin relation's columns."""
+        return self.descriptions.builtin_desc(builtin)
 
     def desc(self, gid: GlobalId) -> RelationDesc:
         """The columns of any relation.
@@ -177,19 +163,7 @@ class Planner:
         Raises:
             UndefinedTable: there is no such object.
         """
-        builtin = builtins().get(gid)
-        if builtin is not None:
-            return self.builtin_desc(builtin)
-        item = self._item(gid)
-        if not isinstance(item, objects.RelationItem):
-            raise InternalError(f"{item.full_name} has no columns")
-        return item.desc
-
-    def _item(self, gid: GlobalId) -> Item:
-        item = self._state().items.get(gid)
-        if item is None:
-            raise UndefinedTable(f"unknown catalog item '{gid}'")
-        return item
+        return self.descriptions.desc(gid)
 
     # --- views --------------------------------------------------------------------------------
 
@@ -199,7 +173,7 @@ class Planner:
             return self._views_of.view(gid)
         features = self._features()
         builtin = builtins().get(gid)
-        version = 1 if builtin is not None else self._item(gid).version
+        version = 1 if builtin is not None else self.descriptions.item(gid).version
         key = (gid, version, features)
         with self._lock:
             found = self._views.get(key)
@@ -226,7 +200,7 @@ class Planner:
     def _plan_view(self, gid: GlobalId, builtin: Builtin | None) -> View:
         if builtin is not None:
             return self._plan_builtin(gid, builtin)
-        item = self._item(gid)
+        item = self.descriptions.item(gid)
         features = spell_features(self._features())
         cached = self._cache.local(gid, features, item.version)
         if cached is not None and isinstance(item, objects.View):
@@ -244,14 +218,7 @@ class Planner:
         return made
 
     def _from_text(self, text: str) -> View:
-        return self.local(self._query(text))
-
-    def _query(self, text: str) -> hir.Query:
-        (statement,) = parse_statements(text)
-        plan = plan_statement(statement, self.catalog(stored=True))
-        if not isinstance(plan, p.SelectPlan | ddl_plans.CreateViewPlan):
-            raise InternalError(f"not the definition of a view: {text}")
-        return plan.query
+        return self.local(self.descriptions.query(text))
 
     def lowering(self) -> Callable[[hir.Query], LoweredQuery]:
         """The function that decorrelates queries, with the switches in force."""
@@ -509,7 +476,7 @@ class Planner:
         self, item: objects.Maintained, mir: MirDataflow, query: hir.Query | None
     ) -> tuple[StoredNotice, ...]:
         """The optimizer's notices on an object's plan, without duplicates."""
-        names = Names(self._state(), self.desc, {item.id: item.full_name})
+        names = Names(self._state(), self.descriptions, {item.id: item.full_name})
         indexes = self.context(cluster=item.cluster, without=frozenset([item.id])).indexes
         found = NoticeFinder(names, indexes).all_of(mir)
         redacted = NoticeFinder(names, indexes, redacted=True).all_of(mir)

@@ -6,8 +6,8 @@ frontend's `CatalogView`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from difflib import get_close_matches
+from typing import Protocol
 
 from mzsql.catalog.builtin import Builtin, builtins, builtins_by_name
 from mzsql.catalog.objects import (
@@ -52,12 +52,19 @@ def user_item(item: Item) -> CatalogItem:
     )
 
 
+class Describes(Protocol):
+    """What knows the columns of builtin relations."""
+
+    def builtin_desc(self, builtin: Builtin) -> RelationDesc:
+        """A builtin relation's columns."""
+
+
 class SessionCatalog:
     """A catalog state, with names resolved as in one session.
 
     Args:
         state: the users' objects.
-        builtin_desc: gives a builtin view's columns, which are planned at first use.
+        descriptions: knows builtin views' columns, which are planned at first use.
         database, search_path, cluster: the session's.
         temporary: the name under which the catalog keeps the session's schema of temporary objects. None: not one
             session's view; each such schema is found by that name.
@@ -68,7 +75,7 @@ class SessionCatalog:
     def __init__(
         self,
         state: CatalogState,
-        builtin_desc: Callable[[Builtin], RelationDesc],
+        descriptions: Describes,
         *,
         database: str = DATABASE,
         search_path: tuple[str, ...] = ("public",),
@@ -78,7 +85,7 @@ class SessionCatalog:
         stored: bool = False,
     ) -> None:
         self.state = state
-        self._builtin_desc = builtin_desc
+        self._descriptions = descriptions
         self._database = database
         self._search_path = search_path
         self._cluster = cluster
@@ -154,7 +161,7 @@ class SessionCatalog:
             id=builtin.id,
             name=FullName(None, builtin.schema, builtin.name),
             kind=builtin.kind,
-            desc=builtin.desc if builtin.desc is not None else self._builtin_desc(builtin),
+            desc=builtin.desc or self._descriptions.builtin_desc(builtin),
             create_sql=builtin.sql,
         )
 

@@ -16,6 +16,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
+from functools import partial
 
 import duckdb
 import pyarrow as pa
@@ -308,6 +309,33 @@ class Subscription:
         return self._frontier == self.as_of or kinds == {StoredInput, PolledInput}
 
 
+class _Running:
+    """The subscriptions that run in one process. Thread-safe."""
+
+    def __init__(self, activity: Activity) -> None:
+        self._activity = activity
+        # Reentrant, since the garbage collector may close a forgotten subscription on any thread, also inside this
+        # lock.
+        self._lock = threading.RLock()
+        self._found: set[Subscription] = set()
+
+    def all(self) -> list[Subscription]:
+        """Those that run."""
+        with self._lock:
+            return list(self._found)
+
+    def add(self, one: Subscription) -> None:
+        """One has begun."""
+        with self._lock:
+            self._found.add(one)
+
+    def forget(self, gid: GlobalId, one: Subscription) -> None:
+        """One of this id has ended."""
+        with self._lock:
+            self._found.discard(one)
+        self._activity.unsubscribed(gid)
+
+
 class Subscribes:
     """Starts the subscriptions of one process, and knows the running ones. Thread-safe."""
 
@@ -324,16 +352,13 @@ class Subscribes:
         self._queries = queries
         self._inputs = inputs
         self._activity = activity
-        # Reentrant, since the garbage collector may close a forgotten subscription on any thread, also inside this
-        # lock.
-        self._lock = threading.RLock()
-        self._running: set[Subscription] = set()
+        self._running = _Running(activity)
         self._news = CatalogNews(env)
 
     @property
     def running(self) -> int:
         """How many subscriptions run."""
-        return len(self._running)
+        return len(self._running.all())
 
     def start(self, session: Session, plan: cursor_plans.SubscribePlan) -> Subscription:
         """Start a subscription. Nothing is read before the first fetch, but everything to be read is held.
@@ -357,15 +382,10 @@ class Subscribes:
                 f"subscribe as of {at} (inclusive) up to the same bound {at} (exclusive) is guaranteed to be empty"
             )
         contents = self._contents(sources, at, flow_plan)
-
-        def forget(one: Subscription) -> None:
-            self._forget(one)
-            self._activity.unsubscribed(gid)
-
+        forget = partial(self._running.forget, gid)
         made = Subscription(self._env, plan, contents, at, up_to, forget, self._news)
         self._activity.subscribed(gid, session, session.get("cluster"), sources)
-        with self._lock:
-            self._running.add(made)
+        self._running.add(made)
         return made
 
     @staticmethod
@@ -374,10 +394,6 @@ class Subscribes:
             raise DataError(
                 f"subscription lower bound (`AS OF`) is greater than its upper bound (`UP TO`): {as_of} > {up_to}"
             )
-
-    def _forget(self, one: Subscription) -> None:
-        with self._lock:
-            self._running.discard(one)
 
     def _time(self, expr: Scalar | None, clause: str) -> Timestamp | None:
         if expr is None:
@@ -450,6 +466,4 @@ class Subscribes:
 
     def close(self) -> None:
         """End every subscription. Idempotent."""
-        with self._lock:
-            running = list(self._running)
-        close_all([one.close for one in running], self._env.clock)
+        close_all([one.close for one in self._running.all()], self._env.clock)

@@ -85,7 +85,7 @@ def dataflow_rows(source: Source) -> Rows:
 def lir_mapping_rows(source: Source) -> Rows:
     """The nodes of each dataflow's plan, and the range of operators that each is."""
     state = source.state
-    names = Names(state, _no_columns, {})
+    names = Names(state, _NoColumns(), {})
     replicas_of = _replicas(state)
     for item, runs in source.running():
         replicas = replicas_of(item.cluster)
@@ -134,8 +134,11 @@ class _Printed:
         return self._found[lir_id]
 
 
-def _no_columns(_: GlobalId) -> RelationDesc:
-    raise SqlError("the names of columns are not shown")
+class _NoColumns:
+    """The names of columns are not shown."""
+
+    def desc(self, gid: GlobalId) -> RelationDesc:
+        raise SqlError(f"the names of columns are not shown: {gid}")
 
 
 # --- arrangements -----------------------------------------------------------------------------

@@ -29,6 +29,18 @@ class Closes(Protocol):
         """Whether it is about to end, so that no work is begun any more."""
 
 
+class Unwanted:
+    """Whether nobody wants a dataflow any more: it was dropped, or its replica closes."""
+
+    def __init__(self, replica: Closes) -> None:
+        self._replica = replica
+        self.dropped = False
+
+    def __call__(self) -> bool:
+        """Whether it is so now."""
+        return self.dropped or self._replica.closing
+
+
 def each_by_itself(jobs: Iterable[Callable[[], object]]) -> None:
     """Run all jobs, whether or not some fail; failures beyond the first are logged.
 

@@ -98,6 +98,24 @@ class _Settings(ComputeSettings, frozen=True, kw_only=True):
         return self.chosen.now
 
 
+class _Responses:
+    """Sends a replica's responses, and lets its introspection logs record them.
+
+    Attributes:
+        introspection: the logs; None while the replica is made, when it sends nothing.
+    """
+
+    def __init__(self, respond: Respond) -> None:
+        self._respond = respond
+        self.introspection: Introspection | None = None
+
+    def send(self, response: Response) -> None:
+        """Send a response."""
+        self._respond(response)
+        if self.introspection is not None:
+            self.introspection.noted(response)
+
+
 class Replica:
     """One replica on threads of this process. It is its own `compute.protocol.ReplicaLink`. Thread-safe."""
 
@@ -138,8 +156,9 @@ class Replica:
             **{name: getattr(first.settings, name) for name in ComputeSettings.__struct_fields__},
             chosen=self._engine,
         )
-        self._tell = respond
-        respond = self._respond = self._told
+        tell = respond
+        self._responses = _Responses(tell)
+        respond = self._respond = self._responses.send
         self._persist = persist
         self._storage = storage
         self._renderings = renderings if renderings is not None else Renderings(storage)
@@ -162,8 +181,9 @@ class Replica:
         if exports is not None:
             exports.begin()
         self._introspection = Introspection(
-            self._installed, storage.seen_upper, self._tell, start, replica_id
+            self._installed, storage.seen_upper, tell, start, replica_id
         )
+        self._responses.introspection = self._introspection
         indexes = Indexes(self._installed, self._arrangements)
         self._databases = HydrationDatabases()
         self._shared = Shared(
@@ -285,11 +305,6 @@ class Replica:
             self._node_hydration = command.node_hydration
             for flow in self._installed.all():
                 flow.report.tell_nodes(command.node_hydration)
-
-    def _told(self, response: Response) -> None:
-        """Send a response, and let the introspection logs record it."""
-        self._tell(response)
-        self._introspection.noted(response)
 
     def _refused(self, command: CreateDataflow, error: BaseException) -> Status:
         text = told(error)

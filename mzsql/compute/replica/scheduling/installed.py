@@ -138,7 +138,7 @@ class Installed:
                 return
             if flow.dropped:
                 return
-            flow.dropped = True
+            flow.drop()
         flow.report.retract()
         self.close_dropped()
         self.wake()

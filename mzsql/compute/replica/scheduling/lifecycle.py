@@ -15,15 +15,9 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import msgspec
-from pyspark.sql import SparkSession
 
 from mzsql.compute.dependencies import ComputeSettings, ExportLog, ReadHold, StorageReader
 from mzsql.compute.engines.driver import Driver
-from mzsql.compute.engines.spark_session import (
-    hydration_session,
-    large_step_session,
-    step_session,
-)
 from mzsql.compute.engines.spark_start import SparkStart
 from mzsql.compute.protocol import ReadFrontier, RefreshStats, Respond, Status
 from mzsql.compute.replica.arrangements.arrangement import Arrangement
@@ -32,12 +26,13 @@ from mzsql.compute.replica.dataflows.dataflow import Dataflow, DataflowSpec, fil
 from mzsql.compute.replica.dataflows.elapsed import Elapsed
 from mzsql.compute.replica.dataflows.engine_choice import Refusals, for_hydration
 from mzsql.compute.replica.dataflows.inputs import CollectionInput, IndexInput, Input
-from mzsql.compute.replica.endings import Closes, each_by_itself, patience
+from mzsql.compute.replica.endings import Closes, Unwanted, each_by_itself, patience
 from mzsql.compute.replica.hydration.databases import HydrationDatabases
 from mzsql.compute.replica.hydration.filling import Beside
 from mzsql.compute.replica.hydration.here import HydrationHere
 from mzsql.compute.replica.hydration.hydration import Hydration
 from mzsql.compute.replica.hydration.report import HydrationReport
+from mzsql.compute.replica.scheduling.sessions import DataflowSessions
 from mzsql.compute.replica.step.deltas import Deltas
 from mzsql.compute.replica.step.preparing import prepare_steps
 from mzsql.compute.replica.step.step import StepTools, run_step
@@ -126,7 +121,6 @@ class DataflowLifecycle:
     flush_at: float = 0.0
     #: whether its output's shard lacks so much that it must follow at once
     overfull: bool = False
-    dropped: bool = False
     #: dropped, and read by no other dataflow: it gets no more work, and is closed when its present work is done
     left: bool = False
     frontier: Frontier = 0
@@ -139,15 +133,27 @@ class DataflowLifecycle:
     node: int | None = None
     elapsed: Elapsed = field(default_factory=Elapsed)
     _refusals: Refusals = field(default_factory=Refusals)
-    _session: SparkSession | None = None
     _holding: threading.Lock = field(default_factory=threading.Lock)
-    _large: SparkSession | None = None
     _held_at: float = field(default=float("-inf"))
     #: `durable_lower` and `allowed` as they were at the last downgrade of its holds
     _held_from: Frontier = 0
     _held_allowed: Timestamp = -1
     #: whether it holds nothing any more, because its output is complete for ever
     _let_go: bool = False
+
+    def __post_init__(self) -> None:
+        replica = self.replica
+        self._unwanted = Unwanted(replica.installed)
+        self._sessions = DataflowSessions(replica.spark, replica.settings.workers, self._unwanted)
+
+    @property
+    def dropped(self) -> bool:
+        """Whether the dataflow was dropped; others may still read it."""
+        return self._unwanted.dropped
+
+    def drop(self) -> None:
+        """Begin no more work for it."""
+        self._unwanted.dropped = True
 
     @property
     def gid(self) -> GlobalId:
@@ -379,7 +385,7 @@ class DataflowLifecycle:
         return kind(
             dataflow,
             self.report,
-            session=lambda: hydration_session(self._spark(), workers=settings.workers),
+            session=self._sessions.hydration,
             arrangements=self.replica.arrangements,
             persist=self.replica.persist,
             settings=settings,
@@ -413,7 +419,7 @@ class DataflowLifecycle:
                     target.upper()
             except Exception as error:
                 # Spark may have been stopped: the next attempt gets new sessions from one that runs.
-                self._session = self._large = None
+                self._sessions.forget()
                 self._refusals.note(error)
                 raise
             self._refusals.clear()
@@ -442,31 +448,14 @@ class DataflowLifecycle:
         if settings.engine == "auto" and self._refusals.instead_of(Engine.SPARK) is not None:
             settings = msgspec.structs.replace(settings, alone=True)
         return StepTools(
-            self._step_session,
-            self._large_session,
+            self._sessions.small,
+            self._sessions.large,
             replica.driver,
             settings,
             replica.deltas,
             self._refusals,
             replica.later,
         )
-
-    def _step_session(self) -> SparkSession:
-        if self._session is None:
-            self._session = step_session(self._spark())
-        return self._session
-
-    def _large_session(self) -> SparkSession:
-        if self._large is None:
-            workers = self.replica.settings.workers
-            self._large = large_step_session(self._spark(), workers=workers)
-        return self._large
-
-    def _spark(self) -> SparkSession:
-        return self.replica.spark.session(self._unwanted)
-
-    def _unwanted(self) -> bool:
-        return self.dropped or self.replica.installed.closing
 
     def _hold(self, *, force: bool) -> None:
         """Downgrade the holds to what steps still need, and release all of them once the output is complete for ever.

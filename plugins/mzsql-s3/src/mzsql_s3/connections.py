@@ -31,21 +31,13 @@ _ENDS = 16
 """How often the end of a connection may be read; botocore searches beyond it for the end of a "100 Continue" forever."""
 
 
-class _Bounded:
-    """A connected socket whose reads and writes each end within its timeout and the time left."""
+class _Bounds:
+    """Limits reads and writes of a socket to its timeout and to the time left."""
 
     def __init__(self, sock: socket.socket, left: TimeLeft) -> None:
         self._sock = sock
         self._left = left
-        self._timeout = sock.gettimeout()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._sock, name)
-
-    def settimeout(self, timeout: float | None) -> None:
-        """See `socket.socket.settimeout`."""
-        self._timeout = timeout
-        self._sock.settimeout(timeout)
+        self.timeout = sock.gettimeout()
 
     def bound(self) -> None:
         """Limit the next read or write to the time left.
@@ -58,18 +50,34 @@ class _Bounded:
             return
         if left <= 0:
             raise TimeoutError("the operation has no time left")
-        self._sock.settimeout(left if self._timeout is None else min(self._timeout, left))
+        self._sock.settimeout(left if self.timeout is None else min(self.timeout, left))
+
+
+class _Bounded:
+    """A connected socket whose reads and writes each end within its timeout and the time left."""
+
+    def __init__(self, sock: socket.socket, left: TimeLeft) -> None:
+        self._sock = sock
+        self._bounds = _Bounds(sock, left)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sock, name)
+
+    def settimeout(self, timeout: float | None) -> None:
+        """See `socket.socket.settimeout`."""
+        self._bounds.timeout = timeout
+        self._sock.settimeout(timeout)
 
     def sendall(self, data: Any) -> None:
         """See `socket.socket.sendall`."""
-        self.bound()
+        self._bounds.bound()
         self._sock.sendall(data)
 
     def makefile(self, mode: str, buffering: int | None = None) -> io.IOBase:
         """See `socket.socket.makefile`; for reading bytes only."""
         if mode != "rb":
             raise ValueError(f"only made to read bytes, not {mode!r}")
-        raw = _Reader(self._sock.makefile("rb", 0), self.bound)
+        raw = _Reader(self._sock.makefile("rb", 0), self._bounds.bound)
         if buffering == 0:
             return raw
         size = io.DEFAULT_BUFFER_SIZE if buffering is None or buffering < 0 else buffering
