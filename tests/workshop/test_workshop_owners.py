@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from workshop_sources import sources
+from workshop_sources import Look, Module
 
 #: Who may, by class and by what it is given to, with the reason.
 PERMITTED = {
@@ -33,8 +34,28 @@ PERMITTED = {
     ("OracleContract.site", "OracleSite"): "likewise",
 }
 _VALUES = ("property", "lazy_property", "cached_property")
+#: Stands for a function over `self` that has no name.
+_ANY = "self"
 
-Classes = Mapping[str, Sequence[ast.ClassDef]]
+
+@dataclass(frozen=True)
+class Class:
+    """A class: the names of the methods that stand in it, and of what it inherits from."""
+
+    name: str
+    methods: frozenset[str]
+    bases: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a method of a class gives to what it makes, or puts there: a name of `self`, or `_ANY`."""
+
+    owner: Class
+    where: str
+    to: str
+    name: str
+    line: int
 
 
 def _last(node: ast.expr) -> str:
@@ -42,106 +63,122 @@ def _last(node: ast.expr) -> str:
     return ast.unparse(node).partition("[")[0].rpartition(".")[2]
 
 
-def _methods(cls: ast.ClassDef, classes: Classes, seen: frozenset[str] = frozenset()) -> set[str]:
-    """The names of a class's methods, with those that it inherits."""
-    own = {
+def _class(node: ast.ClassDef) -> Class:
+    methods = (
         one.name
-        for one in cls.body
+        for one in node.body
         if isinstance(one, ast.FunctionDef)
         and not any(_last(mark) in _VALUES for mark in one.decorator_list)
-    }
-    for base in map(_last, cls.bases):
-        if base not in seen:
-            for found in classes.get(base, ()):
-                own |= _methods(found, classes, seen | {base})
-    return own
+    )
+    return Class(node.name, frozenset(methods), tuple(map(_last, node.bases)))
 
 
 def _over_self(node: ast.AST) -> bool:
     return any(isinstance(one, ast.Name) and one.id == "self" for one in ast.walk(node))
 
 
-def _reaching(node: ast.expr, methods: set[str], inner: set[str]) -> Iterator[ast.expr]:
-    """The parts of an argument that reach back: `inner` are names of such functions."""
+def _reaching(node: ast.expr, inner: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """The names of `self` in an argument; `inner` has what names in the method stand for."""
     match node:
-        case ast.Attribute(value=ast.Name(id="self"), attr=name) if name in methods:
-            yield node
-        case ast.Name(id=name) if name in inner:
-            yield node
+        case ast.Attribute(value=ast.Name(id="self"), attr=name):
+            yield name
+        case ast.Name(id=name):
+            yield from inner.get(name, ())
         case ast.Lambda() if _over_self(node.body):
-            yield node
+            yield _ANY
         case ast.Call(func=func, args=args, keywords=keywords) if _last(func) == "partial":
             for part in (*args, *(one.value for one in keywords)):
                 if isinstance(part, ast.Name) and part.id == "self":
-                    yield part
-                yield from _reaching(part, methods, inner)
+                    yield _ANY
+                yield from _reaching(part, inner)
         case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.BoolOp(values=parts):
             for part in parts:
-                yield from _reaching(part, methods, inner)
+                yield from _reaching(part, inner)
         case ast.Dict(values=parts):
             for part in parts:
-                yield from _reaching(part, methods, inner)
+                yield from _reaching(part, inner)
         case ast.IfExp(body=one, orelse=other):
-            yield from _reaching(one, methods, inner)
-            yield from _reaching(other, methods, inner)
+            yield from _reaching(one, inner)
+            yield from _reaching(other, inner)
 
 
-def _inner(function: ast.FunctionDef, methods: set[str]) -> set[str]:
-    """The names in a method that stand for functions over `self`."""
-    found = set[str]()
+def _inner(function: ast.FunctionDef) -> dict[str, list[str]]:
+    """What names in a method stand for, of those that are functions over `self`."""
+    found: dict[str, list[str]] = {}
     for node in ast.walk(function):
         match node:
             case ast.FunctionDef(name=name) if node is not function and _over_self(node):
-                found.add(name)
-            case ast.Assign(targets=targets, value=value) if any(_reaching(value, methods, set())):
-                found.update(one.id for one in targets if isinstance(one, ast.Name))
+                found[name] = [_ANY]
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                found.setdefault(name, []).extend(_reaching(value, {}))
     return found
 
 
-def handed(tree: ast.Module, classes: Classes) -> Iterator[tuple[str, str, int]]:
-    """Where a class's methods are handed to what it makes: the method that does, what it makes, and the line."""
-    for cls in (one for one in ast.walk(tree) if isinstance(one, ast.ClassDef)):
-        methods = _methods(cls, classes)
-        for function in (one for one in cls.body if isinstance(one, ast.FunctionDef)):
-            where, inner = f"{cls.name}.{function.name}", _inner(function, methods)
-            for node in ast.walk(function):
-                given: list[ast.expr] = []
-                match node:
-                    case ast.Call(func=func, args=args, keywords=keywords):
-                        to = _last(func)
-                        if to in classes and to.lstrip("_")[:1].isupper():
-                            given = [*args, *(one.value for one in keywords)]
-                    case ast.Assign(targets=[ast.Attribute(value=owner) as target], value=value):
-                        to = ast.unparse(target)
-                        if not (isinstance(owner, ast.Name) and owner.id == "self"):
-                            given = [value]
-                for one in given:
-                    for found in _reaching(one, methods, inner):
-                        yield where, to, found.lineno
+def _given(owner: Class, function: ast.FunctionDef) -> Iterator[Given]:
+    inner = _inner(function)
+    for node in ast.walk(function):
+        given: list[ast.expr] = []
+        match node:
+            case ast.Call(func=func, args=args, keywords=keywords):
+                to = _last(func)
+                if to.lstrip("_")[:1].isupper():
+                    given = [*args, *(one.value for one in keywords)]
+            case ast.Assign(targets=[ast.Attribute(value=other) as target], value=value):
+                to = ast.unparse(target)
+                if not (isinstance(other, ast.Name) and other.id == "self"):
+                    given = [value]
+        for one in given:
+            for name in _reaching(one, inner):
+                yield Given(owner, f"{owner.name}.{function.name}", to, name, one.lineno)
 
 
-def _classes(trees: Sequence[ast.Module]) -> dict[str, list[ast.ClassDef]]:
-    made: dict[str, list[ast.ClassDef]] = {}
-    for tree in trees:
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ClassDef):
-                made.setdefault(node.name, []).append(node)
-    return made
+def looked(module: Module) -> tuple[list[Class], list[Given]]:
+    """A module's classes, and what they give to what they make."""
+    classes: list[Class] = []
+    given: list[Given] = []
+    for node in module.nodes:
+        if isinstance(node, ast.ClassDef):
+            classes.append(_class(node))
+            for function in (one for one in node.body if isinstance(one, ast.FunctionDef)):
+                given += _given(classes[-1], function)
+    return classes, given
+
+
+found_in = Look(looked)
+
+
+def handed(found: Mapping[str, tuple[list[Class], list[Given]]]) -> Iterator[tuple[str, Given]]:
+    """Where a class's methods are handed to what it makes, with the module."""
+    classes: dict[str, list[Class]] = {}
+    for one in (one for of_module, _ in found.values() for one in of_module):
+        classes.setdefault(one.name, []).append(one)
+
+    def methods(of: Class, seen: frozenset[str] = frozenset()) -> frozenset[str]:
+        bases = (
+            methods(one, seen | {base})
+            for base in of.bases
+            if base not in seen
+            for one in classes.get(base, ())
+        )
+        return of.methods.union(*bases)
+
+    for file, (_, given) in found.items():
+        for one in given:
+            is_put = "." in one.to
+            if (is_put or one.to in classes) and one.name in {_ANY, *methods(one.owner)}:
+                yield file, one
 
 
 def test_no_component_holds_its_owners_methods() -> None:
-    trees = dict(sources())
-    classes = _classes(list(trees.values()))
-    found = [(file, *one) for file, tree in trees.items() for one in handed(tree, classes)]
+    found = list(handed(found_in()))
     reaching = [
-        f"{file}:{line}: {where} gives {to} its own"
-        for file, where, to, line in found
-        if (where, to) not in PERMITTED
+        f"{file}:{one.line}: {one.where} gives {one.to} its own {one.name}"
+        for file, one in found
+        if (one.where, one.to) not in PERMITTED
     ]
     assert not reaching, "\n".join(reaching)
-    assert {(where, to) for _, where, to, _ in found} == PERMITTED.keys(), (
-        "permitted, and not there"
-    )
+    there = {(one.where, one.to) for _, one in found}
+    assert there == PERMITTED.keys(), "permitted, and not there"
 
 
 def test_one_that_does_is_seen() -> None:
@@ -176,8 +213,7 @@ class Owner(Base):
         "Part({'call': self.own})",
         "other.call = self.own",
     ):
-        tree = ast.parse(source.format(text))
-        assert [one[:1] for one in handed(tree, _classes([tree]))] == [("Owner.__init__",)], text
+        found = handed({"m": looked(Module("m", source.format(text)))})
+        assert [one.where for _, one in found] == ["Owner.__init__"], text
     for text in ("Part(self.value)", "Part(self.state)", "Part(self.state.call)", "open(self.own)"):
-        tree = ast.parse(source.format(text))
-        assert not list(handed(tree, _classes([tree]))), text
+        assert not list(handed({"m": looked(Module("m", source.format(text)))})), text
