@@ -8,6 +8,7 @@ partials and inner functions over its `self`. A thread's own function, or one th
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -20,6 +21,11 @@ PERMITTED = {
         "Collections.__init__",
         "Followers",
     ): "a follower asks for the reader anew each time: the collection may be gone",
+    (
+        "DataflowLifecycle._hydration",
+        "Hydration",
+    ): "what it is at goes out as a status, which is made of all that is known of its dataflow",
+    ("DataflowLifecycle._hydration", "HydrationHere"): "likewise",
     (
         "SqliteConsensus.__init__",
         "Database",
@@ -114,22 +120,46 @@ def _inner(function: ast.FunctionDef) -> dict[str, list[str]]:
     return found
 
 
-def _given(owner: Class, function: ast.FunctionDef) -> Iterator[Given]:
-    inner = _inner(function)
+def _is_class(name: str) -> bool:
+    return name.lstrip("_")[:1].isupper()
+
+
+def _made_by(node: ast.expr) -> Iterator[str]:
+    """The classes that an expression may stand for."""
+    match node:
+        case ast.Name() | ast.Attribute() if _is_class(_last(node)):
+            yield _last(node)
+        case ast.IfExp(body=one, orelse=other):
+            yield from _made_by(one)
+            yield from _made_by(other)
+
+
+def _kinds(function: ast.FunctionDef) -> dict[str, list[str]]:
+    """Which classes names in a method stand for."""
+    found: dict[str, list[str]] = {}
     for node in ast.walk(function):
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                found.setdefault(name, []).extend(_made_by(value))
+    return found
+
+
+def _given(owner: Class, function: ast.FunctionDef) -> Iterator[Given]:
+    inner, kinds = _inner(function), _kinds(function)
+    for node in ast.walk(function):
+        to: Sequence[str] = ()
         given: list[ast.expr] = []
         match node:
             case ast.Call(func=func, args=args, keywords=keywords):
-                to = _last(func)
-                if to.lstrip("_")[:1].isupper():
-                    given = [*args, *(one.value for one in keywords)]
+                made = _last(func)
+                to = [made] if _is_class(made) else kinds.get(made, ())
+                given = [*args, *(one.value for one in keywords)]
             case ast.Assign(targets=[ast.Attribute(value=other) as target], value=value):
-                to = ast.unparse(target)
                 if not (isinstance(other, ast.Name) and other.id == "self"):
-                    given = [value]
-        for one in given:
-            for name in _reaching(one, inner):
-                yield Given(owner, f"{owner.name}.{function.name}", to, name, one.lineno)
+                    to, given = [ast.unparse(target)], [value]
+        for one in given if to else ():
+            for name, whom in itertools.product(_reaching(one, inner), to):
+                yield Given(owner, f"{owner.name}.{function.name}", whom, name, one.lineno)
 
 
 def looked(module: Module) -> tuple[list[Class], list[Given]]:
@@ -195,6 +225,7 @@ class Owner(Base):
         def inside():
             return self.state
         alias = self.own
+        kind = Part if other else Unknown
         {}
 
     def own(self): ...
@@ -210,6 +241,7 @@ class Owner(Base):
         "Part(partial(self.own, 1))",
         "Part(inside)",
         "Part(alias)",
+        "kind(call=self.own)",
         "Part({'call': self.own})",
         "other.call = self.own",
     ):
