@@ -548,8 +548,15 @@ def test_ids_and_what_is_stored(con: Connection) -> None:
         " FROM mz_internal.mz_object_lifetimes AS l JOIN mz_objects AS o ON o.id = l.id AND o.type = l.object_type",
     )
     assert set(made) == {(gid, "create", True) for gid in ids(con).values()}
-    usage = dict(rows(con, "SELECT object_id, size_bytes FROM mz_catalog.mz_recent_storage_usage"))
     named = ids(con)
+    # The view's shard is written once it is hydrated.
+    usage = dict(
+        until(
+            con,
+            "SELECT object_id, size_bytes FROM mz_catalog.mz_recent_storage_usage",
+            lambda found: dict(found).get(named["v"], 0) > 0,
+        )
+    )
     assert usage.keys() == {named[name] for name in "tov"}
     ((shard_bytes,),) = rows(
         con, "SELECT size FROM mz_introspection.mz_dataflow_arrangement_sizes WHERE name LIKE '%.v'"

@@ -17,7 +17,6 @@ from mzsql.catalog.objects import (
     Item,
     RelationItem,
     Table,
-    Type,
     cluster_of,
     type_of,
 )
@@ -238,8 +237,10 @@ class SessionCatalog:
         """The names of the types that users created in the schemas of the search path."""
         return [
             one.name
-            for one in self.state.of(Type)
-            if one.database == self._database and one.schema in self._search_path
+            for one in self.state.items.values()
+            if type_of(one) is not None
+            and one.database == self._database
+            and one.schema in self._search_path
         ]
 
     def has_cluster(self, cluster: str) -> bool:
