@@ -339,3 +339,22 @@ def test_names_that_sparks_catalog_refuses(con: mzsql.Connection) -> None:
     con.execute('CREATE TABLE "odd name" (a integer)')
     con.execute('INSERT INTO "odd name" VALUES (1)')
     assert _rows(con.spark.sql("SELECT * FROM public.`odd name`")) == [(1,)]
+
+
+# --- temporary tables ------------------------------------------------------------------------------
+
+
+def test_a_temporary_table_is_read_by_its_connection(
+    spark: SparkSession, con: mzsql.Connection
+) -> None:
+    con.execute("CREATE TEMP TABLE passing (a int)")
+    try:
+        con.execute("INSERT INTO passing VALUES (1), (2)")
+        asked = "SELECT sum(p.a) AS s FROM passing AS p JOIN mz_temp.passing AS q ON p.a = q.a"
+        assert _rows(con.spark.sql(asked)) == [(3,)]
+        assert sorted(_rows(con.spark.table("mz_temp.passing"))) == [(1,), (2,)]
+        assert not [one for one in spark.catalog.listDatabases() if "mz_temp" in one.name]
+    finally:
+        con.execute("DISCARD TEMP")
+    with pytest.raises(AnalysisException):
+        con.spark.sql("SELECT * FROM mz_temp.passing")
