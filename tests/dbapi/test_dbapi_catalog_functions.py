@@ -236,3 +236,24 @@ def test_what_there_is_not_is_told_as_postgresql_tells_it(
     with make_database(answers_server, "absent") as session:
         wanted = session.execute(query.encode()).fetchall()
     assert con.execute(query).fetchall() == wanted
+
+
+@pytest.mark.parametrize(
+    ("relation", "asked"),
+    [
+        ("pg_namespace", "has_schema_privilege(nspname, 'USAGE')"),
+        ("mz_databases", "has_database_privilege(name, 'CONNECT')"),
+        ("mz_clusters", "has_cluster_privilege(name, 'USAGE')"),
+        ("mz_roles", "has_table_privilege(name, 'pg_class', 'SELECT')"),
+        (
+            "information_schema.columns",
+            "has_column_privilege(quote_ident(table_schema) || '.' || quote_ident(table_name), column_name, 'SELECT')",
+        ),
+    ],
+)
+def test_who_may_what_is_asked_of_every_row(
+    con: mzsql.Connection, relation: str, asked: str
+) -> None:
+    """A filter is pushed to where a subquery of it has found nothing yet: that refuses nothing."""
+    all_rows = con.execute(f"SELECT count(*) FROM {relation}").fetchall()
+    assert con.execute(f"SELECT count(*) FROM {relation} WHERE {asked}").fetchall() == all_rows

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.long
 #: What ids of the system's types are above their numbers.
 _TYPES_FROM = 100_000
 #: PostgreSQL's `name` is a text here, and so is what `pg_typeof` gives.
-_AS_TEXT = {"name": "text", "_name": "_text"}
+_AS_TEXT = {"name": "text", "_name": "_text", "inet": "text"}
 _TEXTS = {"pg_typeof"}
 
 

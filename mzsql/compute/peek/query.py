@@ -54,7 +54,8 @@ class Statement(msgspec.Struct, frozen=True):
             `summed`.
         loops: recursions to run before it.
         limit: the LIMIT in the text, if there is one.
-        with_errors: the inputs for which the text reads the column mz_error.
+        errors: the inputs of which rendering it asked whether they have the column mz_error, and the answers: with others, the
+            text is another.
     """
 
     text: str
@@ -62,7 +63,7 @@ class Statement(msgspec.Struct, frozen=True):
     finished: bool
     loops: tuple[LoopText, ...] = ()
     limit: int | None = None
-    with_errors: tuple[GlobalId, ...] = ()
+    errors: dict[GlobalId, bool] = {}
 
 
 class _Dataflow(msgspec.Struct, frozen=True, tag="dataflow"):
@@ -190,9 +191,9 @@ class PlannedQuery:
         """
         known = self._statements.get(ordered)
         # Another process may have rendered it, where other inputs had errors.
-        with_errors = tuple(gid for gid in self.inputs if errors_in(gid))
-        if known is None or known.with_errors != with_errors:
-            rendered = self.contents(errors_in)
+        if known is None or any(errors_in(gid) != had for gid, had in known.errors.items()):
+            errors: dict[GlobalId, bool] = {}
+            rendered = self.contents(lambda gid: errors.setdefault(gid, errors_in(gid)))
             ast, loops = rendered.rendered(Engine.DUCKDB)
             ast = self.finish(ast, Engine.DUCKDB, ordered=ordered)
             if not loops:
@@ -201,7 +202,7 @@ class PlannedQuery:
             inputs = tuple(one.id for one in rendered.inputs)
             text = to_sql(ast, Engine.DUCKDB)
             limit = cut_at(self.finishing)
-            known = Statement(text, inputs, self.finished, texts(loops), limit, with_errors)
+            known = Statement(text, inputs, self.finished, texts(loops), limit, errors)
             self._statements[ordered] = known
             self._tell()
         return known

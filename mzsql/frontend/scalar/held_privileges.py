@@ -16,11 +16,14 @@ from mzsql.repr.types import SqlType
 
 
 class _Kind(msgspec.Struct, frozen=True):
-    """What is asked about: the relation that lists it, what messages call it, and the privileges that there are on it."""
+    """What is asked about: the relation that lists it, what messages call it, the privileges that there are on it, and how it
+    is told.
+    """
 
     relation: str
     noun: str
     privileges: tuple[str, ...]
+    by: tuple[SqlType, ...] = (t.TEXT, t.OID)
 
 
 _KINDS = {
@@ -36,7 +39,7 @@ _KINDS = {
         "database",
         ("CREATE", "USAGE", "CONNECT", "TEMPORARY", "TEMP"),
     ),
-    "cluster": _Kind("mz_clusters", "cluster", ("CREATE", "USAGE")),
+    "cluster": _Kind("mz_clusters", "cluster", ("CREATE", "USAGE"), by=(t.TEXT,)),
     "type": _Kind("mz_types", "type", ("USAGE",)),
     "function": _Kind("mz_functions", "function", ("EXECUTE",)),
     "connection": _Kind("mz_connections", "connection", ("USAGE",)),
@@ -54,7 +57,7 @@ def held(kind: str) -> tuple[Defined, ...]:
 def _on(kind: _Kind) -> Iterator[Defined]:
     for role in ((), (t.TEXT,), (t.OID,)):
         at, privilege = f"${len(role) + 1}", f"${len(role) + 2}"
-        for by in (t.TEXT, t.OID):
+        for by in kind.by:
             args = (*role, by, t.TEXT)
             yield _strict(
                 args, [*_checks(role), _known(privilege, kind.privileges)], _there(kind, by, at)
@@ -73,8 +76,8 @@ def _on_columns(kind: _Kind) -> Iterator[Defined]:
             oid = f"{at}::regclass::oid" if by == t.TEXT else at
             of = f"FROM mz_catalog.mz_columns AS c JOIN mz_catalog.mz_relations AS r ON r.id = c.id WHERE r.oid = {oid}"
             known = _known(privilege, kind.privileges)
-            named = f"(SELECT true {of} AND c.name = {column} LIMIT 1)"
-            missing = f"{_there(kind, by, at)} AND {named} IS NULL"
+            # Of no relation there are no names, and nothing is refused; cf. `_unknown`.
+            missing = f"NOT (SELECT array_agg(c.name) {of}) @> ARRAY[{column}]"
             relation = f"{at}::regclass::text"
             told = f"""'column "' || {column} || '" of relation "' || {relation} || '" does not exist'"""
             refused = [*_checks(role), known, f"mz_internal.mz_raise_if({missing}, {told})"]
@@ -100,8 +103,7 @@ def _checks(role: tuple[SqlType, ...]) -> list[str]:
     """What refuses a role's name. One that is given by its OID is not looked for, as in PostgreSQL."""
     if role != (t.TEXT,):
         return []
-    unknown = "NOT EXISTS (SELECT FROM mz_catalog.mz_roles WHERE name = $1)"
-    return [_fails(f"$1 <> 'public' AND {unknown}", "$1", "role")]
+    return [_fails(f"$1 <> 'public' AND {_unknown('mz_roles', '$1')}", "$1", "role")]
 
 
 def _there(kind: _Kind, by: SqlType, at: str) -> str:
@@ -112,8 +114,18 @@ def _there(kind: _Kind, by: SqlType, at: str) -> str:
     if kind.relation == "mz_relations":
         # The cast refuses an unknown name, and takes qualified ones.
         return found.format(key="oid", value=f"{at}::regclass::oid")
-    named = found.format(key="name", value=_name(kind, at))
-    return f"CASE WHEN {_fails(f'{named} IS NULL', at, kind.noun)} THEN NULL ELSE true END"
+    unknown = _unknown(kind.relation, _name(kind, at))
+    return f"CASE WHEN {_fails(unknown, at, kind.noun)} THEN NULL ELSE true END"
+
+
+def _unknown(relation: str, name: str) -> str:
+    """Whether a relation of the catalog lists nothing of a name.
+
+    All names are asked for together: of a subquery for each name the plan has a part in which it has found nothing yet,
+    where what must not happen would happen. No object's name is empty; that one stands for a relation without rows.
+    """
+    names = f"SELECT name FROM mz_catalog.{relation} UNION ALL SELECT ''"
+    return f"NOT (SELECT array_agg(name) FROM ({names}) AS n) @> ARRAY[({name})::text]"
 
 
 def _name(kind: _Kind, at: str) -> str:
