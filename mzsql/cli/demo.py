@@ -174,7 +174,8 @@ class Demo:
     def _change(self, connection: Any) -> None:
         self._title("Changes, each followed by the views")
         self._say(
-            "  refreshes: one for each transaction that concerns the view; anew: the whole query, the faster of two runs"
+            "  steps: one for each transaction that concerns the view; refresh: the slowest of them; anew: the whole query, the faster of"
+            " two runs"
         )
         with self._timed("  started Spark, to compare with"):
             session = connection.spark.session
@@ -200,7 +201,7 @@ class Demo:
             )
             recomputation.load({t: _arrow(connection, f"SELECT * FROM {t}") for t in TABLES})
             steps = self._steps_after(connection, since)
-            table = Table("view", *_COLUMNS, box=None, padding=(0, 2))
+            table = Table("view", *_COLUMNS, box=None, padding=(0, 1))
             for view, query in queries.items():
                 recomputed = recomputation.run(query)
                 different = recomputation.differences(recomputed, contents[view])
@@ -325,15 +326,15 @@ class Demo:
         self._say(f"{what}: {time.perf_counter() - begun:.1f} s")
 
 
-#: The columns of the table of refreshes beside the view. A change of two transactions is two refreshes of a view, of
+#: The columns of the table of refreshes beside the view. A change of two transactions is two steps of a view, of
 #: which the slower one's time is shown; the others' time is for computing the whole query once.
 _COLUMNS = (
     "changes",
-    "refreshes",
-    "slowest",
+    "steps",
+    "refresh",
     "on",
     "jobs",
-    "they read",
+    "read",
     "Spark anew",
     "DuckDB anew",
     "anew reads",
