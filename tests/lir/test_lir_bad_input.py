@@ -305,6 +305,7 @@ def test_values_that_nest_too_deeply_are_refused(
         ),
         ("SELECT * FROM generate_series(1, 1000000000000)", "more than 10000000 rows"),
         ("SELECT 'a'::varchar(1000000000)", "must be between 1 and 10485760"),
+        ("SELECT ''::char(0)", "length for type character must be between 1 and 10485760"),
     ],
 )
 def test_values_beyond_all_bounds_are_refused(

@@ -173,7 +173,7 @@ def _modified(base: SqlType, node: exp.DataType) -> SqlType:
         length = params[0] if params else base.length
         if length is not None and not 1 <= length <= _MAX_LENGTH:
             raise InvalidParameter(
-                f"length for type {t.type_name(base)} must be between 1 and {_MAX_LENGTH}"
+                f"length for type {t.type_name(SqlType(base.kind))} must be between 1 and {_MAX_LENGTH}"
             )
         return SqlType(base.kind, length=length)
     if params and base.kind in ("timestamp", "timestamptz", "time", "interval"):
