@@ -37,6 +37,7 @@ BOUNDED: dict[str, int] = {
     "Ages._met": ages._NAMES,
     "Collections._gone": storage_collections._REMEMBERED,
     "Deltas._kept": deltas.KEPT,
+    "Delta.facts": deltas.KEPT * 2,  # the tables have two columns
 }
 #: What time ends, or that is no memory of this process.
 ENDS = {

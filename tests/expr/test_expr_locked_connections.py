@@ -176,7 +176,7 @@ def test_a_driver_keeps_no_database_whose_spilled_rows_were_removed(
     opened: list[weakref.ref[duckdb.DuckDBPyConnection]] = []
 
     def small(*, settings: dict[str, str]) -> duckdb.DuckDBPyConnection:
-        few = {"memory_limit": "80MiB", "threads": "1"}
+        few = {"memory_limit": "80MiB", "threads": "1", "external_threads": "1"}
         connection = locked_connection(settings={**settings, **few})
         opened.append(weakref.ref(connection))
         return connection
