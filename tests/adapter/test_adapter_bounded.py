@@ -43,6 +43,7 @@ BOUNDED: dict[str, int] = {
 ENDS = {
     "SnapshotCache._kept": "its rows are bounded in bytes",
     "PlannedQuery._statements": "one for each kept query that is small, and one that is not",
+    "ManagedCollection._waiting": "written within seconds, which is longer than a few rounds take; no more than most_waiting",
     "WalState.last_write": "writes of dropped tables are known for an hour",
     "MemConsensus._logs": "the store's: what tells later comers that a shard has ended",
 }
