@@ -37,7 +37,7 @@ def env(tmp_path: Path) -> Path:
 def answers(path: Path, **options: bool) -> list[object]:
     """What another process answers, and how it explains it."""
     found: list[object] = []
-    with mzsql.connect(path, **options) as con:  # type: ignore[arg-type]
+    with mzsql.connect(path, **options) as con:  # type: ignore[arg-type]  # all are flags
         for text in ASKED:
             rows = con.execute(text).fetchall()
             found.append(sorted(rows) if "ORDER" not in text else rows)

@@ -121,8 +121,7 @@ class PlanFiles:
             found = sorted((one.stat().st_mtime_ns, one.path) for one in entries)
         if len(found) > MOST_FILES:
             for _, path in found[: len(found) // 2]:
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(path)  # noqa: PTH108
+                Path(path).unlink(missing_ok=True)
 
 
 def remove_old_plans(caches: Path, name: str, seconds: float, now: float) -> None:
