@@ -458,6 +458,31 @@ def test_a_text_is_made_for_more_than_was_seen():
     assert widened(small) == small
 
 
+def _measured(rows: list[tuple[int, ...]]) -> Relation:
+    columns = {
+        f"c{i}": coarse("BIGINT", min(v), max(v), nulls=False)
+        for i, v in enumerate(zip(*rows, strict=True))
+    }
+    kept = list(zip(*rows, strict=True))
+    same = {f"c{i}": f"c{kept.index(v)}" for i, v in enumerate(kept) if kept.index(v) < i}
+    return Relation(columns, len(rows), same)
+
+
+_ROWS = st.lists(st.tuples(*[st.integers(-1, 1)] * 4), min_size=1, max_size=2)
+
+
+@given(st.lists(_ROWS.map(_measured), min_size=1, max_size=4))
+def test_a_text_made_anew_for_what_it_did_not_serve_serves_it(relations):
+    """Else each step would make one anew. Columns may equal each other in several ways in one, in fewer in the next."""
+    seen = relations[0]
+    made = widened(seen)
+    for found in relations:
+        seen = seen.with_(found)
+        if not made.covers(found):
+            made = widened(seen, made)
+        assert made.covers(found)
+
+
 def test_the_columns_that_a_statement_reads_are_found_and_it_stays_as_it_is() -> None:
     statement = sqlglot.parse_one(
         "WITH a AS (SELECT x AS p, y AS q FROM r UNION ALL SELECT z AS p, w AS q FROM s) "

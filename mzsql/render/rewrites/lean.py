@@ -70,7 +70,11 @@ class Relation:
         return (
             self.rows >= other.rows
             and all(a.covers(b) for a, b in pairs)
-            and self.same.items() <= other.same.items()
+            # Equal to a common third column is equal too, whichever of them is the first.
+            and all(
+                other.same.get(name, name) == other.same.get(earlier, earlier)
+                for name, earlier in self.same.items()
+            )
         )
 
     def with_(self, other: Relation) -> Relation:
