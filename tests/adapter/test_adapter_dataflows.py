@@ -77,6 +77,7 @@ def test_a_bug_that_one_object_brings_out_is_its_failure_alone(
     planner.broken = broken
     dataflows = Dataflows(env, planner, no_spark, lead=True)
     try:
+        dataflows.begin()
         assert dataflows.leads
         for name in ("first", "second"):
             gid = id_of(env.catalog.state, name)
@@ -159,8 +160,8 @@ def test_every_process_explains_the_plan_that_runs(env: Environment, tmp_path: P
         # Another process takes over, and runs what was planned anew.
         leading.close()
         leading = Coordinator(there, spark=no_spark)
-        assert leading._dataflows.leads
         again = _explained(leading)
+        assert leading._dataflows.leads
         assert again == planned
         assert _explained(here) == again
         # The index is kept for as long as this runs; a process that opens now is told so, too.

@@ -49,7 +49,6 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
         assert go.wait(HANG)
         return deploy(self, *args, **kwargs)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(dataflows, "AT_ONCE", 1)
     monkeypatch.setattr(Planner, "deploy", waiting)
     yield go
     go.set()
@@ -70,6 +69,7 @@ def test_statements_run_before_any_dataflow_is_taken_up(env: Path, held: threadi
 def test_what_somebody_waits_for_is_taken_up_first(
     env: Path, held: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(dataflows, "AT_ONCE", 1)
     order: list[str] = []
     opened = lifecycle.DataflowLifecycle.open
 

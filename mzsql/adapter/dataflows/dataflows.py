@@ -37,7 +37,7 @@ from mzsql.catalog.state import CatalogState
 from mzsql.compute.controller.controller import ComputeController
 from mzsql.compute.dependencies import ArrangementRegistry, ExportLog
 from mzsql.compute.engines.spark_session import require_java
-from mzsql.repr.errors import Fenced, SqlError, told
+from mzsql.repr.errors import Fenced
 from mzsql.repr.ids import GlobalId
 from mzsql.threads import Backoff, Supervised
 
@@ -102,7 +102,7 @@ class Dataflows:
         self._pause = self._again_at = 0.0
         self._unwritten: dict[GlobalId, GlobalExpressions] = {}
         self._took_up: set[GlobalId] = set()
-        self._more = False
+        self._more = self._looked = False
         self._ahead = PlansAhead(env.cache.lacking, planner.features)
         self._leadership = Leadership(
             env.catalog, env.clock, generation=env.generation, build=env.build
@@ -131,12 +131,9 @@ class Dataflows:
         self._notified = False
         self._history = HistoryRelease(env)
         if self._follows:
-            few = len(env.catalog.state.maintained) <= AT_ONCE
-            if self._may_lead and few and env.catalog.state.maintained:
-                self._begin()
-            elif not self._may_lead or few:
+            if not (self._may_lead and env.catalog.state.maintained):
                 env.startup.completed()
-            # Wake the thread for the dataflows that `_begin` left.
+            # Whoever opens an environment does not wait for its dataflows: the thread takes them up at once.
             self._wake.set()
             # A process that never leads only releases its own holds and needs no notifications.
             self._notified = not self._may_lead or env.follow_catalog(self._changed)
@@ -168,15 +165,6 @@ class Dataflows:
 
     def _here(self, registry: ArrangementRegistry, exports: ExportLog | None) -> InProcess:
         return InProcess(self._env, self._spark, self._planner.renderings, registry, exports)
-
-    def _begin(self) -> None:
-        """Look once before the environment is used. A bug found here only delays the dataflows: the thread will meet and report it."""
-        try:
-            self.tick()
-        except SqlError:
-            raise
-        except Exception as bug:
-            _log.info("the first look at the dataflows has failed: %s", told(bug), exc_info=bug)
 
     def _run(self, thread: Supervised) -> None:
         clock = self._env.clock
@@ -212,6 +200,7 @@ class Dataflows:
             Fenced: a higher deploy generation was promoted.
         """
         with self._lock:
+            self._looked = True
             if fetch:
                 self._stale.clear()
             state = self._env.sync() if fetch else self._env.seen()
@@ -408,6 +397,17 @@ class Dataflows:
         ):
             require_java()
 
+    def begin(self) -> None:
+        """Look for the first time, where the thread has not yet: before this process changes what exists, so that what was there goes on
+        with the plans that it ran with, and before it tells what runs.
+
+        Raises:
+            Fenced: a higher deploy generation was promoted.
+        """
+        with self._lock:
+            if self._may_lead and not self._looked:
+                self.tick()
+
     def catch_up(self, first: Iterable[GlobalId] = ()) -> None:
         """Install what a DDL statement of this process has just created (``first``), and wait until replicas have confirmed it."""
         if not self._may_lead:
@@ -416,7 +416,12 @@ class Dataflows:
         self._controller.settle(SETTLE_SECONDS)
 
     def deployed(self, gid: GlobalId) -> GlobalExpressions | None:
-        """The plan that this process runs for an object, whatever indexes were created or dropped since; None where it runs none."""
+        """The plan that this process runs for an object, whatever indexes were created or dropped since; None where it runs none.
+
+        Raises:
+            Fenced: a higher deploy generation was promoted.
+        """
+        self.begin()
         return self._deployed.get(gid)
 
     @property

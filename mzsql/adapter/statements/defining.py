@@ -6,6 +6,8 @@ no family is a bug, found when the tables are made.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from mzsql.adapter.session.session import Session
 from mzsql.adapter.statements.result import Result
 from mzsql.adapter.statements.tables import Definers, Runs
@@ -17,9 +19,11 @@ class Defining:
 
     Args:
         families: the families' tables.
+        first: called before each statement: what exists is taken up before it changes.
     """
 
-    def __init__(self, *families: Definers) -> None:
+    def __init__(self, *families: Definers, first: Callable[[], None]) -> None:
+        self._first = first
         self._definers = {plan: define for family in families for plan, define in family.items()}
 
     def run(self, session: Session, plan: p.Plan) -> Result:
@@ -28,6 +32,7 @@ class Defining:
         Raises:
             SqlError: it cannot be carried out; nothing was done.
         """
+        self._first()
         self._definers[type(plan)](session, plan)
         return Result(plan.tag_text, defined=True)
 
