@@ -54,7 +54,7 @@ from mzsql.compute.peek.outflow import Limits
 from mzsql.compute.peek.spark import Peeks
 from mzsql.compute.replica.dataflows.dataflow import Renderings
 from mzsql.expr.engines import shortage
-from mzsql.frontend import bind_parameters, parse_statements, plan_statement
+from mzsql.frontend import RecentTexts, bind_parameters, parse_statements, plan_statement
 from mzsql.frontend.parse import statements as st
 from mzsql.frontend.plan import dml_plans, session_plans
 from mzsql.frontend.plan import plans as p
@@ -104,6 +104,7 @@ class Coordinator:
         limits: Limits | None = None,
     ) -> None:
         self.env = env
+        self._texts = RecentTexts()
         features = SystemFeatures(env)
         self.planner = Planner(
             lambda: env.catalog.state,
@@ -301,7 +302,7 @@ class Coordinator:
         if self._dataflows.fenced is not None:
             raise self._dataflows.fenced
         bound = text if parameters is None else bind_parameters(text, parameters)
-        statements = parse_statements(bound)
+        statements = self._texts.parse(bound)
         self._streams.begin_text(session, len(statements))
         results: list[Result] = []
         try:

@@ -4,8 +4,8 @@ The stages: `parse_statements(text)` gives `Statement`s, structs of our own arou
 `plan_statement(statement, catalog)` resolves names and types against a `CatalogView` into a `Plan`
 (`mzsql.frontend.plan.plans`, and a module for each family), whose queries are HIR. `lower_query(query)` decorrelates
 HIR into a MIR relation with a `RelationDesc` and a `RowSetFinishing`. `bind_parameters(text, params)` inserts parameters
-into a text as typed literals, before parsing. Whatever the text, only `SqlError`s leave this package. See
-docs/architecture.md, "The way of a SELECT".
+into a text as typed literals, before parsing; `RecentTexts` keeps the trees of recent queries. Whatever the text, only
+`SqlError`s leave this package. See docs/architecture.md, "The way of a SELECT".
 """
 
 from mzsql.frontend.catalog import CatalogItem, CatalogView, FullName, PartialName
@@ -19,7 +19,7 @@ from mzsql.frontend.lowering.lower import (
     lower_relation,
 )
 from mzsql.frontend.parse.parameters import bind_parameters
-from mzsql.frontend.parse.parse import parse_statements
+from mzsql.frontend.parse.parse import RecentTexts, parse_statements
 from mzsql.frontend.parse.statements import Statement
 from mzsql.frontend.plan.plan import plan_statement
 
@@ -29,6 +29,7 @@ __all__ = [
     "FullName",
     "LoweredQuery",
     "PartialName",
+    "RecentTexts",
     "Statement",
     "bind_parameters",
     "check_sqlglot",

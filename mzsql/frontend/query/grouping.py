@@ -17,7 +17,6 @@ from mzsql.frontend.hir_visit import map_columns, map_window, map_windows
 from mzsql.frontend.names.scope import Scope
 from mzsql.frontend.parse.pieces import fold
 from mzsql.frontend.query import grouping_sets
-from mzsql.frontend.query.output_names import output_name
 from mzsql.frontend.scalar.coerce import Typed, settle, to_boolean
 from mzsql.frontend.scalar.collector import MARKER, Collector
 from mzsql.frontend.scalar.context import ExprContext, QueryPlans
@@ -139,7 +138,9 @@ class SelectState:
             target = origin
         elif self._only_output(node):
             name = fold(node.this)
-            matching = [o for o in outputs if isinstance(o, exp.Alias) and output_name(o) == name]
+            matching = [
+                o for o in outputs if isinstance(o, exp.Alias) and fold(o.args["alias"]) == name
+            ]
             if len(matching) > 1:
                 raise AmbiguousColumn(
                     f'column reference "{name}" is ambiguous', position=position_of(node)
@@ -160,9 +161,8 @@ class SelectState:
         name = fold(node.this)
         if any(item.name == name and item.unqualified for item in self.scope.items):
             return False
-        return any(
-            isinstance(o, exp.Alias) and output_name(o) == name for o in self.node.expressions
-        )
+        outputs = self.node.expressions
+        return any(isinstance(o, exp.Alias) and fold(o.args["alias"]) == name for o in outputs)
 
     def _reduce(self, sets: list[list[Typed]]) -> None:
         keys = {key.expr: key for keys in sets for key in keys}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from sqlglot import expressions as exp
 
 from mzsql.frontend.parse.pieces import fold
+from mzsql.frontend.scalar.context import Subqueries
 from mzsql.frontend.scalar.nodes import function_name
 from mzsql.frontend.scalar.qualified import bare
 
@@ -50,12 +51,17 @@ _TYPE_NAMES = {
 _WEAK = frozenset({exp.Boolean, exp.Interval})
 
 
-def output_name(node: exp.Expr) -> str:
-    """The name of a select list's item; its subqueries must have been planned before."""
-    return _named(node)[0]
+def output_name(node: exp.Expr, subqueries: Subqueries) -> str:
+    """The name of a select list's item.
+
+    Args:
+        node: the item.
+        subqueries: the names of its subqueries, which have been planned before.
+    """
+    return _named(node, subqueries)[0]
 
 
-def _named(node: exp.Expr) -> tuple[str, bool]:
+def _named(node: exp.Expr, subqueries: Subqueries) -> tuple[str, bool]:
     """A name, and whether it takes precedence over the name of a type that the value is cast to."""
     match node:
         case exp.Alias():
@@ -75,20 +81,20 @@ def _named(node: exp.Expr) -> tuple[str, bool]:
             | exp.RespectNulls()
             | exp.WithinGroup()
         ):
-            return _named(node.this)
+            return _named(node.this, subqueries)
         case exp.Bracket():
-            return _named(node.this)
+            return _named(node.this, subqueries)
         case exp.Cast():
-            inner, good = _named(node.this)
+            inner, good = _named(node.this, subqueries)
             if good:
                 return inner, True
             return _type_name(node.args["to"]), False
         case exp.Case():
             default = node.args.get("default")
-            name, good = ("case", False) if default is None else _named(default)
+            name, good = ("case", False) if default is None else _named(default, subqueries)
             return (name, True) if good else ("case", False)
         case exp.Subquery() | exp.Select() | exp.Values():
-            name = str(node.meta.get("column", "?column?"))
+            _, name = subqueries.get(id(node), (node, "?column?"))
             return name, name != "?column?"
         case exp.Trim():
             return _TRIMS.get(str(node.args.get("position")), "btrim"), True

@@ -40,7 +40,7 @@ def plan_select_items(select: SelectState) -> list[tuple[str, Typed]]:
             select.items.extend((None, value) for _, value in expanded)
             continue
         value = ctx.plan(node.this if isinstance(node, exp.Alias) else node)
-        items.append((output_name(node), value))
+        items.append((output_name(node, ctx.planner.named), value))
         select.items.append((node, value))
     return items
 

@@ -30,7 +30,7 @@ from mzsql.frontend.query.projection import plan_select_items
 from mzsql.frontend.query.select_clauses import refuse_clauses, refuse_unknown_clauses
 from mzsql.frontend.query.set_operations import cell, column_values, rows_relation, set_relation
 from mzsql.frontend.scalar.coerce import Typed, as_common, cast, settle, to_boolean, unify
-from mzsql.frontend.scalar.context import ExprContext, Handlers
+from mzsql.frontend.scalar.context import ExprContext, Handlers, Subqueries
 from mzsql.frontend.scalar.expressions import HANDLERS
 from mzsql.frontend.scalar.nodes import position_of
 from mzsql.frontend.scalar.planned_queries import Cte, Pending, Planned, limit_inside, project
@@ -52,6 +52,7 @@ class QueryPlanner:
         catalog: where names are resolved.
         references: the catalog's objects in the text: start, end, full name.
         ctes: the CTEs in scope, inner ones last.
+        named: the columns of subqueries planned as values.
         types: resolves types that users created, and adds them to the references.
         handlers: plans each kind of expression node.
     """
@@ -61,6 +62,7 @@ class QueryPlanner:
     catalog: CatalogView
     references: list[tuple[int, int, FullName]] = field(default_factory=list)
     ctes: list[dict[str, Cte]] = field(default_factory=list)
+    named: Subqueries = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.types = NamedTypes(self.catalog, self.references)

@@ -24,6 +24,10 @@ from mzsql.frontend.scalar.planned_queries import Cte, Pending, Planned
 from mzsql.repr.errors import Unsupported
 from mzsql.repr.interrupt import check_for_interrupts
 
+#: The name of a subquery's only column, which names its value in a select list, by the id of the subquery's node. The
+#: node is kept, so that no other one gets its id; it is not written into, since a parsed text may be planned again.
+Subqueries = dict[int, tuple[exp.Expr, str]]
+
 
 class QueryPlans(Protocol):
     """Plans the queries of a statement, as seen by clauses and expressions."""
@@ -46,6 +50,11 @@ class QueryPlans(Protocol):
     @property
     def handlers(self) -> Handlers:
         """What plans each kind of expression node."""
+        ...
+
+    @property
+    def named(self) -> Subqueries:
+        """The columns of the subqueries that were planned as values; what is planned as one adds itself."""
         ...
 
     def query(self, node: exp.Expr, outer: Scope | None, *, keep_unknown: bool = False) -> Pending:

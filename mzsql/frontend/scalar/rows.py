@@ -57,7 +57,7 @@ def subquery_value(ctx: ExprContext, node: exp.Expr) -> tuple[Typed, bool]:
     """
     planned = ctx.planner.subquery(node, ctx.scope)
     if len(planned.names) == 1:
-        node.meta["column"] = planned.names[0]  # what names the value in a select list
+        ctx.planner.named[id(node)] = node, planned.names[0]
         return Typed(hir.Select(planned.relation), planned.types[0].type, True), False
     if not planned.types:
         raise SqlSyntaxError(
