@@ -41,6 +41,7 @@ BOUNDED: dict[str, int] = {
 }
 #: What time ends, or that is no memory of this process.
 ENDS = {
+    "RecentTexts._kept": "its texts are bounded in characters",
     "SnapshotCache._kept": "its rows are bounded in bytes",
     "PlannedQuery._statements": "one for each kept query that is small, and one that is not",
     "ManagedCollection._waiting": "written within seconds, which is longer than a few rounds take; no more than most_waiting",
