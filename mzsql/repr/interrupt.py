@@ -122,6 +122,9 @@ class Interrupt:
         Raises:
             QueryCanceled: it is to end; the message says why.
         """
+        # Planning asks at every node, so what nearly always holds is found without a call of ours.
+        if not self._cancelled and (self._deadline is None or time.monotonic() < self._deadline):
+            return
         error = self.error()
         if error is not None:
             raise error

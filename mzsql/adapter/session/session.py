@@ -268,10 +268,9 @@ class Session:
         """
         if variable(name).of_system:
             return system_value(self._system(), name)
-        for values in (self._local, self._staged):
-            if name in values:
-                return values[name]
-        return self._values[name]
+        if name in self._local:
+            return self._local[name]
+        return self._staged[name] if name in self._staged else self._values[name]
 
     def names(self) -> list[str]:
         """The names of all variables, system variables included, sorted."""
