@@ -320,7 +320,12 @@ def type_of(item: Item) -> SqlType | None:
     return item.typ if isinstance(item, Type) else None
 
 
-CATALOG_CLUSTER = Cluster("s2", SYSTEM_CLUSTER, managed=False)
+#: The roles that every environment has and nobody changes: who owns what is built in, and who is asked for help.
+SYSTEM_ROLES = (Role("s1", "mz_system"), Role("s2", "mz_support"))
+#: The role that owns what is built in.
+SYSTEM_OWNER = SYSTEM_ROLES[0].id
+
+CATALOG_CLUSTER = Cluster("s2", SYSTEM_CLUSTER, owner=SYSTEM_OWNER, managed=False)
 """The system's own cluster, which every environment has. Queries that only read the catalog run on it, in the process
 that is asked. It has no replicas, maintains nothing, and cannot be changed.
 """

@@ -168,7 +168,7 @@ def error_lines(error: BaseException, statement: str | None = None) -> str:
     """An error in the format of PostgreSQL's tools: ``ERROR:  …``, the line with a caret at the position, detail, hint."""
     message = getattr(error, "message", None) or str(error) or type(error).__name__
     # PEP 249's exceptions repeat detail and hint in their text.
-    message = message.partition("\nDETAIL:  ")[0].partition("\nHINT:  ")[0]
+    message = message.partition("\nDETAIL: ")[0].partition("\nHINT: ")[0]
     lines = [f"ERROR:  {message}"]
     position = getattr(error, "position", None)
     if statement is not None and isinstance(position, int) and 1 <= position <= len(statement) + 1:

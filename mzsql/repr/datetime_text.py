@@ -1,7 +1,7 @@
 """Reading dates and timestamps out of the texts of constants, in more forms than the patterns that engines read columns by.
 
-Promise: beside ISO 8601's forms a compact date (``20240229``), ``BC``, ``AM`` and ``PM``, a time zone by name or offset; anything else
-is not read, and left to the patterns to refuse.
+Promise: beside ISO 8601's forms a compact date (``20240229``), ``BC``, ``AM`` and ``PM``, a time zone by name or offset, and ``epoch``;
+anything else is not read, and left to the patterns to refuse.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ _UTC = frozenset({"z", "utc", "gmt", "zulu"})
 
 def read_datetime(text: str, *, zoned: bool) -> int | None:
     """Microseconds since 1970 of a timestamp; with `zoned` of UTC, else of the local time. None where the text is none."""
-    match = _FORM.fullmatch(text.strip())
+    said = text.strip()
+    if said.lower() == "epoch":
+        return 0
+    match = _FORM.fullmatch(said)
     if match is None:
         return None
     era, zone = match["era"], match["zone"]

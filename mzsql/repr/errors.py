@@ -44,9 +44,9 @@ class SqlError(Exception):
     def __str__(self) -> str:
         lines = [self.message]
         if self.detail:
-            lines.append(f"DETAIL:  {self.detail}")
+            lines.append(f"DETAIL: {self.detail}")
         if self.hint:
-            lines.append(f"HINT:  {self.hint}")
+            lines.append(f"HINT: {self.hint}")
         return "\n".join(lines)
 
 

@@ -169,7 +169,7 @@ class _Reader:
             self._clock(clock)
             return self._end(rest, clock.end())
         if self._pending is not None:
-            raise _invalid(self.text)
+            self._days_before_hours()
         year_month = _YEAR_MONTH.match(rest)
         if year_month is not None:
             self._year_month(year_month)
@@ -179,6 +179,13 @@ class _Reader:
             raise _invalid(self.text, f"have unprocessed tokens {rest}")
         self._pending = _number(number[0], self.text)
         return self._end(rest, number.end())
+
+    def _days_before_hours(self) -> None:
+        """Takes a number for days that another one follows: "1 10" DAY TO HOUR."""
+        if self._pending is None or self._cut is None or self._cut.low != "hour":
+            raise _invalid(self.text)
+        self._put("day", self._pending)
+        self._pending = None
 
     def _end(self, rest: str, at: int) -> str:
         """What stands behind a number; it may be a unit, nothing else."""

@@ -358,6 +358,38 @@ def test_a_role_stays_while_it_owns_something(con: mzsql.Connection) -> None:
         con.execute("DROP ROLE mzsql")
 
 
+def test_the_system_has_roles_of_its_own(con: mzsql.Connection) -> None:
+    con.execute("CREATE TABLE t (a int)")
+    named = "SELECT id, name FROM mz_roles WHERE id LIKE 's%' ORDER BY id"
+    assert rows(con, named) == [("s1", "mz_system"), ("s2", "mz_support")]
+    assert rows(con, "SELECT DISTINCT owner_id FROM mz_objects WHERE id LIKE 's%'") == [("s1",)]
+    assert rows(con, "SELECT owner_id FROM mz_clusters WHERE id LIKE 's%'") == [("s1",)]
+    owned = "SELECT DISTINCT privileges::text FROM mz_views"
+    assert rows(con, owned) == [("{s1=r/s1,=r/s1}",)]
+    assert rows(con, "SELECT has_table_privilege('mz_support', 'mz_tables', 'SELECT')") == [(True,)]
+    assert rows(con, "SHOW ROLES") == [("mzsql", "")]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "CREATE ROLE mz_system",
+        "DROP ROLE mz_system",
+        "DROP ROLE IF EXISTS mz_system",
+        "GRANT mz_system TO mzsql",
+        "REVOKE mzsql FROM mz_system",
+        "ALTER SCHEMA public OWNER TO mz_system",
+        "COMMENT ON ROLE mz_system IS 'mine'",
+        "GRANT USAGE ON SCHEMA public TO mz_system",
+        "ALTER ROLE mz_system SET cluster = 'c'",
+    ],
+)
+def test_the_roles_of_the_system_stay_as_they_are(con: mzsql.Connection, sql: str) -> None:
+    with pytest.raises(mzsql.Error, match='role name "mz_system" is reserved') as refused:
+        con.execute(sql)
+    assert refused.value.sqlstate == "42939"
+
+
 def test_a_comment_goes_with_what_it_is_on(con: mzsql.Connection) -> None:
     con.execute("CREATE SCHEMA s; CREATE TABLE s.t (a int, b int)")
     con.execute("COMMENT ON TABLE s.t IS 'whole'; COMMENT ON COLUMN s.t.b IS 'second'")

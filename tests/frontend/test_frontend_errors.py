@@ -6,7 +6,7 @@ import pytest
 from memory_catalog import MemoryCatalog
 
 from mzsql.frontend import lower_query, parse_statements
-from mzsql.repr.errors import SqlError, SqlSyntaxError, Unsupported
+from mzsql.repr.errors import SqlError, SqlSyntaxError, UndefinedFunction, Unsupported
 
 SCHEMA = """
 CREATE TABLE t (a int, b int NOT NULL, s text);
@@ -525,3 +525,20 @@ def test_another_kind_of_object_than_said_is_told_with_the_statement_to_use(
     with pytest.raises(SqlError) as refused:
         catalog.plan(text)
     assert refused.value.hint == hint
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("SELECT abs(true)", "No function matches the given name and argument types. "),
+        ("SELECT 1 + true", "No operator matches the given name and argument types. "),
+        ("SELECT sum('1')", "Could not choose a best candidate function. "),
+        ("SELECT '1' + '2'", "Could not choose a best candidate operator. "),
+    ],
+)
+def test_hints_tell_functions_from_operators(catalog: MemoryCatalog, text: str, hint: str) -> None:
+    with pytest.raises(UndefinedFunction) as refused:
+        catalog.plan(text)
+    said = hint + "You might need to add explicit type casts."
+    assert refused.value.hint == said
+    assert str(refused.value).endswith(f"\nHINT: {said}")

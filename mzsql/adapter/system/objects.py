@@ -18,7 +18,7 @@ from mzsql.adapter.system.described import column_type_name, key_texts
 from mzsql.adapter.system.source import Rows, Source
 from mzsql.catalog.builtin import Builtin, builtins
 from mzsql.catalog.commands.privileges import READABLE, acl
-from mzsql.catalog.objects import FIRST_ID, Index, Item, RelationItem, Table
+from mzsql.catalog.objects import SYSTEM_OWNER, Index, Item, RelationItem, Table
 from mzsql.catalog.state import CatalogState
 from mzsql.expr.scalar import Column
 from mzsql.frontend.catalog import SYSTEM_SCHEMAS
@@ -63,7 +63,7 @@ def relation_rows(source: Source) -> Rows:
     schemas, clusters = SchemaIds(state), cluster_ids(state)
     for b in builtins().values():
         schema = system_schema_id(b.schema)
-        yield b.id, oid(b.id), schema, b.name, b.kind, FIRST_ID, None, READABLE
+        yield b.id, oid(b.id), schema, b.name, b.kind, SYSTEM_OWNER, None, READABLE
     for i in state.relations:
         cluster = clusters.get(getattr(i, "cluster", ""))
         yield i.id, oid(i.id), schemas[i], i.name, i.kind, i.owner, cluster, partial(acl, i)
@@ -123,7 +123,7 @@ def class_rows(source: Source) -> Rows:
     indexed = Counter(index.on_id for index in state.of(Index))
     for b in builtins().values():
         arity = partial(_arity, source, b)
-        at = oid(system_schema_id(b.schema)), oid(FIRST_ID)
+        at = oid(system_schema_id(b.schema)), oid(SYSTEM_OWNER)
         yield _class(b, at, indexed[b.id] > 0, arity, b.schema, None)
     for i in state.relations:
         at = oid(schemas[i]), oid(i.owner)
@@ -230,7 +230,7 @@ def namespace_rows(source: Source) -> Rows:
     """The rows of pg_namespace, for all databases."""
     databases = {one.id: one.name for one in source.state.databases.values()}
     for name in SYSTEM_SCHEMAS:
-        yield oid(system_schema_id(name)), name, oid(FIRST_ID), None
+        yield oid(system_schema_id(name)), name, oid(SYSTEM_OWNER), None
     for one in source.state.schemas.values():
         yield oid(one.id), one.name, oid(one.owner), databases.get(one.database)
 

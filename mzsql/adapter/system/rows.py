@@ -41,6 +41,8 @@ from mzsql.catalog.objects import (
     CATALOG_CLUSTER,
     FIRST_ID,
     SIZES,
+    SYSTEM_OWNER,
+    SYSTEM_ROLES,
     Index,
     Item,
     MaterializedView,
@@ -118,7 +120,7 @@ def _views(source: Source) -> Rows:
     for b in builtins().values():
         if b.kind == "view":
             schema = system_schema_id(b.schema)
-            yield b.id, oid(b.id), schema, b.name, b.query, FIRST_ID, READABLE, b.sql, b.sql
+            yield b.id, oid(b.id), schema, b.name, b.query, SYSTEM_OWNER, READABLE, b.sql, b.sql
     for i in source.state.of(View):
         definition = partial(shown_query, i.create_sql)
         text = _texts(i)
@@ -145,7 +147,7 @@ def _sources(_: Source) -> Rows:
     for b in builtins().values():
         if b.kind == "source":
             schema = system_schema_id(b.schema)
-            yield b.id, oid(b.id), schema, b.name, "system", FIRST_ID, READABLE, b.sql, b.sql
+            yield b.id, oid(b.id), schema, b.name, "system", SYSTEM_OWNER, READABLE, b.sql, b.sql
 
 
 def _indexes(source: Source) -> Rows:
@@ -228,7 +230,15 @@ def _system_types(_: Source) -> Rows:
     for kind, number in sorted(TYPE_OIDS.items(), key=lambda one: one[1]):
         schema = system_schema_id("pg_catalog" if kind in _OF_POSTGRESQL else "mz_catalog")
         category = categories.get(kind, "user-defined")
-        yield type_id(number), number, schema, _PG_NAMES.get(kind, kind), category, FIRST_ID, USABLE
+        yield (
+            type_id(number),
+            number,
+            schema,
+            _PG_NAMES.get(kind, kind),
+            category,
+            SYSTEM_OWNER,
+            USABLE,
+        )
     for kind, number in ARRAY_OIDS.items():
         schema = system_schema_id("pg_catalog" if kind in _OF_POSTGRESQL else "mz_catalog")
         yield (
@@ -237,18 +247,18 @@ def _system_types(_: Source) -> Rows:
             schema,
             f"_{_PG_NAMES.get(kind, kind)}",
             "array",
-            FIRST_ID,
+            SYSTEM_OWNER,
             USABLE,
         )
     schema = system_schema_id("pg_catalog")
     for typ, (plain, of_array) in SHORT_TEXT_OIDS.items():
         name = str(typ).strip('"')
-        yield type_id(plain), plain, schema, name, "string", FIRST_ID, USABLE
-        yield type_id(of_array), of_array, schema, f"_{name}", "array", FIRST_ID, USABLE
+        yield type_id(plain), plain, schema, name, "string", SYSTEM_OWNER, USABLE
+        yield type_id(of_array), of_array, schema, f"_{name}", "array", SYSTEM_OWNER, USABLE
     for name, number in RANGE_OIDS.items():
-        yield type_id(number), number, schema, name, "range", FIRST_ID, USABLE
+        yield type_id(number), number, schema, name, "range", SYSTEM_OWNER, USABLE
     for name, number in PSEUDO_OIDS.items():
-        yield type_id(number), number, schema, name, "pseudo", FIRST_ID, USABLE
+        yield type_id(number), number, schema, name, "pseudo", SYSTEM_OWNER, USABLE
 
 
 def _system_type_objects(source: Source) -> Rows:
@@ -277,7 +287,7 @@ def _pseudo_types(_: Source) -> Rows:
 
 
 def _functions(_: Source) -> Rows:
-    return function_rows(system_schema_id, FIRST_ID)
+    return function_rows(system_schema_id, SYSTEM_OWNER)
 
 
 def _base_types(_: Source) -> Rows:
@@ -316,7 +326,7 @@ def _map_types(source: Source) -> Rows:
 
 def _schemas(source: Source) -> Rows:
     for number, name in enumerate(SYSTEM_SCHEMAS, start=1):
-        yield f"s{number}", oid(f"s{number}"), None, name, FIRST_ID, USABLE
+        yield f"s{number}", oid(f"s{number}"), None, name, SYSTEM_OWNER, USABLE
     for one in source.state.schemas.values():
         yield one.id, oid(one.id), one.database, one.name, one.owner, acl(one)
 
@@ -327,7 +337,7 @@ def _databases(source: Source) -> Rows:
 
 
 def _roles(source: Source) -> Rows:
-    for one in source.state.roles.values():
+    for one in (*SYSTEM_ROLES, *source.state.roles.values()):
         yield one.id, oid(one.id), one.name, True
 
 

@@ -17,6 +17,7 @@ from mzsql.catalog.commands.roles import role_named
 from mzsql.catalog.commands.schemas import drop_database, drop_schemas
 from mzsql.catalog.objects import (
     FIRST_ID,
+    SYSTEM_OWNER,
     Cluster,
     Database,
     Index,
@@ -34,8 +35,8 @@ from mzsql.frontend.plan.privileges import grantable
 #: The id of PUBLIC.
 PUBLIC = "p"
 #: The privileges on system relations, and on system schemas and types.
-READABLE = [f"{FIRST_ID}=r/{FIRST_ID}", f"=r/{FIRST_ID}"]
-USABLE = [f"{FIRST_ID}=U/{FIRST_ID}", f"=U/{FIRST_ID}"]
+READABLE = [f"{SYSTEM_OWNER}=r/{SYSTEM_OWNER}", f"=r/{SYSTEM_OWNER}"]
+USABLE = [f"{SYSTEM_OWNER}=U/{SYSTEM_OWNER}", f"=U/{SYSTEM_OWNER}"]
 _LETTERS = "".join(PRIVILEGES.values())
 _WORDS = {letter: word for word, letter in PRIVILEGES.items()}
 

@@ -8,9 +8,15 @@ import msgspec
 
 from mzsql.catalog.change import Change
 from mzsql.catalog.commands.items import fresh_ids
-from mzsql.catalog.objects import Role
+from mzsql.catalog.objects import SYSTEM_ROLES, Role
 from mzsql.catalog.state import CatalogState
-from mzsql.repr.errors import DependentObjects, DuplicateObject, UndefinedObject, alike
+from mzsql.repr.errors import (
+    DependentObjects,
+    DuplicateObject,
+    InvalidParameter,
+    UndefinedObject,
+    alike,
+)
 
 
 def create_role(state: CatalogState, name: str) -> Change:
@@ -30,8 +36,11 @@ def role_named(state: CatalogState, name: str) -> Role:
 
     Raises:
         UndefinedObject: there is none.
+        InvalidParameter: it is one of the system's, which nobody changes (42939).
     """
     found = state.role(name)
+    if found is None and any(one.name == name for one in SYSTEM_ROLES):
+        raise InvalidParameter(f'role name "{name}" is reserved', sqlstate="42939")
     if found is None:
         names = [one.name for one in state.roles.values()]
         raise UndefinedObject(f"unknown role '{name}'", hint=alike(name, names))

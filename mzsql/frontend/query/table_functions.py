@@ -26,6 +26,7 @@ from mzsql.frontend.scalar import qualified
 from mzsql.frontend.scalar.aggregates import is_aggregate
 from mzsql.frontend.scalar.clauses import not_allowed
 from mzsql.frontend.scalar.coerce import (
+    NOT_UNIQUE,
     Typed,
     apply,
     call,
@@ -274,7 +275,7 @@ def _ambiguous(shown: str, position: int | None) -> UndefinedFunction:
     return UndefinedFunction(
         f"{shown} is not unique",
         position=position,
-        hint="Could not choose a best candidate. You might need to add explicit type casts.",
+        hint=NOT_UNIQUE,
         sqlstate="42725",
     )
 

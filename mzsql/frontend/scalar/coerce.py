@@ -40,13 +40,13 @@ from mzsql.frontend.scalar.typed import (
 from mzsql.repr.errors import DatatypeMismatch, UndefinedFunction, Unsupported
 from mzsql.repr.types import CHAR, NUMERIC, TEXT, SqlType, type_name
 
-#: The hint where no overload fits the arguments.
-NO_OVERLOAD = (
-    "No overload matches the given argument types. You might need to add explicit type casts."
-)
-
-#: The hint where several overloads fit the arguments equally well.
-NOT_UNIQUE = "Could not choose a best candidate. You might need to add explicit type casts."
+_CASTS = "You might need to add explicit type casts."
+#: The hints where no overload fits the arguments, of a function and of an operator.
+NO_OVERLOAD = f"No function matches the given name and argument types. {_CASTS}"
+_NO_OPERATOR = f"No operator matches the given name and argument types. {_CASTS}"
+#: The hints where several overloads fit the arguments equally well.
+NOT_UNIQUE = f"Could not choose a best candidate function. {_CASTS}"
+_OPERATOR_NOT_UNIQUE = f"Could not choose a best candidate operator. {_CASTS}"
 
 # --- a type for several -----------------------------------------------------------------------------
 
@@ -410,7 +410,7 @@ def _resolved(name: str, args: Sequence[Typed], shown: str, position: int | None
         raise UndefinedFunction(
             _not_unique(shown),
             position=position,
-            hint=NOT_UNIQUE,
+            hint=_OPERATOR_NOT_UNIQUE if shown.startswith("operator: ") else NOT_UNIQUE,
             sqlstate="42725",
         ) from None
     if func is None and name in _OF_ONE_DIMENSION and _is_deep(args[0].typ):
@@ -427,7 +427,7 @@ def _resolved(name: str, args: Sequence[Typed], shown: str, position: int | None
             message = f'function "{name}" does not exist'
             hint = functions.function_like(name)
         else:
-            hint = NO_OVERLOAD
+            hint = _NO_OPERATOR if rest else NO_OVERLOAD
         raise UndefinedFunction(message, position=position, hint=hint)
     return func
 
