@@ -45,6 +45,7 @@ from mzsql.expr.scalar import (
     transform,
     walk,
 )
+from mzsql.persist import duck
 from mzsql.repr.datum import Datum, Diff, Row
 from mzsql.repr.errors import InternalError, Unsupported
 from mzsql.repr.interrupt import check_for_interrupts, on_interrupt
@@ -448,8 +449,7 @@ class Evaluator:
         with self._lock, self._registered(table):
             try:
                 with on_interrupt(self._connection.interrupt):
-                    # Bound once: a relation is when it is made, and again when it is asked for its rows.
-                    return self._connection.execute(text).to_arrow_table()
+                    return duck.table_of(self._connection, text)
             except duckdb.InterruptException:
                 check_for_interrupts()
                 raise

@@ -137,7 +137,7 @@ def _by_duckdb(table: pa.Table, additive: Sequence[str]) -> pa.Table:
         sums = [names[table.schema.get_field_index(name)] for name in additive]
         sql = consolidation_sql("updates", names, sums)
         try:
-            result = duck.table_of(connection, sql, table.num_rows)
+            result = duck.table_of(connection, sql)
             return cast_sums(result, positions).rename_columns(table.column_names)
         except (duckdb.Error, pa.ArrowInvalid) as failure:
             raise DataError(f"sums of diffs or additive columns do not fit: {failure}") from failure
@@ -223,4 +223,4 @@ def _order_by_duckdb(keys: pa.Table) -> pa.ChunkedArray:
         connection.register("keys", keys.rename_columns(names).append_column("place", places))
         order = ", ".join(f"{quote(name)} NULLS LAST" for name in names)
         sql = f"SELECT place FROM keys ORDER BY {order}, place"
-        return duck.table_of(connection, sql, keys.num_rows)["place"]
+        return duck.table_of(connection, sql)["place"]

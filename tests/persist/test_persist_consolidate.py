@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mzsql.persist import KeySpec, duck
+from mzsql.persist import KeySpec
 from mzsql.persist.consolidate import consolidate, sort_by_key
 from mzsql.repr.errors import DataError
 
@@ -125,11 +125,7 @@ def test_additive_columns(type_, data):
 
 
 @pytest.mark.parametrize("rows", [1, 7, 8, 40])
-def test_few_rows_and_many_are_consolidated_alike(
-    rows: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A result of few rows is fetched in another way than one of many."""
-    monkeypatch.setattr(duck, "_FEW_ROWS", 7)
+def test_lists_are_consolidated_and_sorted_by_duckdb(rows: int) -> None:
     table = pa.table(
         {
             "items": pa.array([[n % 3, None] for n in range(rows)], pa.list_(pa.int64())),

@@ -30,6 +30,7 @@ from mzsql.expr.engines import (
     to_sql,
 )
 from mzsql.expr.functions.table import Engine
+from mzsql.persist import duck
 from mzsql.render.rewrites.templates import LeanText, Text
 from mzsql.repr.frontier import Timestamp
 
@@ -220,7 +221,7 @@ class Driver:
     def _run(
         self,
         connection: duckdb.DuckDBPyConnection,
-        statement: str | duckdb.Statement,
+        statement: str,
         relations: Mapping[str, pa.Table],
         parameters: Mapping[str, int] | None = None,
     ) -> pa.Table:
@@ -228,9 +229,7 @@ class Driver:
         for name, table in relations.items():
             connection.register(name, table)
         try:
-            # `execute` binds the statement once; a relation object would be bound when it is made and again when its
-            # rows are fetched.
-            return connection.execute(statement, parameters).to_arrow_table()
+            return duck.table_of(connection, statement, parameters)
         except duckdb.IOException:
             # The directory that it spills to may have been removed: the next attempt gets a new connection, which
             # spills elsewhere.

@@ -27,6 +27,7 @@ from typing import Any, TypeAlias
 import duckdb
 import pyarrow as pa
 
+from mzsql.persist import duck
 from mzsql.render.rewrites.templates import Text
 from mzsql.repr.interrupt import Interrupt
 
@@ -120,11 +121,11 @@ class Plan:
                 self._slots[name].table = table
             call = f"EXECUTE planned({', '.join(given)})" if given else "EXECUTE planned"
             if interrupt is None:
-                return self._connection.execute(call).to_arrow_table()
+                return duck.table_of(self._connection, call)
             with interrupt.on_interrupt(self._connection.interrupt):
                 # An interrupt that came before the run began would not end it.
                 interrupt.check()
-                return self._connection.execute(call).to_arrow_table()
+                return duck.table_of(self._connection, call)
         finally:
             for slot in self._slots.values():
                 slot.table = slot.empty

@@ -25,6 +25,7 @@ from mzsql.compute.engines import recursion
 from mzsql.compute.engines.pieces import PIECE_ROWS, pieces
 from mzsql.compute.engines.plans import BY_SIZE, Plan, Plans, Simple
 from mzsql.expr.engines import WIDE_SETTINGS, is_wide, locked_connection
+from mzsql.persist import duck
 from mzsql.repr.errors import InternalError
 from mzsql.repr.interrupt import Interrupt, current
 
@@ -161,7 +162,7 @@ class DuckDbPool:
             with interrupt.on_interrupt(connection.interrupt):
                 # An interrupt that came before the run began would not end it.
                 interrupt.check()
-                rows = connection.execute(text).to_arrow_table()
+                rows = duck.table_of(connection, text)
             for name in relations:
                 connection.unregister(name)
         except BaseException:
