@@ -30,6 +30,8 @@ _STATEMENT = re.compile(
     r"CREATE\s+(?P<kind>SOURCE|VIEW)\s+(?P<schema>\w+)\.(?P<name>\w+)\s*(?P<rest>.*?);?\s*\Z",
     re.IGNORECASE | re.DOTALL,
 )
+#: Where a builtin relation's documentation begins to speak of a column.
+_OF_COLUMN = re.compile(r"(?P<name>\w+): (?P<text>\S.*)\Z")
 _TYPES: dict[str, SqlType] = {
     "boolean": t.BOOLEAN,
     "bool": t.BOOLEAN,
@@ -86,6 +88,22 @@ class Builtin(msgspec.Struct, frozen=True):
     def full_name(self) -> str:
         """``mz_catalog.mz_tables``."""
         return f"{self.schema}.{self.name}"
+
+    @property
+    def purpose(self) -> str:
+        """What the relation is, by its documentation."""
+        return " ".join(self.comment.partition("\n\n")[0].split())
+
+    def column_comments(self) -> dict[str, str]:
+        """What its documentation says of its columns, by name: a paragraph each, which begins with the name."""
+        found: dict[str, list[str]] = {}
+        name = ""
+        for line in self.comment.partition("\n\n")[2].splitlines():
+            begins = _OF_COLUMN.match(line)
+            if begins is not None:
+                name = begins["name"]
+            found.setdefault(name, []).append((line if begins is None else begins["text"]).strip())
+        return {name: " ".join(lines) for name, lines in found.items() if name}
 
 
 def parse_builtin(text: str, gid: GlobalId, origin: str) -> Builtin:

@@ -31,8 +31,9 @@ _UNFIT = (
     pa.types.is_float16,
     pa.types.is_decimal256,
 )
-#: Rows that were read separately are joined into chunks of at most this many; larger chunks are not worth the copy.
+#: Rows that were read separately are joined into chunks of at most so many rows and bytes; larger chunks are not worth the copy.
 _CHUNK_ROWS = 128 * 1024
+_CHUNK_BYTES = 16 * 1024 * 1024
 _UNORDERED = (pa.types.is_decimal32, pa.types.is_decimal64)
 
 
@@ -263,20 +264,20 @@ def advance_times(table: pa.Table, floor: Timestamp) -> pa.Table:
 
 
 def joined(schema: pa.Schema, pieces: Iterable[pa.Table]) -> pa.Table:
-    """Return the rows of all ``pieces``, each with ``schema``: adjacent small pieces as one chunk, larger ones as they
-    are, no empty chunk.
+    """Return the rows of all ``pieces``, each with ``schema``: adjacent small pieces as one chunk, larger ones (of many rows, or of a few
+    long ones) as they are, no empty chunk.
 
     A single chunk would copy everything, which would take most of the time of a large read.
     """
     runs: list[list[pa.Table]] = []
-    rows = 0
+    rows = size = 0
     for piece in pieces:
         if not piece.num_rows:
             continue
-        rows += piece.num_rows
-        if not runs or rows > _CHUNK_ROWS:
+        rows, size = rows + piece.num_rows, size + piece.nbytes
+        if not runs or rows > _CHUNK_ROWS or size > _CHUNK_BYTES:
             runs.append([])
-            rows = piece.num_rows
+            rows, size = piece.num_rows, piece.nbytes
         runs[-1].append(piece)
     chunks = [pa.concat_tables(run).combine_chunks() for run in runs]
     return pa.concat_tables(chunks) if chunks else schema.empty_table()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
 
 import msgspec
@@ -47,6 +48,10 @@ CHANGES = (
     "DROP CLUSTER e",
     "DROP SCHEMA s",
 )
+
+
+class Text(str):
+    """One that can be seen to go."""
 
 
 @pytest.fixture(scope="module")
@@ -103,6 +108,31 @@ def test_columns_are_made_when_they_are_asked_for_and_once(con: mzsql.Connection
         a.chunk(0).buffers()[-1].address == b.chunk(0).buffers()[-1].address
         for a, b in zip(again.columns, kept.derived(columns).columns, strict=True)
     )
+
+
+def test_what_nobody_looks_at_is_not_held(
+    con: mzsql.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of very many objects come one by one, and of each stay the columns that are read."""
+    (columns,) = (one for one in builtins().values() if one.full_name == "mz_catalog.mz_columns")
+    alive: weakref.WeakSet[Text] = weakref.WeakSet()
+    most = 0
+
+    def made(_source: object) -> Iterator[tuple[Text | str, ...]]:
+        nonlocal most
+        for row in range(50):
+            text = Text(f"text {row}")
+            alive.add(text)
+            most = max(most, len(alive))
+            yield f"u{row}", *[text] * 7
+            del text
+
+    monkeypatch.setitem(DEFINED, columns.full_name, made)
+    counted = relations(con, 0).derived(columns, frozenset())
+    named = relations(con, 0).derived(columns, frozenset({0}))
+    assert counted.num_rows == named.num_rows == 50
+    assert named.column(0).to_pylist() == [f"u{row}" for row in range(50)]
+    assert most <= 2
 
 
 def test_expensive_values_are_computed_where_conditions_leave_rows(

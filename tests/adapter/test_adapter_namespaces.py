@@ -403,8 +403,39 @@ def test_a_comment_goes_with_what_it_is_on(con: mzsql.Connection) -> None:
     with pytest.raises(mzsql.Error, match=r'column "z\.u\.c" does not exist'):
         con.execute("COMMENT ON COLUMN z.u.c IS 'none'")
     con.execute("DROP SCHEMA z CASCADE")
-    left = rows(con, "SELECT object_type, comment FROM mz_internal.mz_comments")
-    assert left == [("cluster", "c")]
+    left = "SELECT object_type, comment FROM mz_internal.mz_comments WHERE id LIKE 'u%'"
+    assert rows(con, left) == [("cluster", "c")]
+
+
+def test_what_files_say_of_builtin_relations_is_their_comments(con: mzsql.Connection) -> None:
+    told = rows(con, "SELECT obj_description('mz_tables'::regclass::oid, 'pg_class')")
+    assert told == [("The tables.",)]
+    column = "col_description('mz_catalog.mz_tables'::regclass::oid, 2)"
+    assert rows(con, f"SELECT {column}") == [("the number by which PostgreSQL's tools know it",)]
+    # Of two lines one text, without the sign of a comment.
+    ((both,),) = rows(
+        con,
+        "SELECT c.comment FROM mz_internal.mz_comments AS c JOIN mz_objects AS o ON o.id = c.id"
+        " WHERE o.name = 'mz_recent_storage_usage' AND c.object_sub_id IS NULL",
+    )
+    assert both.startswith("How many bytes the shards of tables")
+    assert both.endswith("What only the log has of a table that was just written is not counted.")
+    assert (
+        rows(con, "SHOW COLUMNS FROM mz_catalog.mz_recent_storage_usage")[1][3] == "how many bytes"
+    )
+    # Every relation, and every column of each.
+    untold = rows(
+        con,
+        "SELECT r.name FROM mz_relations AS r LEFT JOIN mz_internal.mz_comments AS c"
+        " ON c.id = r.id AND c.object_type = r.type AND c.object_sub_id IS NULL"
+        " WHERE r.id LIKE 's%' AND c.comment IS NULL",
+    )
+    assert untold == []
+    columns = "SELECT count(*) FROM mz_columns WHERE id LIKE 's%'"
+    comments = (
+        "SELECT count(*) FROM mz_internal.mz_comments WHERE id LIKE 's%' AND object_sub_id > 0"
+    )
+    assert rows(con, comments) == rows(con, columns)
 
 
 @pytest.mark.spark

@@ -40,7 +40,7 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
 
 
-COMMENT = "SELECT comment FROM mz_internal.mz_comments"
+COMMENT = "SELECT comment FROM mz_internal.mz_comments WHERE id LIKE 'u%'"
 
 
 class Sessions:

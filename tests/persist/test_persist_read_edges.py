@@ -390,3 +390,18 @@ def test_a_large_read_has_no_chunk_without_rows():
     assert [table.num_rows for table in tables[:2]] == [many, many + 3]
     assert tables[0]["k"].num_chunks > 1
     assert tables[-1]["k"].to_pylist() == [many - 1]
+
+
+def test_few_long_values_are_not_copied_into_one_chunk():
+    """As many small ones are not: plans kept of ten thousand views are a hundred megabytes."""
+    client = mem_client(inline_bytes=0)
+    schema = pa.schema([("k", pa.string())])
+    write, read = client.open_shard(client.new_shard_id(), schema)
+    for at in range(2):
+        rows = pa.table({"k": [str(at) * 12_000_000], "mz_time": [at], "mz_diff": [1]})
+        write.compare_and_append(rows, expected_upper=at, new_upper=at + 1)
+    few = read.snapshot_arrow(0, consolidate=False)
+    many = read.snapshot_arrow(1, consolidate=False)
+    assert few["k"].num_chunks == 1
+    assert many["k"].num_chunks == 2
+    assert sorted(text[0] for text in many["k"].to_pylist()) == list("01")

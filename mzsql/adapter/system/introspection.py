@@ -148,17 +148,27 @@ def arrangement_size_rows(source: Source) -> Rows:
     """The size of each arrangement as stored, by worker."""
     workers = {one.id: one.workers for one in source.state.replicas.values()}
     for gid, lir_id, replica, shard in source.arrangements():
-        sizes = functools.cache(partial(_sizes, source, shard))
+        figure = _Sized(source, shard).figure
         for worker in range(workers.get(replica, 1)):
-            figures = [_figure(sizes, worker, place) for place in range(3)]
-            records, batches, size = figures
+            records, batches, size = (partial(figure, worker, place) for place in range(3))
             yield replica, gid, lir_id, worker, records, batches, size, size, batches
 
 
-def _figure(
-    sizes: Callable[[], dict[int, tuple[int, int, int]]], worker: int, place: int
-) -> Callable[[], int]:
-    return lambda: sizes().get(worker, (0, 0, 0))[place]
+class _Sized:
+    """A shard's updates, batches and bytes by worker, looked up when they are first asked for."""
+
+    __slots__ = ("_found", "_shard", "_source")
+
+    def __init__(self, source: Source, shard: str) -> None:
+        self._source = source
+        self._shard = shard
+        self._found: dict[int, tuple[int, int, int]] | None = None
+
+    def figure(self, worker: int, place: int) -> int:
+        """Of a worker, the number of updates (0), of batches (1) or of bytes (2)."""
+        if self._found is None:
+            self._found = _sizes(self._source, self._shard)
+        return self._found.get(worker, (0, 0, 0))[place]
 
 
 def _sizes(source: Source, shard: str) -> dict[int, tuple[int, int, int]]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import msgspec
@@ -167,37 +167,61 @@ class SystemRelations:
         """Some columns, computed from the present rows, and whether these are all rows."""
         make = DEFINED.get(builtin.full_name) or PASSING[builtin.full_name]
         source = msgspec.structs.replace(self._source, temporary=self._temporary())
-        rows = list(make(source))
-        few = _that_matter(rows, wanted, schema, conditions)
-        made = {i: _column(few, i, schema.field(i).type) for i in wanted}
-        return _Columns(moment, len(few), made), few is rows
+        looked_at = wanted | {one.column for one in conditions}
+        rows = _Rows.of(make(source), looked_at)
+        few = rows.that_matter(wanted, schema, conditions)
+        made = {i: few.column(i, schema.field(i).type) for i in wanted}
+        return _Columns(moment, few.number, made), few is rows
 
 
-def _that_matter(
-    rows: list[tuple[Any, ...]],
-    wanted: Set[int],
-    schema: pa.Schema,
-    conditions: Sequence[Condition],
-) -> list[tuple[Any, ...]]:
-    """The rows that meet conditions; ``rows`` itself where leaving others out would not save expensive values.
+class _Rows(msgspec.Struct, frozen=True):
+    """Rows as they were yielded, by column, without the columns that nobody looks at: of many rows these would be most of the memory, and
+    the collector of garbage would look at each again and again.
 
-    Conditions on expensive columns are not looked at.
+    Attributes:
+        number: how many rows there are.
+        values: the columns that somebody looks at, by position.
+        late: those with expensive values, in all rows or in those of users' objects, which stand together at one end.
     """
-    if not conditions or not rows:
-        return rows
-    # A column is expensive in all rows, or in those of users' objects, which stand together at one end.
-    late = {i for row in (rows[0], rows[-1]) for i, value in enumerate(row) if callable(value)}
-    cheap = [one for one in conditions if one.column not in late]
-    if not cheap or late.isdisjoint(wanted):
-        return rows
-    columns = {one.column: schema.field(one.column) for one in cheap}
-    table = pa.table(
-        [pa.array(range(len(rows))), *(_column(rows, i, f.type) for i, f in columns.items())],
-        names=["row", *(f"c{i}" for i in columns)],
-    )
-    left = narrowed(table, cheap).column("row").to_pylist()
-    return rows if len(left) > _MOST * len(rows) else [rows[i] for i in left]
 
+    number: int
+    values: dict[int, list[Any]]
+    late: frozenset[int]
 
-def _column(rows: Sequence[tuple[Any, ...]], place: int, typ: pa.DataType) -> pa.Array:
-    return pa.array([one() if callable(one) else one for one in (row[place] for row in rows)], typ)
+    @classmethod
+    def of(cls, rows: Iterable[tuple[Any, ...]], looked_at: Set[int]) -> _Rows:
+        values: dict[int, list[Any]] = {i: [] for i in looked_at}
+        adders = [(i, column.append) for i, column in values.items()]
+        number = 0
+        for row in rows:
+            number += 1
+            for i, add in adders:
+                add(row[i])
+        ends = {i: (column[0], column[-1]) for i, column in values.items() if column}
+        late = frozenset(i for i, both in ends.items() if any(map(callable, both)))
+        return cls(number, values, late)
+
+    def that_matter(
+        self, wanted: Set[int], schema: pa.Schema, conditions: Sequence[Condition]
+    ) -> _Rows:
+        """The rows that meet conditions; these rows themselves where leaving others out would not save expensive values.
+
+        Conditions on expensive columns are not looked at.
+        """
+        cheap = [one for one in conditions if one.column not in self.late]
+        if not cheap or not self.number or self.late.isdisjoint(wanted):
+            return self
+        asked = {one.column: schema.field(one.column).type for one in cheap}
+        table = pa.table(
+            [pa.array(range(self.number)), *(self.column(i, typ) for i, typ in asked.items())],
+            names=["row", *(f"c{i}" for i in asked)],
+        )
+        left = narrowed(table, cheap).column("row").to_pylist()
+        if len(left) > _MOST * self.number:
+            return self
+        few = {i: [self.values[i][row] for row in left] for i in wanted}
+        return _Rows(len(left), few, self.late)
+
+    def column(self, place: int, typ: pa.DataType) -> pa.Array:
+        """A column; its expensive values are computed."""
+        return pa.array([one() if callable(one) else one for one in self.values[place]], typ)

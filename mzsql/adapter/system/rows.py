@@ -354,7 +354,16 @@ def _role_parameters(source: Source) -> Rows:
 
 
 def _comments(source: Source) -> Rows:
-    """A comment's key consists of the kind of thing it is on, its id and, for a column, the column's position."""
+    """What builtin relations' files say of them and their columns, then what COMMENT ON has said. The key of such a comment consists of the
+    kind of thing it is on, its id and, for a column, the column's position.
+    """
+    for b in builtins().values():
+        if b.purpose:
+            yield b.id, b.kind, None, b.purpose
+        told = b.column_comments()
+        for place, name in enumerate(source.builtin_desc(b).names, start=1):
+            if name in told:
+                yield b.id, b.kind, place, told[name]
     for key, text in source.state.comments.items():
         kind, gid, *column = key.split("/")
         label = "cluster-replica" if kind == "replica" else kind
