@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import mzsql
+from mzsql.adapter.dataflows import replica_history
 from mzsql.adapter.environment.environment import CATALOG_SHARD, Environment
 from mzsql.adapter.environment.leader import this_process
 from mzsql.adapter.environment.locations import locate
@@ -138,6 +139,44 @@ def test_a_replica_that_moves_or_is_dropped_leaves_no_history_held(con: mzsql.Co
     eventually(lambda: len(held) == both - 1, lambda: held)
     con.execute("DROP CLUSTER c CASCADE")
     eventually(lambda: not held, lambda: held)
+
+
+def test_what_became_of_replicas_is_kept_and_nothing_while_nothing_does(
+    con: mzsql.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replica_history, "SETTLED_SECONDS", 0.0)
+    history = (
+        "SELECT r.name, h.process_id, h.status, h.reason"
+        " FROM mz_internal.mz_cluster_replica_status_history AS h"
+        " JOIN mz_cluster_replicas AS r ON r.id = h.replica_id"
+        " JOIN mz_clusters AS c ON c.id = r.cluster_id WHERE c.name = 'c' ORDER BY h.occurred_at"
+    )
+
+    def told(of: mzsql.Connection = con) -> dict[str, list[tuple[object, ...]]]:
+        found: dict[str, list[tuple[object, ...]]] = {}
+        for name, *rest in of.execute(history).fetchall():
+            found.setdefault(name, []).append(tuple(rest))
+        return found
+
+    con.execute(f"CREATE MATERIALIZED VIEW v IN CLUSTER c AS {VIEW}")
+    eventually(lambda: told().keys() == {"r1", "r2"}, told)
+    assert told()["r1"] == [(0, "online", None)]
+    ((_, status, reason),) = told()["r2"]
+    assert status == "offline"
+    assert reason.startswith("nobody answers at 127.0.0.1:1: ")
+    # It is tried again and again, and the reason stays what it is.
+    looks = con.coordinator.dataflows
+    for _ in range(5):
+        looks.tick()
+    assert [len(one) for one in told().values()] == [1, 1]
+    take(con, "r1", elsewhere(2))
+    eventually(lambda: len(told()["r1"]) == 2, told)
+    assert told()["r1"][1][1:] != ("online", None)
+    con.execute("CREATE CLUSTER REPLICA c.r3 (SIZE '1')")
+    eventually(lambda: "r3" in told(), told)
+    assert told()["r3"] == [(0, "offline", replica_history.NOBODY)]
+    with mzsql.connect(str(tmp_path / "env"), read_only=True) as beside:
+        eventually(lambda: told(beside) == told(con), lambda: told(beside))
 
 
 def test_history_is_not_kept_for_ever_for_a_replica_that_is_away(con: mzsql.Connection) -> None:

@@ -105,6 +105,19 @@ def test_a_view_is_maintained_by_a_process_and_goes_on_with_another_when_it_is_k
     # One that takes its place is found without anybody's help, and finds what is there.
     again = replica("r1")
     until(con, online("r1", "r2"))
+    came_and_went = """
+        SELECT h.status, h.reason
+        FROM mz_internal.mz_cluster_replica_status_history AS h
+        JOIN mz_cluster_replicas AS r ON r.id = h.replica_id
+        JOIN mz_clusters AS c ON c.id = r.cluster_id
+        WHERE c.name = 'c' AND r.name = 'r1' ORDER BY h.occurred_at
+    """
+    end = time.monotonic() + WAIT
+    while [x for x, _ in con.execute(came_and_went).fetchall()][-2:] != ["offline", "online"]:
+        assert time.monotonic() < end, con.execute(came_and_went).fetchall()
+        time.sleep(0.1)
+    reasons = [reason for status, reason in con.execute(came_and_went) if status == "offline"]
+    assert any(reason.startswith("nobody answers at 127.0.0.1:") for reason in reasons), reasons
     con.execute("DROP CLUSTER REPLICA c.r2")
     assert second.end() == (0, "replica c.r2 has ended: it was dropped\n", "")
     con.execute("DELETE FROM t WHERE a = 1")

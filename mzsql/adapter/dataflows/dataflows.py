@@ -22,6 +22,7 @@ from mzsql.adapter.dataflows.history import HistoryRelease
 from mzsql.adapter.dataflows.lag import LagHistory
 from mzsql.adapter.dataflows.order import in_order
 from mzsql.adapter.dataflows.preflight import Preflight, Unreported
+from mzsql.adapter.dataflows.replica_history import ReplicaHistory
 from mzsql.adapter.environment.arrangement_registry import CatalogArrangements
 from mzsql.adapter.environment.cache_entries import GlobalExpressions
 from mzsql.adapter.environment.closing import close_all
@@ -94,6 +95,7 @@ class Dataflows:
             transient_ids=env.transient_ids,
         )
         self._lag = LagHistory(env)
+        self._replica_history = ReplicaHistory(env, self._controller.offline)
         self._refreshing = DueRefreshes(env)
         self._deployed: dict[GlobalId, GlobalExpressions] = {}
         # Objects without a dataflow yet, as of the parts of the catalog in `_reconciled`; new plans not yet written to the cache.
@@ -210,6 +212,9 @@ class Dataflows:
                     self._env.pass_time()
                 if self._leads:
                     self._lag.look(self._controller.status())
+                    self._replica_history.look(
+                        self._env.catalog.state.replicas.values(), self._controller.commanded
+                    )
                 self._history.look()
             except Fenced:
                 if self._env.fenced:
@@ -248,6 +253,7 @@ class Dataflows:
         self._env.collections.own_holds()
         register_managed(self._env)
         self._lag.begin()
+        self._replica_history.begin()
         # The catalog's step only grows, so a later leader has a higher epoch, and replicas refuse commands of a lower one.
         self._connections.epoch = self._env.catalog.step
         self._leads = True
