@@ -1,4 +1,4 @@
-"""The catalog on its shard; the only module that knows how entries are encoded.
+"""The catalog on its shard; the only module that knows how entries are encoded, but for what every format shares.
 
 Promise: an entry is a key ``<kind>/<name>`` and a JSON value, readable by people and by other versions. Entries of
 older versions are decoded (`mzsql.catalog.objects` says how); entries of an older format after the steps to this one

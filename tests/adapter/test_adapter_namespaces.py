@@ -320,6 +320,8 @@ def test_a_managed_cluster_has_the_replicas_it_says(con: mzsql.Connection) -> No
     ("text", "message"),
     [
         ("CREATE CLUSTER x", "Expected one of AVAILABILITY or DISK"),
+        ("CREATE CLUSTER x (SIZE '1', INTROSPECTION DEBUGGING = o)", "cannot use value as boolean"),
+        ("CREATE CLUSTER x REPLICAS (r (SIZE '1', DISK = 'maybe'))", "cannot use value as boolean"),
         ("CREATE CLUSTER x SIZE 'huge'", "unknown cluster replica size huge"),
         ("CREATE CLUSTER x SIZE 1", "invalid SIZE: must provide a string value"),
         ("CREATE CLUSTER x SIZE '1', SIZE '2'", "SIZE specified more than once"),

@@ -158,6 +158,12 @@ def test_every_variable_is_as_the_catalog_describes_it(con: Connection) -> None:
             told = [one.message for one in con.notices if "has no effect" in one.message]
             assert not told if heeded else told in ([], [f"{name} has no effect"]), name
             assert heeded or told or _shown(con, name) == default
+            if context != "sighup":
+                con.execute(f"ALTER ROLE mzsql SET {name} = '{value}'")
+                told = [one.message for one in con.notices if "has no effect" in one.message]
+                assert told == ([] if heeded else [f"{name} has no effect"]), name
+                con.execute(f"ALTER ROLE mzsql RESET {name}")
+                assert not con.notices
         for value in wrong:
             with pytest.raises(mzsql.Error) as refused:
                 con.execute(f"{change} {name} = '{value}'")

@@ -31,6 +31,7 @@ from mzsql.catalog.commands.comments import comment, item_comment_key
 from mzsql.catalog.commands.items import live, without_orphans
 from mzsql.catalog.commands.settings import alter_role
 from mzsql.catalog.objects import Item, Object, Table
+from mzsql.catalog.settings import variable
 from mzsql.catalog.state import CatalogState, removed
 from mzsql.frontend import parse_statements, plan_statement
 from mzsql.frontend.catalog import SYSTEM_SCHEMAS, FullName, is_temporary
@@ -78,7 +79,7 @@ class CatalogStatements:
             cp.SetClusterPlan: _set_cluster,
             cp.SetOwnerPlan: _set_owner,
             cp.AlterRolePlan: _alter_role,
-            cp.AlterRoleVariablePlan: _alter_role_variable,
+            cp.AlterRoleVariablePlan: _set_role_variable,
             cp.CommentPlan: _comment,
         }
 
@@ -93,6 +94,7 @@ class CatalogStatements:
             cp.DropNamedPlan: self._drop,
             cp.AlterClusterPlan: self._alter_cluster,
             **dict.fromkeys(self._alters, self._alter),
+            cp.AlterRoleVariablePlan: self._alter_role_variable,
         }
         return {plan: partial(self._where_writable, run) for plan, run in runs.items()}
 
@@ -185,6 +187,11 @@ class CatalogStatements:
     def _alter(self, session: Session, plan: cp.AlteringPlan) -> None:
         alter = self._alters[type(plan)]
         self._change(session, plan.target, lambda state: alter(state, plan))
+
+    def _alter_role_variable(self, session: Session, plan: cp.AlterRoleVariablePlan) -> None:
+        self._alter(session, plan)
+        if plan.values is not None and not variable(plan.variable).heeded:
+            session.notice(f"{plan.variable} has no effect")
 
     def _change(self, session: Session, target: cp.Target, command: Command) -> None:
         """Change one thing, or note that it does not exist where IF EXISTS lets it be missing."""
@@ -315,7 +322,7 @@ def _alter_role(state: CatalogState, plan: cp.AlterRolePlan) -> Change:
     return NOTHING
 
 
-def _alter_role_variable(state: CatalogState, plan: cp.AlterRoleVariablePlan) -> Change:
+def _set_role_variable(state: CatalogState, plan: cp.AlterRoleVariablePlan) -> Change:
     return alter_role(state, plan.target.name[-1], plan.variable, plan.values)
 
 

@@ -171,6 +171,14 @@ def _factor(option: cs.Option) -> int:
     return value
 
 
+def _without_effect(given: Mapping[str, cs.Option]) -> tuple[str, ...]:
+    """The options among these that are accepted and ignored; their values must be booleans all the same."""
+    found = tuple(name for name in _IGNORED if name in given)
+    for name in found:
+        _flag(given[name])
+    return found
+
+
 def _introspection_ms(option: cs.Option) -> int:
     """INTROSPECTION INTERVAL in milliseconds; 0: never."""
     value = option.value
@@ -224,7 +232,7 @@ def _replica(
         )
     if "SIZE" not in given:
         raise InvalidParameter("SIZE option must be specified", position=position)
-    ignored = tuple(n for n in _IGNORED if n in given)
+    ignored = _without_effect(given)
     every = _introspection_ms(given[_INTERVAL]) if _INTERVAL in given else cp.INTROSPECTION_MS
     return cp.ReplicaPlan(name, _size(given["SIZE"]), every), ignored
 
@@ -277,7 +285,7 @@ def _cluster_options(options: tuple[cs.Option, ...], cluster: str) -> cp.Cluster
         managed=_flag(given["MANAGED"]) if "MANAGED" in given else None,
         replicas=replicas,
         introspection_ms=_introspection_ms(given[_INTERVAL]) if _INTERVAL in given else None,
-        ignored=tuple(dict.fromkeys((*(n for n in _IGNORED if n in given), *ignored))),
+        ignored=tuple(dict.fromkeys((*_without_effect(given), *ignored))),
     )
 
 
