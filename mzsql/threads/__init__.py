@@ -9,6 +9,7 @@ return is not seen here: backends end their calls by timeouts of their own.
 """
 
 from mzsql.threads.alarms import ALARMS, Deadlines
+from mzsql.threads.priority import give_way
 from mzsql.threads.supervisor import (
     PROCESS,
     Backoff,
@@ -29,5 +30,6 @@ __all__ = [
     "Supervisor",
     "ThreadStatus",
     "Wakeup",
+    "give_way",
     "wait_until_due",
 ]

@@ -3,7 +3,7 @@
 Promise: at most one thread works at a dataflow; only its flushes run beside that. A dataflow whose work fails is
 reported as failed and retried after growing pauses, without effect on others. Long work does not hold up other work
 (`compute.replica.scheduling.lane`): steps have a lane of their own, so they do not wait for hydrations, which run a few at a
-time, first come first served.
+time, first come first served, with less of the cores where there are not enough for both.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mzsql.compute.replica.scheduling.lifecycle import DataflowLifecycle, State
 from mzsql.persist import Clock
 from mzsql.repr.errors import SqlError
 from mzsql.repr.frontier import Frontier
-from mzsql.threads import Supervised
+from mzsql.threads import Supervised, give_way
 
 _LOG = logging.getLogger(__name__)
 
@@ -31,6 +31,9 @@ T = TypeVar("T")
 
 #: Threads that sort what hydrations write.
 SORTS = 2
+#: By so many steps of niceness a lane's threads, and those of DuckDB and of uploads that they start, give way to the others: what is
+#: hydrated to ticks and to whoever asks; what only later steps need, to the hydrations that others wait for.
+GIVES_WAY = {"hydrate": 5, "sort": 10}
 #: For how many installed dataflows what their first steps need is loaded or made in advance: of opened ones those somebody waits
 #: for first. The others do that with their first step.
 MOST_WARMED = 64
@@ -387,5 +390,12 @@ def _begin(
     number: int,
     work: Callable[[Supervised], None],
 ) -> Supervised:
+    by = GIVES_WAY.get(name, 0)
+
+    def run(thread: Supervised) -> None:
+        if by:
+            give_way(by)
+        work(thread)
+
     thread_name = f"mzsql-{replica_id}-{name}-{number}"
-    return start(f"{name}-worker", work, thread_name=thread_name)
+    return start(f"{name}-worker", run, thread_name=thread_name)
