@@ -94,3 +94,32 @@ def test_columns_of_short_texts_cut_what_is_stored(con: mzsql.Connection) -> Non
     )
     assert con.execute("SELECT * FROM of_short").fetchall() == [("b", 2)]
     assert con.execute("SELECT length(a) FROM short ORDER BY 1").fetchall() == [(3,), (63,)]
+
+
+def test_a_named_type_has_a_number_and_is_shown_by_its_name(con: mzsql.Connection) -> None:
+    con.execute("CREATE SCHEMA shop; CREATE TYPE shop.pair AS (a int, b ints)")
+    asked = (
+        "SELECT 'ints'::regtype::text, 'materialize.public.ints'::regtype::text, 'shop.pair'::regtype::text,"
+        " 'ints'::regtype::oid = (SELECT oid FROM mz_types WHERE name = 'ints')"
+    )
+    assert con.execute(asked).fetchall() == [("ints", "ints", "shop.pair", True)]
+
+
+@pytest.mark.parametrize(
+    ("value", "source", "target"),
+    [
+        ("ROW(1)::pair", "record(f1: integer)", "pair"),
+        ("'{1}'::ints::boolean", "ints", "boolean"),
+        ("LIST['{1}'::ints]::integer", "ints list", "integer"),
+        ("1::ints", "integer", "ints"),
+    ],
+)
+def test_a_cast_that_there_is_not_is_told_by_the_names_of_types(
+    con: mzsql.Connection, value: str, source: str, target: str
+) -> None:
+    con.execute(
+        "CREATE TYPE ints AS LIST (ELEMENT TYPE = int); CREATE TYPE pair AS (a int, b ints)"
+    )
+    with pytest.raises(mzsql.Error) as refused:
+        con.execute(f"SELECT {value}")
+    assert str(refused.value) == f"CAST does not support casting from {source} to {target}"

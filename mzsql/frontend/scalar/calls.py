@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from sqlglot import expressions as exp
@@ -93,7 +94,9 @@ def _cast(ctx: ExprContext, node: exp.Expr) -> Typed:
             return explicit(literal, target, position_of(node))
     value = ctx.plan(node.this)
     named = registered_cast(ctx, node, value, target)
-    return explicit(value, target, position_of(node)) if named is None else named
+    if named is not None:
+        return named
+    return explicit(value, target, position_of(node), partial(shown, ctx.planner.catalog))
 
 
 def _exact(text: str) -> bool:

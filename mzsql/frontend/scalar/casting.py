@@ -7,7 +7,7 @@ exist is said by `mzsql.expr.functions`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -339,8 +339,23 @@ def _shown(typ: SqlType) -> str:
     return typ.kind if typ.kind == "numeric" else type_name(typ)
 
 
-def explicit(value: Typed, target: SqlType, position: int | None) -> Typed:
+def _said(typ: SqlType, own_name: Callable[[SqlType], str] | None) -> str:
+    return _shown(typ) if own_name is None or unnamed(typ) == typ else own_name(typ)
+
+
+def explicit(
+    value: Typed,
+    target: SqlType,
+    position: int | None,
+    own_name: Callable[[SqlType], str] | None = None,
+) -> Typed:
     """CAST(value AS target).
+
+    Args:
+        value: what is cast.
+        target: the type that it is cast to.
+        position: where the cast stands.
+        own_name: the name of a type that has one of its users in it, for the message; by default what it is made of.
 
     Raises:
         UndefinedObject: there is no cast from its type to the target (42846).
@@ -348,7 +363,7 @@ def explicit(value: Typed, target: SqlType, position: int | None) -> Typed:
     done = cast(value, target, "explicit")
     if done is None:
         raise UndefinedObject(
-            f"CAST does not support casting from {_shown(value.typ)} to {_shown(target)}",
+            f"CAST does not support casting from {_said(value.typ, own_name)} to {_said(target, own_name)}",
             position=position,
             sqlstate="42846",
         )

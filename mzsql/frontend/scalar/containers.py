@@ -32,6 +32,7 @@ from mzsql.frontend.scalar.coerce import (
 from mzsql.frontend.scalar.context import ExprContext
 from mzsql.frontend.scalar.nodes import position_of, unparen
 from mzsql.frontend.scalar.query_containers import gathered
+from mzsql.frontend.scalar.rows import row_items
 from mzsql.repr import types as t
 from mzsql.repr.errors import SqlError, SqlSyntaxError, UndefinedColumn
 from mzsql.repr.types import SqlType, type_name
@@ -109,7 +110,7 @@ def _map(ctx: ExprContext, node: exp.Expr) -> Typed:
 
 def row(ctx: ExprContext, node: exp.Expr) -> Typed:
     """``(a, b)`` or ``ROW(a, b)``, a record."""
-    values = [settle(ctx.plan(e)) for e in node.expressions]
+    values = [settle(value) for value in row_items(ctx, node)]
     fields = tuple(
         (f"f{i}", t.ColumnType(v.typ, v.nullable)) for i, v in enumerate(values, start=1)
     )

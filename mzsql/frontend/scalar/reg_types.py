@@ -44,7 +44,14 @@ _TO_TEXT = {
              FROM mz_internal.mz_pg_class AS o
              WHERE o.oid = $1 LIMIT 1),
             CASE WHEN $1 = 0 THEN '-' ELSE $1::text END) END""",
-    "regtype": "coalesce(mz_internal.mz_type_name($1), CASE WHEN $1 = 0 THEN '-' ELSE $1::text END)",
+    "regtype": f"""
+        coalesce(
+            mz_internal.mz_type_name($1),
+            (SELECT CASE WHEN {_FOUND} THEN '' ELSE quote_ident(o.schema_name) || '.' END
+                 || quote_ident(o.typname)
+             FROM mz_internal.mz_pg_type AS o
+             WHERE o.oid = $1 LIMIT 1),
+            CASE WHEN $1 = 0 THEN '-' ELSE $1::text END)""",
     "regproc": """
         CASE WHEN $1 IS NOT NULL THEN coalesce(
             (SELECT CASE WHEN (SELECT count(*) FROM mz_catalog.mz_functions AS other WHERE other.name = f.name) = 1
@@ -102,7 +109,7 @@ def registered_cast(
 
 def _number(ctx: ExprContext, text: str, target: SqlType, position: int | None) -> int:
     if target.kind == "regtype":
-        return _type_number(text, position)
+        return _type_number(ctx, text, position)
     parts = _name_parts(text)
     if target.kind == "regproc":
         return _function_number(parts, text, position)
@@ -140,11 +147,12 @@ def _name_parts(text: str) -> list[str] | None:
     return [fold(part) for part in found.parts]
 
 
-def _type_number(text: str, position: int | None) -> int:
+def _type_number(ctx: ExprContext, text: str, position: int | None) -> int:
     cast = _selected(f"CAST(NULL AS {text})")
     try:
         if isinstance(cast, exp.Cast):
-            return type_oid(resolve_type(cast.args["to"]))
+            typ = resolve_type(cast.args["to"], ctx.planner.types)
+            return type_oid(typ) if typ.custom_id is None else oid(typ.custom_id)
     except SqlError as failure:
         # Whatever is wrong with it: there is no type of this name.
         hint = failure.hint

@@ -38,11 +38,21 @@ def operand(ctx: ExprContext, node: exp.Expr) -> Operand:
     """Plan one side of a comparison."""
     inner = unparen(node)
     if isinstance(inner, exp.Tuple) or _is_row_call(inner):
-        return Operand(tuple(ctx.plan(e) for e in inner.expressions), True)
+        return Operand(row_items(ctx, inner), True)
     if isinstance(inner, exp.Query | exp.Values):
         value, several = subquery_value(ctx, inner)
         return Operand(fields(value), True) if several else Operand((value,))
     return Operand((ctx.plan(node),))
+
+
+def row_items(ctx: ExprContext, node: exp.Expr) -> tuple[Typed, ...]:
+    """The values of a row constructor; ``a.*`` is every column of a table."""
+    items: list[Typed] = []
+    for inner in node.expressions:
+        value = ctx.plan(inner)
+        starred = isinstance(inner, exp.Column) and isinstance(inner.this, exp.Star)
+        items += fields(value) if starred else (value,)
+    return tuple(items)
 
 
 def _is_row_call(node: exp.Expr) -> bool:
