@@ -13,7 +13,9 @@ docs/architecture.md, "The way of an update through a dataflow", step 2.
 from __future__ import annotations
 
 import enum
+import functools
 import itertools
+import math
 import re
 import threading
 from collections import OrderedDict
@@ -40,9 +42,9 @@ from mzsql.repr.lazy import lazy_property
 #: For how many sets of changed inputs statements are kept, for each dataflow.
 TEMPLATES = 32
 #: How many lean texts a template keeps, each for one set of relations that have rows, besides one that serves any set.
-#: A text of its own is made for a set that has come `LEAN_USES` times.
-LEANS = 12
-LEAN_USES = 3
+LEANS = 24
+#: For how many sets it is kept how often they came.
+SETS = 64
 #: A longer text gets no lean version, because simplifying it would take seconds.
 LEAN_LENGTH = 200_000
 
@@ -174,14 +176,31 @@ class LeanText:
         """The relations that may have rows."""
         return _filled(self.relations)
 
+    @lazy_property
+    def length(self) -> int:
+        """The characters of the text; 0 if there is none, or it must be written anew for each step."""
+        return 0 if self.text is None else len(self.text.with_parameters or "")
+
 
 @dataclass
-class _Lean:
-    """What was seen of the relations of a template's steps in which the same ones had rows."""
+class _General:
+    """What was seen of the relations of a template's steps, whichever had rows, and the text for that."""
 
     relations: Mapping[str, Relation]
     made: LeanText | None = None
     uses: int = 0
+    making: bool = False
+
+
+@dataclass
+class _Own:
+    """The text for one set of relations that have rows, made of the general one `base`."""
+
+    made: LeanText | None = None
+    base: LeanText | None = None
+    uses: int = 0
+    #: after how many uses a text is made
+    needed: float = 1
     making: bool = False
 
 
@@ -212,9 +231,8 @@ class StepTemplate:
         self.engine = engine
         self._conditions = conditions or {}
         self._lock = threading.Lock()
-        self._leans: OrderedDict[frozenset[str], _Lean] = OrderedDict()
-        #: what was seen whichever relations had rows
-        self._any: _Lean | None = None
+        self._own: OrderedDict[frozenset[str], _Own] = OrderedDict()
+        self._general: _General | None = None
         self._used = False
         self._pieces: dict[Joins, tuple[TextPiece, ...]] = {}
 
@@ -236,8 +254,8 @@ class StepTemplate:
         """A statement that is valid for such relations; None while there is none, and then the full statement must be
         run.
 
-        A text is made for everything seen until then, whichever relations had rows, and some more. If the same
-        relations have rows again and again, one is made for these alone; until then a more general one serves.
+        A text is made for everything seen until then, whichever relations had rows, and some more. What is left of it
+        where only some relations have rows becomes a text of its own, once that pays.
 
         Args:
             relations: what is known of each relation that the step reads.
@@ -247,30 +265,56 @@ class StepTemplate:
         """
         key = _filled(relations)
         with self._lock:
-            known = self._known(key, relations)
-            if known.made is not None and _covers(known.made.relations, relations):
-                return known.made
-            every = self._any
-            other = None if every is None else every.made
-            if other is not None and not _covers(other.relations, relations):
-                other = None
-            if every is None or other is None:
+            own = self._own_of(key)
+            if own.made is not None and _covers(own.made.relations, relations):
+                return own.made
+            general = self._general
+            base = None if general is None else general.made
+            if base is not None and base.filled == key and _covers(base.relations, relations):
+                return base
+            if general is None or base is None or not _covers(base.relations, relations):
                 # What a text was made for is not forgotten when it is made anew, so nothing else need be remembered.
-                every = self._seen(relations)
-                others = (one.made for one in self._leans.values() if one.made is not None)
-                other = next((one for one in others if _covers(one.relations, relations)), None)
-            elif other.filled == key:
-                return other
-            seen = known.relations.items()
-            known.relations = {name: one.with_(relations[name]) for name, one in seen}
-            known.uses += 1
-            every.uses += 1
-            wanted = every if other is None else known if known.uses >= LEAN_USES else None
-            if wanted is None or wanted.making or self.is_long or every.uses <= after:
-                return other
-            wanted.making = True
-        later(lambda: self._make(wanted, made))
-        return other
+                general, base = self._seen(relations), None
+                others = (one.made for one in self._own.values() if one.made is not None)
+                serving = next((one for one in others if _covers(one.relations, relations)), None)
+            else:
+                serving = self._shortest(key, base)
+            general.uses += 1
+            own.uses += 1
+            work = self._due(key, own, general, base, serving, made, after)
+        if work is not None:
+            later(work)
+        return serving
+
+    def _due(
+        self,
+        key: frozenset[str],
+        own: _Own,
+        general: _General,
+        base: LeanText | None,
+        serving: LeanText | None,
+        made: Callable[[LeanText], None],
+        after: int,
+    ) -> Callable[[], None] | None:
+        """The making of a text that is wanted now, which is marked as being made; None if none is. The caller holds the lock."""
+        if serving is None:
+            if general.making or self.is_long or general.uses <= after:
+                return None
+            general.making = True
+            return functools.partial(self._make, general, made)
+        if base is None or not serving.length or own.making or own.uses < own.needed:
+            return None
+        own.making = True
+        return functools.partial(self._narrow, key, own, base, serving.length, made)
+
+    def _shortest(self, key: frozenset[str], base: LeanText) -> LeanText:
+        """The shortest text that serves a set for which the general text `base` does."""
+        # What is made of `base` is for the same values, as far as its relations have rows.
+        made = (one.made for one in self._own.values() if one.base is base)
+        return min(
+            (base, *(one for one in made if one is not None and one.filled >= key)),
+            key=lambda one: one.length,
+        )
 
     def expect(
         self, relations: Mapping[str, Relation], made: Callable[[LeanText], None] = _nothing
@@ -282,28 +326,28 @@ class StepTemplate:
             made: called with the text.
         """
         with self._lock:
-            every = self._seen(relations)
-            if every.made is not None or every.making or self.is_long:
+            general = self._seen(relations)
+            if general.made is not None or general.making or self.is_long:
                 return
-            every.making = True
-        self._make(every, made)
+            general.making = True
+        self._make(general, made)
 
-    def _known(self, key: frozenset[str], relations: Mapping[str, Relation]) -> _Lean:
-        known = self._leans.get(key)
-        if known is None:
-            known = self._leans[key] = _Lean(relations)
-            while len(self._leans) > LEANS:
-                self._leans.popitem(last=False)
-        self._leans.move_to_end(key)
-        return known
+    def _own_of(self, key: frozenset[str]) -> _Own:
+        own = self._own.get(key)
+        if own is None:
+            own = self._own[key] = _Own()
+            while len(self._own) > SETS:
+                self._own.popitem(last=False)
+        self._own.move_to_end(key)
+        return own
 
-    def _seen(self, relations: Mapping[str, Relation]) -> _Lean:
+    def _seen(self, relations: Mapping[str, Relation]) -> _General:
         """What was seen until now, including these relations."""
-        if self._any is None:
-            self._any = _Lean(relations)
-        seen = self._any.relations.items()
-        self._any.relations = {name: _either(one, relations[name]) for name, one in seen}
-        return self._any
+        if self._general is None:
+            self._general = _General(relations)
+        seen = self._general.relations.items()
+        self._general.relations = {name: _either(one, relations[name]) for name, one in seen}
+        return self._general
 
     @lazy_property
     def is_long(self) -> bool:
@@ -317,39 +361,100 @@ class StepTemplate:
         return columns_read(self.step.statement, self.step.reads)
 
     @undisturbed()
-    def _make(self, known: _Lean, told: Callable[[LeanText], None]) -> None:
+    def _make(self, general: _General, told: Callable[[LeanText], None]) -> None:
         assert self.step is not None
         with self._lock:
-            before = {} if known.made is None else known.made.relations
+            before = {} if general.made is None else general.made.relations
             relations = {
                 name: widened(one, _unless_empty(before.get(name)))
-                for name, one in known.relations.items()
+                for name, one in general.relations.items()
             }
         # If this fails it is reported once: `making` stays true, so it is not tried again at every step.
-        statement = lean(satisfied(self.step.statement, self._conditions), relations)
-        straight: tuple[Straight, ...] = ()
-        if statement is not None:
-            statement, straight = taken_out(statement, self.step.outputs, self.step.reads)
-        reads: frozenset[str] = frozenset()
-        if statement is not None:
-            reads = relations_in(statement).intersection(self.step.reads)
-        text = None if statement is None else Text(statement, self.engine, recurs=True)
-        made = LeanText(relations, text, tuple(sorted(reads)), straight)
+        made = self._lean_text(satisfied(self.step.statement, self._conditions), relations)
         try:
             # Before any step runs it, so that it is planned by then.
             told(made)
         finally:
             with self._lock:
-                self._keep(known.made)
-                known.made, known.uses, known.making = made, 0, False
+                self._keep(general.made)
+                general.made, general.uses, general.making = made, 0, False
+                for own in self._own.values():
+                    own.needed = 1
+
+    @undisturbed()
+    def _narrow(
+        self,
+        key: frozenset[str],
+        own: _Own,
+        base: LeanText,
+        length: int,
+        told: Callable[[LeanText], None],
+    ) -> None:
+        """Make what is left of a general text where only the relations of `key` have rows, if that pays by now: if they came as
+        often as its length is a multiple of what it is shorter than the text that serves until then, so at once if half is left.
+
+        Making it takes some four times the processor time that running as much text takes, but nobody waits for it. It is
+        made of the general text, in which most is known already, for a fifth of what making it of the step's statement takes.
+        """
+        assert base.text is not None
+        relations = {
+            name: one if name in key else replace(one, rows=0)
+            for name, one in base.relations.items()
+        }
+        made = self._lean_text(base.text.statement, relations, base.straight)
+        saved = length - made.length
+        needed = made.length / saved if saved > 0 else math.inf
+        with self._lock:
+            own.needed = needed
+            if own.uses < needed:
+                own.making = False
+                return
+        try:
+            told(made)
+        finally:
+            with self._lock:
+                own.made, own.base, own.making = made, base, False
+                self._trim()
+
+    def _lean_text(
+        self,
+        statement: exp.Expression,
+        relations: Mapping[str, Relation],
+        straight: tuple[Straight, ...] = (),
+    ) -> LeanText:
+        """A statement as it is for such relations.
+
+        Args:
+            statement: the step's, or a lean one of it.
+            relations: what is known.
+            straight: outputs that the statement lacks, as they are rows of a relation.
+        """
+        assert self.step is not None
+        left = lean(statement, relations)
+        if left is not None:
+            left, more = taken_out(left, self.step.outputs, self.step.reads)
+            straight += more
+        reads: frozenset[str] = frozenset()
+        if left is not None:
+            reads = relations_in(left).intersection(self.step.reads)
+        text = None if left is None else Text(left, self.engine, recurs=True)
+        return LeanText(relations, text, tuple(sorted(reads)), straight)
 
     def _keep(self, made: LeanText | None) -> None:
-        """Keep a text that another one replaces, for the set of relations that it was made for, if that has none of its
-        own.
+        """Keep a general text that another one replaces, for the set of relations that it was made for, if that has none of
+        its own.
         """
-        mine = None if made is None else self._leans.get(made.filled)
+        mine = None if made is None else self._own.get(made.filled)
         if mine is not None and mine.made is None:
             mine.made = made
+
+    def _trim(self) -> None:
+        """Drop the text of sets that did not come lately. The caller holds the lock."""
+        made = [one for one in self._own.values() if one.made is not None]
+        for one in made[: max(len(made) - LEANS, 0)]:
+            # It is made again only after a while, or two sets more than are kept would be made by turns.
+            one.made, one.base, one.uses = None, None, 0
+            one.needed = max(one.needed, LEANS)
 
     @lazy_property
     def text(self) -> Text:
@@ -391,8 +496,9 @@ class StepTemplate:
     def kept(self) -> list[Kept]:
         """All statements that are kept for it."""
         with self._lock:
-            entries = [*self._leans.values(), *([] if self._any is None else [self._any])]
-            leans = [one.made for one in entries if one.made is not None]
+            leans = [one.made for one in self._own.values() if one.made is not None]
+            if self._general is not None and self._general.made is not None:
+                leans.append(self._general.made)
             pieces = [piece for made in self._pieces.values() for piece in made]
         texts = [lean.text for lean in leans] + [piece.text for piece in pieces]
         own = [] if self.step is None else [self.step.kept]

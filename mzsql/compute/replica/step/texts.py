@@ -6,7 +6,8 @@ there, whichever inputs have updates: the others' relations are empty. While it 
 inputs with updates is run, which is shorter.
 
 Trade-off: over empty relations the general text does some needless work, about half of what it takes over few rows;
-writing and planning a text of its own for each set takes ten to thirty times as much, each time another set comes.
+writing and planning a text of its own for each set takes ten to thirty times as much, each time another set comes. So a set
+gets one only once that pays.
 docs/architecture.md, "The way of an update through a dataflow", step 2.
 """
 
