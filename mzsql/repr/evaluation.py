@@ -37,6 +37,16 @@ _OF_ARGUMENTS = (
     (r"^invalid range bound flags$", "42601"),
     (r"^unrecognized configuration parameter ", "42704"),
 )
+#: Names that are looked up while rows are computed, as those of ``has_table_privilege``.
+_OF_NAMES = (
+    (r'^column ".*" (?:of relation ".*" )?does not exist$', "42703"),
+    (r'^relation ".*" does not exist$', "42P01"),
+    (r'^function ".*" does not exist$', "42883"),
+    (r'^schema ".*" does not exist$', "3F000"),
+    (r'^database ".*" does not exist$', "3D000"),
+    (r'^(?:role|type|cluster|secret|connection) ".*" does not exist$', "42704"),
+    (r"^unrecognized (?:role )?privilege type: ", "22023"),
+)
 _STATES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern), state)
     for pattern, state in (
@@ -75,6 +85,7 @@ _STATES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         ),
         (r"^timestamps cannot be binned into intervals containing months or years$", "0A000"),
         *_OF_ARGUMENTS,
+        *_OF_NAMES,
         (r"\bout of range\b|^numeric field overflow$", "22003"),
     )
 )

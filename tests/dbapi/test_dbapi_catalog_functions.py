@@ -150,6 +150,31 @@ def test_the_catalog_refuses(con: mzsql.Connection, query: str, message: str) ->
         con.execute(query)
 
 
+@pytest.mark.parametrize(
+    ("call", "state"),
+    [
+        ("has_table_privilege('nobody', 'pets', 'SELECT')", "42704"),
+        ("has_table_privilege('nowhere', 'SELECT')", "42P01"),
+        ("has_table_privilege('pets', 'READ')", "22023"),
+        ("has_schema_privilege(s, 'USAGE')", "3F000"),
+        ("has_database_privilege(s, 'CREATE')", "3D000"),
+        ("has_type_privilege(s, 'USAGE')", "42704"),
+        ("has_cluster_privilege(s, 'USAGE')", "42704"),
+        ("has_column_privilege('pets', s, 'SELECT')", "42703"),
+        ("has_function_privilege('nothing()', 'EXECUTE')", "42883"),
+        ("pg_has_role(s, 'MEMBER')", "42704"),
+        ("(s || 'where')::regclass", "42P01"),
+    ],
+)
+def test_what_there_is_not_has_postgresqls_state(
+    con: mzsql.Connection, call: str, state: str
+) -> None:
+    """Of names that stand in the call, and of names that rows bring."""
+    with pytest.raises(mzsql.Error) as refused:
+        con.execute(f"SELECT {call} FROM (VALUES ('no')) AS v (s)")
+    assert refused.value.sqlstate == state
+
+
 def test_columns_have_the_type_modifiers_of_postgresql(con: mzsql.Connection) -> None:
     """Of a numeric the digits before and after the point in one number, of a text its length, both count from 4; of a
     timestamp its digits. Of an array it is that of its elements, and types of their own have none.
