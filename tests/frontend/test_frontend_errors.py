@@ -496,6 +496,19 @@ def test_a_long_string_is_read(catalog: MemoryCatalog) -> None:
         ("REFRESH MATERIALIZED VIEW v", "REFRESH statements are not", "with each commit"),
         ("CREATE TABLE x AS SELECT 1", "CREATE TABLE … AS is not supported", "INSERT INTO it"),
         ("SHOW CREATE SCHEMA public", "SHOW CREATE SCHEMA is not supported", ""),
+        (
+            "CREATE SOURCE c FROM LOAD GENERATOR COUNTER",
+            "CREATE SOURCE is not supported",
+            "Write to a table: ",
+        ),
+        (
+            "CREATE SINK s FROM t INTO KAFKA",
+            "CREATE SINK is not supported",
+            "Read changes: SUBSCRIBE",
+        ),
+        ("CREATE SECRET s AS 'x'", "CREATE SECRET is not supported", "COPY and Spark"),
+        ("CREATE CONNECTION c TO KAFKA (x)", "CREATE CONNECTION is not", "COPY and Spark"),
+        ("CREATE USER u", "CREATE USER is not supported", "CREATE ROLE"),
     ],
 )
 def test_statements_of_other_systems_are_told_what_to_use(

@@ -27,6 +27,17 @@ _UNSUPPORTED_CREATES = frozenset(
     EXTENSION NETWORK
     """.split()  # noqa: SIM905
 )
+_NO_CREDENTIALS = (
+    "Nothing here connects to other systems by itself: COPY and Spark are given what they need."
+)
+#: What to do instead of some of these.
+_INSTEAD = {
+    "SOURCE": 'Write to a table: INSERT, COPY … FROM, or Spark\'s df.write.format("mzsql").',
+    "SINK": 'Read changes: SUBSCRIBE, COPY … TO, or Spark\'s readStream.format("mzsql").',
+    "CONNECTION": _NO_CREDENTIALS,
+    "SECRET": _NO_CREDENTIALS,
+    "USER": "Use CREATE ROLE.",
+}
 #: What DROP names of what is in schemas; what there cannot be here is refused when the statement is planned.
 _DROPPED = tuple(kind.words for kind in KINDS if kind.in_schema and not kind.only_comment)
 _UNITS = tuple((word.upper(),) for one in FIELDS for word in (one, f"{one}s"))
@@ -54,7 +65,7 @@ def create(pieces: Pieces) -> NoReturn:
     if word not in _UNSUPPORTED_CREATES:
         made = (kind for kind in KINDS if kind.made_by == "users" and not kind.only_comment)
         pieces.expected(one_of(made, "DEFAULT INDEX"))
-    raise Unsupported(f"CREATE {word} is not supported", position=position)
+    raise Unsupported(f"CREATE {word} is not supported", position=position, hint=_INSTEAD.get(word))
 
 
 # --- types ----------------------------------------------------------------------------------------
