@@ -113,6 +113,7 @@ overlay 25,25,23=1405 25,25,23,23=1404
 parse_ident 25,16=1268
 percent_rank -=3103
 pg_backend_pid -=2026
+pg_database_size 26=2324
 pg_encoding_to_char 23=1597
 pg_get_constraintdef 26=1387 26,16=2508
 pg_get_indexdef 26=1643 26,23,16=2507

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import mzsql
+
+if TYPE_CHECKING:
+    import psycopg
 
 _FILES = sorted((Path(__file__).parent / "tool_statements").glob("*.sql"))
 
@@ -82,6 +85,55 @@ def test_operators_by_name_and_the_one_collation(con: mzsql.Connection) -> None:
         _ask(con, 'SELECT 1 COLLATE "C"')
     with pytest.raises(mzsql.NotSupportedError, match='COLLATE "de_DE" is not supported'):
         _ask(con, "SELECT 'a' COLLATE \"de_DE\"")
+
+
+def test_keywords_are_those_of_postgresql_and_ours(
+    con: mzsql.Connection, postgres: psycopg.Connection[Any]
+) -> None:
+    asked = "SELECT word, catcode::text, barelabel, catdesc, baredesc FROM pg_get_keywords() ORDER BY word"
+    ours = {word: rest for word, *rest in _ask(con, asked)}
+    theirs = {word: rest for word, *rest in postgres.execute(asked).fetchall()}
+    older = {word: rest for word, rest in theirs.items() if word in ours}
+    assert {word: ours[word] for word in older} == older
+    # Each release has a few more; none has our statements' own.
+    assert len(older) >= 450
+    assert ours["materialized"][0] == ours["cluster"][0] == ours["retain"][0] == "U"
+    joined = "SELECT v.column1, k.word FROM (VALUES (1)) AS v, pg_catalog.pg_get_keywords() AS k WHERE k.word = 'select'"
+    assert _ask(con, joined) == [(1, "select")]
+    assert _ask(con, "SELECT k.w FROM pg_get_keywords() AS k (w) ORDER BY 1 LIMIT 1") == [
+        ("abort",)
+    ]
+    for refused in ("pg_get_keywords(1)", "public.pg_get_keywords()"):
+        with pytest.raises(mzsql.ProgrammingError, match="does not exist"):
+            _ask(con, f"SELECT * FROM {refused}")
+
+
+def test_relations_that_postgresql_has_as_functions_too(con: mzsql.Connection) -> None:
+    for name in ("pg_timezone_names", "pg_timezone_abbrevs"):
+        counted = "SELECT count(*), min({0}.abbrev) FROM pg_catalog.{0}"
+        assert _ask(con, f"{counted.format(name)}()") == _ask(con, counted.format(name))
+
+
+def test_a_database_has_the_size_of_what_it_stores(con: mzsql.Connection) -> None:
+    con.execute("CREATE DATABASE sized; CREATE DATABASE bare; SET database = sized")
+    try:
+        con.execute("CREATE TABLE s (a int, b text)")
+        con.execute("INSERT INTO s SELECT g, 'text ' || g FROM generate_series(1, 20000) g")
+        con.execute("CREATE MATERIALIZED VIEW m AS SELECT b, count(*) AS n FROM s GROUP BY b")
+        assert _ask(con, "SELECT count(*) FROM m") == [(20000,)]
+        stored = (
+            "SELECT sum(u.size_bytes)::bigint FROM mz_recent_storage_usage AS u JOIN mz_relations AS r ON r.id = u.object_id"
+            " WHERE r.name IN ('m', 's')"
+        )
+        ((total,),) = _ask(con, stored)
+        assert total > 20_000
+        sizes = (
+            "SELECT pg_database_size('sized'), pg_database_size(d.oid), pg_database_size('bare'), pg_database_size('none')"
+            " FROM mz_databases AS d WHERE d.name = 'sized'"
+        )
+        assert _ask(con, sizes) == [(total, total, 0, None)]
+    finally:
+        con.execute("RESET database; DROP DATABASE sized; DROP DATABASE bare")
 
 
 def test_names_of_relations_that_rows_have_are_found(con: mzsql.Connection) -> None:

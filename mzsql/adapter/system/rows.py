@@ -60,6 +60,7 @@ from mzsql.frontend.definitions.shown_sql import (
     shown_query,
     shown_sql,
 )
+from mzsql.frontend.grammar.keywords import keywords
 from mzsql.repr.frontier import Frontier
 from mzsql.repr.ids import GlobalId, oid, sort_key
 from mzsql.repr.type_oids import (
@@ -547,6 +548,7 @@ DEFINED: dict[str, Callable[[Source], Rows]] = {
     "mz_catalog.mz_cluster_replica_sizes": _sizes,
     "mz_internal.mz_object_dependencies": _dependencies,
     "mz_internal.mz_variables": _variables,
+    "mz_internal.mz_keywords": lambda _: keywords(),
 }
 #: Relations whose rows can change at any moment.
 PASSING: dict[str, Callable[[Source], Rows]] = {

@@ -39,8 +39,8 @@ SHORT_ROWS = PIECE_ROWS
 LONG_TEXT = 8 * 1024
 #: For how many texts it is remembered that they are not answered at once.
 _REMEMBERED = 1024
-#: Most characters of text that are kept planned; that takes some 100 MB.
-_PLANNED_CHARACTERS = 500_000
+#: Most characters of text that are kept planned; that takes some 150 MB.
+_PLANNED_CHARACTERS = 750_000
 
 #: What a database is for. They are separate because the optimizer's settings belong to a database.
 Use: TypeAlias = Literal["usual", "wide", "planned"]

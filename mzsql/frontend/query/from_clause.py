@@ -48,6 +48,12 @@ _KINDS = {"": "inner", "LEFT": "left", "RIGHT": "right", "FULL": "full"}
 _TABLE_ARGS = frozenset(
     {"this", "alias", "db", "catalog", "joins", "laterals", "rows_from", "ordinality", "only"}
 )
+#: Functions of PostgreSQL's that are relations here: the relation, and its schema.
+_RELATIONS = {
+    "pg_get_keywords": ("mz_keywords", "mz_internal"),
+    "pg_timezone_abbrevs": ("pg_timezone_abbrevs", "pg_catalog"),
+    "pg_timezone_names": ("pg_timezone_names", "pg_catalog"),
+}
 UNIT = hir.Constant(((),), t.RelationType(()))
 
 
@@ -166,6 +172,9 @@ def _table(
     if node.args.get("rows_from"):
         return _rows_from(planner, node, lateral)
     if isinstance(node.this, exp.Anonymous):
+        instead = _as_relation(node, node.this)
+        if instead is not None:
+            return _table(planner, instead, blocked, lateral)
         return _call_in_from(planner, node, node.this, lateral)
     if not isinstance(node.this, exp.Identifier):
         del blocked
@@ -301,6 +310,22 @@ def _call_in_from(
     else:
         calls = [func]
     return _calls_in_from(planner, node, [_with_schema(node, c) for c in calls], left, name)
+
+
+def _as_relation(node: exp.Table, func: exp.Anonymous) -> exp.Table | None:
+    """The relation whose rows a call in FROM gives; None where it gives others."""
+    name = function_name(func)
+    schema = node.args.get("db")
+    plain = not (func.expressions or node.args.get("catalog") or node.args.get("ordinality"))
+    if not plain or name not in _RELATIONS or (schema and fold(schema) != "pg_catalog"):
+        return None
+    read, place = _RELATIONS[name]
+    alias = node.args.get("alias") or exp.TableAlias()
+    alias = alias.copy()
+    if not alias.this:
+        alias.set("this", exp.to_identifier(name, quoted=True))
+    there = exp.to_identifier(read, quoted=True), exp.to_identifier(place, quoted=True)
+    return exp.Table(this=there[0], db=there[1], alias=alias)
 
 
 def _with_schema(node: exp.Expr, func: exp.Expr) -> exp.Expr:

@@ -96,6 +96,14 @@ _CLASS = """AND classoid = (
         SELECT oid FROM mz_catalog.mz_objects
         WHERE name = $2 AND schema_id = (SELECT id FROM mz_catalog.mz_schemas WHERE name = 'pg_catalog'))"""
 
+#: The bytes of what a database's tables and materialized views store; NULL for a database that there is not.
+_DATABASE_SIZE = """(SELECT coalesce(sum(u.size_bytes), 0)::bigint
+    FROM mz_catalog.mz_databases AS d
+    LEFT JOIN mz_catalog.mz_schemas AS s ON s.database_id = d.id
+    LEFT JOIN mz_catalog.mz_objects AS o ON o.schema_id = s.id
+    LEFT JOIN mz_catalog.mz_recent_storage_usage AS u ON u.object_id = o.id
+    WHERE d.{column} = $1 GROUP BY d.id)"""
+
 #: The whole name of what has an id; an error of one that nothing has.
 _NAME_OF_ID = """CASE WHEN $1 IS NOT NULL THEN coalesce(
     (SELECT CASE WHEN o.database_name IS NULL THEN '' ELSE quote_ident(o.database_name) || '.' END
@@ -157,6 +165,11 @@ DEFINITIONS: Mapping[str, tuple[Defined, ...]] = {
     # Nobody sees other sessions' temporary schemas, and there are no publications and no sequences.
     "pg_is_other_temp_schema": _asking("CASE WHEN $1 IS NOT NULL THEN false END", (_OID,)),
     "pg_relation_is_publishable": _asking("CASE WHEN $1 IS NOT NULL THEN false END", (_OID,)),
+    "pg_database_size": tuple(
+        one
+        for arg, column in ((_OID, "oid"), (_TEXT, "name"))
+        for one in _overloads(_DATABASE_SIZE.format(column=column), (arg,), result=t.BIGINT)
+    ),
     "pg_get_statisticsobjdef_columns": _overloads("NULL::text", (_OID,)),
     "pg_get_serial_sequence": _overloads("NULL::text", (_TEXT, _TEXT)),
     "to_regtype": _overloads(

@@ -10,3 +10,4 @@ SELECT DISTINCT dep.deptype, dep.classid, dep.objid, cl.relkind, ad.attname FROM
 SELECT n.nspname, c.relname, a.attname, a.atttypid, t.typinput FROM pg_catalog.pg_namespace n JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid JOIN pg_catalog.pg_type t ON a.atttypid = t.oid WHERE c.relname LIKE 't' ESCAPE '\';
 SELECT i.indnkeyatts FROM pg_catalog.pg_index i;
 SELECT quote_ident(table_name) AS "table" FROM information_schema.tables WHERE quote_ident(table_schema) NOT IN ('information_schema','pg_catalog') ORDER BY table_name;
+select string_agg(word, ',') from pg_catalog.pg_get_keywords() where word <> ALL ('{a,abs,absolute,action,ada,add,admin,after,all}'::text[])
