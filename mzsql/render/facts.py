@@ -263,7 +263,7 @@ def total_of(fact: Fact, rows: int) -> tuple[Bound, Bound]:
 
 
 #: Powers of ten to which bounds are coarsened.
-_POWERS = tuple(10**step for step in (0, 3, 6, 9, 12, 18, 24, 30, 38))
+_POWERS = tuple(10**step for step in (0, 3, 6, 9, 12, 15, 18, 24, 30, 38))
 #: Numbers of rows to which those of relations are coarsened.
 _ROWS = (0, 10, 1_000, 20_000, 250_000, 10_000_000)
 

@@ -76,6 +76,26 @@ def texts_run(monkeypatch):
     return found
 
 
+def test_counts_that_are_equal_are_expected_to_stay_equal(world, monkeypatch):
+    """As of values that are never NULL. A step in which they differ runs the full text."""
+    seen = []
+    expect = StepTemplate.expect
+
+    def told(template, relations, *args):
+        seen.append(relations)
+        return expect(template, relations, *args)
+
+    monkeypatch.setattr(StepTemplate, "expect", told)
+    changes = Changes(48)
+    controller, upper = hydrated(world, changes)
+    rest(controller)
+    ((same,),) = [[one.same for one in relations.values() if one.same] for relations in seen]
+    assert set(same.values()) == {"c2"}
+    changes.step(world.storage, size=6, times=1)
+    controller.wait_until("u3", upper, WAIT)
+    check_totals(world, range(upper - 1, upper + 1))
+
+
 def test_the_first_step_runs_a_lean_text_and_what_nobody_expected_the_full_one(world, monkeypatch):
     changes = Changes(61)
     controller, upper = hydrated(world, changes)

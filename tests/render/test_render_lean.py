@@ -468,7 +468,8 @@ def _measured(rows: list[tuple[int, ...]]) -> Relation:
     return Relation(columns, len(rows), same)
 
 
-_ROWS = st.lists(st.tuples(*[st.integers(-1, 1)] * 4), min_size=1, max_size=2)
+_VALUES = st.sampled_from([-1, 0, 1, 10**8, 10**13, 10**16])
+_ROWS = st.lists(st.tuples(*[_VALUES] * 4), min_size=1, max_size=2)
 
 
 @given(st.lists(_ROWS.map(_measured), min_size=1, max_size=4))
@@ -481,6 +482,25 @@ def test_a_text_made_anew_for_what_it_did_not_serve_serves_it(relations):
         if not made.covers(found):
             made = widened(seen, made)
         assert made.covers(found)
+
+
+def test_a_text_is_not_made_for_larger_values_and_more_rows_at_once() -> None:
+    """So that a mean of large sums is one division, and not one of numbers that exceed all types."""
+
+    def known(size: int, rows: int) -> Relation:
+        fact = coarse("DECIMAL(38, 2)", -size, size, nulls=False)
+        return Relation({"c0": fact}, coarse_rows(rows))
+
+    made = widened(known(10**11, 1_000))
+    assert made.covers(known(10**14, 4))
+    assert made.covers(known(10**11, 20_000))
+    assert not made.covers(known(10**14, 20_000))
+    total = made.total("c0")
+    assert total is not None
+    assert total * 100 * 2 * 10**18 < 2**127
+    again = widened(known(10**14, 20_000), made)
+    assert again.covers(known(10**14, 20_000))
+    assert again.covers(known(10**11, 20_000))
 
 
 def test_the_columns_that_a_statement_reads_are_found_and_it_stays_as_it_is() -> None:

@@ -70,6 +70,7 @@ class Relation:
         return (
             self.rows >= other.rows
             and all(a.covers(b) for a, b in pairs)
+            and all(_at_most(other.total(name), total) for name, total in self.totals.items())
             # Equal to a common third column is equal too, whichever of them is the first.
             and all(
                 other.same.get(name, name) == other.same.get(earlier, earlier)
@@ -95,14 +96,42 @@ def widened(seen: Relation, before: Relation | None = None) -> Relation:
     """
     if before is None:
         columns = {name: wider(fact) for name, fact in seen.columns.items()}
-        return Relation(columns, more_rows(seen.rows), seen.same)
+        rows = more_rows(seen.rows)
+        return Relation(columns, rows, seen.same, _totals(seen, None, columns, rows))
     columns = {
         name: fact if fact.covers(found) else wider(one_of([fact, found]), signed=True)
         for name, found in seen.columns.items()
         for fact in [before.columns[name]]
     }
     rows = before.rows if before.rows >= seen.rows else more_rows(seen.rows)
-    return Relation(columns, rows, _both(before.same, seen.same))
+    return Relation(
+        columns, rows, _both(before.same, seen.same), _totals(seen, before, columns, rows)
+    )
+
+
+#: Sums that cannot be larger are computed in narrow types anyway, and a mean of them by one division.
+_LARGE = 10**15
+
+
+def _totals(
+    seen: Relation, before: Relation | None, columns: Mapping[str, Fact], rows: int
+) -> dict[str, Fraction]:
+    """Bounds on large sums of widened columns over `rows` rows: there may be more rows than were seen, and larger values, but
+    hardly both.
+    """
+    found: dict[str, Fraction] = {}
+    for name, fact in seen.columns.items():
+        size, wide = fact.size if fact.values else None, columns[name].size
+        if size is None or wide is None or wide * rows <= _LARGE:
+            continue
+        earlier = Fraction(0) if before is None else before.total(name)
+        if earlier is not None:
+            found[name] = max(size * rows, earlier)
+    return found
+
+
+def _at_most(total: Fraction | None, bound: Fraction) -> bool:
+    return total is not None and total <= bound
 
 
 #: Turns a lean statement, and what is known of its rows (None: nothing), into the statement that is wanted.

@@ -7,6 +7,7 @@ expected is run by a step only if what the step meets is like that (`mzsql.rende
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -14,7 +15,7 @@ import pyarrow as pa
 
 from mzsql.compute.replica.arrangements.arrangement import Arrangement
 from mzsql.compute.replica.dataflows.dataflow import Dataflow
-from mzsql.compute.replica.step.relation_facts import kind_of
+from mzsql.compute.replica.step.relation_facts import kind_of, measured
 from mzsql.compute.replica.step.statistics import known_of
 from mzsql.compute.replica.step.texts import empty_relation
 from mzsql.persist import DIFF_COLUMN, TIME_COLUMN, ColumnSummary, PartRef
@@ -63,7 +64,7 @@ def expected_relations(dataflow: Dataflow, template: StepTemplate) -> dict[str, 
             diff = (1, 1) if one.desc.additive else (-1, 1)
             stored = _held(one, lower - 1) or _stored(one.parts(lower - 1))
             expected = _expected(schema, one.desc.columns, stored, asked, diff=diff)
-            found[name] = _with_partial_sums(expected, one)
+            found[name] = _with_partial_sums(expected, one, stored)
     return found
 
 
@@ -124,13 +125,19 @@ def _expected(
     return Relation(facts, coarse_rows(EXPECTED_ROWS))
 
 
-def _with_partial_sums(stored: Relation, arrangement: Arrangement) -> Relation:
-    """What is expected of an arrangement: of its sums, that partial ones are added which may have either sign."""
+def _with_partial_sums(expected: Relation, arrangement: Arrangement, stored: _Stored) -> Relation:
+    """What is expected of an arrangement: of its sums, that partial ones are added which may have either sign, and that
+    those which are equal in all rows in memory, as counts of values that are never NULL are, stay so.
+    """
     sums = {f"c{place}" for place in arrangement.desc.additive}
     facts = {
         name: replace(fact, low=-fact.size, high=fact.size, other=False)
         if name in sums and fact.size is not None
         else fact
-        for name, fact in stored.columns.items()
+        for name, fact in expected.columns.items()
     }
-    return replace(stored, columns=facts)
+    rows = () if stored.parts else stored.rows
+    asked = {name for name in sums if expected.columns[name].size is not None}
+    seen = [measured(one, asked) for one in rows if one.num_rows]
+    same = functools.reduce(Relation.with_, seen).same if seen else {}
+    return replace(expected, columns=facts, same=same)
