@@ -235,7 +235,7 @@ class ComputeSettings(msgspec.Struct, frozen=True, kw_only=True):
     step_patience: float = 1.0
     """Seconds after which a running step no longer keeps the next one from starting."""
     hydration_concurrency: int = 2
-    """Most dataflows that hydrate at once; others wait, first come first served."""
+    """Most dataflows that hydrate at once; of the others, what somebody waits for is next, then what came first."""
     hydration_patience: float = 5.0
     """Seconds after which a running hydration no longer keeps the next one from starting."""
     most_threads: int = 16

@@ -34,6 +34,7 @@ class Held:
         self.ended: list[str] = []
         self.changed = threading.Condition()
         self.free: set[str] = set()
+        self.awaited: list[str] = []
 
     def job(self, name: str) -> Callable[[], None]:
         def run() -> None:
@@ -74,7 +75,7 @@ def lane(clock: Clock, held: Held) -> Iterator[Lane]:
     def start(number: int, work: Callable[[Supervised], None]) -> Supervised:
         return supervisor.start("work", work, thread_name=f"test-lane-{number}")
 
-    lane = Lane(start, at_once=1, patience=5.0, most=3, clock=clock)
+    lane = Lane(start, at_once=1, patience=5.0, most=3, clock=clock, awaited=lambda: held.awaited)
     yield lane
     with held.changed:
         held.free |= set("abcdef")
@@ -92,6 +93,35 @@ def test_jobs_take_turns(lane: Lane, held: Held) -> None:
         assert held.began == [*"abc"][: len(held.began)]
         assert len(held.began) == len(held.ended) + 1
         held.let(name)
+
+
+def _order(lane: Lane, held: Held, *jobs: tuple[str, float, float], clock: Clock) -> list[str]:
+    """In what order jobs of a name and so many expected seconds begin that are put, at a time each, behind one that runs."""
+    lane.put(held.job("a"))
+    held.until_began("a")
+    for name, seconds, at in jobs:
+        clock.now = at
+        lane.put(held.job(name), name, seconds)
+    held.let("a", *(name for name, *_ in jobs))
+    return held.began[1:]
+
+
+def test_what_somebody_waits_for_goes_first(lane: Lane, held: Held, clock: Clock) -> None:
+    held.awaited = ["e", "d"]
+    began = _order(lane, held, ("b", 0, 0), ("c", 0, 0), ("d", 9, 0), clock=clock)
+    assert began == ["d", "b", "c"]
+
+
+def test_what_is_expected_to_take_long_lets_others_pass(
+    lane: Lane, held: Held, clock: Clock
+) -> None:
+    began = _order(lane, held, ("b", 0.1, 0), ("c", 0.01, 0.5), ("d", 0, 1.5), clock=clock)
+    assert began == ["c", "b", "d"]
+
+
+def test_what_takes_very_long_is_not_passed_for_ever(lane: Lane, held: Held, clock: Clock) -> None:
+    began = _order(lane, held, ("b", 100, 0), ("c", 0, 2.9), ("d", 0, 3.1), clock=clock)
+    assert began == ["c", "b", "d"]
 
 
 def test_who_takes_long_lets_the_next_one_pass(lane: Lane, held: Held, clock: Clock) -> None:

@@ -287,6 +287,12 @@ def _step_worker(place: Place) -> Iterator[Case]:
 
 
 @contextmanager
+def _first_worker(place: Place) -> Iterator[Case]:
+    with _worker(place, "firsts") as case:
+        yield case
+
+
+@contextmanager
 def _hydrate_worker(place: Place) -> Iterator[Case]:
     with _worker(place, "hydrations") as case:
         yield case
@@ -373,6 +379,7 @@ CASES: dict[str, Any] = {
     "commands": _commands,
     "group-commit": _group_commit,
     "export-log": _export_log,
+    "first-worker": _first_worker,
     "flush-worker": _flush_worker,
     "hydrate-worker": _hydrate_worker,
     "hydration-watch": _hydration_watch,
@@ -414,6 +421,7 @@ NAMED = {
     "mzsql/compute/transport/server.py": {"controller-commands", "controller-responses"},
     "mzsql/compute/replica/scheduling/work.py": {
         "step-worker",
+        "first-worker",
         "hydrate-worker",
         "flush-worker",
         "open-worker",

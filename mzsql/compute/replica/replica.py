@@ -166,7 +166,9 @@ class Replica:
         clock = clock if clock is not None else SystemClock()
         start = partial(persist.supervisor.start, object_id=replica_id)
         self._installed = Installed(replica_id, respond)
-        self._work = Work(replica_id, self._installed, respond, settings, clock, start)
+        self._work = Work(
+            replica_id, self._installed, respond, storage.awaited, settings, clock, start
+        )
         self._arrangements = ArrangementShards(
             persist,
             registry,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -73,6 +73,23 @@ class Installed:
         if flow is None:
             raise UndefinedObject(f"no dataflow {gid} is installed on {self._replica}")
         return flow
+
+    def needed(self, gids: Iterable[GlobalId]) -> Iterator[DataflowLifecycle]:
+        """The dataflows of these ids and those that they read, themselves or through others: each once, after what it reads."""
+        seen: set[GlobalId] = set()
+        for gid in gids:
+            left = [(gid, False)]
+            while left:
+                at, below_seen = left.pop()
+                flow = self.find(at)
+                if flow is None:
+                    continue
+                if below_seen:
+                    yield flow
+                elif at not in seen:
+                    seen.add(at)
+                    left.append((at, True))
+                    left += [(one.id, False) for one in reversed(flow.rendered.inputs)]
 
     def has(self, flow: DataflowLifecycle) -> bool:
         """Whether this very dataflow (not a later one of the same id) is installed."""

@@ -1,17 +1,21 @@
 """Lanes of a replica's work: each runs a few jobs at a time, and no job keeps the others waiting without end.
 
-Promise: jobs begin in the order in which they came, `at_once` of them at a time. A job that takes longer than
-`patience` seconds goes on but is no longer counted, so the next one begins, until `most` jobs run at once; so a job
-behind one of hours waits for seconds. Threads are added when needed, and kept. A lane does not wake by itself when
-patience is over: `put`, the end of a job and `look` let jobs begin, and `look` says when to call it again.
+Promise: jobs begin in the order in which they came, `at_once` of them at a time, but for two exceptions: one that
+somebody waits for begins before the others, and one that is expected to take long lets those pass that come within
+`YIELDS` times as long after it, and `YIELDS_MOST` seconds at most, so that it is never kept waiting without end. A job
+that takes longer than `patience` seconds goes on but is no longer counted, so the next one begins, until `most` jobs
+run at once; so a job behind one of hours waits for seconds. Threads are added when needed, and kept. A lane does not
+wake by itself when patience is over: `put`, the end of a job and `look` let jobs begin, and `look` says when to call it
+again.
 """
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import logging
 import threading
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterable
 from functools import partial
 
 from mzsql.persist import Clock
@@ -21,6 +25,15 @@ from mzsql.threads import Supervised
 _log = logging.getLogger(__name__)
 
 Job = Callable[[], None]
+
+#: A job lets others pass that come for so many times the seconds that it is expected to take …
+YIELDS = 10.0
+#: … and for so many seconds at most.
+YIELDS_MOST = 3.0
+
+
+def _nobody() -> tuple[Hashable, ...]:
+    return ()
 
 
 class Lane:
@@ -32,6 +45,7 @@ class Lane:
         patience: seconds.
         most: how many jobs run at once in all.
         clock: its monotonic time is used.
+        awaited: returns the keys of the jobs that somebody waits for, the most urgent first; asked without any lock held.
     """
 
     def __init__(
@@ -42,6 +56,7 @@ class Lane:
         patience: float,
         most: int,
         clock: Clock,
+        awaited: Callable[[], Iterable[Hashable]] = _nobody,
     ) -> None:
         self._start = start
         self._at_once = at_once
@@ -52,7 +67,14 @@ class Lane:
         self._changed = threading.Condition(lock)
         #: notified when nothing runs and nothing is queued
         self._rested = threading.Condition(lock)
-        self._waiting: deque[Job] = deque()
+        self._awaited = awaited
+        #: queued jobs, by the numbers that they got; in the order of `_order`, which has those that have begun, too
+        self._waiting: dict[int, tuple[Hashable, Job]] = {}
+        #: (when its turn is, number) of each job
+        self._order: list[tuple[float, int]] = []
+        #: the numbers of queued jobs that have a key
+        self._keys: dict[Hashable, int] = {}
+        self._numbers = itertools.count()
         #: start time of each running job, by its thread's number
         self._begun: dict[int, float] = {}
         self._threads: list[Supervised] = []
@@ -60,11 +82,35 @@ class Lane:
         for number in range(at_once):
             self._threads.append(start(number, partial(self._work, number)))
 
-    def put(self, job: Job) -> None:
-        """Queue a job."""
+    def put(self, job: Job, key: Hashable = None, seconds: float = 0.0) -> None:
+        """Queue a job.
+
+        Args:
+            job: the work.
+            key: what `awaited` calls it; at most one of a key is queued at a time.
+            seconds: how long it is expected to take.
+        """
         with self._changed:
-            self._waiting.append(job)
+            number = next(self._numbers)
+            turn = self._clock.monotonic() + min(seconds * YIELDS, YIELDS_MOST)
+            self._waiting[number] = key, job
+            heapq.heappush(self._order, (turn, number))
+            if key is not None:
+                self._keys[key] = number
         self.look()
+
+    def _take(self, urgent: Iterable[Hashable]) -> Job:
+        """Take the job whose turn it is out of the queue. The caller holds the lock."""
+        found = next((self._keys[key] for key in urgent if key in self._keys), None)
+        while found is None:
+            _, number = heapq.heappop(self._order)
+            found = number if number in self._waiting else None
+        key, job = self._waiting.pop(found)
+        if self._keys.get(key) == found:
+            del self._keys[key]
+        if not self._waiting:
+            self._order.clear()
+        return job
 
     def look(self) -> float | None:
         """Begin queued jobs whose turn has come.
@@ -107,10 +153,16 @@ class Lane:
         thread.well()
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._closed or (self._waiting and self._turns()))
+                self._changed.wait_for(self._goes_on)
+                choice = len(self._waiting) > 1
+            # Where there is no choice nobody need be asked.
+            urgent = tuple(self._awaited()) if choice else ()
+            with self._changed:
                 if self._closed:
                     return
-                job = self._waiting.popleft()
+                if not self._goes_on():
+                    continue  # another thread was faster
+                job = self._take(urgent)
                 self._begun[number] = self._clock.monotonic()
             try:
                 job()
@@ -121,6 +173,10 @@ class Lane:
                         self._rested.notify_all()
                 self.look()
             thread.well()
+
+    def _goes_on(self) -> bool:
+        """Whether a thread has something to do: a job whose turn it is, or to end. The caller holds the lock."""
+        return self._closed or bool(self._waiting and self._turns())
 
     def rest(self, timeout: float) -> bool:
         """Wait up to `timeout` seconds for a moment in which nothing runs or is queued; return whether there was one."""
@@ -136,6 +192,8 @@ class Lane:
             self._closed = True
             self._rested.notify_all()
             self._waiting.clear()
+            self._order.clear()
+            self._keys.clear()
             threads = list(self._threads)
             self._changed.notify_all()
         for thread in threads:

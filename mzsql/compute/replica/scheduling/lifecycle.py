@@ -49,6 +49,8 @@ from mzsql.repr.refresh import done
 _LOG = logging.getLogger(__name__)
 
 
+#: How many seconds a dataflow's first step is expected to take.
+FIRST_STEP_SECONDS = 0.3
 #: A trace of fewer updates loads so quickly that it is left to the step that first looks into it.
 WARMED_ROWS = 10_000
 
@@ -113,6 +115,10 @@ class DataflowLifecycle:
     turn: int = 0
     #: monotonic time at which its present work began; None while that is queued
     begun: float | None = None
+    #: how many seconds its next step may take, which is what the last one took
+    expected: float = FIRST_STEP_SECONDS
+    #: whether its steps' statements were made, by a step or in advance
+    practised: bool = False
     #: whether its arrangements are being flushed, which runs beside its other work
     flushing: bool = False
     #: whether traces that its steps look into are being loaded, which runs beside all other work
@@ -348,6 +354,7 @@ class DataflowLifecycle:
             dataflow.rendered.prepare()
         else:
             prepare_steps(dataflow, replica.driver, replica.deltas, unwanted)
+        self.practised = True
 
     def _warm(self, dataflow: Dataflow, *, least: int = 0) -> None:
         """Load the traces that steps look into, of arrangements with at least `least` updates."""

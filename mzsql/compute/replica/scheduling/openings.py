@@ -86,20 +86,10 @@ class Openings:
         each step of the iteration.
         """
         seen: set[GlobalId] = set()
-        for gid in self._awaited():
-            left = [(gid, False)]
-            while left:
-                at, below_seen = left.pop()
-                flow = self._installed.find(at)
-                if flow is None:
-                    continue
-                if below_seen:
-                    if at in self._installed.opening:
-                        yield flow
-                elif at not in seen:
-                    seen.add(at)
-                    left.append((at, True))
-                    left += [(one.id, False) for one in reversed(flow.rendered.inputs)]
+        for flow in self._installed.needed(self._awaited()):
+            seen.add(flow.gid)
+            if flow.gid in self._installed.opening:
+                yield flow
         for gid, flow in list(self._installed.opening.items()):
             if gid not in seen:
                 yield flow

@@ -3,13 +3,13 @@
 Promise: at most one thread works at a dataflow; only its flushes run beside that. A dataflow whose work fails is
 reported as failed and retried after growing pauses, without effect on others. Long work does not hold up other work
 (`compute.replica.scheduling.lane`): steps have a lane of their own, so they do not wait for hydrations, which run a few at a
-time, first come first served, with less of the cores where there are not enough for both.
+time, what somebody waits for first and the others as they come, with less of the cores where there are not enough for both.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import TypeVar
@@ -23,6 +23,7 @@ from mzsql.compute.replica.scheduling.lifecycle import DataflowLifecycle, State
 from mzsql.persist import Clock
 from mzsql.repr.errors import SqlError
 from mzsql.repr.frontier import Frontier
+from mzsql.repr.ids import GlobalId
 from mzsql.threads import Supervised, give_way
 
 _LOG = logging.getLogger(__name__)
@@ -55,13 +56,15 @@ class Work:
         replica_id: the replica.
         installed: its dataflows.
         respond: takes what is reported of them.
+        awaited: returns the collections that somebody waits for; their steps come first.
         settings: numbers of threads and lengths of pauses.
         clock: its monotonic time is used.
         start: starts a supervised thread.
 
     Attributes:
-        steps, hydrations, flushes: lanes; a dataflow is in at most one of steps and hydrations, once, and in flushes
-            at most once.
+        steps, firsts, hydrations, flushes: lanes; a dataflow is in at most one of steps, firsts and hydrations, once, and in
+            flushes at most once. In firsts are steps for which the statements are still to be made, which takes many times as
+            long as the step: others' ticks do not wait for that.
         openings: the lane in which dataflows are opened, one after another.
         sorts: the lane of the sorting that hydrations wait for.
         warmings: the lane that makes and loads in advance what first steps need.
@@ -72,6 +75,7 @@ class Work:
         replica_id: str,
         installed: Installed,
         respond: Respond,
+        awaited: Callable[[], Sequence[GlobalId]],
         settings: ComputeSettings,
         clock: Clock,
         start: Callable[..., Supervised],
@@ -88,9 +92,11 @@ class Work:
                 patience=patience,
                 most=settings.most_threads,
                 clock=clock,
+                awaited=partial(_urgent, installed, awaited),
             )
 
         self.steps = lane("step", settings.step_threads, settings.step_patience)
+        self.firsts = lane("first", settings.step_threads, settings.step_patience)
         self.hydrations = lane(
             "hydrate", settings.hydration_concurrency, settings.hydration_patience
         )
@@ -107,7 +113,7 @@ class Work:
     @property
     def _lanes(self) -> tuple[Lane, ...]:
         hydrating = (self.openings, self.hydrations, self.sorts)
-        return (self.steps, *hydrating, self.flushes, self.warmings)
+        return (self.steps, self.firsts, *hydrating, self.flushes, self.warmings)
 
     def look(self) -> float | None:
         """Begin queued work whose turn has come.
@@ -135,7 +141,8 @@ class Work:
 
     def advance(self, flow: DataflowLifecycle, inputs: Frontier) -> None:
         """Queue a step that advances a dataflow to ``inputs``."""
-        self._give(self.steps, flow, lambda f: self._advance(f, inputs))
+        lane = self.steps if flow.practised else self.firsts
+        self._give(lane, flow, lambda f: self._advance(f, inputs), seconds=flow.expected)
 
     def flush(self, flow: DataflowLifecycle) -> None:
         """Queue the flush of a dataflow's arrangements and output, beside its steps."""
@@ -271,9 +278,12 @@ class Work:
             self._respond(flow.status())
 
     def _advance(self, flow: DataflowLifecycle, inputs: Frontier) -> None:
+        begun = self._clock.monotonic()
         stats = flow.advance(inputs)
         if stats is not None:
             self._respond(Refreshed(stats))
+            if stats.kind != "empty":
+                flow.expected, flow.practised = self._clock.monotonic() - begun, True
         self._respond(Frontiers(flow.gid, flow.frontier))
 
     # --- giving it to a thread ---
@@ -284,6 +294,7 @@ class Work:
         flow: DataflowLifecycle,
         work: Callable[[DataflowLifecycle], None],
         waits: str | None = None,
+        seconds: float = 0.0,
     ) -> None:
         installed = self._installed
         with installed.changed:
@@ -298,7 +309,7 @@ class Work:
             self._work(flow, work)
             installed.wake()
 
-        lane.put(run)
+        lane.put(run, flow.gid, seconds)
 
     def _work(self, flow: DataflowLifecycle, work: Callable[[DataflowLifecycle], None]) -> None:
         """Do the work that a dataflow was marked for. Every failure is recorded as the dataflow's."""
@@ -381,6 +392,11 @@ class Work:
         """Wait until running work has ended, up to `timeout` seconds for each thread."""
         for lane in self._lanes:
             lane.join(timeout)
+
+
+def _urgent(installed: Installed, awaited: Callable[[], Sequence[GlobalId]]) -> list[GlobalId]:
+    """The dataflows that somebody waits for, each after those that it reads."""
+    return [flow.gid for flow in installed.needed(awaited())]
 
 
 def _begin(
