@@ -43,7 +43,7 @@ CONSTANT: dict[tuple[str, int], tuple[str, ...]] = {
     ("date_trunc", 0): _TRUNCATED, ("date_part", 0): _PARTS, ("datediff", 0): ("day", "month", "hour",
         "year"),
     **{(name, 2): ("[]", "()", "[)", "(]") for name in ("int4range", "int8range", "numrange", "daterange", "tsrange", "tstzrange")},
-    ("repeat", 1): ("0", "2", "-1"), ("lpad", 1): ("0", "3", "7"), ("rpad", 1): ("0", "3", "7"), ("normalize", 1): ("NFC", "NFD", "NFKC"),
+    ("like_escape", 1): ("!", "", "\\\\", "a"), ("repeat", 1): ("0", "2", "-1"), ("lpad", 1): ("0", "3", "7"), ("rpad", 1): ("0", "3", "7"), ("normalize", 1): ("NFC", "NFD", "NFKC"),
     ("array_to_string", 1): (",",), ("parse_ident", 1): ("true", "false"), ("to_number", 1): ("999D99", "S9,999"),
     **{(name, 1): ("a", "[ab]+", "ß", "(a)|(b)") for name in ("regexp_count", "regexp_instr", "regexp_substr")},
     ("regexp_count", 3): ("g", "i"), ("regexp_instr", 5): ("g", "i"), ("regexp_instr", 6): ("0",),

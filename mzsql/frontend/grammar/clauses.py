@@ -51,6 +51,15 @@ class ClauseGrammar(MaterializeParser):
             return self._parse_primary()
         return super()._parse_expression(*args, **kwargs)
 
+    def _parse_escape(self, this: exp.Expr | None) -> exp.Expr | None:
+        # sqlglot takes a string alone; PostgreSQL any expression.
+        if not self._match(TokenType.ESCAPE):
+            return this
+        letter = self._parse_bitwise()
+        if letter is None:
+            self.raise_error("Expected an expression")
+        return self.expression(exp.Escape(this=this, expression=letter))
+
     def _parse_value(self, *args: Any, **kwargs: Any) -> Any:
         if not self._at(TokenType.L_PAREN):
             self.raise_error("Expected left parenthesis")

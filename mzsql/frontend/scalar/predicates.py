@@ -182,8 +182,12 @@ def _negative(ctx: ExprContext, node: exp.Expr) -> Typed:
     return exact_numeric(text, "-")
 
 
+def _like_symbol(node: exp.Expr) -> str:
+    return "~~*" if isinstance(node, exp.ILike) else "~~"
+
+
 def _like(ctx: ExprContext, node: exp.Expr, *, negated: bool = False) -> Typed:
-    symbol = "~~*" if isinstance(node, exp.ILike) else "~~"
+    symbol = _like_symbol(node)
     negated = negated or bool(node.args.get("negate"))
     if isinstance(node.expression, exp.Any | exp.All):
         return _quantified(ctx, node, symbol, negated=negated)
@@ -196,16 +200,18 @@ def _escape(ctx: ExprContext, node: exp.Expr) -> Typed:
     inner = node.this
     if isinstance(inner, exp.SimilarTo) and node.expression.is_string:
         return similar_to(ctx, inner, _one_letter(node))
-    if not isinstance(inner, exp.Like | exp.ILike) or not node.expression.is_string:
+    if not isinstance(inner, exp.Like | exp.ILike) or isinstance(
+        inner.expression, exp.Any | exp.All
+    ):
         raise Unsupported("ESCAPE with this operand is not supported", position=position_of(node))
-    escape = _one_letter(node)
     pattern = inner.expression
+    if not (node.expression.is_string and pattern.is_string):
+        escaped = [ctx.plan(pattern), ctx.plan(node.expression)]
+        args = [ctx.plan(inner.this), call("like_escape", escaped)]
+        done = operator_call(_like_symbol(inner), args, position_of(node))
+        return negate(done) if inner.args.get("negate") else done
+    escape = _one_letter(node)
     if escape != "\\":
-        if not pattern.is_string:
-            raise Unsupported(
-                "ESCAPE with a pattern that is not a literal is not supported",
-                position=position_of(node),
-            )
         inner = inner.copy()
         inner.set("expression", exp.Literal.string(_reescaped(pattern.name, escape)))
     return _like(ctx, inner)

@@ -392,6 +392,28 @@ def _likes() -> list[ScalarFunc]:
     return functions
 
 
+def _like_escape(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+    """A LIKE pattern with a backslash as its escape character, instead of another one or none.
+
+    What follows the old escape character, at the end nothing, follows a backslash; a backslash elsewhere becomes two.
+    """
+    pattern, letter = (arg.ast for arg in args)
+    found = s.concat(s.text("(?s)\\Q"), letter, s.text("\\E(.|\\z)|(\\\\)"))
+    # A group that has no part in a match is empty.
+    by, flags = ("\\\\$1$2", []) if engine is Engine.SPARK else ("\\\\\\1\\2", [s.text("g")])
+    replaced = s.call("REGEXP_REPLACE", pattern, found, s.text(by), *flags)
+    return s.case(
+        (s.eq(letter, s.text("\\")), pattern),
+        (s.eq(letter, s.text("")), s.call("REPLACE", pattern, s.text("\\"), s.text("\\\\"))),
+        otherwise=replaced,
+    )
+
+
+_ESCAPE_LETTER = ErrorRule(
+    asts(lambda _pattern, letter: s.gt(s.call("LENGTH", letter), s.num(1))), "invalid escape string"
+)
+
+
 def _utf8_length(ast: Ast) -> Ast:
     return s.integer(s.call("OCTET_LENGTH", ast))
 
@@ -441,6 +463,15 @@ FUNCTIONS: tuple[ScalarFunc, ...] = (
     *_trims(),
     *_pads(),
     *_likes(),
+    scalar(
+        "like_escape",
+        "like_escape",
+        _texts(2),
+        TEXT,
+        _like_escape,
+        _ESCAPE_LETTER,
+        within(lambda engine, args, _: s.mul(s.num(2), octets(args[0].ast, engine))),
+    ),
     *_lengths(),
     scalar("left", "left", (TEXT, INTEGER), TEXT, asts(_left)),
     scalar("right", "right", (TEXT, INTEGER), TEXT, asts(_right)),
