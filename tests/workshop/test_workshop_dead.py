@@ -22,6 +22,7 @@ CALLED_BY_OTHERS = {
     "sqlglot": {
         *("LAMBDAS", "TYPED_LAMBDA_ARGS", "SUBQUERY_PREDICATES", "BIT_STRINGS"),
         *("_parse_with", "_parse_unnest", "_parse_interval", "_parse_user_defined_type"),
+        "_parse_escape",
         "_scan_number",
     },
     "pyarrow": {"seekable", "writable"},
