@@ -161,7 +161,8 @@ def register(
         lead: whether this process maintains the environment's views where no other does.
 
     Raises:
-        InvalidParameter: an environment is registered in the session already.
+        InvalidParameter: an environment is registered in the session already, or the Python that Spark runs has no
+            data source ``mzsql``.
         EnvironmentRefused: there is no environment there.
         ObjectInUse: the catalog has something else under a relation's name.
     """

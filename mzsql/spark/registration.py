@@ -15,19 +15,24 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import sys
 from collections.abc import Mapping, Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 
 from mzsql.adapter.reader import RelationInfo
+from mzsql.compute.engines.paths import is_connect
 from mzsql.compute.engines.relations import spark_schema
-from mzsql.repr.errors import ObjectInUse
+from mzsql.repr.errors import InvalidParameter, ObjectInUse
 from mzsql.repr.types import arrow_schema
 from mzsql.spark.catalog_tables import CatalogTables
 from mzsql.spark.options import with_options
 
 #: The setting that lets Python data sources take filters over.
 FILTERS = "spark.sql.python.filterPushdown.enabled"
+
+#: The format that Spark finds by itself where pyspark-mzsql is installed.
+FORMAT = "mzsql"
 
 #: Up to so many new relations are looked up in the catalog by name; for more, the catalog is listed.
 _FEW = 10
@@ -48,12 +53,29 @@ def _takes(relation: RelationInfo) -> bool:
 def ensure_source(session: SparkSession) -> None:
     """Register the format ``mzsql`` in a session, where the distribution that does so automatically is not installed,
     and enable filter pushdown.
+
+    Raises:
+        InvalidParameter: the distribution is installed here, and not in the Python that Spark runs.
     """
     from mzsql.spark.source import MzsqlDataSource  # noqa: PLC0415  imports the engine, which only a reader needs
 
     if importlib.util.find_spec("pyspark_mzsql") is None:
         session.dataSource.register(MzsqlDataSource)
+    elif not is_connect(session):  # a server is asked when the first table is made
+        _require_found(session)
     session.conf.set(FILTERS, "true")
+
+
+def _require_found(session: SparkSession) -> None:
+    manager = session._jsparkSession.sessionState().dataSourceManager()
+    if manager.dataSourceExists(FORMAT):
+        return
+    utils = getattr(session._jvm, "org.apache.spark.api.python.PythonUtils$")
+    asked = getattr(utils, "MODULE$").defaultPythonExec()
+    raise InvalidParameter(
+        f"Spark does not find the format {FORMAT}: the Python that it runs, {asked}, has no pyspark-mzsql that works",
+        hint=f"Set PYSPARK_PYTHON={sys.executable} before Spark starts, and PYSPARK_DRIVER_PYTHON to the same or not at all.",
+    )
 
 
 class Registration:
@@ -74,6 +96,7 @@ class Registration:
         """Make the registered tables equal to these relations.
 
         Raises:
+            InvalidParameter: the Python that Spark runs has no data source ``mzsql``.
             ObjectInUse: Spark's catalog has something else under a relation's name.
         """
         wanted = {(r.schema, r.name): r for r in relations if _takes(r)}

@@ -86,6 +86,8 @@ def test_a_server_without_the_data_source_is_told_of(tmp_path: Path) -> None:
     bare = tmp_path / "python"
     bare.write_text(f'#!/bin/sh\nexec "{sys.executable}" -I -S "$@"\n')
     bare.chmod(0o755)
-    code, _, complained = run(tmp_path / "env", PYSPARK_PYTHON=str(bare))
+    code, _, complained = run(
+        tmp_path / "env", PYSPARK_PYTHON=str(bare), PYSPARK_DRIVER_PYTHON=str(bare)
+    )
     assert code != 0
     assert "the server of Spark Connect does not know the format mzsql" in complained

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from pyspark.errors import AnalysisException
 
 import mzsql
 from mzsql.repr.errors import InvalidParameter, SqlError
-from mzsql.spark import register
+from mzsql.spark import register, registration
 from mzsql.threads import Supervised
 
 if TYPE_CHECKING:
@@ -69,6 +70,21 @@ def test_plain_spark_sql_takes_relations_and_statements_of_mzsql(
         assert not other.catalog.tableExists("public.r_t")
         with pytest.raises(AnalysisException):
             session.sql("SELECT * FROM public.r_t")
+
+
+def test_a_python_of_spark_that_has_no_data_source_is_told_of(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark's answer is real: it is asked for a format that nobody has."""
+    env = str(tmp_path / "env")
+    monkeypatch.setattr(registration, "FORMAT", "mzsql_nobody_has")
+    session = spark.newSession()
+    with mzsql.connect(env) as con:
+        con.execute("CREATE TABLE r_t (a bigint)")
+        with pytest.raises(InvalidParameter, match="does not find the format") as refused:
+            register(session, env)
+    assert f"the Python that it runs, {sys.executable}, has no" in str(refused.value)
+    assert f"Set PYSPARK_PYTHON={sys.executable} before Spark starts" in str(refused.value.hint)
 
 
 def test_the_catalog_is_followed_after_an_error_that_nobody_expects(
