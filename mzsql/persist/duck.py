@@ -19,6 +19,8 @@ import duckdb
 import pyarrow as pa
 from duckdb import _seam
 
+from mzsql.threads import plainly
+
 # The copy that this warns of is worth less than the second binding of the relation that it recommends.
 warnings.filterwarnings("ignore", message="Arrow output on a DB-API result", module=r"mzsql\.")
 
@@ -51,7 +53,7 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
         database = _databases.get(os.getpid())
         if database is None:
             # A parent's database is not used: its threads do not exist in the child.
-            database = _databases[os.getpid()] = opened()
+            database = _databases[os.getpid()] = plainly(opened)
         own = database.cursor()
     try:
         yield own

@@ -9,7 +9,7 @@ return is not seen here: backends end their calls by timeouts of their own.
 """
 
 from mzsql.threads.alarms import ALARMS, Deadlines
-from mzsql.threads.priority import give_way
+from mzsql.threads.priority import give_way, plainly
 from mzsql.threads.supervisor import (
     PROCESS,
     Backoff,
@@ -31,5 +31,6 @@ __all__ = [
     "ThreadStatus",
     "Wakeup",
     "give_way",
+    "plainly",
     "wait_until_due",
 ]

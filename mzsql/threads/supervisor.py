@@ -15,6 +15,7 @@ import msgspec
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge
 
 from mzsql.repr.errors import SqlError, ThreadFailed, no_thread, told
+from mzsql.threads.priority import plainly
 
 _log = logging.getLogger(__name__)
 
@@ -311,7 +312,8 @@ class Supervisor:
             self._threads.append(one)
             self._gauge(one.status).inc()
         try:
-            one.thread.start()
+            # It is its owner's and not the caller's: whether it gives way it says itself.
+            plainly(one.thread.start)
         except RuntimeError as failure:
             self._forget(one)
             raise no_thread(str(one)) from failure

@@ -10,6 +10,7 @@ ROOT = Path(__file__).parents[2]
 #: Where a thread is made without the supervisor, and what takes its place.
 REASONS = {
     "mzsql/threads/supervisor.py Thread": "the supervisor itself",
+    "mzsql/threads/priority.py ThreadPoolExecutor": "starts what others ask for, who wait for that and get what it raises",
     "mzsql/compute/engines/spark_start.py Thread": "one attempt: its failure is raised where the session is waited for; a call tries again",
     "mzsql/compute/engines/paths.py Thread": "one question: its caller waits for the answer, bounded, and takes silence for no",
     "mzsql/adapter/system/rows.py ThreadPoolExecutor": "each asks one replica, and a statement waits for them",

@@ -1,15 +1,19 @@
-"""A thread that gives way has less of the cores, with all that it starts, and no other thread has."""
+"""A thread that gives way has less of the cores, with what it starts for itself, and no other thread has."""
 
 from __future__ import annotations
 
 import os
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
 import mzsql
-from mzsql.threads import give_way
+from mzsql.compute.engines.driver import Driver
+from mzsql.compute.engines.spark_start import SparkStart
+from mzsql.persist import duck
+from mzsql.threads import Supervisor, give_way, plainly
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="niceness is a thread's own on Linux"
@@ -50,6 +54,82 @@ def test_who_gives_way_further_stays_there():
         return _niceness()
 
     assert _on_a_thread(gives_way) == before + 4
+
+
+def _of_process() -> dict[int, int]:
+    """The niceness of all threads of this process."""
+    threads = [int(one.name) for one in Path("/proc/self/task").iterdir()]
+    return {one: os.getpriority(os.PRIO_PROCESS, one) for one in threads}
+
+
+def _started_by_one_that_gives_way(start):
+    """The niceness of the threads that are there after a thread that gives way has called `start`, and were not before."""
+    before: set[int] = set()
+
+    def gives_way():
+        give_way(3)
+        before.update(_of_process())
+        kept.append(start())
+
+    kept: list[object] = []
+    _on_a_thread(gives_way)
+    return {nice for one, nice in _of_process().items() if one not in before}
+
+
+def test_what_is_started_plainly_does_not_give_way():
+    def gives_way():
+        give_way(3)
+        return plainly(lambda: _on_a_thread(_niceness)), _niceness()
+
+    assert _on_a_thread(gives_way) == (_niceness(), _niceness() + 3)
+    assert plainly(_niceness) == _niceness()
+
+
+def test_what_fails_when_it_is_started_plainly_is_raised():
+    def gives_way():
+        give_way(3)
+        with pytest.raises(ZeroDivisionError):
+            plainly(lambda: 1 // 0)
+        return True
+
+    assert _on_a_thread(gives_way)
+
+
+def test_supervised_threads_and_shared_databases_do_not_give_way(monkeypatch):
+    go, driver = threading.Event(), Driver()
+    threads = []
+
+    def supervised():
+        threads.append(Supervisor().start("work", lambda _: go.wait(60), thread_name="w"))
+        return threads[0]
+
+    def shared():
+        monkeypatch.setattr(duck, "_databases", {})
+        with duck.connection() as connection:
+            connection.execute("SELECT 1")
+
+    try:
+        for start in (supervised, shared, lambda: driver._planner("usual")):
+            assert _started_by_one_that_gives_way(start) == {_niceness()}
+    finally:
+        go.set()
+        threads[0].join()
+        driver.close()
+
+
+def test_spark_does_not_give_way_to_who_asks_for_it_first():
+    found = []
+
+    def session():
+        found.append(_niceness())
+        return object()
+
+    def gives_way():
+        give_way(3)
+        SparkStart(session).session(lambda: False)
+
+    _on_a_thread(gives_way)
+    assert found == [_niceness()]
 
 
 def test_hydrations_give_way_to_steps(tmp_path):

@@ -33,6 +33,7 @@ from mzsql.expr.functions.table import Engine
 from mzsql.persist import duck
 from mzsql.render.rewrites.templates import LeanText, Text
 from mzsql.repr.frontier import Timestamp
+from mzsql.threads import plainly
 
 #: Only the calling thread works: DuckDB takes the three it is told of for the caller's, and starts none. For up to two it
 #: gives each GROUP BY a table of 2 MiB, and clearing that takes longer than grouping the rows of a step.
@@ -265,7 +266,9 @@ class Driver:
         with self._lock:
             made = self._planners.get(kind)
             if made is None:
-                made = self._planners[kind] = locked_connection(settings=_settings(kind))
+                # Its threads run every step, whoever opens it.
+                made = plainly(lambda: locked_connection(settings=_settings(kind)))
+                self._planners[kind] = made
             return made
 
     def close(self) -> None:

@@ -28,6 +28,7 @@ from mzsql.expr.engines import WIDE_SETTINGS, is_wide, locked_connection
 from mzsql.persist import duck
 from mzsql.repr.errors import InternalError
 from mzsql.repr.interrupt import Interrupt, current
+from mzsql.threads import plainly
 
 #: Most idle connections that are kept.
 _IDLE = 16
@@ -209,7 +210,8 @@ class DuckDbPool:
                 # A subdirectory, so that our own directory keeps its permissions: DuckDB would recreate a removed one
                 # readable for everybody.
                 spilled = {"temp_directory": str(Path(self._scratch.name) / "spilled")}
-                self._databases[kind] = locked_connection(settings={**spilled, **_SETTINGS[kind]})
+                settings = {**spilled, **_SETTINGS[kind]}
+                self._databases[kind] = plainly(lambda: locked_connection(settings=settings))
             database, idle = self._databases[kind], self._idle[kind]
             return database, idle.pop() if idle else database.cursor()
 

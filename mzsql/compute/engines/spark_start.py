@@ -28,6 +28,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from mzsql.repr.errors import EnvironmentRefused, QueryCanceled
+from mzsql.threads import plainly
 
 _LOOK_SECONDS = 0.05
 _EXIT_SECONDS = 3.0
@@ -80,7 +81,8 @@ class SparkStart:
             thread = threading.Thread(
                 target=_make, args=(make, attempt), name="mzsql-start-spark", daemon=True
             )
-            thread.start()
+            # Steps and queries use the session, too.
+            plainly(thread.start)
             return attempt
 
 

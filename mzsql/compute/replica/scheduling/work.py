@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 #: Threads that sort what hydrations write.
 SORTS = 2
-#: By so many steps of niceness a lane's threads, and those of DuckDB and of uploads that they start, give way to the others: what is
+#: By so many steps of niceness a lane's threads, and those of uploads and of their own DuckDB databases, give way to the others: what is
 #: hydrated to ticks and to whoever asks; what only later steps need, to the hydrations that others wait for.
 GIVES_WAY = {"hydrate": 5, "sort": 10}
 #: For how many installed dataflows what their first steps need is loaded or made in advance: of opened ones those somebody waits
