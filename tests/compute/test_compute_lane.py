@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from mzsql.compute.replica.scheduling.lane import Lane
+from mzsql.compute.replica.scheduling.lane import IN_A_ROW, Lane
 from mzsql.threads import Supervised, Supervisor
 
 WAIT = 60.0
@@ -110,6 +110,44 @@ def test_what_somebody_waits_for_goes_first(lane: Lane, held: Held, clock: Clock
     held.awaited = ["e", "d"]
     began = _order(lane, held, ("b", 0, 0), ("c", 0, 0), ("d", 9, 0), clock=clock)
     assert began == ["d", "b", "c"]
+
+
+def test_others_have_their_turn_though_what_is_waited_for_comes_again_and_again(
+    lane: Lane, held: Held
+) -> None:
+    held.awaited = ["b", "c"]
+    again, done = 20, threading.Event()
+
+    def comes_again(name: str, left: int) -> None:
+        held.began.append(name)
+        if left:
+            lane.put(lambda: comes_again(name, left - 1), name)
+        else:
+            done.set()
+
+    lane.put(held.job("a"))
+    held.until_began("a")
+    lane.put(lambda: held.began.append("d"), "d")
+    lane.put(lambda: comes_again("b", again), "b")
+    lane.put(lambda: comes_again("c", again), "c")
+    lane.put(lambda: held.began.append("e"), "e")
+    held.let("a")
+    assert done.wait(WAIT)
+    assert lane.rest(WAIT)
+    assert held.began.index("d") == 1 + IN_A_ROW
+    assert held.began.index("e") < 1 + 5 * (IN_A_ROW + 1)
+    assert held.began.count("c") == again + 1
+
+
+def test_an_answer_goes_before_what_is_waited_for(lane: Lane, held: Held) -> None:
+    held.awaited = ["b"]
+    lane.put(held.job("a"))
+    held.until_began("a")
+    lane.put(held.job("b"), "b")
+    lane.put(held.job("c"), asked=True)
+    held.let("a", "b", "c")
+    assert lane.rest(WAIT)
+    assert held.began == ["a", "c", "b"]
 
 
 def test_what_is_expected_to_take_long_lets_others_pass(

@@ -1,12 +1,12 @@
 """Lanes of a replica's work: each runs a few jobs at a time, and no job keeps the others waiting without end.
 
 Promise: jobs begin in the order in which they came, `at_once` of them at a time, but for two exceptions: one that
-somebody waits for begins before the others, and one that is expected to take long lets those pass that come within
-`YIELDS` times as long after it, and `YIELDS_MOST` seconds at most, so that it is never kept waiting without end. A job
-that takes longer than `patience` seconds goes on but is no longer counted, so the next one begins, until `most` jobs
-run at once; so a job behind one of hours waits for seconds. Threads are added when needed, and kept. A lane does not
-wake by itself when patience is over: `put`, the end of a job and `look` let jobs begin, and `look` says when to call it
-again.
+somebody waits for begins before the others, but `IN_A_ROW` such ones at most one after the other if others wait, and one
+that is expected to take long lets those pass that come within `YIELDS` times as long after it, and `YIELDS_MOST` seconds
+at most. So each has its turn, even where what somebody waits for comes faster than it can be done. A job that takes
+longer than `patience` seconds goes on but is no longer counted, so the next one begins, until `most` jobs run at once;
+so a job behind one of hours waits for seconds. Threads are added when needed, and kept. A lane does not wake by itself
+when patience is over: `put`, the end of a job and `look` let jobs begin, and `look` says when to call it again.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ Job = Callable[[], None]
 YIELDS = 10.0
 #: … and for so many seconds at most.
 YIELDS_MOST = 3.0
+#: After so many jobs one after the other that somebody waits for, the next is the one whose turn it is.
+IN_A_ROW = 4
 
 
 def _nobody() -> tuple[Hashable, ...]:
@@ -72,6 +74,10 @@ class Lane:
         self._waiting: dict[int, tuple[Hashable, Job]] = {}
         #: (when its turn is, number) of each job
         self._order: list[tuple[float, int]] = []
+        #: how many jobs have begun since the last one whose turn it was
+        self._in_a_row = 0
+        #: the numbers of queued jobs that are awaited whatever `awaited` returns, in order
+        self._asked: dict[int, None] = {}
         #: the numbers of queued jobs that have a key
         self._keys: dict[Hashable, int] = {}
         self._numbers = itertools.count()
@@ -82,13 +88,16 @@ class Lane:
         for number in range(at_once):
             self._threads.append(start(number, partial(self._work, number)))
 
-    def put(self, job: Job, key: Hashable = None, seconds: float = 0.0) -> None:
+    def put(
+        self, job: Job, key: Hashable = None, seconds: float = 0.0, *, asked: bool = False
+    ) -> None:
         """Queue a job.
 
         Args:
             job: the work.
             key: what `awaited` calls it; at most one of a key is queued at a time.
             seconds: how long it is expected to take.
+            asked: whether somebody waits for this very job.
         """
         with self._changed:
             number = next(self._numbers)
@@ -97,20 +106,31 @@ class Lane:
             heapq.heappush(self._order, (turn, number))
             if key is not None:
                 self._keys[key] = number
+            if asked:
+                self._asked[number] = None
         self.look()
 
     def _take(self, urgent: Iterable[Hashable]) -> Job:
         """Take the job whose turn it is out of the queue. The caller holds the lock."""
-        found = next((self._keys[key] for key in urgent if key in self._keys), None)
+        found = self._awaited_one(urgent) if self._in_a_row < IN_A_ROW else None
+        self._in_a_row = 0 if found is None else self._in_a_row + 1
         while found is None:
             _, number = heapq.heappop(self._order)
             found = number if number in self._waiting else None
         key, job = self._waiting.pop(found)
+        self._asked.pop(found, None)
         if self._keys.get(key) == found:
             del self._keys[key]
         if not self._waiting:
             self._order.clear()
         return job
+
+    def _awaited_one(self, urgent: Iterable[Hashable]) -> int | None:
+        """The number of the queued job that is awaited most; None if none is. The caller holds the lock."""
+        asked = next(iter(self._asked), None)
+        if asked is not None:
+            return asked
+        return next((self._keys[key] for key in urgent if key in self._keys), None)
 
     def look(self) -> float | None:
         """Begin queued jobs whose turn has come.
@@ -194,6 +214,7 @@ class Lane:
             self._waiting.clear()
             self._order.clear()
             self._keys.clear()
+            self._asked.clear()
             threads = list(self._threads)
             self._changed.notify_all()
         for thread in threads:

@@ -123,7 +123,7 @@ class Scheduler:
             if more is not None:
                 pause = min(pause, more)
             for answer in self._ready():
-                self._work.steps.put(answer)
+                self._work.steps.put(answer, asked=True)
             self._retiring.look(now)
             if self._ticks is not None:
                 self._ticks.look(self._stepping(now), now)
