@@ -21,6 +21,7 @@ from mzsql.frontend.scalar.coerce import Typed, settle, to_boolean
 from mzsql.frontend.scalar.collector import MARKER, Collector
 from mzsql.frontend.scalar.context import ExprContext, QueryPlans
 from mzsql.frontend.scalar.nodes import position_of
+from mzsql.frontend.scalar.typed import sortable
 from mzsql.frontend.scalar.windows import named_windows
 from mzsql.repr.errors import AmbiguousColumn, GroupingError, SqlError, SqlSyntaxError, Unsupported
 from mzsql.repr.types import ColumnType
@@ -281,13 +282,21 @@ class SelectState:
         found = self.placed.get(window)
         return window if found is None else hir.Column(found)
 
-    def place_order(self, spec: OrderSpec, outputs: list[int]) -> int:
-        """The column of an ORDER BY item."""
+    def place_item(self, spec: OrderSpec, outputs: list[int]) -> int:
+        """The column of an ORDER BY item's value."""
         if isinstance(spec, int):
             return outputs[spec]
         value = self.regroup(spec)
         found = self.placed.get(value.expr)
         return self.place(value) if found is None else found
+
+    def place_order(self, spec: OrderSpec, outputs: list[int]) -> int:
+        """The column to order by for an ORDER BY item: its value's, or that of what orders like it."""
+        column = self.place_item(spec, outputs)
+        typ = self.types[column]
+        key = sortable(Typed(hir.Column(column), typ.type, typ.nullable))
+        found = self.placed.get(key.expr)
+        return self.place(key) if found is None else found
 
     def mapped(self) -> hir.Relation:
         """The relation with all placed values as columns."""

@@ -5,7 +5,10 @@ from __future__ import annotations
 from sqlglot import expressions as exp
 
 from mzsql.expr.scalar import ColumnOrder
+from mzsql.frontend import hir
+from mzsql.frontend.scalar.typed import Typed, sortable
 from mzsql.repr.errors import SqlSyntaxError
+from mzsql.repr.types import ColumnType
 
 
 def order_items(node: exp.Expr) -> list[exp.Expr]:
@@ -17,6 +20,21 @@ def order_items(node: exp.Expr) -> list[exp.Expr]:
 def column_order(item: exp.Expr, column: int) -> ColumnOrder:
     """The order of a column, as an ORDER BY item asks for it."""
     return ColumnOrder(column, bool(item.args.get("desc")), not item.args.get("nulls_first"))
+
+
+def sorting(
+    relation: hir.Relation, types: list[ColumnType], column: int
+) -> tuple[hir.Relation, int]:
+    """What orders like a column: the relation with a column for that, whose type is added to `types`, and its index; the
+    column itself where it does.
+    """
+    typ = types[column]
+    value = Typed(hir.Column(column), typ.type, typ.nullable)
+    key = sortable(value)
+    if key is value:
+        return relation, column
+    types.append(ColumnType(key.typ, key.nullable))
+    return hir.Map(relation, (key.expr,)), len(types) - 1
 
 
 def limit_size(node: exp.Expr) -> int | None:

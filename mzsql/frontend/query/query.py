@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
+import msgspec
 from sqlglot import expressions as exp
 
 from mzsql.expr.relation import RowSetFinishing
@@ -25,7 +26,13 @@ from mzsql.frontend.parse.pieces import fold
 from mzsql.frontend.query import grouping, table_functions
 from mzsql.frontend.query.from_clause import plan_from
 from mzsql.frontend.query.limits import is_null, literal_count, plan_limit, with_ties
-from mzsql.frontend.query.ordering import check_distinct_on, column_order, limit_size, order_items
+from mzsql.frontend.query.ordering import (
+    check_distinct_on,
+    column_order,
+    limit_size,
+    order_items,
+    sorting,
+)
 from mzsql.frontend.query.projection import plan_select_items
 from mzsql.frontend.query.select_clauses import refuse_clauses, refuse_unknown_clauses
 from mzsql.frontend.query.set_operations import cell, column_values, rows_relation, set_relation
@@ -248,6 +255,7 @@ class QueryPlanner:
                     relation = hir.Map(relation, (planned.expr,))
                     types.append(ColumnType(planned.typ, planned.nullable))
                     column = len(types) - 1
+            relation, column = sorting(relation, types, column)
             order.append(column_order(item, column))
         limit, offset = plan_limit(self, node, None)
         return Pending(
@@ -466,7 +474,7 @@ class QueryPlanner:
         arity = len(select.types)
         columns: list[ColumnOrder] = []
         for item, spec in order:
-            column = select.place_order(spec, outputs)
+            column = select.place_item(spec, outputs)
             if column >= arity or column not in outputs:
                 raise SqlSyntaxError(
                     "for SELECT DISTINCT, ORDER BY expressions must appear in select list",
@@ -474,12 +482,15 @@ class QueryPlanner:
                     sqlstate="42P10",
                 )
             columns.append(column_order(item, outputs.index(column)))
-        relation = hir.Distinct(project(select.mapped(), outputs, len(select.types)))
-        types = tuple(select.types[c] for c in outputs)
+        relation: hir.Relation = hir.Distinct(project(select.mapped(), outputs, len(select.types)))
+        types = [select.types[c] for c in outputs]
+        for at, one in enumerate(columns):
+            relation, column = sorting(relation, types, one.column)
+            columns[at] = msgspec.structs.replace(one, column=column)
         limit, offset = plan_limit(self, node, outer)
-        project_all = tuple(range(len(outputs)))
+        all_ = tuple(range(len(outputs)))
         size = limit_size(node)
-        return Pending(relation, types, names, tuple(columns), limit, offset, project_all, size)
+        return Pending(relation, tuple(types), names, tuple(columns), limit, offset, all_, size)
 
     def select_list_table_function(self, ctx: ExprContext, node: exp.Expr) -> Typed:
         """The value of a table function in a select list: joined laterally, once for equal calls."""

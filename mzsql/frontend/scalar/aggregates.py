@@ -40,6 +40,7 @@ from mzsql.frontend.scalar.coerce import (
 from mzsql.frontend.scalar.collector import Collector
 from mzsql.frontend.scalar.context import ExprContext
 from mzsql.frontend.scalar.nodes import function_name, position_of
+from mzsql.frontend.scalar.typed import sortable
 from mzsql.repr import types as t
 from mzsql.repr.errors import SqlSyntaxError, UndefinedFunction, Unsupported
 from mzsql.repr.types import SqlType
@@ -211,7 +212,7 @@ def _ordered(
     order: list[tuple[bool, bool]] = []
     # Without an ORDER BY of its own it takes the order of the rows that it is over.
     for item in parts.order or collector.order:
-        keys.append(settle(ctx.plan(item.this)))
+        keys.append(sortable(settle(ctx.plan(item.this))))
         order.append((bool(item.args.get("desc")), not item.args.get("nulls_first")))
     shown = f"function {parts.name}({', '.join(plain_name(a.typ) for a in args)})"
     if len(args) != _ORDERED[parts.name]:

@@ -112,6 +112,11 @@ def exact_numeric(text: str, sign: str = "") -> Typed:
     return Typed(Literal(numeric_text(number), typ), typ, False)
 
 
+def sortable(value: Typed) -> Typed:
+    """What orders like a value: itself, but for a document, which engines have as a text, its sort key."""
+    return call("jsonb_order_key", [value]) if value.typ.kind == "jsonb" else value
+
+
 def call(key: str, args: Sequence[Typed], typ: SqlType | None = None) -> Typed:
     """A call of the function with key ``key``; the arguments must already have its types."""
     func = functions.scalar(key)

@@ -20,6 +20,7 @@ from mzsql.frontend.scalar.coerce import Typed, call, cast, integer, operator_ca
 from mzsql.frontend.scalar.collector import Collector
 from mzsql.frontend.scalar.context import ExprContext
 from mzsql.frontend.scalar.nodes import function_name, position_of
+from mzsql.frontend.scalar.typed import sortable
 from mzsql.frontend.scalar.window_frames import plan_frame
 from mzsql.repr import types as t
 from mzsql.repr.errors import (
@@ -249,7 +250,7 @@ def _no_such(name: str, args: list[Typed], position: int | None) -> UndefinedFun
 def _window(ctx: ExprContext, node: exp.Expr) -> hir.Windowing:
     over = _over(ctx, node)
     partition = tuple(settle(ctx.plan(e)).expr for e in over.partition)
-    keys = [settle(ctx.plan(item.this)) for item in over.order]
+    keys = [sortable(settle(ctx.plan(item.this))) for item in over.order]
     order = tuple(
         hir.Ordering(key.expr, bool(item.args.get("desc")), not item.args.get("nulls_first"))
         for key, item in zip(keys, over.order, strict=True)

@@ -60,10 +60,11 @@ def _value(base: str, rows: Ast, row: SqlType, typ: SqlType, engine: Engine) -> 
     if base == "map_agg":
         pair = s.struct(key=first, value=s.field(values, "f2"))
         return map_of_entries(s.mapped(rows, "cv0", pair, engine), typ, engine)
-    j.duckdb(engine, "jsonb")
     if base == "jsonb_agg":
-        item = s.coalesce(document(first, given[0], engine), s.text("null"))
-        return j.array_of(s.mapped(rows, "cv0", item, engine))
+        one = first if given[0].kind == "jsonb" else document(first, given[0], engine)
+        item = s.coalesce(one, s.text("null"))
+        return j.array_of(s.mapped(rows, "cv0", item, engine), engine)
+    j.duckdb(engine, "jsonb")
     value = s.coalesce(document(s.field(values, "f2"), given[1], engine), s.text("null"))
     pairs = s.mapped(rows, "cv0", s.struct(key=first, value=value), engine)
     keyed = s.lambda_(("cv1",), s.is_not_null(s.field(s.variable("cv1"), "key")))

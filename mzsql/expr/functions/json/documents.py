@@ -117,9 +117,10 @@ def entries(json: Ast, name: str = "je0") -> Ast:
     return s.call("LIST_TRANSFORM", keys(json), s.lambda_((name,), pair))
 
 
-def array_of(items: Ast) -> Ast:
+def array_of(items: Ast, engine: Engine = Engine.DUCKDB) -> Ast:
     """The array of a list of documents."""
-    joined = s.coalesce(s.call("ARRAY_TO_STRING", items, s.text(",")), s.text(""))
+    join = "ARRAY_JOIN" if engine is Engine.SPARK else "ARRAY_TO_STRING"
+    joined = s.coalesce(s.call(join, items, s.text(",")), s.text(""))
     return s.concat(s.text("["), joined, s.text("]"))
 
 

@@ -308,6 +308,12 @@ def order_key(json: Ast) -> Ast:
     )
 
 
+def ordered(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+    """``jsonb_order_key``: a text that sorts like the document; equal documents have equal ones."""
+    j.duckdb(engine)
+    return order_key(args[0].ast)
+
+
 def compared(build: Callable[[Ast, Ast], Ast]) -> Spelling:
     """The comparison of two documents."""
 

@@ -436,6 +436,14 @@ _EDITING: tuple[ScalarFunc, ...] = (
         )
         for op in ("lt", "lte", "gt", "gte")
     ),
+    # What ORDER BY orders documents by: engines have them as texts.
+    ScalarFunc(
+        key="jsonb_order_key",
+        name="jsonb_order_key",
+        args=(JSONB,),
+        result=TEXT,
+        value=e.ordered,
+    ),
 )
 
 FUNCTIONS: tuple[ScalarFunc, ...] = (
