@@ -221,7 +221,13 @@ class Coordinator:
         return self._queries.read_relation(self.session(), gid, as_of).rows
 
     def cached_plans(self) -> tuple[int, int]:
-        """Of the dataflow plans requested so far: how many came from the expression cache, and how many were requested."""
+        """Of the dataflow plans requested so far: how many came from the expression cache, and how many were requested.
+        Waits for the first ones, which are requested once the environment is open.
+
+        Raises:
+            Fenced: a higher deploy generation was promoted.
+        """
+        self._dataflows.begin()
         counts = self.env.cache.counts
         return counts.hits, counts.hits + counts.misses
 
