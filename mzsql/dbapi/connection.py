@@ -8,7 +8,6 @@ whose statements run one after another. What is still open when the interpreter 
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import logging
 import os
@@ -33,6 +32,8 @@ from mzsql.compute.peek.rows import as_columns
 from mzsql.dbapi import arguments
 from mzsql.dbapi.cursor import Cursor
 from mzsql.dbapi.errors import InterfaceError, ProgrammingError, user_errors
+from mzsql.dbapi.exits import close_at_exit
+from mzsql.dbapi.starting import start_spark
 from mzsql.persist.settings import Maintenance, Settings
 from mzsql.repr.errors import Fenced
 
@@ -117,18 +118,12 @@ def _try_to_close(what: Connection | _Shared) -> None:
         _log.warning("closing an environment at exit: %s", failure)
 
 
-def _close_first_at_exit() -> None:
-    """Make `_close_at_exit` run before everything registered until now: Spark's exit handler deletes files that are still in use."""
-    atexit.unregister(_close_at_exit)
-    atexit.register(_close_at_exit)
-
-
 def _spark_of(given: SparkSession | None) -> Callable[[], SparkSession]:
     """The function that creates the Spark session. It must not refer to a connection, since the thread that starts Spark may outlive all of
     them.
     """
     if given is None:
-        return _start_spark
+        return start_spark
     from mzsql.compute.engines.spark_session import kept_session  # noqa: PLC0415  PySpark is loaded where it is needed
 
     return kept_session(given)
@@ -143,14 +138,6 @@ def _check_spark(given: object) -> None:
 
     if not isinstance(given, SparkSession) and not is_connect(given):
         arguments.refuse("spark", "a SparkSession", given)
-
-
-def _start_spark() -> SparkSession:
-    from mzsql.compute.engines.spark_session import local_session  # noqa: PLC0415  PySpark is loaded where it is needed
-
-    session = local_session()
-    _close_first_at_exit()
-    return session
 
 
 class Connection:
@@ -195,7 +182,7 @@ class Connection:
                     deploy_generation=deploy_generation,
                     maintenance=maintenance,
                 )
-                _close_first_at_exit()
+                close_at_exit(_close_at_exit)
             shared.users += 1
             self._shared = shared
         self._session = shared.coordinator.session()
