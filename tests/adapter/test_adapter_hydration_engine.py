@@ -75,7 +75,7 @@ def test_what_is_small_starts_no_spark(
     def start(*_: Any, **__: Any) -> Any:
         raise AssertionError("Spark was started")
 
-    monkeypatch.setattr(connection, "_start_spark", start)
+    monkeypatch.setattr(connection, "start_spark", start)
     con = open_()
     con.execute(_VIEW)
     _check(con)
@@ -90,7 +90,7 @@ def test_where_spark_cannot_be_started_a_large_one_runs_in_process(
     def start(*_: Any, **__: Any) -> Any:
         raise ConnectionRefusedError("nobody listens at the gateway")
 
-    monkeypatch.setattr(connection, "_start_spark", start)
+    monkeypatch.setattr(connection, "start_spark", start)
     _limited(monkeypatch, -1)
     con = open_()
     con.execute(_VIEW)

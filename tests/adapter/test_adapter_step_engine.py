@@ -39,7 +39,7 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     def start(*_: Any, **__: Any) -> Any:
         raise AssertionError("Spark was started")
 
-    monkeypatch.setattr(connection, "_start_spark", start)
+    monkeypatch.setattr(connection, "start_spark", start)
 
 
 @pytest.fixture

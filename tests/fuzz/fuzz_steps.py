@@ -110,6 +110,6 @@ def in_process() -> Iterator[Gate]:
         mock.patch.object(controller, "ComputeSettings", _settings),
         mock.patch.object(Dataflows, "step_engine", _step_engine),
         mock.patch.object(dataflows, "require_java", return_value=None),
-        mock.patch.object(connection, "_start_spark", _no_spark),
+        mock.patch.object(connection, "start_spark", _no_spark),
     ):
         yield gate
