@@ -94,7 +94,7 @@ def test_views_hold_their_answers_while_one_of_two_replicas_is_killed_now_and_th
     seconds: float,
     longest_stop: float,
 ) -> None:
-    """At least so many transactions, and so many seconds."""
+    """At least so many transactions, so many seconds, and two processes killed."""
     judge, changes, killer = Judge(files), Batches(seed, files), Killer(env, seed, longest_stop)
     chosen = some(random.Random(seed), views)
     with mzsql.connect(env) as con:
@@ -107,13 +107,13 @@ def test_views_hold_their_answers_while_one_of_two_replicas_is_killed_now_and_th
             judge.check(con, f"seed {seed}, hydrated", chosen)
             number, end = 0, time.monotonic() + seconds
             with killer.at_work():
-                while number < batches or time.monotonic() < end:
+                # A busy machine starts processes slowly, and there must be one to kill.
+                while number < batches or time.monotonic() < end or killer.killed < 2:
                     number += 1
                     change(con, changes[number])
                     judge.change(changes[number])
                     judge.check(con, f"seed {seed}, after {number}", chosen)
             until(con, online("r1", "r2"))
-            assert killer.killed >= 2
             change(con, changes[number + 1])
             judge.change(changes[number + 1])
             judge.check(con, f"seed {seed}, at the end", chosen)
