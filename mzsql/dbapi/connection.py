@@ -333,8 +333,12 @@ class Connection:
     def plans_from_cache(self) -> tuple[int, int]:
         """Of the dataflows installed since the environment was opened here: how many plans came from the expression cache, and how many
         there were.
+
+        Raises:
+            OperationalError: a higher deploy generation was promoted.
         """
-        return self.coordinator.cached_plans()
+        with user_errors():
+            return self.coordinator.cached_plans()
 
     def promote(self, wait: float | None = PROMOTION_SECONDS) -> None:
         """Put the deploy generation that this connection was opened with in charge: every process of a lower one is fenced for good, and

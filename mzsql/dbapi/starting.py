@@ -17,8 +17,7 @@ def start_spark() -> SparkSession:
     from mzsql.compute.engines.spark_session import local_session  # noqa: PLC0415  PySpark is loaded where it is needed
 
     session = local_session()
-    # Not before: its globals reach every connection, and this frame reaches it from here on.
-    from mzsql.dbapi.exits import close_first  # noqa: PLC0415
+    from mzsql.dbapi.exits import close_first  # noqa: PLC0415  not before: it reaches every connection, and this frame would reach it
 
     close_first()
     return session
