@@ -12,6 +12,9 @@ from typing import TypeVar
 
 _log = logging.getLogger(__name__)
 
+_THIS_THREAD = 0
+"""Linux's niceness is a thread's own, and that of "nobody in particular" is the calling thread's."""
+
 T = TypeVar("T")
 
 
@@ -47,15 +50,14 @@ def give_way(by: int) -> None:
     """
     if sys.platform != "linux":
         return
-    thread = threading.get_native_id()
     plain = os.getpriority(os.PRIO_PROCESS, os.getpid())
-    mine = os.getpriority(os.PRIO_PROCESS, thread)
+    mine = os.getpriority(os.PRIO_PROCESS, _THIS_THREAD)
     if mine >= plain + by:
         return
     try:
         if mine == plain:
             _STARTER.have()
-        os.setpriority(os.PRIO_PROCESS, thread, plain + by)
+        os.setpriority(os.PRIO_PROCESS, _THIS_THREAD, plain + by)
     except (OSError, RuntimeError) as error:  # no right, or no further thread
         _log.info("%s keeps its priority: %s", threading.current_thread().name, error)
 
@@ -83,7 +85,7 @@ def plainly(work: Callable[[], T]) -> T:
 def _gives_way() -> bool:
     """Whether the calling thread, or the one that it was started by, has given way."""
     plain = os.getpriority(os.PRIO_PROCESS, os.getpid())
-    return os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) > plain
+    return os.getpriority(os.PRIO_PROCESS, _THIS_THREAD) > plain
 
 
 if hasattr(os, "register_at_fork"):

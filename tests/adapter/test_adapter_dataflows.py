@@ -159,6 +159,7 @@ def test_every_process_explains_the_plan_that_runs(env: Environment, tmp_path: P
         assert planned != running
         # Another process takes over, and runs what was planned anew.
         leading.close()
+        there.sync()  # the lease was given back; else it would be seen whenever the leader's thread looks again
         leading = Coordinator(there, spark=no_spark)
         again = _explained(leading)
         assert leading._dataflows.leads

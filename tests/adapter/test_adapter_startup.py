@@ -36,7 +36,8 @@ def env(tmp_path: Path) -> Path:
             ("three", "SELECT sum(a) AS s FROM two"),
         ):
             con.execute(f"CREATE MATERIALIZED VIEW {name} AS {query}")
-        assert con.execute("SELECT s FROM three").fetchall() == [(12,)]
+        for name, answer in (("three", 12), ("apart", 3), ("beside", 3)):
+            assert con.execute(f"SELECT * FROM {name}").fetchall() == [(answer,)]
     return path
 
 
