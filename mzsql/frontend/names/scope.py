@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 from mzsql.repr.errors import AmbiguousColumn, UndefinedColumn, UndefinedTable, alike
+from mzsql.repr.lazy import lazy_property
 from mzsql.repr.types import ColumnType
 
 #: A table's name in a scope: its alias, or the parts of its full name in order.
@@ -70,6 +71,15 @@ class Scope:
     tables: tuple[TableName, ...] = ()
     left: bool = False
     base: bool = False
+
+    @lazy_property
+    def named(self) -> dict[str, list[int]]:
+        """The positions of the columns of each name."""
+        # A SELECT of a thousand columns would otherwise look through a thousand items for each of them.
+        found: dict[str, list[int]] = {}
+        for i, item in enumerate(self.items):
+            found.setdefault(item.name, []).append(i)
+        return found
 
     def types(self) -> tuple[ColumnType, ...]:
         """The columns' types."""
@@ -137,8 +147,8 @@ class Scope:
                 (level, i)
                 for level, scope in together
                 if scope.reachable
-                for i, item in enumerate(scope.items)
-                if item.name == name and item.unqualified
+                for i in scope.named.get(name, ())
+                if scope.items[i].unqualified
             ]
             if len(found) > 1:
                 raise AmbiguousColumn(f'column reference "{name}" is ambiguous', position=position)
@@ -163,9 +173,7 @@ class Scope:
             hint = alike(table[-1], tables)
             raise UndefinedColumn(f'column "{shown}" does not exist', position=position, hint=hint)
         level, scope = found
-        columns = [
-            i for i, item in enumerate(scope.items) if item.name == name and item.is_of(table)
-        ]
+        columns = [i for i in scope.named.get(name, ()) if scope.items[i].is_of(table)]
         if len(columns) > 1:
             raise AmbiguousColumn(f'column reference "{name}" is ambiguous', position=position)
         if columns:

@@ -440,7 +440,7 @@ def _shared_names(left: Scope, right: Scope) -> list[str]:
 
 
 def _one_named(scope: Scope, name: str, side: str, node: exp.Expr) -> int:
-    found = [i for i, item in enumerate(scope.items) if item.name == name and item.unqualified]
+    found = [i for i in scope.named.get(name, ()) if scope.items[i].unqualified]
     if not found:
         raise UndefinedColumn(
             f'column "{name}" specified in USING clause does not exist in {side} table',

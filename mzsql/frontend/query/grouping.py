@@ -160,7 +160,7 @@ class SelectState:
         if not isinstance(node, exp.Column) or node.args.get("table"):
             return False
         name = fold(node.this)
-        if any(item.name == name and item.unqualified for item in self.scope.items):
+        if any(self.scope.items[i].unqualified for i in self.scope.named.get(name, ())):
             return False
         outputs = self.node.expressions
         return any(isinstance(o, exp.Alias) and fold(o.args["alias"]) == name for o in outputs)
