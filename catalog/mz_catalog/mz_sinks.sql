@@ -14,6 +14,7 @@
 -- cluster_id: nothing has one
 -- owner_id: nothing has one
 -- create_sql: nothing has one
+-- redacted_create_sql: nothing has one
 CREATE VIEW mz_catalog.mz_sinks AS
 SELECT
     NULL::text AS id,
@@ -29,5 +30,6 @@ SELECT
     NULL::text AS value_format,
     NULL::text AS cluster_id,
     NULL::text AS owner_id,
-    NULL::text AS create_sql
+    NULL::text AS create_sql,
+    NULL::text AS redacted_create_sql
 WHERE false;

@@ -5,6 +5,12 @@
 -- schema_id: the schema it is in, a key of `mz_schemas`
 -- name: the source's name within its schema
 -- type: what fills it: `system`
+-- connection_id: NULL, as what the system fills has no connection
+-- size: NULL, as it runs on no cluster
+-- envelope_type: NULL, as nothing is decoded; so are the formats
+-- key_format: NULL
+-- value_format: NULL
+-- cluster_id: NULL, as it runs on no cluster
 -- owner_id: the role that owns it, a key of `mz_roles`
 -- privileges: who was granted what on it, as `grantee=letters/grantor`; nothing before the sign is everybody
 -- create_sql: the statement that makes the source
@@ -15,6 +21,12 @@ CREATE SOURCE mz_catalog.mz_sources (
     schema_id text NOT NULL,
     name text NOT NULL,
     type text NOT NULL,
+    connection_id text,
+    size text,
+    envelope_type text,
+    key_format text,
+    value_format text,
+    cluster_id text,
     owner_id text NOT NULL,
     privileges text[] NOT NULL,
     create_sql text,

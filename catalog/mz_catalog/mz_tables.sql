@@ -8,6 +8,7 @@
 -- privileges: who was granted what on it, as `grantee=letters/grantor`; nothing before the sign is everybody
 -- create_sql: the statement that makes the table
 -- redacted_create_sql: `create_sql` without the literals in it
+-- source_id: NULL, as no table is filled by a source
 CREATE SOURCE mz_catalog.mz_tables (
     id text NOT NULL,
     oid oid NOT NULL,
@@ -16,5 +17,6 @@ CREATE SOURCE mz_catalog.mz_tables (
     owner_id text NOT NULL,
     privileges text[] NOT NULL,
     create_sql text,
-    redacted_create_sql text
+    redacted_create_sql text,
+    source_id text
 );

@@ -7,6 +7,8 @@
 -- category: `boolean`, `numeric`, `string`, `date-time`, `timespan`, `array`, `list`, `map`, `pseudo` or `user-defined`
 -- owner_id: the role that owns it, a key of `mz_roles`
 -- privileges: who was granted what on it, as `grantee=letters/grantor`; nothing before the sign is everybody
+-- create_sql: the statement that makes the type; NULL where it is built in
+-- redacted_create_sql: `create_sql` without the literals in it
 CREATE SOURCE mz_catalog.mz_types (
     id text NOT NULL,
     oid oid NOT NULL,
@@ -14,5 +16,7 @@ CREATE SOURCE mz_catalog.mz_types (
     name text NOT NULL,
     category text NOT NULL,
     owner_id text NOT NULL,
-    privileges text[] NOT NULL
+    privileges text[] NOT NULL,
+    create_sql text,
+    redacted_create_sql text
 );

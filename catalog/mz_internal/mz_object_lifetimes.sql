@@ -1,4 +1,4 @@
--- When the objects that there are were made, and those were dropped whose end `mz_audit_events` has.
+-- When the objects that there are were made, and those were made and dropped of whom `mz_audit_events` has it.
 --
 -- id: the object, a key of `mz_objects`
 -- previous_id: NULL, as an object has one id for as long as it is there

@@ -69,7 +69,13 @@ def test_what_statements_do_is_in_the_audit_log_of_every_process(
     assert found[5][2] == {"id": "u1", "column": 1}
     assert found[10][2].items() >= {"cluster_name": "c", "replica_name": "r1"}.items()
     gone = rows(con, "SELECT id, event_type FROM mz_internal.mz_object_lifetimes ORDER BY 1, 2")
-    assert gone == [("u1", "drop"), ("u2", "drop")]
+    assert gone == [(gid, event) for gid in ("u1", "u2") for event in ("create", "drop")]
+    history = """
+        SELECT id, object_type, created_at <= dropped_at, cluster_id FROM mz_internal.mz_object_history ORDER BY id"""
+    assert rows(con, history) == [
+        ("u1", "table", True, None),
+        ("u2", "materialized-view", True, None),
+    ]
     whole = "SELECT * FROM mz_audit_events ORDER BY id"
     assert {row[4] for row in rows(con, whole)} == {"mzsql"}
     with mzsql.connect(tmp_path, read_only=True) as beside:

@@ -184,3 +184,51 @@ def test_what_is_found_without_its_schema(con: mzsql.Connection) -> None:
     assert con.execute(hidden).fetchall() == [(False,)]
     types = "SELECT pg_type_is_visible(oid) FROM mz_types WHERE name IN ('ints', 'int4')"
     assert con.execute(types).fetchall() == [(True,), (True,)]
+
+
+#: Columns that Materialize documents and that are easily missed, as mzsql has nothing to say in most of them.
+DOCUMENTED = {
+    "mz_catalog.mz_tables": "source_id redacted_create_sql",
+    "mz_catalog.mz_sources": "connection_id size envelope_type key_format value_format cluster_id redacted_create_sql",
+    "mz_catalog.mz_sinks": "connection_id size envelope_type cluster_id redacted_create_sql",
+    "mz_catalog.mz_types": "category create_sql redacted_create_sql",
+    "mz_catalog.mz_clusters": "managed size replication_factor disk availability_zones introspection_debugging introspection_interval",
+    "mz_catalog.mz_cluster_replicas": "cluster_id size availability_zone owner_id disk",
+    "mz_catalog.mz_cluster_replica_sizes": "processes workers cpu_nano_cores memory_bytes disk_bytes credits_per_hour",
+    "mz_internal.mz_object_history": "id cluster_id object_type created_at dropped_at",
+    "mz_introspection.mz_expected_group_size_advice": "dataflow_id dataflow_name region_id region_name levels to_cut savings hint",
+    "mz_introspection.mz_compute_operator_hydration_statuses": "export_id lir_id hydrated",
+    "mz_introspection.mz_records_per_dataflow_operator": "id name dataflow_id records batches size capacity allocations",
+}
+
+
+@pytest.mark.parametrize("relation", DOCUMENTED)
+def test_columns_are_there_by_their_names(con: mzsql.Connection, relation: str) -> None:
+    con.execute(f"SELECT {', '.join(DOCUMENTED[relation].split())} FROM {relation}").fetchall()
+
+
+def test_what_is_said_of_clusters_and_types(con: mzsql.Connection) -> None:
+    con.execute("CREATE CLUSTER kept SIZE '2'; CREATE CLUSTER bare REPLICAS (r (SIZE '1'))")
+    con.execute("CREATE TYPE numbers AS LIST (ELEMENT TYPE = int4)")
+    try:
+        told = """
+            SELECT name, managed, disk, availability_zones, introspection_debugging FROM mz_clusters
+            WHERE name IN ('kept', 'bare') ORDER BY name"""
+        assert con.execute(told).fetchall() == [
+            ("bare", False, None, None, None),
+            ("kept", True, True, None, False),
+        ]
+        replicas = """
+            SELECT c.name, r.name, r.size, r.availability_zone, r.disk FROM mz_cluster_replicas AS r
+            JOIN mz_clusters AS c ON c.id = r.cluster_id WHERE c.name IN ('kept', 'bare') ORDER BY 1"""
+        assert con.execute(replicas).fetchall() == [
+            ("bare", "r", "1", None, True),
+            ("kept", "r1", "2", None, True),
+        ]
+        ((made, redacted),) = con.execute(
+            "SELECT create_sql, redacted_create_sql FROM mz_types WHERE name = 'numbers'"
+        ).fetchall()
+        assert made == redacted
+        assert made.startswith('CREATE TYPE "materialize"."public"."numbers" AS LIST')
+    finally:
+        con.execute("DROP TYPE numbers; DROP CLUSTER kept; DROP CLUSTER bare")

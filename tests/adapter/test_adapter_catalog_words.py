@@ -131,7 +131,7 @@ def test_what_needs_what_through_others(con: mzsql.Connection) -> None:
     [
         *("mz_sinks", "mz_connections", "mz_secrets", "mz_kafka_sinks", "mz_kafka_sources"),
         *("mz_kafka_connections", "mz_ssh_tunnel_connections", "mz_aws_privatelink_connections"),
-        "mz_egress_ips",
+        *("mz_egress_ips", "mz_introspection.mz_expected_group_size_advice"),
         *("mz_internal.mz_network_policies", "mz_internal.mz_network_policy_rules"),
     ],
 )

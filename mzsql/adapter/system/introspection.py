@@ -376,15 +376,16 @@ def _next_refresh(item: MaterializedView, upper: Frontier) -> Frontier:
 
 
 def lifetime_rows(source: Source) -> Rows:
-    """When each object was created, and when those in the audit log were dropped."""
+    """When each object was created, and when those in the audit log were created and dropped."""
     state = source.state
     for item in state.items.values():
         yield item.id, None, item.kind, "create", _moment(item.created_at * 1_000_000)
     for event in state.audits.values():
-        if event.event_type == "drop" and event.object_type in _OBJECTS:
+        if event.event_type in ("create", "drop") and event.object_type in _OBJECTS:
             gid = msgspec.json.decode(event.details)["id"]
-            at = _moment(event.occurred_at * 1_000_000)
-            yield gid, None, event.object_type, "drop", at
+            if event.event_type == "drop" or gid not in state.items:
+                at = _moment(event.occurred_at * 1_000_000)
+                yield gid, None, event.object_type, event.event_type, at
 
 
 def audit_rows(source: Source) -> Rows:

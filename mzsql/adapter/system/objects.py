@@ -253,7 +253,7 @@ def type_rows(
         element: dict[str, str] = dict(arrays(source))
         array = {held: gid for gid, held in element.items()}
         places = _places(source.state)
-        for gid, number, schema, name, category, owner, _ in known:
+        for gid, number, schema, name, category, owner, *_ in known:
             if schema not in places:
                 continue  # dropped meanwhile, with its schema
             related = numbers.get(element.get(gid), 0), numbers.get(array.get(gid), 0)

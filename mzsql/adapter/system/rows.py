@@ -12,6 +12,7 @@ import functools
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
 from functools import partial
 from typing import Any, TypeVar
 
@@ -113,7 +114,7 @@ def _tables(source: Source) -> Rows:
     schemas = SchemaIds(source.state)
     for i in source.state.of(Table):
         text, redacted = _texts(i)
-        yield i.id, oid(i.id), schemas[i], i.name, i.owner, partial(acl, i), text, redacted
+        yield i.id, oid(i.id), schemas[i], i.name, i.owner, partial(acl, i), text, redacted, None
 
 
 def _views(source: Source) -> Rows:
@@ -147,8 +148,8 @@ def _materialized_views(source: Source) -> Rows:
 def _sources(_: Source) -> Rows:
     for b in builtins().values():
         if b.kind == "source":
-            schema = system_schema_id(b.schema)
-            yield b.id, oid(b.id), schema, b.name, "system", SYSTEM_OWNER, READABLE, b.sql, b.sql
+            own = b.id, oid(b.id), system_schema_id(b.schema), b.name, "system"
+            yield *own, *[None] * 6, SYSTEM_OWNER, READABLE, b.sql, b.sql
 
 
 def _indexes(source: Source) -> Rows:
@@ -268,11 +269,11 @@ def _system_type_objects(source: Source) -> Rows:
 
 
 def _types(source: Source) -> Rows:
-    yield from _system_types(source)
+    yield from ((*one, None, None) for one in _system_types(source))
     schemas = SchemaIds(source.state)
     for i in source.state.of(Type):
         category = "composite" if i.typ.kind == "record" else i.typ.kind
-        yield i.id, oid(i.id), schemas[i], i.name, category, i.owner, acl(i)
+        yield i.id, oid(i.id), schemas[i], i.name, category, i.owner, acl(i), *_texts(i)
 
 
 def _array_types(_: Source) -> Rows:
@@ -376,15 +377,19 @@ def _clusters(source: Source) -> Rows:
     for cluster in (*state.clusters.values(), CATALOG_CLUSTER):
         size, factor = size_of(state, cluster), factor_of(state, cluster)
         own = cluster.owner, acl(cluster)
-        every = (0, 0, cluster.introspection_ms * 1000) if cluster.managed else None
-        yield cluster.id, cluster.name, cluster.managed, size, factor, *own, every
+        disk, debugging, every = None, None, None
+        if cluster.managed:
+            disk, debugging, every = True, False, (0, 0, cluster.introspection_ms * 1000)
+        made = cluster.id, cluster.name, cluster.managed, size, factor
+        yield *made, disk, None, *own, debugging, every
 
 
 def _cluster_replicas(source: Source) -> Rows:
     owners = {one.id: one.owner for one in source.state.clusters.values()}
     for r in source.state.replicas.values():
         every = (0, 0, r.introspection_ms * 1000)
-        yield r.id, r.name, r.cluster_id, r.size, owners.get(r.cluster_id, FIRST_ID), every
+        owner = owners.get(r.cluster_id, FIRST_ID)
+        yield r.id, r.name, r.cluster_id, r.size, None, owner, True, every
 
 
 def _replica_statuses(source: Source) -> Rows:
@@ -409,7 +414,7 @@ def _replica_metrics(source: Source) -> Rows:
 
 def _sizes(_: Source) -> Rows:
     for name, size in SIZES.items():
-        yield name, size.processes, size.workers
+        yield name, size.processes, size.workers, None, None, None, Decimal(0)
 
 
 def _variables(_: Source) -> Rows:
