@@ -6,35 +6,20 @@
 -- slowest_local_input_id: of what its dataflow reads, that which is complete to the earliest time
 -- slowest_global_input_id: of the tables and sources that it is made of, that which is complete to the earliest time
 CREATE VIEW mz_internal.mz_materialization_lag AS
-WITH MUTUALLY RECURSIVE
-    frontiers (id text, at numeric) AS (
+WITH
+    frontiers (id, at) AS (
         SELECT object_id, coalesce(write_frontier::text::numeric, 18446744073709551615)
         FROM mz_internal.mz_frontiers
     ),
-    dependencies (object_id text, dependency_id text) AS (
-        SELECT object_id, dependency_id FROM mz_internal.mz_compute_dependencies
-    ),
-    reached (object_id text, input_id text) AS (
-        SELECT object_id, dependency_id FROM dependencies
-        UNION
-        SELECT r.object_id, d.dependency_id
-        FROM reached AS r
-        JOIN dependencies AS d ON d.object_id = r.input_id
-    ),
-    roots (object_id text, input_id text) AS (
-        SELECT r.object_id, r.input_id
-        FROM reached AS r
-        WHERE r.input_id NOT IN (SELECT object_id FROM dependencies)
-    ),
-    local_inputs (object_id text, input_id text, at numeric) AS (
+    local_inputs (object_id, input_id, at) AS (
         SELECT DISTINCT ON (d.object_id) d.object_id, d.dependency_id, f.at
-        FROM dependencies AS d
+        FROM mz_internal.mz_compute_dependencies AS d
         JOIN frontiers AS f ON f.id = d.dependency_id
         ORDER BY d.object_id, f.at, d.dependency_id
     ),
-    global_inputs (object_id text, input_id text, at numeric) AS (
+    global_inputs (object_id, input_id, at) AS (
         SELECT DISTINCT ON (r.object_id) r.object_id, r.input_id, f.at
-        FROM roots AS r
+        FROM mz_internal.mz_compute_roots AS r
         JOIN frontiers AS f ON f.id = r.input_id
         ORDER BY r.object_id, f.at, r.input_id
     )

@@ -20,7 +20,7 @@ from mzsql.storage.bindings import (
 from mzsql.storage.collection import Collection, DurableHold, Hold
 from mzsql.storage.collection_manager import CollectionManager
 from mzsql.storage.ending import end_shard
-from mzsql.storage.export_log import ExportLog, log_shard_of
+from mzsql.storage.export_log import ExportLog, Reach, log_shard_of
 from mzsql.storage.managed import ManagedKind, ManagedRow
 from mzsql.storage.minting import BindingMinter
 from mzsql.storage.source_writer import Source, SourceWriter
@@ -43,6 +43,7 @@ __all__ = [
     "Hold",
     "ManagedKind",
     "ManagedRow",
+    "Reach",
     "Source",
     "SourceWriter",
     "TableShard",

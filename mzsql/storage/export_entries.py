@@ -137,6 +137,14 @@ def of_shard(live: Sequence[Row], shard: str) -> list[Batch]:
     return [one for row in live for one in row.stretches if one.shard_id == shard]
 
 
+def reach_of(stretches: Sequence[Batch], upper: Frontier) -> Frontier:
+    """How far a shard goes together with what the log contains of it, given the shard's own upper."""
+    for one in sorted(stretches, key=lambda one: one.lower):
+        if upper is not None and one.upper is not None and one.lower <= upper < one.upper:
+            upper = one.upper
+    return upper
+
+
 def lacking(live: Sequence[Row], stretches: Sequence[Batch]) -> list[Batch]:
     """The batches whose updates no live row of the log contains, whoever wrote it.
 

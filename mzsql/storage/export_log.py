@@ -25,8 +25,8 @@ from __future__ import annotations
 import logging
 import threading
 import uuid
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeAlias
 
 from mzsql.location import ConsensusWait
 from mzsql.persist import (
@@ -53,6 +53,7 @@ from mzsql.storage.export_entries import (
     joined,
     lacking,
     of_shard,
+    reach_of,
     row_of,
     spent,
     updates_of,
@@ -60,6 +61,8 @@ from mzsql.storage.export_entries import (
 from mzsql.threads import Supervised, wait_until_due
 
 _log = logging.getLogger(__name__)
+#: How far a shard goes together with the log, given the shard and its own upper.
+Reach: TypeAlias = Callable[[str, Frontier], Frontier]
 
 _KEPT_MOVES = 16
 """History is given up after so many writes seen, because each time costs a write to Consensus."""
@@ -455,10 +458,17 @@ class ExportLog:
 
     def reach(self, shard: str, upper: Frontier) -> Frontier:
         """How far a shard goes together with the log, which is fetched, given the shard's own upper."""
-        for one in sorted(of_shard(self.follow().live, shard), key=lambda one: one.lower):
-            if upper is not None and one.upper is not None and one.lower <= upper < one.upper:
-                upper = one.upper
-        return upper
+        return reach_of(of_shard(self.follow().live, shard), upper)
+
+    def reaching(self) -> Reach:
+        """As `reach`, for very many shards: the log is fetched once, by this call. Of shards whose uppers are fetched after it nothing
+        is missed that there was at the call.
+        """
+        found: dict[str, list[Batch]] = {}
+        for row in self.follow().live:
+            for one in row.stretches:
+                found.setdefault(one.shard_id, []).append(one)
+        return lambda shard, upper: reach_of(found.get(shard, ()), upper)
 
     def next_move(self, seen: int, timeout: float) -> LogState:
         """Wait up to ``timeout`` seconds, or less, for the upper to move beyond ``seen``; return the state then.

@@ -34,7 +34,7 @@ from mzsql.repr.frontier import Frontier, Timestamp, join, meet, show
 from mzsql.repr.ids import GlobalId
 from mzsql.storage.collection import ARRANGEMENT, TABLE, Collection, Hold, OpenCollection, looked_up
 from mzsql.storage.ending import HOLD_ID
-from mzsql.storage.export_log import ExportLog
+from mzsql.storage.export_log import ExportLog, Reach
 from mzsql.storage.following import Followers
 from mzsql.storage.recent import RecentUpdates
 from mzsql.storage.tables import Tables, TableShard, empty_updates
@@ -214,9 +214,7 @@ class Collections:
         return reader.fetch_upper()
 
     def seen_upper(self, gid: GlobalId) -> Frontier:
-        """The collection's upper as last seen, if this process is notified when it moves; else as `upper`. Calls no backend
-        unnecessarily.
-        """
+        """The collection's upper: as last seen, if this process is notified when it moves; else as `upper`."""
         told = self._watchers.told if self.meta(gid).kind == TABLE else self.followers.told(gid)
         return self.known_upper(gid) if told else self.upper(gid)
 
@@ -239,14 +237,18 @@ class Collections:
         one = self._get(gid)
         return join(one.reader.since, one.meta.begins)
 
-    def frontiers(
-        self, gid: GlobalId, may_exist: Callable[[str], bool] = lambda _: True
-    ) -> tuple[Frontier, Frontier]:
-        """A collection's since and upper. A collection that is not open here is only inspected, without taking a lease.
+    def reaching(self) -> Reach | None:
+        """`ExportLog.reaching`, where there is a log."""
+        return None if self._exports is None else self._exports.reaching()
 
-        Args:
-            gid: the collection.
-            may_exist: whether a shard may exist; one that does not is not asked for.
+    def frontiers(
+        self,
+        gid: GlobalId,
+        may_exist: Callable[[str], bool] = lambda _: True,
+        reach: Reach | None = None,
+    ) -> tuple[Frontier, Frontier]:
+        """A collection's since and upper; not open here it is only inspected, without a lease, where ``may_exist`` says that its shard
+        may exist. ``reach`` is from `reaching`, else the log is fetched.
         """
         meta = self.meta(gid)
         with self._lock:
@@ -256,9 +258,8 @@ class Collections:
         state = self._persist.inspect(meta.shard) if may_exist(meta.shard) else None
         if state is None:
             return meta.begins, 0
-        log = self._log(gid, meta)
-        upper = state.upper if log is None else log.reach(meta.shard, state.upper)
-        return join(state.since, meta.begins), upper
+        since, log = join(state.since, meta.begins), self._log(gid, meta)
+        return since, state.upper if log is None else (reach or log.reach)(meta.shard, state.upper)
 
     def logged(self) -> frozenset[str]:
         """The shards of views of which the export log, fetched, has updates that may not be in them yet."""
@@ -271,9 +272,8 @@ class Collections:
             NotReadable: it is not within ``timeout`` seconds; names the frontier and the time.
         """
         meta = self.meta(gid)
-        upper: Frontier
         if meta.kind == TABLE:
-            upper = self.tables.wal.wait_past(past, timeout).upper
+            upper: Frontier = self.tables.wal.wait_past(past, timeout).upper
         else:
             try:
                 with self._waiting(gid):

@@ -442,6 +442,10 @@ def test_how_far_views_are_behind_what_they_are_made_of(con: Connection) -> None
     assert found[named["w"]][2:] == (named["v"], named["t"])
     assert found[named["v"]][2:] == (named["t"], named["t"])
     assert found[named["x"]] == (None, None, named["v"], named["t"])
+    made_of = rows(con, "SELECT object_id, input_id FROM mz_internal.mz_compute_roots")
+    assert sorted(made_of) == sorted(
+        [*((named[name], named["t"]) for name in "vwx"), (named["i"], named["o"])]
+    )
     behind = dict(rows(con, "SELECT * FROM mz_internal.mz_wallclock_global_lag"))
     assert behind[named["t"]] == behind[named["v"]] == zero
     assert behind[named["x"]] is None

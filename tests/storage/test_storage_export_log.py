@@ -178,6 +178,30 @@ def test_a_process_that_opens_later_knows_what_the_log_has(store: Store, pair: A
             assert counted(rows) == counted(definite(shard, 0, upper))
 
 
+def test_how_far_very_many_shards_go_is_found_with_the_log_fetched_once(
+    store: Store, pair: Any
+) -> None:
+    here, there = pair
+    for _ in range(2):
+        for shard in SHARDS:
+            here.make(shard, 3)
+        here.log.flush()
+    uppers = [here.make(shard, n) for n, shard in enumerate(SHARDS, start=1)]
+    here.log.flush()
+    assert [there.log.reach(shard, 0) for shard in SHARDS] == uppers
+    reach = there.log.reaching()
+    store.counts.clear()
+    assert [reach(shard, 0) for shard in SHARDS] == uppers
+    assert [reach(shard, 3) for shard in SHARDS] == uppers
+    assert [reach(shard, None) for shard in SHARDS] == [None] * len(SHARDS)
+    assert reach("of nobody", 5) == 5
+    assert store.counts.total() == 0
+    # What came later is not missed where the shard itself has it.
+    later = here.make(SHARDS[0], 2)
+    here.log.flush()
+    assert reach(SHARDS[0], later) == later
+
+
 def test_who_loses_drops_what_the_winner_has(pair: Any) -> None:
     here, there = pair
     shard = SHARDS[0]

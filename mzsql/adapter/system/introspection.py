@@ -35,6 +35,7 @@ from mzsql.repr.ids import GlobalId, sort_key
 from mzsql.repr.refresh import done
 from mzsql.repr.types import RelationDesc
 from mzsql.repr.version import VERSION
+from mzsql.storage import Reach
 
 #: Numbers reserved for each dataflow: more than any plan has nodes.
 _OPERATORS = 1 << 16
@@ -345,13 +346,19 @@ def refresh_strategy_rows(source: Source) -> Rows:
 def refresh_rows(source: Source) -> Rows:
     """The last and the next refresh of materialized views."""
     may_exist = ExistingShards(source.env.persist).may_have
+    reach = functools.cache(source.env.collections.reaching)
     for item in source.state.of(MaterializedView):
-        upper = functools.cache(partial(_upper, source, item.id, may_exist))
+        upper = functools.cache(partial(_upper, source, item.id, may_exist, reach))
         yield item.id, partial(_refreshed, item, upper), partial(_to_refresh, item, upper)
 
 
-def _upper(source: Source, gid: GlobalId, may_exist: Callable[[str], bool]) -> Frontier:
-    return source.env.collections.frontiers(gid, may_exist)[1]
+def _upper(
+    source: Source,
+    gid: GlobalId,
+    may_exist: Callable[[str], bool],
+    reach: Callable[[], Reach | None],
+) -> Frontier:
+    return source.env.collections.frontiers(gid, may_exist, reach())[1]
 
 
 def _refreshed(item: MaterializedView, upper: Callable[[], Frontier]) -> Timestamp | None:

@@ -26,6 +26,7 @@ from mzsql.adapter.system.introspection import (
     arranged_indexes,
 )
 from mzsql.adapter.system.objects import SchemaIds, cluster_ids, system_schema_id
+from mzsql.adapter.system.reached import reached, roots
 from mzsql.adapter.system.source import Rows, Source
 from mzsql.catalog.builtin import builtins
 from mzsql.catalog.commands.clusters import factor_of, size_of
@@ -72,6 +73,7 @@ from mzsql.repr.type_oids import (
     TYPE_OIDS,
     type_oid,
 )
+from mzsql.storage import Reach
 from mzsql.threads import PROCESS
 
 T = TypeVar("T")
@@ -431,27 +433,49 @@ def _dependencies(source: Source) -> Rows:
             yield item.id, gid
 
 
-def _compute_dependencies(source: Source) -> Rows:
+def _transitive_dependencies(source: Source) -> Rows:
+    return reached({gid: item.depends_on for gid, item in source.state.items.items()})
+
+
+def _read(source: Source) -> Iterator[tuple[GlobalId, set[GlobalId]]]:
     """What the plan of each running dataflow reads."""
     for item, runs in source.running():
         # What runs reads the physical plan's imports; the MIR may import other indexes.
-        read = {*runs.sealed.sources, *runs.sealed.indexes}
-        for gid in sorted(read, key=sort_key):
-            yield item.id, gid
+        yield item.id, {*runs.sealed.sources, *runs.sealed.indexes}
+
+
+def _compute_dependencies(source: Source) -> Rows:
+    for gid, read in _read(source):
+        for one in sorted(read, key=sort_key):
+            yield gid, one
+
+
+def _compute_roots(source: Source) -> Rows:
+    return roots(dict(_read(source)))
 
 
 def _frontiers(source: Source) -> Rows:
     collections = source.env.collections
     wal = functools.cache(lambda: source.env.wal.follow().upper)
     may_exist = ExistingShards(source.env.persist).may_have
+    reach = functools.cache(collections.reaching)
     state = source.state
     for item in state.stored:
-        seen = _Pair(partial(collections.frontiers, item.id, may_exist))
+        seen = _Pair(partial(_stored_frontiers, source, item.id, may_exist, reach))
         yield item.id, seen.first, wal if isinstance(item, Table) else seen.second
     arranged = arranged_indexes(state)
     for index in state.of(Index):
         found = _Pair(partial(_index_frontiers, source, index, arranged))
         yield index.id, found.first, found.second
+
+
+def _stored_frontiers(
+    source: Source,
+    gid: GlobalId,
+    may_exist: Callable[[str], bool],
+    reach: Callable[[], Reach | None],
+) -> tuple[Frontier, Frontier]:
+    return source.env.collections.frontiers(gid, may_exist, reach())
 
 
 def _index_frontiers(
@@ -552,6 +576,7 @@ DEFINED: dict[str, Callable[[Source], Rows]] = {
     "mz_catalog.mz_cluster_replicas": _cluster_replicas,
     "mz_catalog.mz_cluster_replica_sizes": _sizes,
     "mz_internal.mz_object_dependencies": _dependencies,
+    "mz_internal.mz_object_transitive_dependencies": _transitive_dependencies,
     "mz_internal.mz_variables": _variables,
     "mz_internal.mz_keywords": lambda _: keywords(),
 }
@@ -562,6 +587,7 @@ PASSING: dict[str, Callable[[Source], Rows]] = {
     "mz_internal.mz_cluster_replica_statuses": _replica_statuses,
     "mz_internal.mz_cluster_replica_metrics": _replica_metrics,
     "mz_internal.mz_compute_dependencies": _compute_dependencies,
+    "mz_internal.mz_compute_roots": _compute_roots,
     "mz_internal.mz_frontiers": _frontiers,
     "mz_internal.mz_threads": _threads,
     "mz_internal.mz_arrangements": _arrangements,
