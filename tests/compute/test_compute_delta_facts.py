@@ -14,6 +14,7 @@ import pytest
 from mzsql.compute.replica.step import deltas
 from mzsql.compute.replica.step.deltas import Delta
 from mzsql.compute.replica.step.relation_facts import fact_of, measured
+from mzsql.render.facts import LAST_DAY, coarse
 
 _SCHEMA = pa.schema(
     [
@@ -85,3 +86,33 @@ def test_in_how_many_pieces_a_column_comes_does_not_matter(seed: int) -> None:
     pieces = pa.concat_tables([whole.slice(0, 20), whole.slice(20, 1), whole.slice(21)])
     assert pieces["c0"].num_chunks == 3
     assert measured(pieces, set(_SCHEMA.names)) == measured(whole, set(_SCHEMA.names))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_numbers_and_days_are_between_the_ends_that_arrow_finds(seed: int) -> None:
+    rng = random.Random(seed)
+    size = 10 ** rng.randrange(1, 34)
+    numbers = [Decimal(rng.randrange(-size, size)).scaleb(-4) for _ in range(30)]
+    days: list[int | None] = [rng.randrange(8_000, 11_000) for _ in range(30)]
+    days[rng.randrange(5, 25)] = rng.choice([None, LAST_DAY, LAST_DAY + 1])
+    table = pa.table(
+        {
+            "c0": pa.array(numbers, pa.decimal128(38, 4)),
+            "c1": pa.array(days, pa.int32()).cast(pa.date32()),
+        }
+    ).slice(5, 20)
+    facts = measured(table, {"c0", "c1"}).columns
+    ends = pc.min_max(table["c0"]).as_py()
+    kind = facts["c0"].kind
+    assert facts["c0"] == coarse(kind, ends["min"], ends["max"], nulls=False)
+    far = LAST_DAY + 1 in days
+    assert (facts["c1"].high is None) == far
+    assert facts["c1"].nulls == (table["c1"].null_count > 0)
+
+
+def test_relations_without_rows_are_not_measured_again() -> None:
+    columns = set(_SCHEMA.names)
+    none = measured(_SCHEMA.empty_table(), columns)
+    assert none.rows == 0
+    assert not any(fact.values for fact in none.columns.values())
+    assert measured(_updates(1).slice(0, 0), columns) is none

@@ -361,9 +361,11 @@ class LookupRun:
         """Take rows found in a trace; too many for the driver are left to Spark."""
         arrangement = state.arrangement
         # What was found before may go: those rows are among the ones that Spark will read.
+        if not found.count:
+            return
         if found.count > arrangement.most_rows(self._settings):
             state.pushed, state.pieces = True, []
-        elif found.count:
+        else:
             state.pieces.append(arrangement.rows(found.rows()))
 
     def _relation(self, name: str) -> tuple[int, list[pa.Table]] | None:

@@ -37,6 +37,9 @@ class StepResult:
         self._relations = relations or {}
         self._known: dict[int, pa.Table] = {}
         self._tags: npt.NDArray[np.int32] | None = None
+        self._nested = made is not None and any(
+            pa.types.is_nested(one) for one in made.schema.types
+        )
 
     def rows(self, output: StepOutput, schema: pa.Schema) -> pa.Table:
         """The updates of an output, in a schema that ends with mz_time and mz_diff. They may repeat or cancel."""
@@ -72,8 +75,7 @@ class StepResult:
             return None
         first, last = int(places[0]), int(places[-1])
         # DuckDB refuses nested columns that are slices of an array.
-        nested = any(pa.types.is_nested(field.type) for field in self._made.schema)
-        if last - first + 1 == len(places) and not nested:
+        if last - first + 1 == len(places) and not self._nested:
             return self._made.slice(first, len(places))
         return self._made.take(pa.array(places))
 

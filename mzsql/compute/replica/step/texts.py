@@ -121,7 +121,9 @@ class Texts:
     ) -> Chosen | None:
         asked = template.asked
         relations = {
-            name: measured(one, asked.get(name, ()), self.known.get(name) if one.num_rows else None)
+            name: measured(
+                one, asked.get(name, set()), self.known.get(name) if one.num_rows else None
+            )
             for name, one in tables.items()
         }
         schemas = {name: table.schema for name, table in tables.items()}
