@@ -20,5 +20,5 @@ class OptimizerFeatures(msgspec.Struct, frozen=True, cache_hash=True):
     enable_projection_pushdown_after_relation_cse: bool = True
     enable_join_prioritize_arranged: bool = False
     enable_new_outer_join_lowering: bool = True
-    enable_variadic_left_join_lowering: bool = False
+    enable_variadic_left_join_lowering: bool = True
     enable_letrec_fixpoint_analysis: bool = False

@@ -36,7 +36,9 @@ def _pushed(rel: mir.Relation, demanded: _Demanded) -> mir.Relation:
     """The narrowed plan; `demanded` is what is read of bindings besides what the traversal sees."""
     arity = mir.arity(rel)
     _collect(rel, range(arity), demanded, parts())
-    pushed, kept = _Push({k: tuple(sorted(v)) for k, v in demanded.items()}).run(rel, range(arity))
+    pushed, kept = _Push({k: tuple(sorted(v)) for k, v in demanded.items()}).run(
+        rel, tuple(range(arity))
+    )
     assert kept == tuple(range(arity))
     return pushed
 
@@ -148,7 +150,7 @@ def _collect_recursive(
 
 
 class _Push:
-    """Rewrites a plan so that each node outputs exactly the columns asked of it, in ascending order."""
+    """Rewrites a plan so that each node outputs exactly the columns asked of it, in the order in which they are asked for."""
 
     def __init__(self, bindings: Mapping[int, Columns]) -> None:
         self._bindings = bindings
@@ -157,9 +159,8 @@ class _Push:
             "projection_pushdown"
         )
 
-    def run(self, rel: mir.Relation, wanted: Iterable[int]) -> tuple[mir.Relation, Columns]:
-        """The narrowed relation, and which of the old columns it has."""
-        keep = tuple(sorted(set(wanted)))
+    def run(self, rel: mir.Relation, keep: Columns) -> tuple[mir.Relation, Columns]:
+        """The narrowed relation, and which of the old columns it has: those in `keep`, each once."""
         reads = part_of(rel, self._parts).order
         # What comes out depends on the part, on the columns asked of it, and on how the bindings that it reads are
         # narrowed.
@@ -191,7 +192,8 @@ class _Push:
             case _:
                 needs = needed_inputs(rel, keep)
                 parts = [
-                    self.run(kid, need) for kid, need in zip(mir.inputs(rel), needs, strict=True)
+                    self.run(kid, _ordered(rel, need, keep))
+                    for kid, need in zip(mir.inputs(rel), needs, strict=True)
                 ]
                 return self._node(rel, parts, keep), keep
 
@@ -229,6 +231,19 @@ class _Push:
                 kids = mir.inputs(rel)
                 new = replace_inputs(rel, kids, [part for part, _ in parts])
                 return project(new, keep)
+
+
+def _ordered(rel: mir.Relation, need: set[int], keep: Columns) -> Columns:
+    """The columns that an input is asked for, in their order: that of the node's output where the node hands rows on as
+    they are, so that an exchange of columns ends up below it and not above.
+    """
+    match rel:
+        case mir.Project(outputs=outputs) if len(need) == len(keep):
+            return tuple(outputs[column] for column in keep)
+        case mir.Filter() | mir.TopK() | mir.Negate() | mir.Union() if len(need) == len(keep):
+            return keep
+        case _:
+            return tuple(sorted(need))
 
 
 def narrowed(typ: RelationType, columns: Sequence[int]) -> RelationType:

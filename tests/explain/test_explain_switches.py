@@ -156,6 +156,7 @@ def test_a_stack_of_left_joins_is_one_delta_join(con: mzsql.Connection) -> None:
     assert "type=delta" not in apart
     assert together.count("Join on=") == 1
     assert "Join on=(#0 = #2 = #5) type=delta" in together
+    assert _plan(con, f"OPTIMIZED PLAN FOR SELECT * FROM {STACKS[0]}") == together
 
 
 @pytest.mark.parametrize("stack", STACKS[:3])
