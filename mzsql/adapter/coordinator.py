@@ -68,7 +68,7 @@ from mzsql.repr.errors import (
 )
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
-from mzsql.repr.interrupt import Interrupt
+from mzsql.repr.interrupt import Interrupt, running
 from mzsql.repr.types import RelationDesc
 
 Parameters = Sequence[object] | Mapping[str, object] | None
@@ -256,9 +256,10 @@ class Coordinator:
         try:
             session.resume()
             try:
-                with session.running() as interrupt:
+                with running(session.begin()) as interrupt:
                     return self._interruptible(session, text, parameters, interrupt)
             finally:
+                session.end()
                 self._streams.end_text(session)
         except IdleInTransactionTimeout:
             self._transactions.abandon(session)
@@ -317,7 +318,7 @@ class Coordinator:
                 with self._activity.statement(session, kind, source) as told:
                     result = self._statement(session, statement, interrupt)
                     results.append(result)
-                    told.answered(result.ts, result.rows)
+                    told.answered(result.ts, result.rows, result.size)
         except BaseException:
             # The caller gets an error instead of these results, so nobody else closes them.
             for result in results:

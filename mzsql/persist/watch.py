@@ -48,11 +48,13 @@ class Watch:
     def see(self, state: ShardState) -> None:
         """Note the handles of a state that is current, or was a moment ago."""
         now = self._clock.monotonic()
-        heartbeats = {i: reader.heartbeat_ms for i, reader in state.readers.items()}
-        heartbeats |= {i: writer.heartbeat_ms for i, writer in state.writers.items()}
         with self._lock:
-            known = self._seen.pop(state.shard_id, {})
             seqno, _ = self._changes.get(state.shard_id, (-1, now))
+            if state.seqno == seqno and state.shard_id in self._seen:
+                # The very state that was seen last: all that there is to note is that it was looked at.
+                self._seen.move_to_end(state.shard_id)
+                return
+            known = self._seen.pop(state.shard_id, {})
             if state.finalized:
                 self._changes.pop(state.shard_id, None)
                 return
@@ -62,6 +64,8 @@ class Watch:
                 return
             if state.seqno > seqno:
                 self._changes[state.shard_id] = (state.seqno, now)
+            heartbeats = {i: reader.heartbeat_ms for i, reader in state.readers.items()}
+            heartbeats |= {i: writer.heartbeat_ms for i, writer in state.writers.items()}
             self._seen[state.shard_id] = {
                 i: known[i] if i in known and known[i][0] == heartbeat else (heartbeat, now)
                 for i, heartbeat in heartbeats.items()

@@ -12,8 +12,8 @@ from __future__ import annotations
 import gc
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import ContextDecorator
 
 #: A pause that began longer ago than this, in seconds, is not prolonged by others.
 LONGEST = 2.0
@@ -32,17 +32,12 @@ class Collector:
         self._inside = 0
         self._begun = 0.0
 
-    @contextmanager
-    def undisturbed(self) -> Iterator[None]:
+    def undisturbed(self) -> Pause:
         """The body runs without collections, unless the pause it would join has lasted for long."""
-        joined = self._enter()
-        try:
-            yield
-        finally:
-            if joined:
-                self._leave()
+        return Pause(self)
 
-    def _enter(self) -> bool:
+    def enter(self) -> bool:
+        """Begin a pause or join the one there is; whether that was done, and has to be undone by `leave`."""
         with self._lock:
             if self._inside == 0:
                 if not gc.isenabled():
@@ -54,11 +49,35 @@ class Collector:
             self._inside += 1
             return True
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
+        """End what `enter` began."""
         with self._lock:
             self._inside -= 1
             if self._inside == 0:
                 gc.enable()
+
+
+class Pause(ContextDecorator):
+    """A block, or by decoration a function, that runs `Collector.undisturbed`. A class, as every statement is planned in
+    several, and a generator costs three times as much.
+    """
+
+    __slots__ = ("_collector", "_joined")
+
+    def __init__(self, collector: Collector) -> None:
+        self._collector = collector
+        self._joined = False
+
+    def __enter__(self) -> None:
+        self._joined = self._collector.enter()
+
+    def __exit__(self, *_: object) -> None:
+        if self._joined:
+            self._collector.leave()
+
+    def _recreate_cm(self) -> Pause:
+        """Each call of a decorated function is a pause of its own, as calls nest and threads share the function."""
+        return Pause(self._collector)
 
 
 #: That of this process; also a decorator: ``@undisturbed()``.

@@ -212,14 +212,25 @@ def current() -> Interrupt:
     return Interrupt() if found is None else found
 
 
-@contextmanager
-def running(interrupt: Interrupt) -> Iterator[Interrupt]:
+class _Running:
+    """See `running`."""
+
+    __slots__ = ("_interrupt", "_token")
+
+    def __init__(self, interrupt: Interrupt) -> None:
+        self._interrupt = interrupt
+
+    def __enter__(self) -> Interrupt:
+        self._token = _current.set(self._interrupt)
+        return self._interrupt
+
+    def __exit__(self, *_: object) -> None:
+        _current.reset(self._token)
+
+
+def running(interrupt: Interrupt) -> AbstractContextManager[Interrupt]:
     """Run a statement, on this thread: `current` finds it, and backends are called for no longer than it has left."""
-    token = _current.set(interrupt)
-    try:
-        yield interrupt
-    finally:
-        _current.reset(token)
+    return _Running(interrupt)
 
 
 def check_for_interrupts() -> None:

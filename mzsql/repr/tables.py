@@ -14,6 +14,8 @@ import pyarrow as pa
 
 def piece(rows: pa.Table, start: int, count: int | None = None) -> pa.Table:
     """Up to ``count`` rows from ``start`` on; all of the rest without it."""
+    if start == 0 and count is None:
+        return rows
     left = max(0, rows.num_rows - start)
     return rows.slice(start, left if count is None else min(count, left))
 

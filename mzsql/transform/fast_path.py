@@ -31,7 +31,7 @@ from mzsql.transform.features import OptimizerFeatures
 from mzsql.transform.literal_constraints import literal_constraints
 from mzsql.transform.row_wise import RowRead, over, row_read, source
 from mzsql.transform.scalars import simplify
-from mzsql.transform.spelled_out import spelled_rows
+from mzsql.transform.spelled_out import rows_of_lists, spelled_rows
 from mzsql.transform.used_indexes import LOOKUP
 
 
@@ -191,7 +191,8 @@ def _at_sight(asked: Asked, readable: Readable, ctx: OptimizerContext) -> PeekPl
     """
     mfp, below = source(asked.relation)
     if isinstance(below, mir.Constant | mir.Union):
-        rows = spelled_rows(asked.relation, ctx)
+        alone = isinstance(below, mir.Constant)
+        rows = rows_of_lists([(mfp, below)], ctx) if alone else spelled_rows(asked.relation, ctx)
         if rows is None:
             return None
         one_row = isinstance(below, mir.Constant) and () in below.typ.keys

@@ -8,7 +8,7 @@ ones.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from mzsql.expr.evaluate import EvalError, Evaluator, TooLarge
 from mzsql.expr.mfp import MapFilterProject
@@ -28,9 +28,16 @@ _FEW = 32
 
 def spelled_rows(relation: Relation, ctx: OptimizerContext) -> tuple[tuple[Row, int], ...] | None:
     """The rows of a relation that is a list of values, or a union of such lists; None for any other."""
+    inputs = relation.inputs if isinstance(relation, Union) else (relation,)
+    return rows_of_lists(map(source, inputs), ctx)
+
+
+def rows_of_lists(
+    lists: Iterable[tuple[MapFilterProject, Relation]], ctx: OptimizerContext
+) -> tuple[tuple[Row, int], ...] | None:
+    """As `spelled_rows`, for lists of values that are taken apart already, as by `source`."""
     found: list[tuple[Constant, MapFilterProject]] = []
-    for one in relation.inputs if isinstance(relation, Union) else (relation,):
-        mfp, below = source(one)
+    for mfp, below in lists:
         if not isinstance(below, Constant) or below.error is not None or mfp.predicates:
             return None
         if any(support(expr) for expr in mfp.expressions):

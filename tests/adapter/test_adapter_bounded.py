@@ -23,6 +23,7 @@ from mzsql.catalog import audit
 from mzsql.compute.replica.scheduling import retiring
 from mzsql.compute.replica.step import deltas
 from mzsql.expr import evaluate
+from mzsql.frontend.parse import parse
 from mzsql.persist import ages
 from mzsql.storage import storage_collections
 
@@ -37,6 +38,7 @@ BOUNDED: dict[str, int] = {
     "Ages._met": ages._NAMES,
     "Collections._gone": storage_collections._REMEMBERED,
     "Deltas._kept": deltas.KEPT,
+    "RecentTexts._once": parse.MOST_ONCE,
     "Delta.facts": deltas.KEPT * 2,  # the tables have two columns
 }
 #: What time ends, or that is no memory of this process.

@@ -60,9 +60,11 @@ def test_planning_a_query_changes_nothing_in_its_trees(kind: str) -> None:
     assert planned > len(lines) / 2
 
 
-def test_a_text_is_parsed_once_and_means_what_each_catalog_says() -> None:
+def test_a_text_that_comes_again_is_parsed_no_more_and_means_what_each_catalog_says() -> None:
     recent = RecentTexts()
     text = "SELECT (SELECT * FROM r), CASE WHEN true THEN (SELECT * FROM r) END"
+    assert recent.parse(text)
+    assert not recent._kept
     found = []
     for column in ("one", "other"):
         catalog = MemoryCatalog()
@@ -88,10 +90,20 @@ def test_what_is_no_query_or_is_long_or_wrong_is_parsed_each_time() -> None:
 
 def test_the_texts_that_are_kept_are_bounded_and_the_used_ones_stay() -> None:
     recent = RecentTexts()
-    (kept,) = recent.parse("SELECT 'kept'")
+    kept = [recent.parse("SELECT 'kept'") for _ in range(2)][-1][0]
     filler = "x" * (parse.LONGEST // 2)
     for i in range(100):
-        recent.parse(f"SELECT '{filler}{i}'")
+        for _ in range(2):
+            recent.parse(f"SELECT '{filler}{i}'")
         assert recent.parse("SELECT 'kept'")[0] is kept
     assert sum(map(len, recent._kept)) == recent._characters <= parse.MOST_CHARACTERS
     assert isinstance(kept.query, exp.Select)
+
+
+def test_of_texts_that_came_once_only_so_many_are_known() -> None:
+    recent = RecentTexts()
+    for i in range(3 * parse.MOST_ONCE):
+        recent.parse(f"SELECT {i}")
+    assert len(recent._once) == parse.MOST_ONCE
+    assert not recent._kept
+    assert recent._characters == 0

@@ -18,6 +18,7 @@ PAGES = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
 CALLED_BY_OTHERS = {
     "DB-API": {"executemany", "callproc", "setinputsizes", "setoutputsize", "pandas", "write_row"},
     "users, of values": {"as_timedelta"},
+    "contextlib": {"_recreate_cm"},
     "prompt_toolkit": {"get_completions"},
     "sqlglot": {
         *("LAMBDAS", "TYPED_LAMBDA_ARGS", "SUBQUERY_PREDICATES", "BIT_STRINGS"),

@@ -74,12 +74,14 @@ class Answer(msgspec.Struct, frozen=True):
         desc: names and types of the columns.
         ts: the timestamp it was read at; None for a query that reads nothing with times.
         tables: the tables that its inputs are computed from.
+        size: the rows' bytes in memory.
     """
 
     rows: pa.Table
     desc: RelationDesc
     ts: Timestamp | None
     tables: frozenset[GlobalId]
+    size: int
 
 
 class _Answering(msgspec.Struct, frozen=True):
@@ -290,8 +292,8 @@ class Queries:
             transaction=transaction,
             spelled=True,
         ) as found:
-            rows = gathered(found.rows, found.desc, self._inputs.limits, session.check_size)
-        return Answer(rows, found.desc, found.ts, found.tables)
+            rows, size = gathered(found.rows, found.desc, self._inputs.limits, session.check_size)
+        return Answer(rows, found.desc, found.ts, found.tables, size)
 
     @contextmanager
     def flowing(

@@ -247,7 +247,7 @@ class Timestamps:
             at_least=at_least,
             session_ts=session.seen_ts,
             linear=linear,
-            present=self._env.oracle.present_ms(),
+            present=self._env.oracle.present_ms() if sources and wants_uppers else None,
         )
         if needs_oracle(question) or (current_uppers and (sources or time_dependent)):
             question = msgspec.structs.replace(question, oracle_read_ts=self._env.fresh_timestamp())

@@ -9,8 +9,8 @@ background. The trade-off: history is kept a little longer than needed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable
+from contextlib import ExitStack
 
 from mzsql.repr.errors import TransactionError
 from mzsql.repr.frontier import Frontier, Timestamp, join
@@ -20,7 +20,7 @@ from mzsql.storage.collection import Hold
 
 
 class Held:
-    """Holds on several collections, released together."""
+    """Holds on several collections, released together. A context manager: released when its block ends."""
 
     def __init__(self, holds: Iterable[tuple[GlobalId, Hold]]) -> None:
         self._holds = dict(holds)
@@ -39,6 +39,12 @@ class Held:
         """Release the times before ``since``."""
         for hold in self._holds.values():
             hold.downgrade(since)
+
+    def __enter__(self) -> Held:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
 
     def release(self) -> None:
         """Release all holds. Idempotent."""
@@ -95,20 +101,18 @@ class ReadHolds:
         Raises:
             UndefinedTable: one does not exist; nothing is held then.
         """
+        gids = sorted(gids)
+        if not gids:
+            return Held(())
         with ExitStack() as undo:
             taken: list[tuple[GlobalId, Hold]] = []
-            for gid in sorted(gids):
+            for gid in gids:
                 hold = self._collections.hold(gid, 0)
                 undo.callback(hold.release)
                 taken.append((gid, hold))
             undo.pop_all()
         return Held(taken)
 
-    @contextmanager
-    def of(self, gids: Iterable[GlobalId]) -> Iterator[Held]:
-        """Hold collections while the block runs."""
-        held = self.acquire(gids)
-        try:
-            yield held
-        finally:
-            held.release()
+    def of(self, gids: Iterable[GlobalId]) -> Held:
+        """Hold collections while a block runs, as its context manager; they are held from the call on."""
+        return self.acquire(gids)

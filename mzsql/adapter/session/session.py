@@ -14,8 +14,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -47,7 +46,7 @@ from mzsql.repr.errors import (
 )
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
-from mzsql.repr.interrupt import NO_LIMIT, Interrupt, running
+from mzsql.repr.interrupt import NO_LIMIT, Interrupt
 from mzsql.threads import ALARMS
 
 READ_ONLY = frozenset(name for name, one in VARIABLES.items() if one.read_only)
@@ -266,11 +265,12 @@ class Session:
         Raises:
             UndefinedObject: there is no such variable.
         """
-        if variable(name).of_system:
-            return system_value(self._system(), name)
-        if name in self._local:
-            return self._local[name]
-        return self._staged[name] if name in self._staged else self._values[name]
+        # A statement asks some twenty times, so what nearly always holds is found without a call of ours.
+        for values in (self._local, self._staged, self._values):
+            if name in values:
+                return values[name]
+        variable(name)  # the rest are system variables, or there is no such one
+        return system_value(self._system(), name)
 
     def names(self) -> list[str]:
         """The names of all variables, system variables included, sorted."""
@@ -387,18 +387,16 @@ class Session:
 
     # --- statements ---------------------------------------------------------------------------
 
-    @contextmanager
-    def running(self) -> Iterator[Interrupt]:
-        """Run statements of this session on this thread. `cancel` interrupts them; `Interrupt.begin` starts the timeout
-        of each.
+    def begin(self) -> Interrupt:
+        """What interrupts the text of statements that begins now, until `end`: `cancel` does; `Interrupt.begin` starts the
+        timeout of each statement.
         """
-        interrupt = Interrupt(self.statement_timeout, ALARMS)
-        self._interrupt = interrupt
-        try:
-            with running(interrupt):
-                yield interrupt
-        finally:
-            self._interrupt = None
+        self._interrupt = Interrupt(self.statement_timeout, ALARMS)
+        return self._interrupt
+
+    def end(self) -> None:
+        """The text of statements is over: `cancel` finds nothing to interrupt. Idempotent."""
+        self._interrupt = None
 
     def cancel(self) -> None:
         """Cancel the running statement; callable from any thread. Does nothing where none runs."""

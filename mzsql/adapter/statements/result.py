@@ -23,6 +23,7 @@ class Result(msgspec.Struct, frozen=True):
         stream: the rows of a SUBSCRIBE as they come, instead of `rows`; the consumer closes it.
         copy: the bytes of a COPY … TO STDOUT, instead of `rows`; a COPY of a SUBSCRIBE takes its rows from there too.
         defined: whether the catalog's objects changed: DDL, or a COMMIT of staged DDL.
+        size: the bytes of `rows` in memory, where they are known already.
     """
 
     tag: str
@@ -33,6 +34,7 @@ class Result(msgspec.Struct, frozen=True):
     stream: Subscription | None = None
     copy: CopyOut | None = None
     defined: bool = False
+    size: int | None = None
 
     def close(self) -> None:
         """Close the stream or the copy where nobody consumes it. Idempotent."""

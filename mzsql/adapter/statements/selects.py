@@ -58,7 +58,9 @@ class Selects:
         if as_of is None and not apart and answer.ts is not None:
             transaction.read_ts = answer.ts
         count = answer.rows.num_rows
-        return Result(f"{plan.command} {count}", answer.desc, answer.rows, count, answer.ts)
+        return Result(
+            f"{plan.command} {count}", answer.desc, answer.rows, count, answer.ts, size=answer.size
+        )
 
     def rows(
         self, session: Session, transaction: Transaction, plan: p.SelectPlan
@@ -76,7 +78,8 @@ class Selects:
         """
         cluster = session.get("cluster")
         if self._env.catalog.state.cluster(cluster) is not None:
-            if not _on_catalog_cluster(session, plan):
+            # Nearly always no replica is named, and where the query is run makes no difference.
+            if session.get("cluster_replica") and not _on_catalog_cluster(session, plan):
                 targeted_replica(session, self._env.catalog.state)
             return
         named = global_gets(lower_query(plan.query).relation)

@@ -6,9 +6,9 @@ and the latest statements are kept. Other processes' sessions are not known here
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import itertools
+import os
 import threading
 import time
 import uuid
@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from mzsql.adapter.session.session import Session
@@ -40,7 +41,12 @@ class ActivePeek:
     object_id: GlobalId
     time: Timestamp
     kind: str = "persist"
-    id: uuid.UUID = field(default_factory=uuid.uuid4)
+    drawn: bytes = field(default_factory=partial(os.urandom, 16))
+
+    @property
+    def id(self) -> uuid.UUID:
+        """Identifies it; made when somebody asks."""
+        return uuid.UUID(bytes=self.drawn, version=4)
 
     def planned(self) -> None:
         """The plan is known; recorded as an event of the statement."""
@@ -53,6 +59,24 @@ class ActivePeek:
         statement = current()
         if statement is not None:
             statement.reached(COMPUTE_READY if self.kind == "index" else STORAGE_READY)
+
+
+class Answering:
+    """A query that is registered while a block answers it; made by `Activity.peek`."""
+
+    __slots__ = ("_activity", "_began", "_one")
+
+    def __init__(self, activity: Activity, one: ActivePeek) -> None:
+        self._activity = activity
+        self._one = one
+
+    def __enter__(self) -> ActivePeek:
+        self._began = time.monotonic_ns()
+        self._activity.answering(self._one)
+        return self._one
+
+    def __exit__(self, *_: object) -> None:
+        self._activity.answered(self._one, time.monotonic_ns() - self._began)
 
 
 @dataclass(frozen=True)
@@ -82,21 +106,22 @@ class Activity:
 
     # --- queries ---
 
-    @contextlib.contextmanager
-    def peek(self, object_id: GlobalId, ts: Timestamp) -> Iterator[ActivePeek]:
+    def peek(self, object_id: GlobalId, ts: Timestamp) -> Answering:
         """Register a query while the block answers it."""
-        one, began = ActivePeek(object_id, ts), time.monotonic_ns()
+        return Answering(self, ActivePeek(object_id, ts))
+
+    def answering(self, one: ActivePeek) -> None:
+        """A query began."""
         self._peeks[id(one)] = one
-        try:
-            yield one
-        finally:
-            del self._peeks[id(one)]
-            statement = current()
-            if statement is not None:
-                statement.strategy = "fast-path" if one.kind == "index" else "standard"
-            took = time.monotonic_ns() - began
-            with self._lock:
-                self._durations[one.kind, 1 << max(took - 1, 1).bit_length()] += 1
+
+    def answered(self, one: ActivePeek, took: int) -> None:
+        """A query ended after ``took`` nanoseconds."""
+        del self._peeks[id(one)]
+        statement = current()
+        if statement is not None:
+            statement.strategy = "fast-path" if one.kind == "index" else "standard"
+        with self._lock:
+            self._durations[one.kind, 1 << max(took - 1, 1).bit_length()] += 1
 
     def peeks(self) -> list[ActivePeek]:
         """The queries that are being answered."""

@@ -8,14 +8,15 @@ nothing is stored durably. The log covers this process only, and ends with it.
 from __future__ import annotations
 
 import datetime
+import functools
+import os
 import re
 import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Iterable
+from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -48,7 +49,7 @@ class Executed:
     """One execution of a statement.
 
     Attributes:
-        id: identifies the execution.
+        drawn: 16 random bytes, of which `id` is made when somebody asks for it.
         session_id, connected_at, user: the session's id, begin and role.
         variables: some of the session's variables, cut.
         sql: the statement's text, cut.
@@ -64,7 +65,7 @@ class Executed:
         counted: how many of the log's characters are its own; None once it was removed from the log.
     """
 
-    id: uuid.UUID
+    drawn: bytes
     session_id: uuid.UUID | None
     connected_at: datetime.datetime | None
     user: str
@@ -81,16 +82,21 @@ class Executed:
     counted: int | None = None
 
     @property
+    def id(self) -> uuid.UUID:
+        """Identifies the execution."""
+        return uuid.UUID(bytes=self.drawn, version=4)
+
+    @property
     def characters(self) -> int:
         """The number of characters in its variable-length texts."""
         texts = (self.sql, self.error or "", self.user, *self.variables.values())
         return sum(map(len, texts))
 
-    def answered(self, ts: Timestamp | None, rows: pa.Table | None) -> None:
-        """Record its timestamp and its rows; rows of a stream are not counted."""
+    def answered(self, ts: Timestamp | None, rows: pa.Table | None, size: int | None) -> None:
+        """Record its timestamp and its rows, with their bytes where those are known; rows of a stream are not counted."""
         self.ts = ts
         if rows is not None:
-            self.rows, self.size = rows.num_rows, rows.nbytes
+            self.rows, self.size = rows.num_rows, rows.nbytes if size is None else size
             if ts is None and self.strategy == "standard":
                 self.strategy = "constant"
 
@@ -130,6 +136,12 @@ def _cut(text: str, start: int = 0, end: int | None = None) -> str:
     return f"{text[start : start + MOST_OF_ONE]} … ({left_out} more characters)"
 
 
+@functools.cache
+def _words(kind: str) -> str:
+    """The name of a statement's class as the log has it."""
+    return _WORDS.sub("_", kind).lower()
+
+
 class StatementLog:
     """The statement log of one process. Thread-safe."""
 
@@ -138,7 +150,6 @@ class StatementLog:
         self._kept: deque[Executed] = deque()
         self._characters = 0
 
-    @contextmanager
     def running(
         self,
         session: Session,
@@ -146,7 +157,7 @@ class StatementLog:
         source: Source,
         session_id: uuid.UUID | None,
         connected_at: datetime.datetime | None,
-    ) -> Iterator[Executed]:
+    ) -> Running:
         """Log a statement while the block runs it; the block fills in what it returned.
 
         Args:
@@ -158,44 +169,35 @@ class StatementLog:
         """
         text = _cut(source.text, source.start, source.end)
         variables = {name: _cut(session.get(name)) for name in _RECORDED}
-        words = _WORDS.sub("_", kind).lower()
-        one = Executed(uuid.uuid4(), session_id, connected_at, session.user, variables, words, text)
-        one.reached(BEGAN)
-        self._keep(one)
-        token = _CURRENT.set(one)
-        try:
-            yield one
-            one.status = "success"
-        except SqlError as error:
-            one.status = "canceled" if error.sqlstate == _CANCELED else "error"
-            one.error = _cut(error.message)
-            raise
-        except Exception as error:
-            one.status, one.error = "error", _cut(str(error))
-            raise
-        except BaseException:
-            one.status = "canceled"
-            raise
-        finally:
-            _CURRENT.reset(token)
-            one.reached(FINISHED)
-            self._ended(one)
+        one = Executed(
+            os.urandom(16),
+            session_id,
+            connected_at,
+            session.user,
+            variables,
+            _words(kind),
+            text,
+        )
+        return Running(self, one)
 
-    def _keep(self, one: Executed) -> None:
+    def keep(self, one: Executed) -> None:
+        """Log a statement that begins."""
+        characters = one.characters
         with self._lock:
             self._kept.append(one)
-            one.counted = 0
-            self._count(one)
+            self._count(one, characters)
 
-    def _ended(self, one: Executed) -> None:
-        """Count the characters of its error too, if the log still has it."""
+    def ended(self, one: Executed) -> None:
+        """Count the characters of its error too, if it has one and the log still has it."""
+        if one.error is None:
+            return
         with self._lock:
             if one.counted is not None:
-                self._count(one)
+                self._count(one, one.characters)
 
-    def _count(self, one: Executed) -> None:
-        before, one.counted = one.counted or 0, one.characters
-        self._characters += one.counted - before
+    def _count(self, one: Executed, characters: int) -> None:
+        self._characters += characters - (one.counted or 0)
+        one.counted = characters
         while len(self._kept) > MOST_STATEMENTS or self._characters > MOST_CHARACTERS:
             gone = self._kept.popleft()
             self._characters -= gone.counted or 0
@@ -205,3 +207,39 @@ class StatementLog:
         """The logged statements, oldest first."""
         with self._lock:
             return list(self._kept)
+
+
+class Running:
+    """A statement that is logged while a block runs it; made by `StatementLog.running`. A class, as each statement pays for
+    it, and a generator costs three times as much.
+    """
+
+    __slots__ = ("_log", "_one", "_token")
+    _token: Token[Executed | None]
+
+    def __init__(self, log: StatementLog, one: Executed) -> None:
+        self._log = log
+        self._one = one
+
+    def __enter__(self) -> Executed:
+        one = self._one
+        one.reached(BEGAN)
+        self._log.keep(one)
+        self._token = _CURRENT.set(one)
+        return one
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        one = self._one
+        match error:
+            case None:
+                one.status = "success"
+            case SqlError():
+                one.status = "canceled" if error.sqlstate == _CANCELED else "error"
+                one.error = _cut(error.message)
+            case Exception():
+                one.status, one.error = "error", _cut(str(error))
+            case _:
+                one.status = "canceled"
+        _CURRENT.reset(self._token)
+        one.reached(FINISHED)
+        self._log.ended(one)

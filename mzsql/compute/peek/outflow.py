@@ -100,8 +100,8 @@ def finished(pieces: Iterable[pa.Table], finishing: RowSetFinishing) -> Generato
 
 def gathered(
     pieces: Iterable[pa.Table], desc: RelationDesc, limits: Limits, check: Check
-) -> pa.Table:
-    """All rows in one table, with the columns of ``desc``.
+) -> tuple[pa.Table, int]:
+    """All rows in one table, with the columns of ``desc``, and the bytes that they have in memory.
 
     Args:
         pieces: the rows; all pieces have the same columns.
@@ -112,7 +112,7 @@ def gathered(
     with Gathering(desc, limits, check) as rows:
         for one in pieces:
             rows.add(one)
-        return rows.table()
+        return rows.table(), rows.bytes
 
 
 class Gathering:

@@ -120,6 +120,8 @@ def placed(
 
 def projected(rows: pa.Table, finishing: RowSetFinishing) -> pa.Table:
     """Apply the finishing's projection to rows (c0 …)."""
+    if finishing.project == tuple(range(rows.num_columns)):
+        return rows
     picked = [rows.column(i) for i in finishing.project]
     # Rows without columns are counted by a column that the caller drops.
     return pa.table(picked, names=[f"c{i}" for i in range(len(picked))]) if picked else rows

@@ -14,13 +14,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mzsql.expr.numeric_folding import is_held
+from mzsql.expr.numeric_folding import holds_numerics, is_held
 from mzsql.repr.datum import Datum, Row
 from mzsql.repr.decimals import carried
 from mzsql.repr.errors import InternalError
 from mzsql.repr.evaluation import failed
 from mzsql.repr.tables import repeated
-from mzsql.repr.types import ColumnType, RelationDesc, SqlType, arrow_schema, arrow_type
+from mzsql.repr.types import ColumnType, RelationDesc, SqlType, arrow_type
 from mzsql.repr.values import arrow_value
 
 
@@ -70,10 +70,11 @@ def named(rows: pa.Table, desc: RelationDesc, *, spelled: bool = False) -> pa.Ta
     """
     if not desc.arity:
         return rows.select([])  # what is left of them is their number
-    schema = arrow_schema(desc.typ.columns)
     columns = [
-        column if _as_is(column.type, field.type) else column.cast(field.type)
-        for column, field in zip(rows.columns, schema, strict=True)
+        column if _as_is(column.type, typ) else column.cast(typ)
+        for column, typ in zip(
+            rows.columns, (arrow_type(one.type) for one in desc.typ.columns), strict=True
+        )
     ]
     # Column names of a result may repeat, which only the list form of Table's constructor allows.
     table = pa.table(columns, names=list(desc.names))
@@ -105,9 +106,12 @@ def as_columns(rows: pa.Table, desc: RelationDesc) -> pa.Table:
 
 
 def _as_is(given: pa.DataType, wanted: pa.DataType) -> bool:
-    spelled = pa.types.is_string(given)
     return bool(
-        given == wanted or (spelled and (pa.types.is_nested(wanted) or pa.types.is_decimal(wanted)))
+        given == wanted
+        or (
+            pa.types.is_string(given)
+            and (pa.types.is_nested(wanted) or pa.types.is_decimal(wanted))
+        )
     )
 
 
@@ -135,6 +139,11 @@ def decoder(typ: SqlType) -> Callable[[Any], Any]:
             return lambda v: v
 
 
+def _may_exceed(typ: SqlType) -> bool:
+    """Whether values of a type may be more than its Arrow type holds."""
+    return typ.kind == "numeric" or holds_numerics(typ)
+
+
 def constant_table(
     rows: Sequence[tuple[Row, int]], columns: Sequence[ColumnType], *, spelled: bool = False
 ) -> pa.Table:
@@ -157,7 +166,11 @@ def constant_table(
         flat += [row] * diff
     arrays = []
     for i, column in enumerate(columns):
-        if spelled and not all(is_held(row[i], column.type) for row in flat):
+        if (
+            spelled
+            and _may_exceed(column.type)
+            and not all(is_held(row[i], column.type) for row in flat)
+        ):
             arrays.append(pa.array([row[i] for row in flat], pa.string()))
             continue
         decode = decoder(column.type)

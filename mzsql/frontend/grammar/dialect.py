@@ -480,6 +480,10 @@ class Dialect(Materialize):
     Parser = Parser
 
 
+DIALECT = Dialect()
+"""The dialect, which has no state; making one takes as long as reading a word."""
+
+
 def check_sqlglot() -> None:
     """Check that the installed sqlglot can be extended.
 

@@ -6,11 +6,14 @@ for any type and brackets nested too deeply are refused before a parser sees the
 
 from __future__ import annotations
 
+import threading
+from typing import Any
+
 from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from mzsql.frontend.grammar import number_tokens
-from mzsql.frontend.grammar.dialect import Dialect
+from mzsql.frontend.grammar.dialect import DIALECT
 from mzsql.frontend.grammar.numbered import unended, without_tags
 from mzsql.repr.errors import InvalidParameter, SqlSyntaxError
 
@@ -18,6 +21,30 @@ from mzsql.repr.errors import InvalidParameter, SqlSyntaxError
 MAX_NESTING = 256
 #: An integer with more digits is out of range for every type, and too long for Python's int().
 MAX_DIGITS = 1000
+
+
+class _Tokenizers(threading.local):
+    """A tokenizer for each thread: its tables do not depend on the text."""
+
+    def __init__(self) -> None:
+        self.own: Any = DIALECT.tokenizer()
+
+
+_TOKENIZERS = _Tokenizers()
+
+
+def _tokens_of(text: str) -> list[Token]:
+    """The tokens of a text.
+
+    Raises:
+        TokenError: it cannot be tokenized.
+    """
+    own = _TOKENIZERS.own
+    try:
+        found: list[Token] = own.tokenize(text)
+    finally:
+        own._core.reset()  # it would keep the text and its tokens for as long as the thread lives
+    return found
 
 
 def tokenize(text: str) -> list[Token]:
@@ -29,7 +56,7 @@ def tokenize(text: str) -> list[Token]:
     """
     check_text(text, "the statement", positions=True)
     try:
-        tokens = Dialect().tokenize(without_tags(text) if "$" in text else text)
+        tokens = _tokens_of(without_tags(text) if "$" in text else text)
     except TokenError as error:
         raise _token_problem(text) from error
     depth = 0

@@ -17,7 +17,7 @@ from typing import Any
 from sqlglot.errors import ErrorLevel, SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from mzsql.frontend.grammar.dialect import Dialect, SyntaxProblem, describe
+from mzsql.frontend.grammar.dialect import DIALECT, SyntaxProblem, describe
 from mzsql.frontend.grammar.tokens import tokenize
 from mzsql.frontend.kinds import Words
 from mzsql.frontend.parse import catalog, cursors, ddl, dml, privileges, session
@@ -30,6 +30,9 @@ from mzsql.repr.garbage import undisturbed
 #: How many characters of texts `RecentTexts` keeps; a character's trees take some 200 bytes. Longer texts than `LONGEST`
 #: take longer to answer than to parse.
 MOST_CHARACTERS, LONGEST = 128 * 1024, 8 * 1024
+
+#: Of how many texts `RecentTexts` knows that they came once.
+MOST_ONCE = 1024
 
 #: Statements of PostgreSQL, Materialize and Spark that do not exist here, with a hint at what to use instead.
 _UNSUPPORTED: dict[str, str | None] = {
@@ -71,9 +74,12 @@ class RecentTexts:
     a small one costs. Thread-safe.
 
     Only texts of queries are kept: planning those writes nothing into their trees, and other statements seldom recur.
+    Trees are kept from the second time on that a text comes, while that is known: most texts with literals in them come
+    once, and what is kept of those costs more than it saves.
     """
 
     def __init__(self) -> None:
+        self._once: OrderedDict[int, None] = OrderedDict()
         self._lock = threading.Lock()
         self._kept: OrderedDict[str, tuple[st.Statement, ...]] = OrderedDict()
         self._characters = 0
@@ -89,15 +95,29 @@ class RecentTexts:
             if found is not None:
                 self._kept.move_to_end(text)
                 return list(found)
+            again = self._comes_again(text)
         statements = parse_statements(text)
-        if len(text) <= LONGEST and all(isinstance(one, st.Select) for one in statements):
+        if again and all(isinstance(one, st.Select) for one in statements):
             self._keep(text, statements)
         return statements
+
+    def _comes_again(self, text: str) -> bool:
+        """Whether a text that is not too long was asked for lately; the caller holds the lock."""
+        if len(text) > LONGEST:
+            return False
+        known = hash(text)
+        if known in self._once:
+            return True
+        self._once[known] = None
+        if len(self._once) > MOST_ONCE:
+            self._once.popitem(last=False)
+        return False
 
     def _keep(self, text: str, statements: list[st.Statement]) -> None:
         with self._lock:
             if text in self._kept:
                 return
+            self._once.pop(hash(text), None)
             self._kept[text] = tuple(statements)
             self._characters += len(text)
             while self._characters > MOST_CHARACTERS:
@@ -121,7 +141,7 @@ def _parse_all(text: str) -> list[st.Statement]:
 
 
 def _parse_chunk(tokens: list[Token], source: st.Source) -> st.Statement:
-    parser: Any = Dialect().parser(error_level=ErrorLevel.IMMEDIATE)
+    parser: Any = DIALECT.parser(error_level=ErrorLevel.IMMEDIATE)
     # Not sqlglot's own entry point, which parses BEGIN … END blocks; here a chunk of tokens is one statement.
     parser.reset()
     parser.sql = source.text[: source.end]
