@@ -242,6 +242,9 @@ def _ordered(rel: mir.Relation, need: set[int], keep: Columns) -> Columns:
             return tuple(outputs[column] for column in keep)
         case mir.Filter() | mir.TopK() | mir.Negate() | mir.Union() if len(need) == len(keep):
             return keep
+        # None of its scalars is read, so that it goes.
+        case mir.Map(input=below) if need == set(keep) and max(keep, default=0) < mir.arity(below):
+            return keep
         case _:
             return tuple(sorted(need))
 

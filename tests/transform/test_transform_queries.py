@@ -160,9 +160,10 @@ def test_passes_over_the_corpus_are_well_formed_and_settled(
     Watched(evaluator, settled=True, indexed=indexed).plan(corpus, CASES[title])
 
 
-@pytest.mark.long
-def test_passes_over_random_plans_are_settled(evaluator: Evaluator) -> None:
-    for seed in range(400):
+#: Plan 27: an exchange of columns above a Map of which no scalar is read goes below what is under that.
+@pytest.mark.parametrize("seeds", [range(24, 32), pytest.param(range(400), marks=pytest.mark.long)])
+def test_passes_over_random_plans_are_settled(evaluator: Evaluator, seeds: range) -> None:
+    for seed in seeds:
         generator = PlanGenerator(seed)
         plan = generator.recursive_plan() if seed % 4 == 0 else generator.plan()
         Watched(evaluator, settled=True, indexed=False).optimize(plan)
