@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from types import SimpleNamespace
 
 import compute_kit as kit
-import pyarrow as pa
 import pytest
 from test_compute_views import Changes, check_totals, install
 
@@ -18,7 +16,6 @@ from mzsql.compute.replica.arrangements.arrangement import Arrangement
 from mzsql.compute.replica.arrangements.arrangement_shards import ArrangementShards
 from mzsql.compute.replica.arrangements.hot import Hot
 from mzsql.compute.replica.dataflows.dataflow import arrangement_desc
-from mzsql.compute.replica.hydration.filling import Filling
 from mzsql.compute.replica.scheduling import lifecycle
 from mzsql.compute.replica.scheduling.lifecycle import State
 from mzsql.lir.sealed import SealedDataflow
@@ -184,14 +181,3 @@ def test_no_plan_is_rendered_for_what_is_too_small_to_be_loaded(world):
     assert all(lane.rest(WAIT) for lane in controller.replica._work._lanes)
     assert not controller.replica._installed.get("u3").rendered.is_rendered
     controller.close()
-
-
-def test_rows_that_wait_to_be_sorted_are_counted():
-    told, trace = [], SimpleNamespace(run_of=lambda rows: rows.num_rows)
-    arrangement = SimpleNamespace(empty_trace=lambda _: trace)
-    filling = Filling(arrangement, 0, 1000, lambda _, size=0: told.append(size), lambda: False)
-    batches = [pa.record_batch({"c0": pa.array(range(n), pa.int64())}) for n in (3, 5)]
-    for batch in batches:
-        filling.add(batch)
-    filling.end()
-    assert told == [sum(one.nbytes for one in batches)]

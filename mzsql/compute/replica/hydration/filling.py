@@ -36,8 +36,8 @@ _LOOK_SECONDS = 0.1
 class Beside(Protocol):
     """Runs work on another thread."""
 
-    def __call__(self, work: Callable[[], T], size: int = 0, /) -> Future[T]:
-        """A future of the work's result; `size` is how many bytes are kept until then."""
+    def __call__(self, work: Callable[[], T], /) -> Future[T]:
+        """A future of the work's result."""
 
 
 class Filling:
@@ -86,12 +86,12 @@ class Filling:
     def _sort(self) -> None:
         """Have the waiting rows sorted into a run."""
         if self._waiting:
-            rows, size = pa.Table.from_batches(self._waiting), self._bytes
+            rows = pa.Table.from_batches(self._waiting)
             self._waiting, self._bytes = [], 0
             if not _done(self._runs[: 1 - PIECES], self._stopped):
                 self._give_up()
                 return
-            self._runs.append(self._beside(lambda: self._trace.run_of(rows), size))
+            self._runs.append(self._beside(lambda: self._trace.run_of(rows)))
 
     def _give_up(self) -> None:
         self._given_up = True

@@ -138,8 +138,6 @@ class DataflowLifecycle:
     #: the LIR node that it is at meanwhile
     node: int | None = None
     elapsed: Elapsed = field(default_factory=Elapsed)
-    #: the hydration that has filled it, until that hands over its traces
-    _hydrated_by: Hydration | None = None
     _refusals: Refusals = field(default_factory=Refusals)
     _holding: threading.Lock = field(default_factory=threading.Lock)
     _held_at: float = field(default=float("-inf"))
@@ -301,7 +299,7 @@ class DataflowLifecycle:
         return ready
 
     def hydrate(self) -> RefreshStats | None:
-        """Fill what is missing, so that it can be read; return statistics, or None if it was interrupted. `hand_over` is next."""
+        """Fill the arrangements and the output that are missing; return statistics, or None if it was interrupted."""
         dataflow = self.dataflow
         assert dataflow is not None
         size = sum(part.bytes for one in dataflow.inputs for part in one.parts(dataflow.as_of))
@@ -320,20 +318,13 @@ class DataflowLifecycle:
             return None
         self._refusals.clear()
         self._hydrated()
-        self._hydrated_by = hydration
-        return stats
-
-    def hand_over(self) -> None:
-        """Give the arrangements that were filled their traces, once these are sorted, and load those of the others."""
-        dataflow, hydration, self._hydrated_by = self.dataflow, self._hydrated_by, None
-        if dataflow is None or hydration is None:
-            return
         # The view is reported hydrated already and can be read. That traces cannot be loaded now is no failure of the
         # view, since a step loads what it does not find.
         try:
             each_by_itself((hydration.hand_over, partial(self._warm, dataflow)))
         except Exception as error:
             _LOG.warning("what %s looks into is loaded later: %s", self.gid, error)
+        return stats
 
     def warm(self) -> None:
         """Load the traces that its steps will look into and nobody has loaded, and render its statements. Runs beside

@@ -4,21 +4,18 @@ Promise: at most one thread works at a dataflow; only its flushes run beside tha
 reported as failed and retried after growing pauses, without effect on others. Long work does not hold up other work
 (`compute.replica.scheduling.lane`): steps have a lane of their own, so they do not wait for hydrations, which run a few at a
 time, what somebody waits for first and the others as they come, with less of the cores where there are not enough for both.
-A hydration does not wait for the sorting of what the one before wrote, unless too much of that waits in memory; a
-dataflow's steps do, so that they find the traces which are made for them.
 """
 
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import TypeVar
 
 from mzsql.compute.dependencies import ComputeSettings
-from mzsql.compute.protocol import Frontiers, Refreshed, RefreshStats, Respond
+from mzsql.compute.protocol import Frontiers, Refreshed, Respond
 from mzsql.compute.replica.scheduling.failures import told_of
 from mzsql.compute.replica.scheduling.installed import Installed
 from mzsql.compute.replica.scheduling.lane import Lane
@@ -32,9 +29,6 @@ from mzsql.threads import Supervised, give_way
 _LOG = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-#: What is left to do at a dataflow by another lane's thread.
-_Then = Callable[[DataflowLifecycle], None]
 
 #: Threads that sort what hydrations write.
 SORTS = 2
@@ -51,8 +45,6 @@ LATER_SECONDS = 1.0
 HYDRATING_SECONDS = 30.0
 #: How long after its hydration a dataflow's steps are prepared, in seconds: one that is dropped at once needs none.
 PREPARE_SECONDS = 0.3
-#: While more bytes than this wait to be sorted for traces, the next hydration waits for the traces of the one before.
-MOST_UNSORTED = 256 << 20
 #: If there was no such moment, for how many seconds further deferred work does not wait again.
 BUSY_SECONDS = 5.0
 
@@ -115,8 +107,6 @@ class Work:
         # No threads are added if sorting takes long: each holds pieces in memory.
         self.sorts = lane("sort", SORTS, _FOR_EVER)
         self.warmings = lane("warm", 1, _FOR_EVER)
-        self._unsorted = 0
-        self._counting = threading.Lock()
         #: for which installed dataflows something was loaded or made in advance
         self._warmed: list[DataflowLifecycle] = []
 
@@ -194,19 +184,13 @@ class Work:
         if now >= self._busy_until and not self.steps.rest(LATER_SECONDS):
             self._busy_until = now + BUSY_SECONDS
 
-    def beside(self, work: Callable[[], T], size: int = 0) -> Future[T]:
-        """Run work that the steps after a hydration wait for, such as sorting what it writes.
-
-        Args:
-            work: what to run.
-            size: how many bytes are kept in memory until it has run.
+    def beside(self, work: Callable[[], T]) -> Future[T]:
+        """Run work that a hydration waits for, such as sorting what it writes.
 
         Returns:
             A future of its result; cancelled if the replica is closing.
         """
         made = Future[T]()
-        self._count(size)
-        made.add_done_callback(lambda _: self._count(-size))
 
         def run() -> None:
             if not made.set_running_or_notify_cancel():
@@ -221,10 +205,6 @@ class Work:
         else:
             self.sorts.put(run)
         return made
-
-    def _count(self, size: int) -> None:
-        with self._counting:
-            self._unsorted += size
 
     # --- on a thread of a lane ---
 
@@ -282,24 +262,14 @@ class Work:
             installed.changed.wait_for(lambda: flow.left or installed.closing, max(pause, 0.0))
         self._warm(flow, lambda one: one.prepare(lambda: self.steps.rest(LATER_SECONDS)))
 
-    def _hydrate(self, flow: DataflowLifecycle) -> _Then | None:
+    def _hydrate(self, flow: DataflowLifecycle) -> None:
         flow.say("begins to be hydrated")
         stats = flow.hydrate()
-        if stats is None:
-            return None
-        settle = partial(self._settle, stats)
-        if self._unsorted <= MOST_UNSORTED:
-            return settle
-        settle(flow)
-        return None
-
-    def _settle(self, stats: RefreshStats, flow: DataflowLifecycle) -> None:
-        """Let a hydrated dataflow have its traces, then its steps."""
-        flow.hand_over()
-        self._respond(Refreshed(stats))
-        self._moved(flow, State.RUNNING)
-        at = self._clock.monotonic() + PREPARE_SECONDS
-        self._warm_later(flow, partial(self._prepare, flow, at))
+        if stats is not None:
+            self._respond(Refreshed(stats))
+            self._moved(flow, State.RUNNING)
+            at = self._clock.monotonic() + PREPARE_SECONDS
+            self._warm_later(flow, partial(self._prepare, flow, at))
 
     def _moved(self, flow: DataflowLifecycle, state: State) -> None:
         with self._installed.changed:
@@ -322,7 +292,7 @@ class Work:
         self,
         lane: Lane,
         flow: DataflowLifecycle,
-        work: Callable[[DataflowLifecycle], _Then | None],
+        work: Callable[[DataflowLifecycle], None],
         waits: str | None = None,
         seconds: float = 0.0,
     ) -> None:
@@ -335,41 +305,30 @@ class Work:
             if waits is not None:
                 flow.say(waits)
 
-        lane.put(partial(self._work_and_wake, flow, work), flow.gid, seconds)
+        def run() -> None:
+            self._work(flow, work)
+            installed.wake()
 
-    def _work_and_wake(
-        self, flow: DataflowLifecycle, work: Callable[[DataflowLifecycle], _Then | None]
-    ) -> None:
-        self._work(flow, work)
-        self._installed.wake()
+        lane.put(run, flow.gid, seconds)
 
-    def _work(
-        self, flow: DataflowLifecycle, work: Callable[[DataflowLifecycle], _Then | None]
-    ) -> None:
-        """Do the work that a dataflow was marked for, but for the rest that it returns: that is done where sorting is,
-        while the dataflow stays marked. Every failure is recorded as the dataflow's.
-        """
+    def _work(self, flow: DataflowLifecycle, work: Callable[[DataflowLifecycle], None]) -> None:
+        """Do the work that a dataflow was marked for. Every failure is recorded as the dataflow's."""
         installed = self._installed
         flow.begun = self._clock.monotonic()
-        then: _Then | None = None
         try:
             if not installed.closing and not flow.left:
-                then = work(flow)
+                work(flow)
                 self._well(flow)
         except (
             BaseException
         ) as error:  # recorded, shown and tried again: the thread is not this dataflow's to end
             self.failed(flow, error)
-        if then is not None:
-            # Behind the pieces that it waits for, and without a key, so that nothing moves it before them: else its thread would
-            # wait for what no thread is left for.
-            self.sorts.put(partial(self._work_and_wake, flow, then))
-            return
-        with installed.changed:
-            flow.busy = False
-            left = flow.left
-        if left:
-            installed.close_dropped()
+        finally:
+            with installed.changed:
+                flow.busy = False
+                left = flow.left
+            if left:
+                installed.close_dropped()
 
     def _give_flush(
         self, flow: DataflowLifecycle, work: Callable[[DataflowLifecycle], None]
