@@ -287,12 +287,8 @@ class DurableCatalog:
             Fenced: a higher deploy generation was promoted; also where a newer version changed the catalog, since only
                 one in charge does.
         """
-        try:
+        with self._fencing():
             self._map.sync()
-        except NewerVersion as newer:
-            if self.generation is None:
-                raise
-            raise _fenced(newer) from None
         return self._checked()
 
     @contextlib.contextmanager
@@ -303,7 +299,9 @@ class DurableCatalog:
         except NewerVersion as newer:
             if self.generation is None:
                 raise
-            raise _fenced(newer) from None
+            raise Fenced(
+                f"fenced by a newer deployment: {newer.message}", hint=newer.hint
+            ) from None
 
     def _checked(self) -> CatalogState:
         state = self.state
@@ -342,7 +340,3 @@ class DurableCatalog:
     def close(self) -> None:
         """Close the shard's handles. Idempotent."""
         self._map.close()
-
-
-def _fenced(newer: NewerVersion) -> Fenced:
-    return Fenced(f"fenced by a newer deployment: {newer.message}", hint=newer.hint)

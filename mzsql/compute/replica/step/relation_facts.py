@@ -151,14 +151,8 @@ def _ends(typ: pa.DataType, column: pa.ChunkedArray) -> tuple[int, int] | None:
 
 def _dates(plain: Fact, column: pa.ChunkedArray) -> Fact:
     days = pc.drop_null(column) if column.null_count else column
-    ends = [
-        end
-        for chunk in days.chunks
-        if len(chunk)
-        for values in [chunk.view(pa.int32()).to_numpy()]
-        for end in (int(values.min()), int(values.max()))
-    ]
-    if min(ends) < FIRST_DAY or max(ends) > LAST_DAY:
+    values = days.combine_chunks().view(pa.int32()).to_numpy()
+    if values.min() < FIRST_DAY or values.max() > LAST_DAY:
         return plain
     return Fact(
         DATE,
