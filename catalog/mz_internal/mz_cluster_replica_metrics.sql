@@ -3,6 +3,9 @@
 --
 -- replica_id: the replica, a key of `mz_cluster_replicas`
 -- process_id: which of the replica's processes it is, counted from 0
+-- cpu_nano_cores: the CPU time that it and those that it has started took lately, in nanoseconds a second, which is billionths of a core;
+--     NULL where the system does not say
+-- cpu_limit: the least of the cores that it may run on and its control group's quota, in billionths of a core
 -- memory_bytes: resident memory of the process and of those that it has started, Spark's among them; NULL where the system does not say
 -- memory_limit: the least of what the machine has, what its control group allows and what the process may map (`ulimit -v`)
 -- disk_bytes: what it has spilled, and keeps close of its arrangements, on its machine's disks
@@ -10,6 +13,8 @@
 CREATE SOURCE mz_internal.mz_cluster_replica_metrics (
     replica_id text NOT NULL,
     process_id uint8 NOT NULL,
+    cpu_nano_cores uint8,
+    cpu_limit uint8,
     memory_bytes uint8,
     memory_limit uint8,
     disk_bytes uint8 NOT NULL,

@@ -56,7 +56,7 @@ WITH
     replicas (replica_id, cluster_id, status, reason) AS (
         SELECT r.id, r.cluster_id, s.status, s.reason
         FROM mz_catalog.mz_cluster_replicas AS r
-        JOIN mz_internal.mz_cluster_replica_statuses AS s ON s.replica_id = r.id AND s.process_id = 0
+        JOIN mz_internal.mz_cluster_replica_statuses_raw AS s ON s.replica_id = r.id AND s.process_id = 0
     ),
     clusters (cluster_id, replicas, online, reason) AS (
         SELECT cluster_id, count(status), count(*) FILTER (WHERE status = 'online'), max(reason)
@@ -73,7 +73,7 @@ SELECT
     CASE
         WHEN c.replicas = 0 THEN 'its cluster has no replica'
         WHEN coalesce(r.status = 'offline', c.online = 0)
-            THEN 'no process runs its replica: ' || coalesce(r.reason, c.reason, 'unknown')
+            THEN 'its replica is offline: ' || coalesce(r.reason, c.reason, 'unknown')
         WHEN k.status = 'refused' THEN 'it cannot be run: ' || coalesce(k.error, 'unknown')
         WHEN k.status IS NULL AND k.nodes IS NULL THEN 'waits to be taken up by the process that leads'
         WHEN k.status = 'failed' THEN 'it fails: ' || coalesce(k.error, 'unknown') || '; it ' || coalesce(k.reason, 'is tried again')

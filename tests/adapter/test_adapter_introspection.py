@@ -12,7 +12,7 @@ import pytest
 
 import mzsql
 from mzsql.adapter.system import existing
-from mzsql.catalog.objects import MaterializedView
+from mzsql.catalog.objects import MaterializedView, Stored
 from mzsql.compute.controller import introspection
 from mzsql.compute.logs import FRONTIERS, LogPlan, get, over_logs
 from mzsql.dbapi import Connection
@@ -230,7 +230,7 @@ def test_another_process_and_plain_reads_give_the_same_rows(env: Path) -> None:
 
 
 def test_what_the_process_of_a_replica_takes_is_within_its_limits(con: Connection) -> None:
-    within = "memory_bytes BETWEEN 1 AND memory_limit AND disk_bytes BETWEEN 0 AND disk_limit"
+    within = "cpu_limit > 0 AND memory_bytes BETWEEN 1 AND memory_limit AND disk_bytes BETWEEN 0 AND disk_limit"
     found = f"SELECT replica_id, process_id, {within} FROM mz_internal.mz_cluster_replica_metrics"
     assert rows(con, found) == [("u1", 0, True)]
     (percents,) = rows(
@@ -238,6 +238,37 @@ def test_what_the_process_of_a_replica_takes_is_within_its_limits(con: Connectio
         "SELECT memory_percent, disk_percent FROM mz_internal.mz_cluster_replica_utilization",
     )
     assert all(0 <= percent <= 100 for percent in percents)
+
+
+def test_replicas_that_are_dropped_stay_in_their_history(con: Connection) -> None:
+    con.execute("CREATE CLUSTER pair REPLICAS (east (SIZE '1'), west (SIZE '2'))")
+    con.execute("DROP CLUSTER REPLICA pair.west")
+    assert rows(
+        con,
+        "SELECT replica_name, size, cluster_name, created_at <= now(), dropped_at >= created_at"
+        " FROM mz_internal.mz_cluster_replica_history WHERE cluster_name = 'pair' ORDER BY 1",
+    ) == [("east", "1", "pair", True, None), ("west", "2", "pair", True, True)]
+    assert rows(
+        con,
+        "SELECT s.type, s.refresh_hydration_time_estimate FROM mz_internal.mz_cluster_schedules AS s"
+        " JOIN mz_clusters AS c ON c.id = s.cluster_id WHERE c.name = 'pair'",
+    ) == [("manual", None)]
+
+
+def test_each_stored_object_has_its_shard(con: Connection) -> None:
+    con.execute("CREATE TABLE stored (a int); CREATE VIEW computed AS SELECT a FROM stored")
+    con.execute("CREATE MATERIALIZED VIEW kept AS SELECT a FROM stored")
+    found = rows(
+        con,
+        "SELECT o.name, s.shard_id FROM mz_internal.mz_storage_shards AS s JOIN mz_objects AS o"
+        " ON o.id = s.object_id WHERE o.name IN ('stored', 'computed', 'kept') ORDER BY 1",
+    )
+    assert found == [
+        (name, one.shard)
+        for name in ("kept", "stored")
+        if isinstance(one := con.coordinator.env.catalog.state.by_name("public", name), Stored)
+    ]
+    assert len({shard for _, shard in found}) == 2
 
 
 def test_one_replica_is_named_or_it_is_refused(con: Connection) -> None:

@@ -167,6 +167,12 @@ def test_what_became_of_replicas_is_kept_and_nothing_while_nothing_does(
     eventually(lambda: last("r1") == (0, "online", None), told)
     eventually(lambda: str(last("r2")[2]).startswith("nobody answers at 127.0.0.1:1: "), told)
     assert last("r2")[1] == "offline"
+    since = (
+        "SELECT count(*) FROM mz_internal.mz_cluster_replica_statuses AS s JOIN mz_internal.mz_cluster_replica_status_history AS h"
+        " ON h.replica_id = s.replica_id AND h.status = s.status AND h.occurred_at = s.updated_at"
+        " JOIN mz_cluster_replicas AS r ON r.id = s.replica_id JOIN mz_clusters AS c ON c.id = r.cluster_id WHERE c.name = 'c'"
+    )
+    assert con.execute(since).fetchall() == [(2,)]
     before = told()
     assert all(len(one) <= 2 for one in before.values())
     # It is tried again and again, and the reason stays what it is.

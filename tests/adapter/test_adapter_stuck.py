@@ -88,7 +88,7 @@ def test_nobody_computes_and_inputs_that_never_come(env: Path) -> None:
         assert nodes >= 2
     with mzsql.connect(env, read_only=True) as beside:
         found = stuck(beside)
-        assert found["above"][0] == "no process runs its replica: no process leads"
+        assert found["above"][0] == "its replica is offline: no process leads"
         assert "beside" not in found
 
 

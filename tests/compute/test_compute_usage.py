@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from mzsql.compute.replica.scheduling.failures import told_of
-from mzsql.compute.transport.usage import usage
+from mzsql.compute.transport.usage import Meter, usage
 from mzsql.expr.engines import scratch_path
 
 MIB = 1 << 20
@@ -66,6 +66,31 @@ def test_a_limit_of_the_process_is_its_limit() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     assert int(done.stdout) <= min(8192 * MIB, machine)
+
+
+def test_cpu_use_is_what_was_used_since_a_reading_a_second_old() -> None:
+    now = used = 0
+    meter = Meter(lambda: now, lambda: used)
+    assert meter.rate() is None
+    # Of the second before, of the half second after it and that second, and no more of them a second later.
+    for now, used, rate in ((1, 500, 500), (1.5, 1500, 1000), (2.5, 1500, 667), (4.5, 1500, 0)):  # noqa: B007
+        assert meter.rate() == rate, now
+
+
+@needs_proc
+def test_cpu_use_is_that_of_what_the_process_has_started_too() -> None:
+    now = 0.0
+    meter = Meter(lambda: now)
+    burning = (
+        "import time; until = time.process_time() + 0.5\nwhile time.process_time() < until: pass"
+    )
+    subprocess.run([sys.executable, "-c", burning], check=True)
+    now = 1.0
+    found = usage(meter=meter)
+    assert found.cpu is not None
+    assert found.cpu >= 450_000_000
+    assert found.cpu_limit is not None
+    assert 0 < found.cpu_limit <= (os.cpu_count() or 1) * 10**9
 
 
 def of_duckdb(statement: str, **settings: str) -> Exception:

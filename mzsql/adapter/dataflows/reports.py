@@ -16,7 +16,7 @@ from mzsql.adapter.planning.planner import Planner
 from mzsql.adapter.replicas.places import trouble, usage_of
 from mzsql.catalog.objects import Maintained
 from mzsql.catalog.objects import Replica as CatalogReplica
-from mzsql.compute.transport.usage import Usage, usage
+from mzsql.compute.transport.usage import Meter, Usage, usage
 from mzsql.render.nodes.naming import fingerprint_in, index_in
 from mzsql.repr.ids import GlobalId
 
@@ -34,6 +34,7 @@ class DataflowReports:
         self._env = env
         self._planner = planner
         self._dataflows = dataflows
+        self._meter = Meter(env.clock.monotonic)
 
     def _runs(self, item: Maintained) -> GlobalExpressions:
         """The plan that an index or a materialized view runs with, in this process or another."""
@@ -107,4 +108,6 @@ class DataflowReports:
             return None
         if replica.process is not None:
             return usage_of(self._env, replica)
-        return usage(self._env.local.kept(replica.id)) if self._dataflows.leads else None
+        if not self._dataflows.leads:
+            return None
+        return usage(self._env.local.kept(replica.id), self._meter)

@@ -319,6 +319,12 @@ def storage_rows(source: Source) -> Rows:
         yield item.id, partial(_stored_bytes, source, item.shard, may_exist)
 
 
+def shard_rows(source: Source) -> Rows:
+    """The shard of each stored object."""
+    for item in source.state.stored:
+        yield item.id, item.shard
+
+
 def _stored_bytes(source: Source, shard: str, may_exist: Callable[[str], bool]) -> int:
     sizes = _sizes(source, shard) if may_exist(shard) else {}
     return sum(size for _, _, size in sizes.values())
@@ -462,6 +468,7 @@ def _moment(nanoseconds: int) -> datetime.datetime:
 INTROSPECTION_DEFINED: dict[str, Callable[[Source], Rows]] = {
     "mz_internal.mz_history_retention_strategies": retention_rows,
     "mz_internal.mz_materialized_view_refresh_strategies": refresh_strategy_rows,
+    "mz_internal.mz_storage_shards": shard_rows,
     "mz_internal.mz_compute_workers_unified": worker_rows,
     "mz_internal.mz_compute_dataflows_unified": dataflow_rows,
 }

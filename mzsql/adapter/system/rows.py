@@ -411,7 +411,16 @@ def _asked(source: Source, ask: Callable[[Replica], T]) -> list[tuple[Replica, T
 def _replica_metrics(source: Source) -> Rows:
     for one, found in _asked(source, source.usage):
         if found is not None:
-            yield one.id, 0, found.memory, found.memory_limit, found.disk, found.disk_limit
+            yield (
+                one.id,
+                0,
+                found.cpu,
+                found.cpu_limit,
+                found.memory,
+                found.memory_limit,
+                found.disk,
+                found.disk_limit,
+            )
 
 
 def _sizes(_: Source) -> Rows:
@@ -584,7 +593,7 @@ DEFINED: dict[str, Callable[[Source], Rows]] = {
 PASSING: dict[str, Callable[[Source], Rows]] = {
     **INTROSPECTION,
     "pg_catalog.pg_timezone_names": time_zones.pg_time_zones,
-    "mz_internal.mz_cluster_replica_statuses": _replica_statuses,
+    "mz_internal.mz_cluster_replica_statuses_raw": _replica_statuses,
     "mz_internal.mz_cluster_replica_metrics": _replica_metrics,
     "mz_internal.mz_compute_dependencies": _compute_dependencies,
     "mz_internal.mz_compute_roots": _compute_roots,

@@ -45,7 +45,7 @@ from mzsql.compute.transport.frames import (
     welcome,
 )
 from mzsql.compute.transport.reconciled import ReconciledReplica
-from mzsql.compute.transport.usage import usage
+from mzsql.compute.transport.usage import Meter, usage
 from mzsql.repr.errors import NoThread, ObjectInUse, ThreadFailed
 from mzsql.threads import Supervised
 
@@ -192,6 +192,7 @@ class ReplicaServer:
         kept: Path | None = None,
     ) -> None:
         self._kept = kept
+        self._meter = Meter()
         self._listening = listening
         self._secret = secret
         self._identity = identity
@@ -252,7 +253,7 @@ class ReplicaServer:
         if reason is not None:
             refuse(sock, reason, until)
             return False
-        takes = usage(self._kept) if hello.asks else None
+        takes = usage(self._kept, self._meter) if hello.asks else None
         welcome(sock, self._secret, hello, caller.nonce, self._identity.build, until, takes)
         if hello.epoch is None:
             return False
