@@ -11,7 +11,16 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-_RUN: ContextVar[dict[str, dict[Any, Any]] | None] = ContextVar("_RUN", default=None)
+
+class _Memos(dict[str, dict[Any, Any]]):
+    """The memos of a run by their names; each begins empty."""
+
+    def __missing__(self, function: str) -> dict[Any, Any]:
+        made = self[function] = {}
+        return made
+
+
+_RUN: ContextVar[_Memos | None] = ContextVar("_RUN", default=None)
 
 
 @contextmanager
@@ -23,7 +32,7 @@ def remembering(*, apart: bool = False) -> Iterator[None]:
     if _RUN.get() is not None and not apart:
         yield
         return
-    token = _RUN.set({})
+    token = _RUN.set(_Memos())
     try:
         yield
     finally:
@@ -33,4 +42,4 @@ def remembering(*, apart: bool = False) -> Iterator[None]:
 def memo(function: str) -> dict[Any, Any]:
     """The memo of a pure function in this run: results by arguments. Outside a run, a new dict."""
     run = _RUN.get()
-    return {} if run is None else run.setdefault(function, {})
+    return {} if run is None else run[function]

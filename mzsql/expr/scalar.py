@@ -157,19 +157,27 @@ def walk(expr: Scalar) -> Iterator[Scalar]:
 _NO_COLUMNS: frozenset[int] = frozenset()
 
 
+#: The same of each small column.
+_ONE_COLUMN = tuple(frozenset((index,)) for index in range(len(_COLUMNS)))
+
+
 def support(expr: Scalar) -> frozenset[int]:
     """The columns that the expression reads."""
-    if isinstance(expr, Column):
-        return frozenset((expr.index,))
+    if type(expr) is Column:
+        index = expr.index
+        return _ONE_COLUMN[index] if 0 <= index < len(_ONE_COLUMN) else frozenset((index,))
     stack = list(children(expr))
     if not stack:
         return _NO_COLUMNS
     found: set[int] = set()
     for node in stack:  # which grows meanwhile
-        if isinstance(node, Column):
-            found.add(node.index)
-        elif kids := children(node):
-            stack += kids
+        kind = type(node)
+        if kind is Column:
+            found.add(node.index)  # type: ignore[union-attr]  # the class says it
+        elif kind is Call:
+            stack += node.args  # type: ignore[union-attr]  # as above
+        elif kind is If:
+            stack += children(node)
     return frozenset(found)
 
 
@@ -179,7 +187,7 @@ def permute(expr: Scalar, mapping: Mapping[int, int]) -> Scalar:
     Raises:
         KeyError: it reads a column that ``mapping`` lacks.
     """
-    if isinstance(expr, Column):
+    if type(expr) is Column:
         index = mapping[expr.index]
         return expr if index == expr.index else column(index)
     kids = children(expr)

@@ -93,16 +93,19 @@ def relation_type(
 def _relation_type(rel: mir.Relation, known: Mapping[int, RelationType]) -> RelationType:
     if isinstance(rel, mir.Get):
         return known.get(rel.id, rel.typ) if isinstance(rel.id, int) else rel.typ
-    return _Types().of(rel, known)
+    types: dict[tuple[object, ...] | int, RelationType] = memo("relation_type")
+    if not known and (found := types.get(id(rel))) is not None:
+        return found
+    return _Types(types).of(rel, known)
 
 
 class _Types:
     """A memo of relations' types, keyed by the relation and the types of the bindings that it reads."""
 
-    def __init__(self) -> None:
+    def __init__(self, types: dict[tuple[object, ...] | int, RelationType]) -> None:
         # A `Part` keeps its relation, so that its ``id()`` is not reused.
         self._parts = parts()
-        self._types: dict[tuple[object, ...] | int, RelationType] = memo("relation_type")
+        self._types = types
 
     def of(self, rel: mir.Relation, known: Mapping[int, RelationType]) -> RelationType:
         """The type of a relation, given the types of the bindings around it."""

@@ -240,7 +240,10 @@ def check_for_interrupts() -> None:
         QueryCanceled: the statement that this thread runs is over.
     """
     found = _current.get()
-    if found is not None:
+    # As in `check`: planning asks at every node.
+    if found is not None and (
+        found._cancelled or ((due := found._deadline) is not None and time.monotonic() >= due)
+    ):
         found.check()
 
 

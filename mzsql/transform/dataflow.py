@@ -174,3 +174,12 @@ def optimize_local(rel: mir.Relation, ctx: OptimizerContext) -> mir.Relation:
     """Run the logical transforms over one view, without regard to indexes."""
     with remembering(apart=True), deep():
         return pipeline.optimize_logical(rel, ctx)
+
+
+def optimize_query(rel: mir.Relation, ctx: OptimizerContext) -> mir.Relation:
+    """Run the logical transforms over a query, without regard to indexes.
+
+    Call it in the run in which the query's dataflow is optimized: what was derived of its parts is then known there.
+    """
+    with deep():
+        return pipeline.optimize_logical(rel, ctx)

@@ -11,7 +11,6 @@ Source: Materialize's transform `EquivalencePropagation`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 import msgspec
@@ -34,6 +33,7 @@ from mzsql.transform.known_values import (
     equal_columns,
     literals_said,
     places_of,
+    plain,
 )
 from mzsql.transform.scalars import simplify
 from mzsql.transform.visit import filtered, kept, replace_inputs
@@ -134,7 +134,7 @@ class _Pass:
         if isinstance(rel, mir.Get):
             if isinstance(rel.id, int) and rel.id in locals_:
                 return rel, locals_[rel.id]
-            return rel, Facts(tuple(range(rel.typ.arity)))
+            return rel, plain(rel.typ.arity)
         kids = mir.inputs(rel)
         seen = [self.visit(kid, locals_) for kid in kids]
         rel = replace_inputs(rel, kids, [part for part, _ in seen])
@@ -164,7 +164,7 @@ class _Pass:
             known = derived
         else:
             known = {
-                local: Facts(tuple(range(mir.arity(value))))
+                local: plain(mir.arity(value))
                 for local, value in zip(rel.ids, rel.values, strict=True)
             }
         inside = {**locals_, **known}
@@ -199,7 +199,7 @@ def _node(rel: mir.Relation, facts: Sequence[Facts], *, lift: bool) -> _Seen:
             args = tuple(facts[0].read(e) for e in exprs)
             firsts = (*facts[0].firsts, *range(width, width + output.arity))
             put = (*facts[0].puts, *firsts[width:])
-            known = replace(facts[0], firsts=firsts, put=put)
+            known = msgspec.structs.replace(facts[0], firsts=firsts, put=put)
             return msgspec.structs.replace(rel, exprs=args), known
         case mir.Join():
             return _join(rel, _side_by_side(facts))
@@ -211,14 +211,14 @@ def _node(rel: mir.Relation, facts: Sequence[Facts], *, lift: bool) -> _Seen:
         case mir.Constant():
             return rel, _constant(rel)
         case _:
-            return rel, Facts(tuple(range(mir.arity(rel))))
+            return rel, plain(mir.arity(rel))
 
 
 def _constant(rel: mir.Constant) -> Facts | None:
     """What the rows of a constant have in common."""
     width = rel.typ.arity
     if rel.error is not None or width == 0:
-        return Facts(tuple(range(width)))
+        return plain(width)
     if not rel.rows:
         return None
     columns = [[(type(row[c]), row[c]) for row, _ in rel.rows] for c in range(width)]
@@ -268,9 +268,11 @@ def _filter(rel: mir.Filter, facts: Facts, ctx: OptimizerContext) -> _Seen:
 
     If they contradict each other there are no rows.
     """
-    columns = _columns(rel.input)
+    columns = relation_type(rel.input).columns
     preds = tuple(dict.fromkeys(facts.read(p) for p in rel.predicates))
-    inner = replace(facts, literals={**facts.literals, **literals_said(preds, columns)})
+    inner = msgspec.structs.replace(
+        facts, literals={**facts.literals, **literals_said(preds, columns)}
+    )
     pairs = [[a, b] for p in preds for a, b in equal_columns(p, columns)]
     known = inner.equate(pairs, asked=True).with_computed(computed_said(preds))
     if known.literals and any(_is_refuted(known.read(p), columns, ctx) for p in preds):
@@ -306,7 +308,7 @@ def _project(rel: mir.Project, outputs: Sequence[int], facts: Facts) -> tuple[mi
         places: dict[int, int] = {}
         for position, column in enumerate(chosen):
             places.setdefault(column, position)
-        known = replace(known, computed=facts.moved(places))
+        known = msgspec.structs.replace(known, computed=facts.moved(places))
     return mir.Project(rel.input, new), known
 
 
@@ -314,16 +316,16 @@ def _map(rel: mir.Map, facts: Facts) -> tuple[mir.Relation, Facts]:
     firsts, put = list(facts.firsts), list(facts.puts)
     literals = dict(facts.literals)
     done: list[sc.Scalar] = []
-    plain = facts.is_plain
+    nothing = facts.is_plain
     for scalar in rel.scalars:
-        if plain:
+        if nothing:
             expr = scalar
         else:
             # What a scalar is made of is read; a scalar as a whole stays what it is, even if its value is known: a column
             # a column, a computed value computed, so that a filter on the value below reads the same one.
             known = Facts(tuple(firsts), literals, computed=facts.computed)
             expr = known.within(scalar)
-        plain = plain and not isinstance(expr, sc.Column | sc.Literal)
+        nothing = nothing and not isinstance(expr, sc.Column | sc.Literal)
         done.append(expr)
         column = len(firsts)
         firsts.append(firsts[expr.index] if isinstance(expr, sc.Column) else column)
@@ -390,9 +392,9 @@ def _join(rel: mir.Join, facts: Facts) -> tuple[mir.Relation, Facts]:
     """If one side of an equality is a literal, every side is filtered by it; then no lookup is needed for the equality."""
     if isinstance(rel.implementation, mir.IndexedFilter):
         # The lookup replaces a filter, so its literals are not propagated: what reads it stays as it was written.
-        return rel, Facts(tuple(range(mir.arity(rel))))
+        return rel, plain(mir.arity(rel))
     columns = _columns(*rel.inputs)
-    pairs = _equated(rel)
+    pairs = _equated(rel, columns)
     if not isinstance(rel.implementation, mir.Unplanned):
         return rel, facts.equate(pairs)
     kept: list[tuple[sc.Scalar, ...]] = []
@@ -403,7 +405,7 @@ def _join(rel: mir.Join, facts: Facts) -> tuple[mir.Relation, Facts]:
             literals.get(e.index) if isinstance(e, sc.Column) else facts.literal(e) for e in cls
         ]
         literal = next((known for known in found if known is not None), None)
-        homes = [_home(rel, e) for e in cls]
+        homes = [] if literal is None else [_home(rel, e) for e in cls]
         if literal is None or None in homes:
             kept.append(cls)
             continue
@@ -421,12 +423,11 @@ def _join(rel: mir.Join, facts: Facts) -> tuple[mir.Relation, Facts]:
                     literals[expr.index] = own
     inputs = tuple(filtered(part, wanted.get(i, ())) for i, part in enumerate(rel.inputs))
     rel = msgspec.structs.replace(rel, inputs=inputs, equivalences=tuple(kept))
-    return rel, replace(facts, literals=literals).equate(pairs)
+    return rel, msgspec.structs.replace(facts, literals=literals).equate(pairs)
 
 
-def _equated(rel: mir.Join) -> list[list[int]]:
+def _equated(rel: mir.Join, columns: Sequence[ColumnType]) -> list[list[int]]:
     """The columns that a join equates."""
-    columns = _columns(*rel.inputs)
     return [
         same
         for cls in rel.equivalences
@@ -448,7 +449,7 @@ def _home(rel: mir.Join, expr: sc.Scalar) -> tuple[int, int] | None:
 
 def _side_by_side(parts: Sequence[Facts]) -> Facts:
     if all(facts.is_plain and facts.put is None for facts in parts):
-        return Facts(tuple(range(sum(len(facts.firsts) for facts in parts))))
+        return plain(sum(len(facts.firsts) for facts in parts))
     firsts: list[int] = []
     put: list[int] = []
     literals: dict[int, sc.Literal] = {}
@@ -459,5 +460,6 @@ def _side_by_side(parts: Sequence[Facts]) -> Facts:
         firsts.extend(start + column for column in facts.firsts)
         literals.update((start + column, literal) for column, literal in facts.literals.items())
         if facts.computed:
-            computed.update(facts.moved({c: start + c for c in range(len(facts.firsts))}))
+            places = {c: start + c for c in range(len(facts.firsts))}
+            computed.update(facts.moved(places) if start else facts.computed)
     return Facts(tuple(firsts), literals, tuple(put), computed)

@@ -26,7 +26,7 @@ from mzsql.repr.ids import GlobalId
 from mzsql.repr.lazy import lazy_property
 from mzsql.repr.types import ColumnType, RelationType
 from mzsql.transform.context import OptimizerContext
-from mzsql.transform.dataflow import build_dataflow, optimize_dataflow, optimize_local
+from mzsql.transform.dataflow import build_dataflow, optimize_dataflow, optimize_query
 from mzsql.transform.features import OptimizerFeatures
 from mzsql.transform.literal_constraints import literal_constraints
 from mzsql.transform.row_wise import RowRead, over, row_read, source
@@ -154,8 +154,8 @@ def one_shot_dataflow(
     relation: mir.Relation, readable: Readable, ctx: OptimizerContext, export: Export = ONE_SHOT
 ) -> MirDataflow:
     """A one-shot query as an optimized dataflow; arguments as for `plan_peek`."""
-    local = optimize_local(relation, ctx.without_indexes)
     with remembering():
+        local = optimize_query(relation, ctx.without_indexes)
         built = build_dataflow(export, local, readable.lookup_view, readable.source, ctx)
         return optimize_dataflow(built, ctx)
 
@@ -180,9 +180,10 @@ def _over(sources: tuple[MirSource, ...], relation: mir.Relation, typ: RelationT
 def _optimized(df: MirDataflow, ctx: OptimizerContext) -> MirDataflow:
     """A dataflow of one object that reads no view."""
     (built,) = df.objects
-    local = optimize_local(built.plan, ctx)
-    built = msgspec.structs.replace(built, plan=local, typ=relation_type(local))
-    return optimize_dataflow(msgspec.structs.replace(df, objects=(built,)), ctx)
+    with remembering():
+        local = optimize_query(built.plan, ctx)
+        built = msgspec.structs.replace(built, plan=local, typ=relation_type(local))
+        return optimize_dataflow(msgspec.structs.replace(df, objects=(built,)), ctx)
 
 
 def _at_sight(asked: Asked, readable: Readable, ctx: OptimizerContext) -> PeekPlan | None:

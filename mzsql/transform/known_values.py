@@ -7,9 +7,10 @@ count as equal, as one is then read for the other. What follows from a predicate
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import count
-from operator import eq, is_
+from functools import lru_cache
+from operator import is_
+
+import msgspec
 
 from mzsql.expr import scalar as sc
 from mzsql.repr.decimals import is_carried
@@ -25,8 +26,7 @@ EXACT = frozenset(
 )
 
 
-@dataclass(frozen=True)
-class Facts:
+class Facts(msgspec.Struct, frozen=True, dict=True):
     """What holds in every row of a relation.
 
     Attributes:
@@ -39,9 +39,9 @@ class Facts:
     """
 
     firsts: tuple[int, ...]
-    literals: Mapping[int, sc.Literal] = field(default_factory=dict)
+    literals: Mapping[int, sc.Literal] = {}
     put: tuple[int, ...] | None = None
-    computed: Mapping[sc.Scalar, sc.Literal] = field(default_factory=dict)
+    computed: Mapping[sc.Scalar, sc.Literal] = {}
 
     @property
     def puts(self) -> tuple[int, ...]:
@@ -51,7 +51,11 @@ class Facts:
     @lazy_property
     def is_plain(self) -> bool:
         """Whether nothing is known, as of most relations."""
-        return not self.literals and not self.computed and all(map(eq, self.firsts, count()))
+        return (
+            not self.literals
+            and not self.computed
+            and self.firsts == plain(len(self.firsts)).firsts
+        )
 
     @lazy_property
     def _functions(self) -> frozenset[str]:
@@ -113,7 +117,9 @@ class Facts:
             key = self.read(expr)
             if isinstance(key, sc.Call) and sc.support(key):
                 known.setdefault(key, literal)
-        return self if len(known) == len(self.computed) else replace(self, computed=known)
+        if len(known) == len(self.computed):
+            return self
+        return msgspec.structs.replace(self, computed=known)
 
     def moved(self, places: Mapping[int, int]) -> dict[sc.Scalar, sc.Literal]:
         """The computed values that read only columns that `places` has, reading these from there."""
@@ -122,6 +128,12 @@ class Facts:
             for expr, literal in self.computed.items()
             if sc.support(expr) <= places.keys()
         }
+
+
+@lru_cache(maxsize=1024)
+def plain(width: int) -> Facts:
+    """That nothing is known of so many columns."""
+    return Facts(tuple(range(width)))
 
 
 def _merged(firsts: Sequence[int], classes: Sequence[Sequence[int]]) -> tuple[int, ...]:
