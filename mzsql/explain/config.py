@@ -18,7 +18,7 @@ from mzsql.repr.ids import GlobalId
 #: Aliases of options.
 _ALIASES = {"node_ids": "node_identifiers"}
 #: Known options that are not implemented: they cannot be switched on.
-_MISSING = frozenset({"equivalences", "linear_chains", "raw_plans"})
+_MISSING = frozenset({"linear_chains", "raw_plans"})
 
 
 class ExplainConfig(msgspec.Struct, frozen=True):

@@ -25,6 +25,7 @@ from mzsql.repr.depth import deep
 from mzsql.repr.ids import GlobalId
 from mzsql.transform.attributes import Derivation
 from mzsql.transform.cardinality import Statistics, no_statistics, shown
+from mzsql.transform.equivalences import Classes, Equivalences
 from mzsql.transform.predicate_pushdown import filters_over_input
 
 #: At most so many rows of a constant are shown.
@@ -50,6 +51,7 @@ class MirPrinter:
         self._out = Lines()
         self._built = built
         self._derived = Derivation(statistics=statistics)
+        self._equal = Equivalences() if config.equivalences else None
         self._is_raw = config.raw or config.raw_syntax
         self._called = ColumnNames(humanizer)
         self._names = self._called if config.humanized_expressions else None
@@ -84,7 +86,16 @@ class MirPrinter:
         if config.column_names:
             names = (name or f"#{i}" for i, name in enumerate(self._called.of(rel)))
             parts.append(f'column_names: "({", ".join(names)})"')
+        if self._equal is not None:
+            parts.append(f'equivs: "{self._classes(rel, self._equal.of(rel))}"')
         return f" // {{ {', '.join(parts)} }}" if parts else ""
+
+    def _classes(self, rel: mir.Relation, classes: Classes) -> str:
+        if classes is None:
+            return "<empty collection>"
+        print_ = self._over(rel)
+        shown = ", ".join(f"[{', '.join(map(print_.scalar, cls))}]" for cls in classes)
+        return f"[{shown}]".replace("\\", "\\\\").replace('"', '\\"')
 
     def _head(self, level: int, text: str, rel: mir.Relation) -> None:
         self._out.add(level, f"{text}{self._annotations(rel)}", node=True)
@@ -225,6 +236,8 @@ class MirPrinter:
         while isinstance(body, mir.Let):
             bindings.append(body)
             self._derived.bind(body)
+            if self._equal is not None:
+                self._equal.bind(body)
             self._called.bind(body.id, body.value)
             body = body.body
         self._head(level, "Return", rel)
@@ -236,6 +249,8 @@ class MirPrinter:
 
     def _let_rec(self, rel: mir.LetRec, level: int) -> None:
         self._derived.bind(rel)
+        if self._equal is not None:
+            self._equal.bind(rel)
         rounds = self._called.rounds(rel)
         self._head(level, "Return", rel)
         self._node(rel.body, level + 1)

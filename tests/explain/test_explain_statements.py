@@ -276,7 +276,7 @@ def test_a_document_is_shown_by_its_parts(con: mzsql.Connection) -> None:
     assert f"- {shown}\n" in explain(con, f"OPTIMIZED PLAN FOR {query}")
 
 
-@pytest.mark.parametrize("option", ["linear chains", "equivalences", "raw plans"])
+@pytest.mark.parametrize("option", ["linear chains", "raw plans"])
 def test_what_is_not_there_says_so(con: mzsql.Connection, option: str) -> None:
     with pytest.raises(mzsql.NotSupportedError, match="not supported"):
         explain(con, f"OPTIMIZED PLAN WITH ({option}) FOR SELECT 1")
