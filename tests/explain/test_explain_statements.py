@@ -276,6 +276,16 @@ def test_a_document_is_shown_by_its_parts(con: mzsql.Connection) -> None:
     assert f"- {shown}\n" in explain(con, f"OPTIMIZED PLAN FOR {query}")
 
 
+def test_a_text_is_the_one_in_full(con: mzsql.Connection) -> None:
+    query = "FOR SELECT town FROM owners WHERE id > 3"
+    plan = explain(con, f"PHYSICAL PLAN AS TEXT {query}")
+    assert explain(con, f"PHYSICAL PLAN AS VERBOSE TEXT {query}") == plan
+    with pytest.raises(mzsql.ProgrammingError, match="TEXT"):
+        explain(con, f"PHYSICAL PLAN AS VERBOSE JSON {query}")
+    with pytest.raises(mzsql.ProgrammingError):
+        explain(con, f"TIMESTAMP AS VERBOSE TEXT {query}")
+
+
 @pytest.mark.parametrize("option", ["linear chains", "raw plans"])
 def test_what_is_not_there_says_so(con: mzsql.Connection, option: str) -> None:
     with pytest.raises(mzsql.NotSupportedError, match="not supported"):
