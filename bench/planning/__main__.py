@@ -4,6 +4,7 @@
     python bench/planning --quick                 # a quick look
     python bench/planning --only a --json found.json
     python bench/planning --only a --no-spark     # without Spark
+    python bench/planning --only f --against ../other-checkout
 
 bench/README.md says what each case is. A line at the end of each says whether its targets were met; the exit code says nothing about it.
 """
@@ -27,10 +28,11 @@ import command  # noqa: E402
 import grown  # noqa: E402
 from against import Spark, Sqlglot  # noqa: E402
 from figures import Case, machine, median, percentile, rounds, run_cases, scratch, shown, timed  # noqa: E402
+from other import beside  # noqa: E402
 from warehouse import Warehouse, tpch_queries, tpch_schema  # noqa: E402
 # isort: on
 
-LETTERS = "abcde"
+LETTERS = "abcdef"
 #: What a query of TPC-H and a view over fifty views may take.
 QUERY_MS = 60
 CHAIN_S = 1.0
@@ -47,12 +49,19 @@ LEAST_S = 0.05
 def main() -> None:
     parser = command.parser(__doc__, LETTERS, quick="few repeats: only a look")
     parser.add_argument("--no-spark", action="store_true", help="case a without Spark")
+    parser.add_argument("--against", type=Path, help="the checkout that case f compares with")
     given = parser.parse_args()
-    found = run(given.only, quick=given.quick, spark=not given.no_spark)
+    if given.against is None:
+        if given.only == ["f"]:
+            parser.error("case f compares with another checkout: --against says where it is")
+        given.only = [letter for letter in given.only if letter != "f"]
+    found = run(given.only, quick=given.quick, spark=not given.no_spark, against=given.against)
     command.keep(found, given)
 
 
-def run(letters: list[str], *, quick: bool, spark: bool) -> dict[str, Any]:
+def run(
+    letters: list[str], *, quick: bool, spark: bool, against: Path | None = None
+) -> dict[str, Any]:
     """Measure and print; everything for JSON."""
     with scratch(Path(gettempdir())) as folder:
         about: dict[str, Any] = machine(folder)
@@ -63,6 +72,7 @@ def run(letters: list[str], *, quick: bool, spark: bool) -> dict[str, Any]:
             "c": lambda: growth(quick=quick),
             "d": lambda: nesting(quick=quick),
             "e": lambda: width(quick=quick),
+            "f": lambda: beside(against or _ROOT, quick=quick),
         }
         done = run_cases(letters, cases)
     return {"machine": about, "quick": quick, "cases": done}
