@@ -400,16 +400,8 @@ def _asked(source: Source, ask: Callable[[Replica], T]) -> list[tuple[Replica, T
 def _replica_metrics(source: Source) -> Rows:
     for one, found in _asked(source, source.usage):
         if found is not None:
-            yield (
-                one.id,
-                0,
-                found.cpu,
-                found.cpu_limit,
-                found.memory,
-                found.memory_limit,
-                found.disk,
-                found.disk_limit,
-            )
+            stored = found.memory, found.memory_limit, found.disk, found.disk_limit
+            yield one.id, 0, found.cpu, found.cpu_limit, *stored
 
 
 def _sizes(_: Source) -> Rows:
