@@ -2,8 +2,9 @@
 
 Promise: `Deltas.of` returns exactly the updates of an input in ``[lower, upper)``; these are definite, so all who
 ask for a span share one table. `Deltas.relevant` leaves out updates that cannot affect a dataflow's statement
-(`mzsql.render.rewrites.relevant`). One statement evaluates the conditions of many installed dataflows over an input, when the
-first of them asks. So a transaction that passes none of a view's filters costs that view next to nothing, and
+(`mzsql.render.rewrites.relevant`). Arrow evaluates comparisons itself (`compute.replica.step.conditions`); of the other
+conditions of the installed dataflows over an input one statement evaluates many, when the first of them is asked for.
+So a transaction that passes none of a view's filters costs that view next to nothing, and
 lookups get only the keys that matter.
 
 Trade-off: the last `KEPT` deltas stay in memory, except those larger than `KEPT_BYTES`.
@@ -28,6 +29,7 @@ from mzsql.compute.dependencies import ComputeSettings
 from mzsql.compute.engines.driver import Driver
 from mzsql.compute.engines.relations import parts_frame
 from mzsql.compute.replica.dataflows.inputs import Input
+from mzsql.compute.replica.step.conditions import evaluated, is_known
 from mzsql.compute.replica.step.relation_facts import fact_of
 from mzsql.compute.replica.target import no_updates
 from mzsql.persist import PartRef
@@ -155,7 +157,7 @@ class Deltas:
             duckdb.Error: it cannot be planned; it will be run as written.
         """
         condition = rendered.relevance.get(f"delta_{source.spec.id}")
-        if condition is None:
+        if condition is None or is_known(condition):
             return
         self._enroll(rendered)
         delta = _placed(no_updates(source.schema))
@@ -166,14 +168,18 @@ class Deltas:
     def _group(self, gid: GlobalId, condition: str) -> list[str]:
         """The conditions that are evaluated together with one, itself included."""
         with self._lock:
-            known = {one[gid] for one in self._conditions.values() if gid in one}
+            asked = {one[gid] for one in self._conditions.values() if gid in one}
+        known = {one for one in asked if not is_known(one)}
         every = sorted(known | {condition})
         # In a stable order, so that the statement is the same each time and its plan is reused.
         first = every.index(condition) // TOGETHER * TOGETHER
         return every[first : first + TOGETHER]
 
     def _ask(self, gid: GlobalId, table: pa.Table, condition: str) -> dict[str, pa.ChunkedArray]:
-        """Evaluate a condition, together with others of the same input that will be asked for."""
+        """Evaluate a condition, if DuckDB has to together with others of the same input that will be asked for."""
+        passed = evaluated(condition, table)
+        if passed is not None:
+            return {condition: passed}
         group, placed = self._group(gid, condition), _placed(table)
         found = self._driver.simple(_asking(group), {"delta": placed})
         places = placed.column("mz_place").to_numpy()
