@@ -14,7 +14,7 @@ from mzsql.expr.scalar import Call, Column, Literal
 from mzsql.frontend import bind_parameters, hir, lower_query, parse_statements
 from mzsql.frontend.catalog import FullName
 from mzsql.frontend.plan import ddl_plans, plans, session_plans
-from mzsql.repr.errors import InvalidParameter, SqlError
+from mzsql.repr.errors import InvalidParameter, SqlError, Unsupported
 from mzsql.repr.types import INTEGER, SqlType
 
 SCHEMA = """
@@ -51,6 +51,27 @@ def test_keys_of_tables(catalog: MemoryCatalog) -> None:
     trusted = catalog.plan("CREATE TABLE x (a int PRIMARY KEY, b int UNIQUE)", table_keys=True)
     assert trusted.desc.typ.keys == ((0,), (1,))
     assert [c.nullable for c in trusted.desc.typ.columns] == [False, True]
+
+
+UNENFORCED = [
+    ("CREATE TABLE x (a int CHECK (a > 0), b int)", "check constraint"),
+    ("CREATE TABLE x (a int, b int, CONSTRAINT c CHECK (a > 0 AND b < a))", "check constraint"),
+    ("CREATE TABLE x (a int REFERENCES t (a), b int)", "foreign key"),
+    ("CREATE TABLE x (a int REFERENCES t NOT NULL, b int)", "foreign key"),
+    ("CREATE TABLE x (a int, b int, FOREIGN KEY (a, b) REFERENCES t (a, b))", "foreign key"),
+]
+
+
+@pytest.mark.parametrize(("text", "kind"), UNENFORCED)
+def test_constraints_that_nothing_enforces_are_taken_where_keys_are(
+    catalog: MemoryCatalog, text: str, kind: str
+) -> None:
+    with pytest.raises(Unsupported, match=f"CREATE TABLE with a {kind} is not supported"):
+        catalog.plan(text)
+    taken = catalog.plan(text, table_keys=True)
+    assert taken.desc.names == ("a", "b")
+    assert taken.desc.typ.keys == ()
+    assert taken.desc.typ.columns[0].nullable == ("NOT NULL" not in text)
 
 
 VIEWS = [

@@ -246,9 +246,13 @@ def _table_constraint(pieces: Pieces, keys: list[Key]) -> bool:
         _add_key(pieces, keys, kind, tuple(column for column, _ in columns), position)
         return True
     if pieces.take_token(TokenType.FOREIGN_KEY):
-        raise _unenforced("foreign key", position)
+        pieces.columns()
+        pieces.expect("REFERENCES")
+        _add_reference(pieces, keys, position)
+        return True
     if pieces.take("CHECK"):
-        raise _unenforced("check constraint", position)
+        _add_check(pieces, keys, position)
+        return True
     if named:
         pieces.expected("PRIMARY KEY, UNIQUE, FOREIGN KEY, or CHECK")
     return False
@@ -285,19 +289,24 @@ def _column(pieces: Pieces, keys: list[Key]) -> st.ColumnSpec:
         elif (kind := _key_words(pieces)) is not None:
             _add_key(pieces, keys, kind, (name,), at)
         elif pieces.take("REFERENCES"):
-            raise _unenforced("foreign key", at)
+            _add_reference(pieces, keys, at)
         elif pieces.take("CHECK"):
-            raise _unenforced("check constraint", at)
+            _add_check(pieces, keys, at)
         else:
             return st.ColumnSpec(name, typ, position, not_null, default)
 
 
-def _unenforced(what: str, position: int) -> Unsupported:
-    return Unsupported(
-        f"CREATE TABLE with a {what} is not supported",
-        position=position,
-        hint="Leave it out: it would not be enforced.",
-    )
+def _add_reference(pieces: Pieces, keys: list[Key], position: int) -> None:
+    """A foreign key, after REFERENCES: the other table and its columns."""
+    pieces.name()
+    pieces.columns()
+    keys.append(("FOREIGN KEY", (), position))
+
+
+def _add_check(pieces: Pieces, keys: list[Key], position: int) -> None:
+    """A check constraint, after CHECK; its condition is read only, as nothing checks it."""
+    pieces.operand()
+    keys.append(("CHECK", (), position))
 
 
 # --- indexes --------------------------------------------------------------------------------------

@@ -91,7 +91,7 @@ class Select(Statement):
 
 @dataclass(frozen=True)
 class CreateTable(Statement):
-    """CREATE [TEMPORARY] TABLE; `keys` has keyword, columns and position of each PRIMARY KEY and UNIQUE."""
+    """CREATE [TEMPORARY] TABLE; `keys` has keyword, columns and position of each constraint."""
 
     lengthy: ClassVar[bool] = True
 

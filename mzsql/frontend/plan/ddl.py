@@ -65,7 +65,7 @@ def plan_create_table(
     Args:
         statement: as parsed.
         catalog: where names and types are looked up.
-        table_keys: whether PRIMARY KEY and UNIQUE are taken.
+        table_keys: whether PRIMARY KEY and UNIQUE are taken, and constraints that say nothing to the optimizer.
 
     Raises:
         SqlSyntaxError: a column is named twice.
@@ -101,12 +101,24 @@ def plan_create_table(
     )
 
 
+#: Constraints that say nothing to the optimizer, by their keywords.
+_UNENFORCED = {"FOREIGN KEY": "foreign key", "CHECK": "check constraint"}
+
+
 def _keys(
     statement: st.CreateTable, names: list[str], not_null: set[int], *, table_keys: bool
 ) -> tuple[tuple[int, ...], ...]:
     found: list[tuple[int, ...]] = []
     primary = 0
     for kind, columns, position in statement.keys:
+        if kind in _UNENFORCED:
+            if not table_keys:
+                raise Unsupported(
+                    f"CREATE TABLE with a {_UNENFORCED[kind]} is not supported",
+                    position=position,
+                    hint="Leave it out: it would not be enforced.",
+                )
+            continue
         for column in columns:
             if column not in names:
                 raise UndefinedColumn(
