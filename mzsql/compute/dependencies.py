@@ -158,6 +158,9 @@ class ArrangementRegistry(Protocol):
     def entries(self, replica: str) -> Mapping[str, str]:
         """Every fingerprint that is recorded for the replica, with its shard."""
 
+    def runs(self, replica: str) -> bool:
+        """Whether nobody else had become the one to run the replica when this was called. Asks the catalog's shard."""
+
 
 #: Factor on `driver_rows` and `driver_bytes` where work has to run in this process because Spark is not to be used or
 #: could not do it.

@@ -211,7 +211,7 @@ def _holders(state: ShardState, diff: StateDiff) -> list[Holder]:
     leased readers.
     """
     found = [
-        Holder(CRITICAL, i, hold.since, hold.purpose)
+        Holder(CRITICAL, i, hold.since, hold.purpose, hold.token)
         for i, hold in sorted(state.critical.items())
         if diff.critical.get(i, hold) is not None
     ]

@@ -78,12 +78,15 @@ CRITICAL = "critical reader"
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """A holder of a shard's since: a reader under a lease (kind ``reader``) or without one (`CRITICAL`)."""
+    """A holder of a shard's since: a reader under a lease (kind ``reader``) or without one (`CRITICAL`), which has the
+    ``token`` of its owner.
+    """
 
     kind: str
     id: str
     since: Frontier
     purpose: str = ""
+    token: str | None = None
 
     def __str__(self) -> str:
         purpose = f", {self.purpose}" if self.purpose else ""

@@ -165,6 +165,7 @@ class Registry:
 
     def __init__(self):
         self.names: dict[tuple[str, str], str] = {}
+        self.ours = True
 
     def arrangement_shard(self, replica, fingerprint):
         return self.names.get((replica, fingerprint))
@@ -177,6 +178,9 @@ class Registry:
 
     def entries(self, replica):
         return {name: shard for (r, name), shard in self.names.items() if r == replica}
+
+    def runs(self, replica):  # noqa: ARG002
+        return self.ours
 
 
 class Sink:

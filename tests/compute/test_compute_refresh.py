@@ -379,3 +379,29 @@ def test_a_view_that_is_not_refreshed_any_more_holds_no_index(here):
     controller.gone("u7", "u8")
     soon(lambda: holds_nothing(here))
     controller.close()
+
+
+def test_who_runs_a_replica_no_more_ends_no_hold_of_who_does(here):
+    here.storage.write("u1", [(1, 5, "x", 1, 1)], upper=4)
+    here.storage.write("u2", [(1, "north", 1, 1)], upper=4)
+    controller, before = here.controller(**HERE), here.controller(**HERE)
+    controller.install("u7", index(), output_shard=None, as_of=1, name="i")
+    put(here, controller, view(), COLUMNS, None, 1)
+    controller.wait_until("u8", 3, 60)
+    before.install("u7", index(), output_shard=None, as_of=1, name="i")
+    before.wait_until("u7", 3, 60)
+
+    def held_by_the_view():
+        shards = here.registry.entries("r1").values()
+        return "r1/u8" in {one.id for shard in shards for one in here.persist.holders(shard)}
+
+    # It does not know of the view, which was made after it was deposed, nor of that.
+    here.registry.ours = False
+    before.retire_unused()
+    assert held_by_the_view()
+    # One that runs the replica knows all of its dataflows.
+    here.registry.ours = True
+    before.retire_unused()
+    assert not held_by_the_view()
+    before.close()
+    controller.close()

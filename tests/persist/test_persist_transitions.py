@@ -109,7 +109,7 @@ NOTHING = {}
 _writer = Writer(NOW + 1, LEASE, "t", 8)
 _ended = {"since": None, "upper": None, "garbage": ("a", "b", "c")}
 _holders = (
-    Holder("critical reader", "c", 3),
+    Holder("critical reader", "c", 3, token="owner"),
     Holder("reader", "r", 2),
     Holder("reader", "r2", 4),
 )

@@ -278,7 +278,7 @@ class ModelReplica:
         for key in [k for k in self._durable.arrangements if k[0] == self.id and k not in used]:
             del self._durable.arrangements[key]
         for held in [h for h in self._durable.index_holds if h[0] == self.id]:
-            if held[2] not in self.flows:
+            if held[2] not in self.flows and self._owner():
                 del self._durable.index_holds[held]
 
     # --- work ---------------------------------------------------------------------------------

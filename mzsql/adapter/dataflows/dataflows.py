@@ -12,6 +12,7 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
@@ -28,7 +29,7 @@ from mzsql.adapter.environment.cache_entries import GlobalExpressions
 from mzsql.adapter.environment.closing import close_all
 from mzsql.adapter.environment.dropped import remove_orphaned
 from mzsql.adapter.environment.environment import Environment
-from mzsql.adapter.environment.leader import LEASE_MS, Leadership
+from mzsql.adapter.environment.leader import LEASE_MS, Leadership, runs_within
 from mzsql.adapter.environment.status_collections import StatusCollections, register_managed
 from mzsql.adapter.planning.planner import Planner
 from mzsql.adapter.planning.process import PlansAhead
@@ -83,9 +84,11 @@ class Dataflows:
         self._planner = planner
         self._spark = spark
         self._lock = threading.RLock()
-        self._connections = Connections(
-            env, self._here(CatalogArrangements(env.catalog), env.exports)
+        self._leadership = Leadership(
+            env.catalog, env.clock, generation=env.generation, build=env.build
         )
+        here = CatalogArrangements(env.catalog, partial(runs_within, self._leadership.token))
+        self._connections = Connections(env, self._here(here, env.exports))
         self._controller = ComputeController(
             self._connections,
             env.collections,
@@ -106,9 +109,6 @@ class Dataflows:
         self._took_up: set[GlobalId] = set()
         self._more = self._looked = False
         self._ahead = PlansAhead(env.cache.lacking, planner.features)
-        self._leadership = Leadership(
-            env.catalog, env.clock, generation=env.generation, build=env.build
-        )
         self._leads = False
         # The count of dropped replicas at the last retirement of their shards; -1 when none was done since this process leads.
         self._retired = 0

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from mzsql.catalog.change import Change
 from mzsql.catalog.durable import DurableCatalog
 from mzsql.catalog.state import CatalogState
 from mzsql.persist import PersistClient
+from mzsql.repr.errors import Fenced
 from mzsql.storage import end_shard
 
 
 class CatalogArrangements:
-    """The catalog's map from arrangements to shards: compute's `ArrangementRegistry`."""
+    """The catalog's map from arrangements to shards: compute's `ArrangementRegistry`.
 
-    def __init__(self, catalog: DurableCatalog) -> None:
+    Args:
+        catalog: the environment's catalog.
+        runs: whether, by a state of the catalog, this process is the one to run a replica. Without it, this process
+            runs none.
+    """
+
+    def __init__(
+        self,
+        catalog: DurableCatalog,
+        runs: Callable[[CatalogState, str], bool] = lambda _, __: False,
+    ) -> None:
         self._catalog = catalog
+        self._runs = runs
 
     def arrangement_shard(self, replica: str, fingerprint: str) -> str | None:
         """The shard of an arrangement, by the fingerprint of its definition; None where there is none."""
@@ -44,6 +56,13 @@ class CatalogArrangements:
             for name, shard in self._catalog.state.arrangements.items()
             if name.startswith(prefix)
         }
+
+    def runs(self, replica: str) -> bool:
+        """As `compute.dependencies.ArrangementRegistry`."""
+        try:
+            return self._runs(self._catalog.sync(), replica)
+        except Fenced:
+            return False
 
     def retire(self, persist: PersistClient) -> bool:
         """Retire and forget the shards of dropped objects and of dropped replicas.

@@ -66,6 +66,13 @@ def seems_alive(lease: Lease | None, now_ms: int) -> bool:
     return lease is not None and lease.expires_at > now_ms and not is_gone(lease.who)
 
 
+def runs_within(token: str, state: CatalogState, replica_id: str) -> bool:
+    """Whether, by a state of the catalog, the leader whose lease has ``token`` runs a replica in its own process."""
+    entry = state.replicas.get(replica_id)
+    leads = state.lease is not None and state.lease.token == token
+    return leads and entry is not None and entry.process is None
+
+
 class Leadership:
     """This process's claim to the lease. Not thread-safe: one thread acquires and renews it.
 

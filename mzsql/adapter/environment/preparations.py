@@ -249,6 +249,10 @@ class Preparations:
         found = self._arrangements()
         return {k.removeprefix(prefix): v for k, v in tuple(found.items()) if k.startswith(prefix)}
 
+    def runs(self, replica: str) -> bool:  # noqa: ARG002  what a build prepares is its own, of every replica
+        """As `compute.dependencies.ArrangementRegistry`."""
+        return True
+
     def _arrangements(self) -> dict[str, str]:
         if self._named is None:
             ours = (one.arrangements for one in self.all() if one.build == self._cache.build)

@@ -99,15 +99,21 @@ class _SyncedReplica(Replica):
         *,
         env: Environment,
         spark: Callable[[], SparkSession],
+        process: ReplicaProcess,
     ) -> None:
         self._env = env
+
+        def runs(state: CatalogState, replica: str) -> bool:
+            entry = state.replicas.get(replica)
+            return entry is not None and entry.process == process
+
         super().__init__(
             first,
             respond,
             persist=env.persist,
             spark=spark,
             storage=env.collections,
-            registry=CatalogArrangements(env.catalog),
+            registry=CatalogArrangements(env.catalog, runs),
             clock=env.clock,
             exports=env.exports,
             kept=env.local.kept(first.replica_id),
@@ -188,7 +194,7 @@ class ReplicaOf:
             sock,
             self._process.secret,
             hello_of(env, found.id, None),
-            partial(_SyncedReplica, env=env, spark=spark),
+            partial(_SyncedReplica, env=env, spark=spark, process=self._process),
             env.supervisor.start,
             self._failures.note,
             env.local.kept(found.id),

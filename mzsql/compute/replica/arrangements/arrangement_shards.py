@@ -7,6 +7,7 @@ each with handles of its own (`compute.replica.arrangements.arrangement`). The s
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import sys
 import threading
@@ -34,6 +35,7 @@ from mzsql.persist import (
     ShardFinalized,
 )
 from mzsql.render.nodes.naming import FILLING, arrangement_name
+from mzsql.repr.errors import Fenced
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
 
@@ -225,15 +227,29 @@ class ArrangementShards:
     def _end_holds(self, shard: str, installed: Collection[GlobalId] = ()) -> bool:
         """Release holds on a shard of this replica's dataflows that were dropped while the replica was away; return
         whether there were any.
+
+        Another process may have become the one to run this replica, unnoticed so far, and have dataflows that this one
+        does not know. So who runs it is asked after the holds are known: those that the other made before are not
+        released, and one that it takes over afterwards has another token.
         """
-        timeout, ours, found = self._settings.timeout, f"{self._replica}/", False
-        for holder in self._persist.holders(shard):
-            of = holder.id.removeprefix(ours)
-            if holder.kind == CRITICAL and of != holder.id and of not in installed:
-                left = self._persist.open_critical_reader(shard, holder.id, timeout=timeout)
-                left.release(timeout=timeout)
-                found = True
-        return found
+        timeout, ours = self._settings.timeout, f"{self._replica}/"
+        left = [
+            holder
+            for holder in self._persist.holders(shard)
+            if holder.kind == CRITICAL
+            and holder.id.startswith(ours)
+            and holder.id.removeprefix(ours) not in installed
+        ]
+        if not left or not self._registry.runs(self._replica):
+            return False
+        ended = False
+        for holder in left:
+            with contextlib.suppress(Fenced):  # a dataflow of another process has taken it over
+                self._persist.open_critical_reader(
+                    shard, holder.id, expected_token=holder.token, timeout=timeout
+                ).release(timeout=timeout)
+                ended = True
+        return ended
 
     def _open(self, desc: ArrangementDesc, shard: str, since: Timestamp = 0) -> Arrangement:
         handles = self._persist.open_shard(
