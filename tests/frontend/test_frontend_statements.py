@@ -70,6 +70,7 @@ def test_constraints_that_nothing_enforces_are_taken_where_keys_are(
         catalog.plan(text)
     taken = catalog.plan(text, table_keys=True)
     assert taken.desc.names == ("a", "b")
+    assert catalog.plan(taken.create_sql).desc == taken.desc
     assert taken.desc.typ.keys == ()
     assert taken.desc.typ.columns[0].nullable == ("NOT NULL" not in text)
 

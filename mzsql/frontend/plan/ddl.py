@@ -177,6 +177,8 @@ def _table_sql(
             )
         parts.append(text)
     for kind, columns, _ in statement.keys:
+        if kind in _UNENFORCED:
+            continue
         bare = kind.removesuffix(" NOT ENFORCED")
         parts.append(f"{bare} ({quoted_list(columns)}) NOT ENFORCED")
     table = "TEMPORARY TABLE" if statement.temporary else "TABLE"
