@@ -10,7 +10,6 @@ import datetime as dt
 import json
 import math
 import re
-import struct
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -20,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 import psycopg
 from postgres_server import PostgresServer
-from psycopg.adapt import Buffer, Loader
 from psycopg.types.json import set_json_loads
 from psycopg.types.range import Range
 
@@ -52,14 +50,6 @@ class _Document:
     """PostgreSQL's jsonb, as its text."""
 
     text: str
-
-
-class _Real(Loader):
-    """A real as the double that it is, not as the one that its text is."""
-
-    def load(self, data: Buffer) -> float:
-        (value,) = struct.unpack("f", struct.pack("f", float(bytes(data))))
-        return float(value)
 
 
 def plain(value: object) -> object:
@@ -110,7 +100,6 @@ class Worlds:
         self.postgres.execute("SET timezone = 'UTC'")
         # A plan of its own for each query is what takes PostgreSQL long, not the few rows.
         self.postgres.execute("SET jit = off")
-        self.postgres.adapters.register_loader("float4", _Real)
         set_json_loads(lambda data: _Document(bytes(data).decode()), self.postgres)
         if spark is None:
             # What is asked is what queries answer, not where tables lie.
