@@ -123,7 +123,7 @@ pg_get_viewdef 25=1640 25,16=2505 26=1641 26,16=2506 26,23=3159
 pg_has_role 26,25=2710 26,26,25=2708
 pg_is_in_recovery -=3810
 pg_postmaster_start_time -=2560
-pg_size_pretty 20=2288
+pg_size_pretty 1700=3166
 pg_stat_get_numscans 26=1928
 pg_table_is_visible 26=2079
 pg_tablespace_location 26=3778

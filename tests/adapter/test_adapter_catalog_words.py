@@ -46,6 +46,14 @@ def con(tmp_path_factory: pytest.TempPathFactory) -> Iterator[mzsql.Connection]:
         ("DROP SINK t", "materialize.public.t is not a sink"),
         ("DROP SOURCE t, nothing", "materialize.public.t is not a source"),
         ("DROP SECRET nothing", "unknown catalog item 'nothing'"),
+        ("SHOW REDACTED t", "Expected CREATE, found"),
+        (
+            "SHOW REDACTED CREATE CLUSTER quickstart",
+            "SHOW REDACTED CREATE CLUSTER is not supported",
+        ),
+        (r"SELECT E'\u00'", "invalid Unicode escape$"),
+        (r"SELECT E'\ud83d\n\ude00'", "invalid Unicode surrogate pair$"),
+        (r"SELECT E'\U00110000'", "invalid Unicode escape value$"),
         ("SHOW CREATE CONNECTION t", "materialize.public.t is not a connection"),
         ("CREATE VIEW x AS SELECT a = $1 FROM t", "views cannot have parameters$"),
         ("CREATE MATERIALIZED VIEW x AS SELECT $1", "materialized views cannot have parameters$"),
@@ -68,6 +76,18 @@ def test_what_cannot_be_is_refused_in_materializes_words(
     said = str(raised.value).splitlines()[0]
     assert message.rstrip("$") in said
     assert not message.endswith("$") or said.endswith(message.rstrip("$"))
+
+
+def test_definitions_are_shown_redacted_and_nothing_has_subsources(con: mzsql.Connection) -> None:
+    con.execute("CREATE VIEW secretive AS SELECT 'pass' || b::varchar(7) AS p FROM t WHERE a > 41")
+    ((name, text),) = con.execute("SHOW REDACTED CREATE VIEW secretive").fetchall()
+    assert name == "materialize.public.secretive"
+    told = "SELECT redacted_create_sql FROM mz_views WHERE name = 'secretive'"
+    assert [(text,)] == con.execute(told).fetchall()
+    assert "pass" not in text
+    assert "41" not in text
+    assert "7" in text
+    assert con.execute("SHOW SUBSOURCES ON t").fetchall() == []
 
 
 def test_what_there_is_not_may_be_dropped_if_it_exists(con: mzsql.Connection) -> None:

@@ -77,7 +77,6 @@ _UNLIKE: dict[str, set[Datum]] = {
     "to_timestamp": {math.inf, -math.inf},
     "overlay": {2147483647},  # PostgreSQL's own overflow
     "overlay_for": {2147483647},
-    "pg_size_pretty": {-9223372036854775808},  # PostgreSQL's own overflow
 }
 
 
@@ -112,6 +111,9 @@ def _agree(case: Case, theirs: str | None, ours: Datum | EvalError, row: tuple[D
     typ = case.expr.typ
     kinds = [arg.kind for arg in case.func.args]
     failed = theirs is not None and theirs.startswith("ERROR")
+    if case.func.key == "pg_size_pretty" and theirs is not None and "." in theirs:
+        # Our numerics show no zeros at their ends, as Materialize's.
+        theirs = re.sub(r"[.]?0+ bytes$", " bytes", theirs)
     if isinstance(ours, EvalError):
         if "2^63 nanoseconds" in ours.message:
             return True  # Materialize's limit of date_bin

@@ -11,9 +11,11 @@ from collections.abc import Sequence
 from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.container.maps import map_get
 from mzsql.expr.functions.declare import Ast, asts, scalar
+from mzsql.expr.functions.output.to_text import text_of
 from mzsql.expr.functions.table import Engine, ErrorRule, ScalarFunc, Spelling, Sql
+from mzsql.repr.errors import Unsupported
 from mzsql.repr.type_oids import types_by_oid
-from mzsql.repr.types import BIGINT, BOOLEAN, INTEGER, OID, TEXT, SqlType, type_name
+from mzsql.repr.types import BOOLEAN, INTEGER, NUMERIC, OID, TEXT, SqlType, type_name
 
 #: PostgreSQL's number for UTF-8, the encoding of every text.
 _UTF8 = 6
@@ -38,30 +40,19 @@ _SIZES = (("kB", 20 * 1024 - 1, 9), ("MB", 20 * 1024 - 1, 19), ("GB", 20 * 1024 
 
 
 def _size_pretty(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
-    """As in PostgreSQL: counted in half units, truncated, then rounded away from zero."""
-    size = s.wide(args[0].ast)
-    branches = [
-        (
-            s.lt(s.call("ABS", size), s.num(10 * 1024)),
-            s.concat(s.string(args[0].ast), s.text(" bytes")),
-        )
-    ]
+    """As in PostgreSQL: counted in half units, truncated, then rounded away from zero; fractions where bytes are shown."""
+    if engine is not Engine.DUCKDB:
+        raise Unsupported("pg_size_pretty of a numeric is computed in process")
+    size = s.hugeint(s.call("TRUNC", args[0].ast))
+    few = s.lt(s.call("ABS", args[0].ast), s.num(10 * 1024))
+    branches = [(few, s.concat(text_of(engine, args, TEXT), s.text(" bytes")))]
     for name, limit, bits in _SIZES:
-        halves = _cut(size, 2**bits, engine)
+        halves = s.int_div(size, s.hugeint(s.num(2**bits)))
         up = s.case((s.gte(halves, s.num(0)), s.num(1)), otherwise=s.num(-1))
-        shown = s.concat(s.string(_cut(s.wide(s.add(halves, up)), 2, engine)), s.text(f" {name}"))
+        rounded = s.int_div(s.add(halves, up), s.hugeint(s.num(2)))
         fits = s.boolean(True) if limit is None else s.lt(s.call("ABS", halves), s.num(limit))
-        branches.append((fits, shown))
+        branches.append((fits, s.concat(s.string(rounded), s.text(f" {name}"))))
     return s.case((s.is_not_null(args[0].ast), s.case(*branches)))
-
-
-def _cut(wide: Ast, by: int, engine: Engine) -> Ast:
-    """Division truncated toward zero, as bigint."""
-    size = s.wide(s.num(by))
-    exact = s.sub(wide, s.mod(wide, size))
-    if engine is Engine.SPARK:
-        return s.big(s.int_div(exact, size))
-    return s.big(s.int_div(s.hugeint(exact), s.hugeint(size)))
 
 
 def _plain(
@@ -120,5 +111,5 @@ FUNCTIONS: tuple[ScalarFunc, ...] = (
         _setting,
         ErrorRule(_no_setting, _unknown_setting),
     ),
-    scalar("pg_size_pretty", "pg_size_pretty", (BIGINT,), TEXT, _size_pretty),
+    scalar("pg_size_pretty", "pg_size_pretty", (NUMERIC,), TEXT, _size_pretty),
 )

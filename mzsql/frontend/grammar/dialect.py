@@ -19,7 +19,7 @@ from sqlglot.tokenizer_core import Token, TokenizerCore, TokenType
 
 from mzsql.frontend.grammar.clauses import ClauseGrammar
 from mzsql.frontend.grammar.containers import ContainerGrammar
-from mzsql.frontend.grammar.number_tokens import NumberTokens
+from mzsql.frontend.grammar.number_tokens import AT_SIGN, NumberTokens
 from mzsql.frontend.grammar.options import group_size_options
 from mzsql.frontend.grammar.queries import QueryGrammar
 from mzsql.frontend.grammar.recursion import recursion_limit
@@ -463,6 +463,10 @@ class Dialect(Materialize):
         """No token swallows the rest of the line: every statement is parsed."""
 
         COMMANDS: ClassVar[set[TokenType]] = set()
+        SINGLE_TOKENS: ClassVar[dict[str, TokenType]] = {
+            **Materialize.Tokenizer.SINGLE_TOKENS,
+            "@": AT_SIGN,
+        }
         # There are no bit strings: b'1' is a typed literal of type b.
         BIT_STRINGS: ClassVar[list[Any]] = []
         KEYWORDS: ClassVar[dict[str, TokenType]] = {

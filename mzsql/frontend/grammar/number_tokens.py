@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from sqlglot.tokenizer_core import TokenizerCore, TokenType
+from sqlglot.tokenizer_core import Token, TokenizerCore, TokenType
 
 _DIGITS = "[0-9](?:_?[0-9])*"
 _EXPONENT = f"(?:[eE][-+]?{_DIGITS})?"
@@ -18,6 +18,9 @@ _NUMBER = re.compile(
 )
 #: The fraction after a point, which is a token of its own.
 _FRACTION = re.compile(f"{_DIGITS}{_EXPONENT}")
+#: ``@``, the operator, and ``$`` before a parameter's number, as `numbered` writes it. What sqlglot has for it makes any
+#: word behind it a name.
+AT_SIGN = TokenType.SESSION_PARAMETER
 _PARAMETER = re.compile("[0-9]+")
 #: What must not directly follow a number.
 _JUNK = re.compile(r"[eE][-+]|[^\W\d]")
@@ -25,6 +28,15 @@ _KNOWN = re.compile(r"[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?")
 _BASE_NAMES = {"x": "hexadecimal", "o": "octal", "b": "binary"}
 #: A number in another base with more digits than this is refused: Python limits conversion to decimal.
 _MOST_DIGITS = 1000
+
+
+def is_parameter(sign: Token, number: Token) -> bool:
+    """Whether two tokens that follow each other are a parameter of PREPARE."""
+    return (
+        sign.token_type == AT_SIGN
+        and number.token_type == TokenType.NUMBER
+        and sign.end + 1 == number.start
+    )
 
 
 class NumberTokens(TokenizerCore):
@@ -37,7 +49,7 @@ class NumberTokens(TokenizerCore):
     def _scan_number(self) -> None:
         last = self.tokens[-1] if self.tokens else None
         pattern = _NUMBER
-        if last is not None and last.token_type == TokenType.PARAMETER:
+        if last is not None and last.token_type == AT_SIGN and last.end + 1 == self._start:
             pattern = _PARAMETER
         elif last is not None and last.token_type == TokenType.DOT and last.end + 1 == self._start:
             pattern = _FRACTION

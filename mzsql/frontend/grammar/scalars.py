@@ -16,6 +16,7 @@ from sqlglot.parsers.materialize import MaterializeParser
 from sqlglot.tokenizer_core import TokenType
 
 from mzsql.expr.functions.text.normal_forms import FORMS
+from mzsql.frontend.grammar.number_tokens import AT_SIGN, is_parameter
 
 #: Types whose literals have a syntax of their own, and names that are no types here.
 _NOT_BEFORE_TEXT = frozenset(
@@ -33,6 +34,9 @@ _BEHIND_A_COLUMN = (
 )
 #: An octal or hexadecimal escape, after any number of escaped backslashes.
 _NUMBERED = re.compile(r"(?<!\\)(?:\\\\)*\\([0-7xX])")
+
+#: An escape of ``E'…'``: a character's number in four or eight digits, or any other.
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL)
 
 
 def _minus(parser: Any) -> Any:
@@ -57,6 +61,16 @@ def _complement(parser: Any) -> Any:
     if operand is None:
         parser.expected("an expression")
     return parser.expression(exp.BitwiseNot(this=operand))
+
+
+def _absolute(parser: Any) -> Any:
+    """``@ x``, and ``$1`` as `numbered` writes it: a number close behind."""
+    if parser._curr and is_parameter(parser._prev, parser._curr):
+        return parser._parse_column_ops(parser._parse_parameter())
+    operand = parser._parse_term()
+    if operand is None:
+        parser.expected("an expression")
+    return parser.expression(exp.Anonymous(this="abs", expressions=[operand]))
 
 
 def position(parser: Any) -> Any:
@@ -134,7 +148,30 @@ def _escaped(parser: Any, token: Any) -> Any:
     if found is not None:
         kind = "hexadecimal" if found[1] in "xX" else "octal"
         parser.raise_error(f"{kind} escapes are not supported", token)
+    problem = _unicode_problem(parser.sql[token.start : token.end + 1])
+    if problem is not None:
+        parser.raise_error(problem, token)
     return parser.expression(exp.ByteString(this=token.text))
+
+
+def _unicode_problem(written: str) -> str | None:
+    r"""What is wrong with the ``\u`` and ``\U`` of a text as it is written; None where nothing is."""
+    half_at = None  # the end of the first half of a surrogate pair
+    for found in _ESCAPE.finditer(written):
+        digits = found[1] or found[2]
+        if half_at is not None and (not digits or found.start() != half_at):
+            break
+        if not digits:
+            if found[3] in "uU":
+                return "invalid Unicode escape"
+            continue
+        number = int(digits, 16)
+        if not 0 < number <= sys.maxunicode:
+            return "invalid Unicode escape value"
+        if (0xDC00 <= number <= 0xDFFF) != (half_at is not None):
+            return "invalid Unicode surrogate pair"
+        half_at = found.end() if 0xD800 <= number <= 0xDBFF else None
+    return None if half_at is None else "invalid Unicode surrogate pair"
 
 
 def _unicode(parser: Any, token: Any) -> Any:
@@ -261,15 +298,20 @@ class ScalarGrammar(MaterializeParser):
         TokenType.SELECT
     }
     PRIMARY_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
-        **MaterializeParser.PRIMARY_PARSERS,
+        **{k: v for k, v in MaterializeParser.PRIMARY_PARSERS.items() if k != AT_SIGN},
         TokenType.BYTE_STRING: _escaped,
         TokenType.HEREDOC_STRING: _dollar_quoted,
         TokenType.UNICODE_STRING: _unicode,
         TokenType.RAW_STRING: _dollar_quoted,
+    }
+    PLACEHOLDER_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
+        **MaterializeParser.PLACEHOLDER_PARSERS,
+        AT_SIGN: lambda self: self._parse_parameter(),
     }
     UNARY_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
         **MaterializeParser.UNARY_PARSERS,
         TokenType.DASH: _minus,
         TokenType.TILDE: _complement,
         TokenType.RLIKE: _complement,
+        AT_SIGN: _absolute,
     }

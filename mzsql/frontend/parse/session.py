@@ -221,8 +221,8 @@ def _is_kept(kind: Kind) -> bool:
     return kind.in_schema and kind.made_by == "users"
 
 
-def show_create(pieces: Pieces) -> cs.ShowCreateCluster | st.ShowCreate:
-    """SHOW CREATE …, after CREATE.
+def show_create(pieces: Pieces, *, redacted: bool = False) -> cs.ShowCreateCluster | st.ShowCreate:
+    """SHOW [REDACTED] CREATE …, after CREATE.
 
     Raises:
         SqlSyntaxError: no kind of things follows, or no name.
@@ -231,13 +231,12 @@ def show_create(pieces: Pieces) -> cs.ShowCreateCluster | st.ShowCreate:
     kind = pieces.expect_one(
         OBJECT_KINDS, one_of((one for one in KINDS if _is_kept(one)), "CLUSTER")
     )
-    if kind == "cluster":
+    if kind == "cluster" and not redacted:
         return cs.ShowCreateCluster(pieces.source, pieces.plain_name())
     if not KIND[kind].in_schema:
-        raise Unsupported(
-            f"SHOW CREATE {kind.upper()} is not supported", position=pieces.position()
-        )
-    return st.ShowCreate(pieces.source, kind, pieces.name())
+        shown = "SHOW REDACTED CREATE" if redacted else "SHOW CREATE"
+        raise Unsupported(f"{shown} {kind.upper()} is not supported", position=pieces.position())
+    return st.ShowCreate(pieces.source, kind, pieces.name(), redacted)
 
 
 def show(pieces: Pieces) -> st.Statement:
@@ -249,6 +248,9 @@ def show(pieces: Pieces) -> st.Statement:
     """
     if pieces.take("CREATE"):
         return show_create(pieces)
+    if pieces.take("REDACTED"):
+        pieces.expect("CREATE")
+        return show_create(pieces, redacted=True)
     start = pieces.position() - 1
     shown = _listed(pieces)
     if shown is not None:
@@ -482,6 +484,7 @@ _SHARED_SHOWN = (("TABLES",), ("VIEWS",), ("SCHEMAS",), ("DATABASES",))
 OWN = (
     *(("EXPLAIN", *stage, "PLAN") for stage in ((), *EXPLAIN_STAGES)),
     *each(("SHOW CREATE",), OWN_KINDS),
+    ("SHOW", "REDACTED", "CREATE"),
     *each(("SHOW",), tuple(kind for kind in LISTED if kind not in _SHARED_SHOWN)),
     *each(("SHOW",), (("PRIVILEGES",), ("DEFAULT", "PRIVILEGES"), ("ROLE", "MEMBERSHIP"))),
     *each(("BEGIN",), (("TRANSACTION",), ("WORK",), ("ISOLATION",), ("READ",))),

@@ -320,10 +320,11 @@ class Show(Statement):
 
 @dataclass(frozen=True)
 class ShowCreate(Statement):
-    """SHOW CREATE <kind> <name>."""
+    """SHOW [REDACTED] CREATE <kind> <name>."""
 
     kind: str
     name: Name
+    redacted: bool = False
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 from sqlglot import expressions as exp
 
 from mzsql.frontend.catalog import CatalogItem, CatalogView
-from mzsql.frontend.definitions.shown_sql import shown_sql
+from mzsql.frontend.definitions.shown_sql import redacted_sql, shown_sql
 from mzsql.frontend.names.items import cluster_name, item_named, wrong_kind
 from mzsql.frontend.parse import statements as st
 from mzsql.frontend.parse.parse import parse_statements
@@ -108,7 +108,7 @@ def _show_create(statement: st.ShowCreate, catalog: CatalogView) -> plans.Select
         raise wrong_kind(item, statement.kind, statement.name, "show")
     text = item.create_sql.rstrip().rstrip(";")
     if not item.id.startswith("s"):
-        text = shown_sql(text)
+        text = redacted_sql(text) if statement.redacted else shown_sql(text)
     shown = {"name": str(item.name), "create_sql": text}
     constants = [exp.alias_(exp.Literal.string(value), name) for name, value in shown.items()]
     query = QueryPlanner(catalog).top_level(exp.select(*constants))

@@ -121,7 +121,9 @@ def _conditions(show: st.Show, shown: _Shown, catalog: CatalogView) -> list[exp.
             raise SqlError(
                 f"{on.name} is {on.described}, which has no columns or indexes", sqlstate="42809"
             )
-        found.append(equals("id" if show.kind == "columns" else "on_id", on.id))
+        # No source has subsources, and nothing is one.
+        on_itself = show.kind in ("columns", "subsources")
+        found.append(equals("id" if on_itself else "on_id", on.id))
     schema = shown_schema(show, catalog)
     if show.kind == "schemas" and schema is not None:
         database = column_named("database")

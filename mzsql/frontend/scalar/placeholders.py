@@ -12,8 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from sqlglot.tokenizer_core import TokenType
-
+from mzsql.frontend.grammar.number_tokens import is_parameter
 from mzsql.frontend.grammar.tokens import tokenize
 from mzsql.repr.errors import DataError, SqlError, SqlSyntaxError
 from mzsql.repr.types import SqlType, type_name
@@ -106,7 +105,7 @@ def substitute(text: str, types: Sequence[SqlType], arguments: Sequence[str]) ->
     at = 0
     tokens = tokenize(text)
     for token, following in itertools.pairwise(tokens):
-        if token.token_type == TokenType.PARAMETER and following.token_type == TokenType.NUMBER:
+        if is_parameter(token, following):
             if not following.text.isdigit():
                 raise SqlSyntaxError(
                     f'trailing junk after parameter at or near "${following.text}"',

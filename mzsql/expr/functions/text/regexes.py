@@ -232,6 +232,10 @@ def writes_too_much(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
     return too_large(_written_size(engine, args, typ))
 
 
+#: Parts of a replacement: what is no reference, a name, a name in braces, a dollar.
+_REPLACEMENT = re.compile(r"([^$]+)|\$([A-Za-z0-9_]+)|\$\{([^}]+)\}|(\$\$?)", re.ASCII)
+
+
 def _with_replacement(
     engine: Engine, args: Sequence[Sql], guarded: Callable[[Ast], Ast] = lambda new: new
 ) -> Ast:
@@ -249,8 +253,8 @@ def _with_replacement(
     pattern, replacement = valid_pattern(args[1]), constant_text(args[2], "a replacement")
     if pattern is None or replacement is None:
         return s.cast(s.null(), TEXT, engine)
-    count = len(groups(pattern))
-    whole, shown_text = spelled(pattern, flags, engine), _replacement(replacement, count, engine)
+    names = [group.name for group in groups(pattern)]
+    whole, shown_text = spelled(pattern, flags, engine), _replacement(replacement, names, engine)
     if every and engine is Engine.SPARK:
         refuse_nothing(pattern, flags)
     if every or engine is Engine.DUCKDB:
@@ -263,26 +267,32 @@ def _with_replacement(
         )
     # Spark replaces every match, so the pattern is extended to the whole text, which matches once.
     everything = f"\\A((?s:.*?))(?:{whole})((?s:.*))\\z"
-    shown_text = _replacement(replacement, count, engine, behind=1)
-    return s.regexp_replace(args[0].ast, everything, f"$1{shown_text}${count + 2}", engine)
+    shown_text = _replacement(replacement, names, engine, behind=1)
+    return s.regexp_replace(args[0].ast, everything, f"$1{shown_text}${len(names) + 2}", engine)
 
 
-def _replacement(text: str, count: int, engine: Engine, behind: int = 0) -> str:
-    """A replacement in the engine's syntax: ``$1`` and ``${1}`` are groups, empty if they do not exist, and ``$$`` is a
-    dollar.
+def _replacement(text: str, names: Sequence[str | None], engine: Engine, behind: int = 0) -> str:
+    """A replacement in the engine's syntax: ``$1``, ``${1}``, ``$name`` and ``${name}`` are groups, empty if they do not
+    exist, and ``$$`` is a dollar. Without braces the longest name counts: ``$1a`` is the group named ``1a``.
 
-    ``behind`` is the number of groups before the pattern's own.
+    ``names`` has the names of the pattern's groups, None for those without; ``behind`` is the number of groups before
+    the pattern's own.
     """
+    numbers = {name: i for i, name in enumerate(names, 1) if name is not None}
+    numbers |= {str(i): i for i in range(len(names) + 1)}
     out = []
-    for literal, number, braced, dollar in re.findall(r"([^$]+)|\$(\d+)|\$\{(\d+)\}|(\$\$?)", text):
+    for literal, bare, braced, dollar in _REPLACEMENT.findall(text):
         if literal:
             escaped = literal.replace("\\", "\\\\")
             out.append(escaped)
         elif dollar:
             out.append("$" if engine is Engine.DUCKDB else "\\$")
-        elif int(number or braced) <= count:
-            mark = "\\" if engine is Engine.DUCKDB else "$"
-            out.append(f"{mark}{int(number or braced) + behind}")
+        else:
+            name = bare or braced
+            number = numbers.get(name.lstrip("0") or "0" if name.isdecimal() else name)
+            if number is not None:
+                mark = "\\" if engine is Engine.DUCKDB else "$"
+                out.append(f"{mark}{number + behind}")
     return "".join(out)
 
 
