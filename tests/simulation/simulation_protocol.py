@@ -441,6 +441,9 @@ class World:
 
     def resize(self) -> None:
         one = self.catalog.replicas[self.rng.choice(sorted(self.catalog.replicas))]
+        # What it had in its size before is held by nobody from now on, though it may be asked for in that size again.
+        made = self.durable.arrangements
+        self.durable.excused.update(key for key in made if key[0] == one.id)
         self._set(msgspec.structs.replace(one, workers=one.workers % 3 + 1))
 
     def _set(self, one: Replica) -> None:
