@@ -233,7 +233,9 @@ def writes_too_much(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
 
 
 #: Parts of a replacement: what is no reference, a name, a name in braces, a dollar.
-_REPLACEMENT = re.compile(r"([^$]+)|\$([A-Za-z0-9_]+)|\$\{([^}]+)\}|(\$\$?)", re.ASCII)
+_REPLACEMENT = re.compile(
+    r"([^$]+)|\$([0-9]+|[A-Za-z_][A-Za-z0-9_]*)|\$\{([^}]+)\}|(\$\$?)", re.ASCII
+)
 
 
 def _with_replacement(
@@ -273,7 +275,7 @@ def _with_replacement(
 
 def _replacement(text: str, names: Sequence[str | None], engine: Engine, behind: int = 0) -> str:
     """A replacement in the engine's syntax: ``$1``, ``${1}``, ``$name`` and ``${name}`` are groups, empty if they do not
-    exist, and ``$$`` is a dollar. Without braces the longest name counts: ``$1a`` is the group named ``1a``.
+    exist, and ``$$`` is a dollar. A number without braces ends with its digits, as `_by_duckdb` has it, which knows no names.
 
     ``names`` has the names of the pattern's groups, None for those without; ``behind`` is the number of groups before
     the pattern's own.
