@@ -61,7 +61,15 @@ def test_who_gives_way_further_stays_there():
 def _of_process() -> dict[int, int]:
     """The niceness of all threads of this process."""
     threads = [int(one.name) for one in Path("/proc/self/task").iterdir()]
-    return {one: os.getpriority(os.PRIO_PROCESS, one) for one in threads}
+    return {one: nice for one in threads if (nice := _of_thread(one)) is not None}
+
+
+def _of_thread(one: int) -> int | None:
+    """The niceness of a thread of this process; None of one that has ended since it was listed, as another test's may."""
+    try:
+        return os.getpriority(os.PRIO_PROCESS, one)
+    except ProcessLookupError:
+        return None
 
 
 def _started_by_one_that_gives_way(start):
