@@ -76,16 +76,23 @@ def below(pid: int) -> list[int]:
     found, waiting = list[int](), [pid]
     while waiting:
         tasks = Path(f"/proc/{waiting.pop()}/task").glob("*/children")
-        children = [int(child) for task in tasks for child in task.read_text().split()]
+        children = [int(child) for task in tasks for child in told(task).split()]
         waiting += children
         found += children
     return found
 
 
+def told(file: Path) -> str:
+    """What a file of /proc says; nothing where its thread or process has ended meanwhile."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        return file.read_text()
+    return ""
+
+
 def executors(of: int) -> list[int]:
     """The executors' processes below a process."""
-    command = b"CoarseGrainedExecutorBackend"
-    return [one for one in below(of) if command in Path(f"/proc/{one}/cmdline").read_bytes()]
+    command = "CoarseGrainedExecutorBackend"
+    return [one for one in below(of) if command in told(Path(f"/proc/{one}/cmdline"))]
 
 
 def sums(con: mzsql.Connection) -> list[tuple[object, ...]]:
