@@ -71,8 +71,9 @@ class Collections:
         self._unsettled: dict[GlobalId, set[Hold]] = {}
         # How many threads wait for each collection.
         self._awaited: Counter[GlobalId] = Counter()
-        # Names of recently dropped collections, for errors of those that still use them.
-        self._gone: dict[GlobalId, str] = {}
+        self._gone: dict[
+            GlobalId, str
+        ] = {}  # names of recently dropped ones, for errors of who uses them
         self._recent = RecentUpdates()
         self._watchers = Watchers(tables.wal, persist.supervisor, clock or SystemClock())
         self._owns_holds = False
@@ -155,8 +156,8 @@ class Collections:
             return one
 
     def _settle(self, one: OpenCollection) -> None:
-        """Let holds that were asked for earlier begin now that the collection is open. The caller holds the lock."""
-        for hold in self._unsettled.pop(one.meta.id, ()):
+        """Let holds begin where an opened collection does: others may have given up what a lost lease held. The caller holds the lock."""
+        for hold in (*self._unsettled.pop(one.meta.id, ()), *one.holds):
             hold.settle(self._readable_from(one))
             one.holds.add(hold)
 
@@ -188,6 +189,7 @@ class Collections:
                 one.replace_reader(self._open_reader(one.meta))
                 if log is not None:
                     log.detach(expired)
+            self._settle(one)
         return one
 
     def table(self, gid: GlobalId) -> TableShard:
