@@ -1,9 +1,8 @@
 """All readable collections of an environment by global id: tables behind the log, materialized views and managed collections on shards.
 
 Promise: a read at a time returns the contents at that time, whoever wrote and applied them. Waiting for a time has a timeout. Holds keep
-a collection's `since` back. The leading process also keeps one hold on each collection that survives the process (`own_holds`), at the
-earliest of all holds asked for here and of the retention window, so that a restarted dataflow finds its inputs where it left them. Reads
-by other processes are protected by leased readers.
+a collection's `since` back. The leading process also keeps one on each collection that survives it (`own_holds`), at the earliest of all
+holds asked for here and of the retention window: a restarted dataflow finds its inputs where it left them. Others' reads have leases.
 """
 
 from __future__ import annotations
@@ -71,9 +70,8 @@ class Collections:
         self._unsettled: dict[GlobalId, set[Hold]] = {}
         # How many threads wait for each collection.
         self._awaited: Counter[GlobalId] = Counter()
-        self._gone: dict[
-            GlobalId, str
-        ] = {}  # names of recently dropped ones, for errors of who uses them
+        # Names of recently dropped collections, for errors of those that still use them.
+        self._gone: dict[GlobalId, str] = {}
         self._recent = RecentUpdates()
         self._watchers = Watchers(tables.wal, persist.supervisor, clock or SystemClock())
         self._owns_holds = False
