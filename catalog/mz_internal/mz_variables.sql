@@ -8,6 +8,7 @@
 -- boot_val: its value where nobody has set it
 -- context: who may set it: `user` by SET, `sighup` ALTER SYSTEM alone, `internal` nobody
 -- heeded: whether anything asks for it; who sets one that is not is told
+-- shown: its name as SHOW writes it
 CREATE SOURCE mz_internal.mz_variables (
     name text NOT NULL,
     vartype text NOT NULL,
@@ -16,5 +17,6 @@ CREATE SOURCE mz_internal.mz_variables (
     enumvals text[],
     boot_val text NOT NULL,
     context text NOT NULL,
-    heeded boolean NOT NULL
+    heeded boolean NOT NULL,
+    shown text NOT NULL
 );

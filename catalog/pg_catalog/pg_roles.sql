@@ -12,6 +12,7 @@
 -- rolconnlimit: -1: no limit
 -- rolpassword: NULL
 -- rolvaliduntil: NULL
+-- rolconfig: the variables that its sessions begin with, as `name=value`; NULL where there are none
 CREATE VIEW pg_catalog.pg_roles AS
 SELECT
     oid,
@@ -25,5 +26,11 @@ SELECT
     false AS rolbypassrls,
     -1 AS rolconnlimit,
     NULL::text AS rolpassword,
-    NULL::timestamptz AS rolvaliduntil
-FROM mz_catalog.mz_roles;
+    NULL::timestamptz AS rolvaliduntil,
+    p.rolconfig
+FROM mz_catalog.mz_roles AS r
+LEFT JOIN (
+    SELECT role_id, array_agg(parameter_name || '=' || parameter_value ORDER BY parameter_name) AS rolconfig
+    FROM mz_catalog.mz_role_parameters
+    GROUP BY role_id
+) AS p ON p.role_id = r.id;

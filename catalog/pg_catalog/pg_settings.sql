@@ -9,7 +9,7 @@
 -- enumvals: what it may be, where that is a list
 -- boot_val: its value where nobody has set it
 CREATE VIEW pg_catalog.pg_settings AS
-SELECT s.name, s.setting, v.context, v.vartype, v.min_val, v.max_val, v.enumvals, v.boot_val
+SELECT v.shown AS name, s.setting, v.context, v.vartype, v.min_val, v.max_val, v.enumvals, v.boot_val
 FROM unnest(mz_internal.mz_viewable_variables()) AS s (name, setting)
 JOIN mz_internal.mz_variables AS v ON v.name = s.name
 UNION ALL

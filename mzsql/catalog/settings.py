@@ -19,6 +19,7 @@ import msgspec
 from mzsql.oracle import IMPLEMENTATIONS
 from mzsql.repr.booleans import boolean_of
 from mzsql.repr.errors import InvalidParameter, UndefinedObject, alike
+from mzsql.repr.version import VERSION
 from mzsql.transform.features import OptimizerFeatures
 
 _UNITS: Mapping[str, Decimal] = {
@@ -34,8 +35,16 @@ _SIZES: Mapping[str, int] = {"B": 1, "kB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30
 _QUANTITY = re.compile(r"\s*([+-]?\d+(?:\.\d*)?|[+-]?\.\d+)\s*([a-zA-Z]*)\s*")
 
 
+_SPELLED = {"datestyle": "DateStyle", "intervalstyle": "IntervalStyle", "timezone": "TimeZone"}
+
+
+def spelled(name: str) -> str:
+    """A variable's name as it is shown, which may have capitals."""
+    return _SPELLED.get(name, name)
+
+
 def _invalid(name: str, text: str, hint: str | None = None) -> InvalidParameter:
-    return InvalidParameter(f'invalid value for parameter "{name}": "{text}"', hint=hint)
+    return InvalidParameter(f'invalid value for parameter "{spelled(name)}": "{text}"', hint=hint)
 
 
 @functools.lru_cache(256)
@@ -318,6 +327,7 @@ _OF_SESSIONS: Mapping[str, Variable] = {
     "is_superuser": Variable("on", Boolean(), read_only=True),
     "max_identifier_length": Variable("255", Integer(1, 65535), read_only=True),
     "max_query_result_size": Variable("1GB", Size()),
+    "mz_version": Variable(f"v{VERSION}", read_only=True),
     "real_time_recency": Variable("off", Boolean(), heeded=False),
     "real_time_recency_timeout": Variable("10 s", Duration(), heeded=False),
     "search_path": Variable("public"),
@@ -336,6 +346,11 @@ def _switch(default: bool | int) -> Variable:
     if isinstance(default, bool):
         return Variable("on" if default else "off", Boolean(), of_system=True)
     return Variable(str(default), Integer(0, 2**31 - 1), of_system=True)
+
+
+def _unlimited(default: str) -> Variable:
+    """A limit that tools ask for, of what is not limited here."""
+    return Variable(default, Integer(0, 2**31 - 1), of_system=True, heeded=False)
 
 
 TABLE_KEYS = ("enable_table_keys", "unsafe_enable_table_keys")
@@ -380,6 +395,8 @@ _OF_SYSTEM: Mapping[str, Variable] = {
     TIMESTAMP_ORACLE: Variable(IMPLEMENTATIONS[0], OneOf(IMPLEMENTATIONS), of_system=True),
     WAY_BACK: _switch(False),
     INTROSPECTION: _switch(True),
+    "max_connections": _unlimited("5000"),
+    "superuser_reserved_connections": _unlimited("3"),
     STEP_ENGINE: Variable(
         "auto",
         OneOf(

@@ -136,6 +136,8 @@ ACLITEM = SqlType("text", length=-1)
 MZ_ACLITEM = SqlType("text", length=-2)
 INT2VECTOR = SqlType("text", length=-3)
 OIDVECTOR = SqlType("text", length=-4)
+#: The types of the numbers that stand in a vector; they count from 0.
+VECTOR_ELEMENTS = {INT2VECTOR: SMALLINT, OIDVECTOR: OID}
 _SHORT_TEXTS = {
     NAME: "name",
     PG_CHAR: '"char"',

@@ -125,7 +125,8 @@ def test_classes_attributes_and_indexes(con: mzsql.Connection) -> None:
     for gid, index in indexes.items():
         positions = [int(k["on_position"] or 0) for k in keys if k["index_id"] == gid]
         of = objects[index["on_id"]]["oid"]
-        assert kept[index["oid"]] == (of, positions, [0] * len(positions), len(positions))
+        places, order = (" ".join(map(str, those)) for those in (positions, [0] * len(positions)))
+        assert kept[index["oid"]] == (of, places, order, len(positions))
     assert len(kept) == len(indexes) == 1
     texts = "SELECT pg_get_indexdef(oid), pg_get_indexdef(oid, 2, true) FROM pg_class WHERE relname = 'i'"
     (second,) = [k["on_expression"] for k in keys if k["on_expression"] is not None]

@@ -117,3 +117,18 @@ def test_declared_types_are_kept(con: Connection) -> None:
         mzsql.Error, match=r"declared types \(integer\), but query returns types \(text\)"
     ):
         con.execute("WITH MUTUALLY RECURSIVE n (x int) AS (SELECT 'a'::text) SELECT * FROM n")
+
+
+def test_with_recursive_is_maintained(con: Connection) -> None:
+    query = (
+        "WITH RECURSIVE reach (b, steps) AS (SELECT b, 1 FROM links WHERE a = 1"
+        " UNION ALL SELECT l.b, steps + 1 FROM reach r JOIN links l ON l.a = r.b) SELECT * FROM reach"
+    )
+    con.execute("CREATE TABLE links (a int, b int)")
+    con.execute("INSERT INTO links VALUES (1, 2), (1, 3), (2, 4), (3, 4)")
+    con.execute(f"CREATE MATERIALIZED VIEW reached AS {query}")
+    con.execute("INSERT INTO links VALUES (4, 5)")
+    con.execute("DELETE FROM links WHERE b = 3")
+    found = sorted(con.execute("SELECT * FROM reached").fetchall())
+    assert found == [(2, 1), (4, 2), (5, 3)]
+    assert sorted(con.execute(query).fetchall()) == found

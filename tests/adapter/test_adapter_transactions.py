@@ -318,7 +318,7 @@ def test_a_value_is_kept_in_one_spelling(name: str, given: str, kept: str) -> No
         ("extra_float_digits", "4", "4 is outside the valid range for parameter"),
         ("extra_float_digits", "many", 'invalid value for parameter "extra_float_digits"'),
         ("server_version", "15", 'parameter "server_version" cannot be changed'),
-        ("timezone", "Mars", 'invalid value for parameter "timezone"'),
+        ("timezone", "Mars", 'invalid value for parameter "TimeZone"'),
     ],
 )
 def test_a_value_that_it_cannot_have_is_refused(name: str, given: str, message: str) -> None:

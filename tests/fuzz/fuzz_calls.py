@@ -63,6 +63,7 @@ SPECIAL = {
     "regexp_replace_text_text_text_integer_integer_text": "regexp_replace({text}, '[ab]+', '#', {integer}, 2, 'i')",
     "date_part_any_interval": "date_part('hour', {interval})",
     **{f"text_to_{name}": f"({{text}})::{name}" for name in ("aclitem", "mz_aclitem", "int2vector", "oidvector")},
+    "int2vector_to_array": "('1 2'::int2vector)::smallint[]", "oidvector_to_array": "('1 2'::oidvector)::oid[]",
     "text_to_char_code": "({text})::\"char\"", "integer_to_char_code": "({integer})::\"char\"",
     "jsonb_object_pairs": "jsonb_object(ARRAY[['a', {text}], ['ß', 'b']])", "array_item": "({integers})[1]", "list_item": "({list})[1]",
     "text_to_range": "({text}::text)::int4range", "text_to_array": "({text})::integer[]", "text_to_list": "({text})::integer list",

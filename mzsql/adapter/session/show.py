@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from mzsql.adapter.session.session import Session
+from mzsql.catalog.settings import spelled
 from mzsql.repr.types import TEXT, ColumnType, RelationDesc, RelationType
 
 Rows = Sequence[tuple[str | None, ...]]
@@ -19,7 +20,7 @@ def text_desc(*names: str) -> RelationDesc:
 
 def show_variable(session: Session, name: str) -> tuple[RelationDesc, Rows]:
     """SHOW <variable>: its one value."""
-    return text_desc(name), [(session.get(name),)]
+    return text_desc(spelled(name)), [(session.get(name),)]
 
 
 def as_table(desc: RelationDesc, rows: Rows) -> pa.Table:

@@ -54,7 +54,7 @@ from mzsql.catalog.objects import (
     Type,
     View,
 )
-from mzsql.catalog.settings import VARIABLES
+from mzsql.catalog.settings import VARIABLES, spelled
 from mzsql.expr.scalar import Column
 from mzsql.frontend.catalog import SYSTEM_SCHEMAS
 from mzsql.frontend.definitions.shown_sql import (
@@ -414,7 +414,17 @@ def _variables(_: Source) -> Rows:
         least, most, values = one.kind.shown()
         context = "internal" if one.read_only else "sighup" if one.of_system else "user"
         listed = list(values) or None
-        yield name, one.kind.vartype, least, most, listed, one.default, context, one.heeded
+        yield (
+            name,
+            one.kind.vartype,
+            least,
+            most,
+            listed,
+            one.default,
+            context,
+            one.heeded,
+            spelled(name),
+        )
 
 
 def _dependencies(source: Source) -> Rows:

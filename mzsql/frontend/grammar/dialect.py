@@ -239,13 +239,8 @@ class Parser(QueryGrammar, ClauseGrammar, ContainerGrammar, ScalarGrammar, TypeG
     def _parse_with(self, skip_with_token: bool = False) -> exp.With | None:
         if not skip_with_token and not self._match(TokenType.WITH):
             return None
-        if self._match(TokenType.RECURSIVE):
-            raise Unsupported(
-                "WITH RECURSIVE is not supported",
-                hint="Use WITH MUTUALLY RECURSIVE, which declares the columns' types.",
-                position=self._prev.start + 1,
-            )
-        recursive = self._match_text_seq("MUTUALLY", "RECURSIVE")
+        of_itself = self._match(TokenType.RECURSIVE)
+        recursive = not of_itself and self._match_text_seq("MUTUALLY", "RECURSIVE")
         limit = recursion_limit(self) if recursive else None
         ctes = self._parse_csv(self._recursive_binding if recursive else self._parse_cte)
         if not ctes:
@@ -255,6 +250,8 @@ class Parser(QueryGrammar, ClauseGrammar, ContainerGrammar, ScalarGrammar, TypeG
         node = exp.With(expressions=ctes)
         if recursive:
             node.meta["mutually_recursive"] = limit
+        if of_itself:
+            node.meta["recursive"] = True
         return node
 
     def _recursive_binding(self) -> exp.CTE:

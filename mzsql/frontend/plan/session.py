@@ -117,7 +117,7 @@ def _show_create(statement: st.ShowCreate, catalog: CatalogView) -> plans.Select
 
 #: Who may set what stands in the catalog, so SHOW ALL asks it as `pg_settings` does.
 _SHOW_ALL = """
-SELECT s.name, s.setting, CASE WHEN v.context = 'internal' THEN 'read only' ELSE '' END AS description
+SELECT v.shown AS name, s.setting, CASE WHEN v.context = 'internal' THEN 'read only' ELSE '' END AS description
 FROM unnest(mz_internal.mz_viewable_variables()) AS s (name, setting)
 JOIN mz_internal.mz_variables AS v ON v.name = s.name
 ORDER BY s.name

@@ -34,6 +34,13 @@ from mzsql.frontend.query.ordering import (
     sorting,
 )
 from mzsql.frontend.query.projection import plan_select_items
+from mzsql.frontend.query.recursive_union import (
+    check_linear,
+    check_types,
+    column_types,
+    refers_to_itself,
+    sides,
+)
 from mzsql.frontend.query.select_clauses import refuse_clauses, refuse_unknown_clauses
 from mzsql.frontend.query.set_operations import cell, column_values, rows_relation, set_relation
 from mzsql.frontend.scalar.coerce import Typed, as_common, cast, settle, to_boolean, unify
@@ -127,7 +134,7 @@ class QueryPlanner:
     def _with(
         self, with_: exp.With, node: exp.Expr, outer: Scope | None, keep_unknown: bool
     ) -> Pending:
-        bound: list[tuple[str, int, hir.Relation]] = []
+        bound: list[tuple[str, int, hir.Relation] | hir.RecursiveBinding] = []
         names: dict[str, Cte] = {}
         self.ctes.append(names)
         try:
@@ -139,6 +146,9 @@ class QueryPlanner:
                         position=position_of(cte.args["alias"]),
                         sqlstate="42712",
                     )
+                if "recursive" in with_.meta and refers_to_itself(cte.this, name):
+                    bound.append(self._recursive_union(cte, name, names, outer))
+                    continue
                 done = self.query(cte.this, outer).finish()
                 columns = _alias_columns(cte.args["alias"], done.names, name)
                 local = self._fresh()
@@ -148,9 +158,32 @@ class QueryPlanner:
         finally:
             self.ctes.pop()
         relation = pending.relation
-        for name, local, value in reversed(bound):
-            relation = hir.Let(name, local, value, relation)
+        for one in reversed(bound):
+            relation = (
+                hir.LetRec((one,), None, relation)
+                if isinstance(one, hir.RecursiveBinding)
+                else hir.Let(*one, relation)
+            )
         return replace(pending, relation=relation)
+
+    def _recursive_union(
+        self, cte: exp.Expr, name: str, names: dict[str, Cte], outer: Scope | None
+    ) -> hir.RecursiveBinding:
+        """A query of WITH RECURSIVE that refers to itself; its types are those of its left side."""
+        union = sides(cte, name)
+        alias = cte.args["alias"]
+        left = self.query(union.this, outer).finish()
+        columns = _alias_columns(alias, left.names, name)
+        types = column_types(left.types)
+        names[name] = Cte(self._fresh(), columns, types)
+        done = self.query(union, outer, keep_unknown=True).finish()
+        wanted = [c.type for c in types]
+        check_types(name, wanted, [c.type for c in done.types], position_of(alias))
+        value = self.cast_columns(done, wanted, "assignment", "").relation
+        binding = hir.RecursiveBinding(name, names[name].id, value, RelationType(types))
+        distinct = bool(union.args.get("distinct"))
+        check_linear(name, binding, distinct=distinct, position=position_of(alias))
+        return binding
 
     def _recursive(
         self, with_: exp.With, node: exp.Expr, outer: Scope | None, keep_unknown: bool

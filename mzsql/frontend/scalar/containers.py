@@ -134,6 +134,9 @@ def _subscript(ctx: ExprContext, node: exp.Expr) -> Typed:
         parts = [*node.expressions, *parts]
         node = node.this
     value = ctx.plan(node)
+    if (element := t.VECTOR_ELEMENTS.get(value.typ)) is not None:
+        value = explicit(value, SqlType("array", element=element), position)
+        parts = [_one_more(part) for part in parts]
     if value.typ.kind == "array" and any(isinstance(part, exp.Slice) for part in parts):
         # In an array, a plain subscript among slices means a slice from 1.
         parts = [p if isinstance(p, exp.Slice) else exp.Slice(expression=p) for p in parts]
@@ -152,6 +155,14 @@ def _subscript(ctx: ExprContext, node: exp.Expr) -> Typed:
             # Fewer subscripts than dimensions give NULL, as in PostgreSQL.
             value = Typed(Literal(None, _innermost(value.typ)), _innermost(value.typ), True)
     return value
+
+
+def _one_more(part: exp.Expr) -> exp.Expr:
+    """A subscript of a vector, which counts from 0, as one of an array."""
+    if isinstance(part, exp.Slice):
+        ends = {name: _one_more(end) for name, end in part.args.items() if end is not None}
+        return exp.Slice(**ends)
+    return exp.Add(this=exp.paren(part), expression=exp.Literal.number(1))
 
 
 def _innermost(typ: SqlType) -> SqlType:

@@ -291,7 +291,8 @@ def _in(ctx: ExprContext, node: exp.Expr, *, negated: bool = False) -> Typed:
 def _quantified(ctx: ExprContext, node: exp.Expr, symbol: str, *, negated: bool = False) -> Typed:
     quantifier = node.expression
     query = unparen(quantifier.this)
-    if isinstance(query, exp.Literal) and query.is_string:
+    bare = isinstance(query, exp.Literal) and query.is_string
+    if bare or isinstance(query, exp.Parameter | exp.Placeholder | exp.Null):
         query = _array_of(query, ctx.plan(node.this).typ)
     if not isinstance(query, exp.Subquery | exp.Query | exp.Values):
         query = elements_query(query)
@@ -301,7 +302,7 @@ def _quantified(ctx: ExprContext, node: exp.Expr, symbol: str, *, negated: bool 
 
 
 def _array_of(text: exp.Expr, element: SqlType) -> exp.Expr:
-    """A quoted text in ANY or ALL as an array of what it is compared with."""
+    """A quoted text, NULL or a parameter in ANY or ALL as an array of what it is compared with."""
     if element.kind in ("unknown", "record") or element.element is not None:
         return text
     inner = exp.DataType(this=exp.DType.USERDEFINED, kind=element.kind)

@@ -9,11 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from mzsql.expr.functions import sql as s
-from mzsql.expr.functions.cast_rows import ASSIGNMENT, Cast, cast_row
+from mzsql.expr.functions.cast_rows import ASSIGNMENT, IMPLICIT, Cast, cast_row
 from mzsql.expr.functions.declare import BOUNDS, Ast
 from mzsql.expr.functions.table import Engine, ErrorRule, Spelling, Sql
 from mzsql.repr.errors import Unsupported
-from mzsql.repr.types import ACLITEM, INT2VECTOR, MZ_ACLITEM, OIDVECTOR, SqlType, type_name
+from mzsql.repr.types import (
+    ACLITEM,
+    INT2VECTOR,
+    MZ_ACLITEM,
+    OIDVECTOR,
+    VECTOR_ELEMENTS,
+    SqlType,
+    type_name,
+)
 
 #: The letters of all privileges in the order of an ACL.
 LETTERS = "arwdUCRBNP"
@@ -82,7 +90,26 @@ def _reading(typ: SqlType, value: Callable[[Ast], Ast]) -> Cast:
     return cast_row("text", "text", ASSIGNMENT, spelled, rule, result=typ, key=KEYS[typ.length])
 
 
+#: The keys of the casts from vectors to arrays of what they hold.
+TO_ARRAY = {typ: f"{type_name(typ)}_to_array" for typ in VECTOR_ELEMENTS}
+
+
+def _numbers(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+    if engine is not Engine.DUCKDB:
+        raise Unsupported(f"casts to {type_name(typ)} are computed in process")
+    text = args[0].ast
+    none = s.cast(s.array(), typ, engine)
+    parts = s.cast(s.call("STRING_SPLIT", text, s.text(" ")), typ, engine)
+    return s.case((s.eq(text, s.text("")), none), (s.is_not_null(text), parts))
+
+
+def _to_array(vector: SqlType) -> Cast:
+    array = SqlType("array", element=VECTOR_ELEMENTS[vector])
+    return cast_row("text", "array", IMPLICIT, _numbers, result=array, key=TO_ARRAY[vector])
+
+
 CASTS: tuple[Cast, ...] = (
+    *(_to_array(vector) for vector in VECTOR_ELEMENTS),
     _reading(ACLITEM, lambda text: _item(ACLITEM, text)),
     _reading(MZ_ACLITEM, lambda text: _item(MZ_ACLITEM, text)),
     _reading(INT2VECTOR, lambda text: _vector("smallint", text)),

@@ -25,7 +25,7 @@ from mzsql.expr.functions.number.casts import shown_out_of_range
 from mzsql.expr.functions.number.numeric import at_scale, numeric, rescale
 from mzsql.expr.functions.output.to_text import micros_of_day, to_text
 from mzsql.expr.functions.table import Engine, ErrorRule, ScalarFunc, Sql
-from mzsql.repr.types import PG_CHAR, SqlType, type_name, unnamed
+from mzsql.repr.types import PG_CHAR, VECTOR_ELEMENTS, SqlType, type_name, unnamed
 
 _RANK = {IMPLICIT: 0, ASSIGNMENT: 1, EXPLICIT: 2}
 
@@ -235,6 +235,10 @@ def find_cast(source: SqlType, target: SqlType, context: str) -> tuple[str, ...]
         return ()
     if target.kind == "text" and target.length is not None:
         return _to_short_text(source, target, context)
+    if source in VECTOR_ELEMENTS and target.kind == "array":
+        held = SqlType("array", element=VECTOR_ELEMENTS[source])
+        rest = find_cast(held, target, context)
+        return None if rest is None else (acls_and_vectors.TO_ARRAY[source], *rest)
     if source == PG_CHAR and target.kind == "integer":
         return (name_and_char.TO_CODE,) if context == EXPLICIT else None
     if target.kind in ("timestamp", "timestamptz") and target.length is not None:

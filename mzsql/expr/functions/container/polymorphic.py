@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mzsql.expr.functions.cast.casts import find_cast
-from mzsql.repr.types import SqlType
+from mzsql.repr.types import VECTOR_ELEMENTS, SqlType
 
 #: Stands for the element type of a call.
 ELEMENT = SqlType("anyelement")
@@ -69,6 +69,8 @@ def _any(arg: SqlType) -> SqlType | None:
 
 
 def _element(param: SqlType, arg: SqlType) -> SqlType | None:
+    if param.kind == "array" and arg in VECTOR_ELEMENTS:
+        arg = SqlType("array", element=VECTOR_ELEMENTS[arg])
     while param != ELEMENT:
         if param.kind != arg.kind or param.element is None or arg.element is None:
             return None
