@@ -66,22 +66,22 @@ def part_of(rel: mir.Relation, known: dict[int, Part]) -> Part:
     stack = [rel]
     while stack:
         node = stack[-1]
-        due = [kid for kid in mir.inputs(node) if id(kid) not in known]
-        if due:
-            stack.extend(due)
-            continue
-        stack.pop()
-        known[id(node)] = seen(node, known)
+        height = len(stack)
+        stack += [kid for kid in mir.inputs(node) if id(kid) not in known]
+        if len(stack) == height:
+            known[id(node)] = seen(node, known)
+            stack.pop()
     return known[id(rel)]
 
 
 def seen(node: mir.Relation, known: dict[int, Part]) -> Part:
     """The facts about a node whose inputs' facts are known."""
-    kinds = _BITS[type(node)]
-    below = [known[id(kid)] for kid in mir.inputs(node)]
-    if len(below) == 1:
-        (part,) = below
+    kind = type(node)
+    kinds = _BITS[kind]
+    if kind in mir.ONE_INPUT:
+        part = known[id(node.input)]  # type: ignore[union-attr]  # the class says it
         return Part(node, part.reads, part.order, kinds | part.kinds)
+    below = [known[id(kid)] for kid in mir.inputs(node)]
     if isinstance(node, mir.Get):
         order = (node.id,) if isinstance(node.id, int) else ()
         return Part(node, frozenset(order), order, kinds)

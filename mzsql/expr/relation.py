@@ -247,7 +247,7 @@ class RowSetFinishing(msgspec.Struct, frozen=True, tag="finishing", cache_hash=T
 
 
 #: Node kinds with one input, with none, and with any number.
-_ONE = frozenset({Project, Map, FlatMap, Filter, Reduce, TopK, Negate, Threshold, ArrangeBy})
+ONE_INPUT = frozenset({Project, Map, FlatMap, Filter, Reduce, TopK, Negate, Threshold, ArrangeBy})
 _NONE = frozenset({Constant, Get})
 _MANY = frozenset({Join, Union})
 
@@ -256,7 +256,7 @@ def inputs(rel: Relation) -> tuple[Relation, ...]:
     """The direct children in order of evaluation; for a `Let`, value then body."""
     # Called for every node all the time: dispatch by class is faster than patterns tried in turn.
     kind = type(rel)
-    if kind in _ONE:
+    if kind in ONE_INPUT:
         return (rel.input,)  # type: ignore[union-attr]  # the class says it
     if kind in _NONE:
         return ()
@@ -271,7 +271,7 @@ def inputs(rel: Relation) -> tuple[Relation, ...]:
 def with_inputs(rel: Relation, new: Sequence[Relation]) -> Relation:
     """The same node over other children, as many as `inputs` returns."""
     kind = type(rel)  # as in `inputs`
-    if kind in _ONE:
+    if kind in ONE_INPUT:
         (only,) = new
         return msgspec.structs.replace(rel, input=only)
     if kind in _MANY:

@@ -130,13 +130,13 @@ class _Types:
 
 def derived_type(rel: mir.Relation, inputs: Sequence[RelationType]) -> RelationType:
     """Like `node_type`, for a node with inputs, memoized in a run; equal types in a run are one object."""
-    derived: dict[tuple[object, ...], RelationType] = memo("node_type")
+    # By the node and its inputs' types; a type by itself is found as the object that represents its equals.
+    derived: dict[tuple[object, ...] | RelationType, RelationType] = memo("node_type")
     key = (rel, *inputs)
     found = derived.get(key)
     if found is None:
         found = node_type(rel, inputs)
-        types: dict[RelationType, RelationType] = memo("types")
-        found = derived[key] = types.setdefault(found, found)
+        found = derived[key] = derived.setdefault(found, found)
     return found
 
 

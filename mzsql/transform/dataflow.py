@@ -182,4 +182,4 @@ def optimize_query(rel: mir.Relation, ctx: OptimizerContext) -> mir.Relation:
     Call it in the run in which the query's dataflow is optimized: what was derived of its parts is then known there.
     """
     with deep():
-        return pipeline.optimize_logical(rel, ctx)
+        return pipeline.optimize_query(rel, ctx)

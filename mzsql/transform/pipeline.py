@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mzsql.expr import relation as mir
-from mzsql.expr.memo import remembering
+from mzsql.expr.memo import memo, remembering
 from mzsql.repr.interrupt import check_for_interrupts
 from mzsql.transform.canonicalize_mfp import canonicalize_mfp
 from mzsql.transform.coalesce_case import coalesce_case
@@ -54,10 +54,17 @@ Run = Callable[[mir.Relation, OptimizerContext], mir.Relation]
 
 @dataclass(frozen=True)
 class Transform:
-    """A named rewrite."""
+    """A named rewrite.
+
+    Attributes:
+        name: the name; transforms with the same name do the same.
+        run: rewrites a plan.
+        by_indexes: whether the result depends on the indexes and statistics in the context.
+    """
 
     name: str
     run: Run
+    by_indexes: bool = False
 
 
 @dataclass(frozen=True)
@@ -73,9 +80,9 @@ def plain(f: Callable[[mir.Relation], mir.Relation]) -> Transform:
     return Transform(f.__name__, lambda rel, _ctx: f(rel))
 
 
-def contextual(f: Run) -> Transform:
-    """A transform that needs the context."""
-    return Transform(f.__name__, f)
+def contextual(f: Run, *, by_indexes: bool = False) -> Transform:
+    """A transform that needs the context; `by_indexes` as for `Transform`."""
+    return Transform(f.__name__, f, by_indexes)
 
 
 Stage = Transform | Fixpoint
@@ -94,7 +101,7 @@ COLLAPSE = Fixpoint(
     ),
 )
 
-LOGICAL: tuple[Stage, ...] = (
+_SETTLING: tuple[Stage, ...] = (
     plain(normalize_lets),
     # Simplify each predicate as it was written, before `COLLAPSE` merges filters.
     contextual(fold_constants),
@@ -117,9 +124,11 @@ LOGICAL: tuple[Stage, ...] = (
             plain(threshold_elision),
         ),
     ),
-    plain(canonicalize_mfp),
-    plain(relation_cse_inline_mfp),
 )
+_CANONICALIZE = plain(canonicalize_mfp)
+_SHARE = plain(relation_cse_inline_mfp)
+
+LOGICAL: tuple[Stage, ...] = (*_SETTLING, _CANONICALIZE, _SHARE)
 
 PHYSICAL: tuple[Stage, ...] = (
     # First, so that narrowed inputs have their columns in the order of the inputs below, and none twice.
@@ -143,8 +152,8 @@ PHYSICAL: tuple[Stage, ...] = (
             plain(fusion),
         ),
     ),
-    contextual(literal_constraints),
-    contextual(join_implementation),
+    contextual(literal_constraints, by_indexes=True),
+    contextual(join_implementation, by_indexes=True),
     contextual(equivalence_propagation),
     contextual(fold_constants),
     plain(canonicalize_mfp),
@@ -158,7 +167,8 @@ PHYSICAL: tuple[Stage, ...] = (
 
 
 class _Runner:
-    """One run over one plan. It applies no transform twice to the same plan, nor to a result of that same transform.
+    """Applies transforms. None is applied twice to the same plan, nor to a result of that same transform, by all runners
+    with the same context in a run of memos; one that looks at indexes, by this runner.
 
     Equal parts of the plans of a run are one object (`shared`), so what is known of a part is found again by its
     identity.
@@ -166,7 +176,9 @@ class _Runner:
 
     def __init__(self, ctx: OptimizerContext) -> None:
         self._ctx = ctx
-        self._made: dict[tuple[str, int], mir.Relation] = {}
+        made: dict[object, dict[tuple[str, int], mir.Relation]] = memo("made by transforms")
+        self._made = made.setdefault((ctx.features, ctx.evaluator), {})
+        self._made_here: dict[tuple[str, int], mir.Relation] = {}
 
     def stages(self, stages: Sequence[Stage], rel: mir.Relation) -> mir.Relation:
         for stage in stages:
@@ -187,13 +199,14 @@ class _Runner:
         return rel
 
     def _transform(self, stage: Transform, rel: mir.Relation) -> mir.Relation:
-        known = self._made.get((stage.name, id(rel)))
+        made = self._made_here if stage.by_indexes else self._made
+        known = made.get((stage.name, id(rel)))
         if known is not None:
             return known
         check_for_interrupts()
         new = shared(stage.run(rel, self._ctx))
-        self._made[stage.name, id(rel)] = new
-        self._made[stage.name, id(new)] = new
+        made[stage.name, id(rel)] = new
+        made[stage.name, id(new)] = new
         if self._ctx.check is not None and new is not rel:
             self._ctx.check(stage.name, new)
         return new
@@ -212,6 +225,20 @@ def run(stages: Sequence[Stage], rel: mir.Relation, ctx: OptimizerContext) -> mi
 def optimize_logical(rel: mir.Relation, ctx: OptimizerContext) -> mir.Relation:
     """Run the transforms that do not consider indexes."""
     return run(LOGICAL, rel, ctx)
+
+
+def optimize_query(rel: mir.Relation, ctx: OptimizerContext) -> mir.Relation:
+    """Run the transforms that do not consider indexes, over what is optimized as a whole next, in the same run of memos.
+
+    A plan in which nothing is shared is left as its fixpoint has it: if nothing is inlined, the whole begins with that
+    same plan, of which everything is known.
+    """
+    with remembering():
+        runner = _Runner(ctx)
+        settled = runner.stages(_SETTLING, shared(rel))
+        alone = runner.stages([_CANONICALIZE], settled)
+        found = runner.stages([_SHARE], alone)
+        return settled if found is alone else found
 
 
 def optimize(rel: mir.Relation, ctx: OptimizerContext) -> mir.Relation:

@@ -73,20 +73,20 @@ def shared(rel: mir.Relation) -> mir.Relation:
     stack: list[mir.Relation | tuple[mir.Relation, tuple[mir.Relation, ...]]] = [rel]
     while stack:
         task = stack.pop()
-        if isinstance(task, tuple):
+        if type(task) is tuple:
             node, kids = task
             new = done[-len(kids) :]
             del done[-len(kids) :]
             node = replace_inputs(node, kids, new)
         elif id(task) in ours:
-            done.append(task)
+            done.append(task)  # type: ignore[arg-type]  # no tuple
             continue
         else:
-            node = task
+            node = task  # type: ignore[assignment]  # no tuple
             kids = mir.inputs(node)
-            if kids:
+            if [kid for kid in kids if id(kid) not in ours]:
                 stack.append((node, kids))
-                stack.extend(reversed(kids))
+                stack += kids[::-1]
                 continue
         found = objects.setdefault(node, node)
         if found is node:
@@ -263,7 +263,8 @@ def rebuilt(rel: mir.Relation, below: mir.Relation, new: mir.Relation) -> mir.Re
 
 def project(rel: mir.Relation, outputs: Sequence[int]) -> mir.Relation:
     """A projection, omitted if it changes nothing."""
-    if tuple(outputs) == tuple(range(mir.arity(rel))):
+    wide = len(outputs)
+    if tuple(outputs) == tuple(range(wide)) and mir.arity(rel) == wide:
         return rel
     if isinstance(rel, mir.Project):
         return project(rel.input, [rel.outputs[column] for column in outputs])

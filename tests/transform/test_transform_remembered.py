@@ -16,7 +16,7 @@ from mzsql.expr.memo import remembering
 from mzsql.expr.parts import kinds_of, part_of, parts
 from mzsql.expr.scalar import Call, Column, Literal
 from mzsql.repr.types import BOOLEAN, INTEGER
-from mzsql.transform import OptimizerContext, pipeline
+from mzsql.transform import IndexDesc, OptimizerContext, pipeline
 from mzsql.transform.remembered import Scope
 from mzsql.transform.visit import shared
 
@@ -58,6 +58,40 @@ def test_a_transform_finds_in_a_run_what_it_finds_alone(evaluator: Evaluator, se
     # Outside of a run nothing is known of other plans, nor of what other transforms found.
     for stage, rel, found in steps:
         assert stage.run(rel, ctx) == found, stage.name
+
+
+@given(st.integers(0, 10**9))
+@settings(max_examples=8, deadline=None)
+def test_a_plan_that_a_transform_has_seen_in_a_run_is_not_given_to_it_again(
+    evaluator: Evaluator, seed: int
+) -> None:
+    """Of a query that reads no view, the dataflow's optimizer begins with the plan that the query's has ended with."""
+    steps: list[Step] = []
+    ctx = OptimizerContext(evaluator)
+    rel = PlanGenerator(seed).plan()
+    with pytest.MonkeyPatch.context() as patch, remembering():
+        for stages in ("_SETTLING", "LOGICAL", "PHYSICAL"):
+            noting = tuple(noted(stage, steps) for stage in getattr(pipeline, stages))
+            patch.setattr(pipeline, stages, noting)
+        pipeline.optimize(pipeline.optimize_query(rel, ctx.without_indexes), ctx)
+        seen = [(stage.name, id(plan)) for stage, plan, _ in steps if not stage.by_indexes]
+    assert len(seen) == len(set(seen))
+
+
+def test_what_depends_on_indexes_is_made_for_each_context_of_a_run(evaluator: Evaluator) -> None:
+    key = (Column(0),)
+    index = IndexDesc("u9", "u1", key)
+    without = OptimizerContext(evaluator)
+    having = replace(without, indexes=lambda gid: (index,) if gid == "u1" else ())
+    with remembering():
+        plain, looking, again = (
+            pipeline.optimize(over(U1, 1), ctx) for ctx in (without, having, without)
+        )
+    assert looking != plain == again
+    assert any(
+        isinstance(node, mir.Join) and isinstance(node.implementation, mir.IndexedFilter)
+        for node in mir.walk(looking)
+    )
 
 
 def over(rel: mir.Relation, value: int) -> mir.Relation:
