@@ -1,4 +1,4 @@
-"""Conditions that Arrow evaluates are true of the rows of which DuckDB says so."""
+"""Conditions that are evaluated without DuckDB are true of the rows of which DuckDB says so."""
 
 from __future__ import annotations
 
@@ -106,18 +106,15 @@ def test_of_no_rows_nothing_is_true(seed: int) -> None:
     "condition",
     [
         "(\"t\" LIKE '%a%' ESCAPE '\\')",
-        '("i" = (-1))',
         '("i" = ',
-        '(("i" + 1) = 2)',
-        "(CAST('a' AS TEXT) = \"t\")",
         "(\"d\" = CAST('infinity' AS DATE))",
         "(\"n\" = CAST('0.055' AS DECIMAL(38, 2)))",
         "(\"n\" = TRY_CAST('0.05' AS DECIMAL(38, 2)))",
-        '(CASE WHEN ("i" = 1) THEN TRUE END)',
-        "(" + " OR ".join(f'("i" = {one})' for one in range(200)) + ")",
+        '(("t" || "t") = "u")',
+        "(" + " OR ".join(f'("i" = {one})' for one in range(400)) + ")",
     ],
 )
-def test_what_arrow_is_not_told_is_left_to_duckdb(condition: str) -> None:
+def test_what_is_not_known_is_left_to_duckdb(condition: str) -> None:
     assert not is_known(condition)
     assert evaluated(condition, _rows(random.Random(1), 10)) is None
 
@@ -126,8 +123,6 @@ def test_what_arrow_is_not_told_is_left_to_duckdb(condition: str) -> None:
     "condition",
     [
         '("f" = 0)',
-        '("i" < 2147483648)',
-        '("i" = "l")',
         '("f" = "f")',
         "(\"t\" = CAST('1995-03-15' AS DATE))",
         "(\"n\" = CAST('0.5' AS DECIMAL(38, 1)))",

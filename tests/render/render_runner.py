@@ -9,6 +9,8 @@ from types import SimpleNamespace
 import duckdb
 import pyarrow as pa
 
+from mzsql.compute.engines.arrays.program import program_of
+from mzsql.compute.engines.arrays.vectors import Unsupported
 from mzsql.compute.engines.driver import Driver
 from mzsql.compute.replica.step.deltas import Delta, Deltas
 from mzsql.compute.replica.step.relation_facts import measured
@@ -115,6 +117,25 @@ def _whole(found, straight, given, outputs, schema: pa.Schema) -> pa.Table:
     return pa.concat_tables(pieces)
 
 
+#: How many statements were computed with arrays, and how many were left to DuckDB.
+computed_in_arrays: Counter = Counter()
+
+
+def in_arrays(text, times, given, schema: pa.Schema) -> pa.Table | None:
+    """The result of a step's statement without DuckDB, in the columns of a schema; None if it is left to DuckDB."""
+    program = program_of(text.with_parameters)
+    found = None
+    if program is not None:
+        try:
+            by_tag = program.tagged(given, text.parameters(*times))
+            parts = [rows.table(schema.names, schema) for rows in by_tag.values()]
+            found = pa.concat_tables([schema.empty_table(), *parts])
+        except Unsupported:
+            pass
+    computed_in_arrays[program is not None, found is not None] += 1
+    return found
+
+
 class Runner:
     """A dataflow's state and output, brought forward step by step."""
 
@@ -178,6 +199,8 @@ class Runner:
             if lean.text is not None:
                 reads = {name: given[name] for name in lean.reads}
                 found = _driver.step(lean.text, *times, reads, _now)
+                computed = in_arrays(lean.text, times, reads, found.schema)
+                assert computed is None or counted(computed) == counted(found)
             found = _whole(found, lean.straight, given, template.step.outputs, usual.schema)
             assert counted(found) == counted(usual)
         return found.to_pylist()

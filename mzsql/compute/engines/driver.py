@@ -16,12 +16,14 @@ import functools
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import duckdb
 import pyarrow as pa
 from sqlglot import expressions as exp
 
+from mzsql.compute.engines.arrays.program import Program, program_of
+from mzsql.compute.engines.arrays.vectors import Unsupported
 from mzsql.compute.engines.plans import BY_SIZE, Plan, Plans, Simple
 from mzsql.expr.engines import (
     WIDE_SETTINGS,
@@ -42,6 +44,8 @@ ALONE = {"threads": "3", "external_threads": "3"}
 SMALL_ROWS = 20_000
 #: A larger step over at most this many rows runs by its kept plan.
 PLANNED_ROWS = 250_000
+#: A step over at most this many rows is computed with arrays, if its text is known there.
+ARRAY_ROWS = 1_000
 #: After how many runs of a text its plan is made.
 PLAN_USES = 3
 #: For how many simple texts the number of uses is kept.
@@ -62,6 +66,10 @@ class Driver:
         self._simple: OrderedDict[Simple, int] = OrderedDict()
         #: how often steps' texts were run that have no plan yet; None while one is made, and after that has failed
         self._uses: weakref.WeakKeyDictionary[Text, int | None] = weakref.WeakKeyDictionary()
+        #: the lean texts of which it was looked at whether arrays do
+        self._programs: weakref.WeakKeyDictionary[Text, Program | None] = (
+            weakref.WeakKeyDictionary()
+        )
 
     def query(self, statement: exp.Expression, relations: Mapping[str, pa.Table]) -> pa.Table:
         """The statement's result over the given relations."""
@@ -128,6 +136,36 @@ class Driver:
             kind = "small"
         return self._run(self._connection(kind), with_parameters, relations, parameters)
 
+    def in_arrays(
+        self,
+        text: Text,
+        lower: Timestamp,
+        upper: Timestamp,
+        relations: Mapping[str, pa.Table],
+        outputs: Mapping[int, tuple[Sequence[str], pa.Schema]],
+    ) -> dict[int, pa.Table] | None:
+        """The result of a step's statement over few rows, computed without DuckDB.
+
+        Args:
+            text: the statement.
+            lower: where the step begins.
+            upper: where it ends.
+            relations: the tables that the statement reads.
+            outputs: by tag the columns that are wanted of its rows, and what they become.
+
+        Returns:
+            The rows by their tag, as far as there are any; None if DuckDB has to run it.
+        """
+        with self._lock:
+            program = self._programs.get(text)
+        if program is None or sum(one.num_rows for one in relations.values()) > ARRAY_ROWS:
+            return None
+        try:
+            found = program.tagged(relations, text.parameters(lower, upper))
+            return {tag: rows.table(*outputs[tag]) for tag, rows in found.items()}
+        except Unsupported:
+            return None
+
     def prepare(self, schemas: Mapping[str, pa.Schema], lean: LeanText) -> None:
         """Plan a step's text before it runs for the first time.
 
@@ -138,8 +176,14 @@ class Driver:
         Raises:
             duckdb.Error: it cannot be planned; it will be run as written.
         """
-        if lean.text is not None:
-            self.plan(lean.text, {name: schemas[name] for name in lean.reads})
+        text = lean.text
+        if text is None:
+            return
+        if text.with_parameters is not None:
+            program = program_of(text.with_parameters)
+            with self._lock:
+                self._programs[text] = program
+        self.plan(text, {name: schemas[name] for name in lean.reads})
 
     def plan(self, text: Text, schemas: Mapping[str, pa.Schema]) -> None:
         """Plan a step's text, unless it must be written anew for each step.

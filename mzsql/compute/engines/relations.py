@@ -76,13 +76,23 @@ _SIMPLE: dict[pa.DataType, st.DataType] = {
 
 def collectable_rows(schema: pa.Schema, settings: ComputeSettings) -> int:
     """How many rows of a schema may be brought to the driver."""
+    return collectable(row_width(schema), settings)
+
+
+def row_width(schema: pa.Schema) -> int:
+    """About how many bytes a row of a schema has."""
     width = 0
     for one in schema:
         try:
             width += max(1, one.type.bit_width // 8)
         except ValueError:
             width += VALUE_BYTES
-    return max(1, min(settings.rows_here, settings.bytes_here // max(width, 1)))
+    return max(width, 1)
+
+
+def collectable(width: int, settings: ComputeSettings) -> int:
+    """How many rows of so many bytes may be brought to the driver."""
+    return max(1, min(settings.rows_here, settings.bytes_here // width))
 
 
 def spark_type(typ: pa.DataType) -> st.DataType:

@@ -39,6 +39,7 @@ from mzsql.persist import (
 from mzsql.persist.consolidate import consolidate
 from mzsql.repr.errors import InternalError
 from mzsql.repr.frontier import Frontier, Timestamp, less_than
+from mzsql.repr.lazy import lazy_property
 
 #: Rows that a worker's file is laid out for if their number is unknown.
 _UNKNOWN_ROWS = 1_000_000
@@ -95,6 +96,11 @@ class Target:
         self._turn = threading.Lock()
         if log is not None:
             log.attach(writer)
+
+    @lazy_property
+    def updates_schema(self) -> pa.Schema:
+        """The columns of its updates, with their times and diffs."""
+        return with_time(self.schema)
 
     def upper(self) -> Frontier:
         """The shard's upper, fetched from Consensus after everything that the log has of the shard was applied to it."""

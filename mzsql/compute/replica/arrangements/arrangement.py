@@ -30,7 +30,7 @@ from sqlglot import expressions as exp
 
 from mzsql.compute.dependencies import ComputeSettings, ExportLog
 from mzsql.compute.engines.driver import Driver
-from mzsql.compute.engines.relations import KeyRange, collectable_rows, parts_frame
+from mzsql.compute.engines.relations import KeyRange, collectable, parts_frame, row_width
 from mzsql.compute.replica.arrangements.hot import Hot
 from mzsql.compute.replica.arrangements.ordering import Ordering
 from mzsql.compute.replica.arrangements.runs import Hashes, distinct, key_hashes
@@ -42,7 +42,6 @@ from mzsql.compute.replica.target import (
     at_or_after,
     by_worker_and_key,
     no_updates,
-    with_time,
 )
 from mzsql.expr.engines import to_sql
 from mzsql.expr.functions.table import Engine
@@ -61,6 +60,7 @@ from mzsql.persist.consolidate import consolidate
 from mzsql.persist.pushdown import Filters
 from mzsql.repr.errors import InternalError
 from mzsql.repr.frontier import Frontier, Timestamp, less_than
+from mzsql.repr.lazy import lazy_property
 from mzsql.repr.types import ColumnType, SqlType, updates_schema
 
 #: An arrangement with more stored bytes is not loaded into a trace: lookups read its shard.
@@ -146,7 +146,12 @@ class Arrangement(Target):
 
     def most_rows(self, settings: ComputeSettings | None = None) -> int:
         """Most of its rows that may be read into this process, by the given settings or by its own."""
-        return collectable_rows(with_time(self.schema), settings or self._settings)
+        return collectable(self._width, settings or self._settings)
+
+    @lazy_property
+    def _width(self) -> int:
+        """About how many bytes an update has."""
+        return row_width(self.updates_schema)
 
     # --- what is shared ---
 
@@ -303,7 +308,7 @@ class Arrangement(Target):
         """A trace without updates, which can be read from `since` on."""
         key = self.desc.key_spec(self._settings)
         return Trace(
-            with_time(self.schema),
+            self.updates_schema,
             self.desc.key_arity,
             since,
             hasher=self._hashes.of,

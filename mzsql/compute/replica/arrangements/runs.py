@@ -219,7 +219,7 @@ def _begins(hashes: Hashes, keys: Hashes) -> Places:
     """
     count = len(hashes)
     if count < _LONG_RUN or len(keys) < _MANY_KEYS:
-        return np.searchsorted(hashes, keys)
+        return hashes.searchsorted(keys)
     density, wanted = count / 2.0**64, keys.astype(np.float64)
     at = np.clip((wanted * density).astype(np.int64), 0, count - 1)
     for _ in range(2):
@@ -240,6 +240,8 @@ def _begins(hashes: Hashes, keys: Hashes) -> Places:
     return at
 
 
+#: The ends of so many keys' rows are searched for at once, which takes less than a look at what lies beside each.
+_FEW_KEYS = 32
 #: The end of a key's rows is searched for only if it has more rows than this.
 _BESIDE = 8
 
@@ -250,6 +252,8 @@ def _ends(hashes: Hashes, keys: Hashes, begin: Places) -> Places:
     Most keys have few rows or none, which lie next to the place just found, so looking there is much cheaper than
     another search.
     """
+    if len(keys) <= _FEW_KEYS:
+        return hashes.searchsorted(keys, "right")
     ends = begin.copy()
     open_, wanted = np.arange(len(keys)), keys
     for _ in range(_BESIDE):

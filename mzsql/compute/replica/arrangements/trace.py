@@ -347,15 +347,9 @@ class Trace:
             if run.first > as_of:
                 continue
             begin, end, order = run.places(wanted, arity, self._hasher)
-            counts = end - begin
-            total = int(counts.sum())
-            if not total:
-                continue
-            # All places of the stretches, without a loop over keys: place k of the result is k, moved by where its
-            # stretch begins in the run less where it begins in the result.
-            starts = np.repeat(begin - (np.cumsum(counts) - counts), counts)
-            places = starts + np.arange(total)
-            pieces.append((run, places if order is None else order[places]))
+            places = _stretched(begin, end)
+            if len(places):
+                pieces.append((run, places if order is None else order[places]))
         return Found(pieces, as_of, self._schema)
 
     def first(self, wanted: Hashes, as_of: Timestamp, need: int, *, back: bool) -> FirstRows:
@@ -374,6 +368,11 @@ class Trace:
         if not runs or any(run.mixed for run in runs):
             return self._whole(wanted, as_of)
         spans = [run.places(wanted, self._key_arity, self._hasher)[:2] for run in runs]
+        total = sum(int((end - begin).sum()) for begin, end in spans)
+        if total <= len(wanted) * need + _SPARE:
+            # Little more than is needed: taking all takes less than judging which come first.
+            rows = [(run, _stretched(*span)) for run, span in zip(runs, spans, strict=True)]
+            return _all_of(Found(rows, as_of, self._schema), wanted, total)
         kept: list[list[Places]] = [[] for _ in runs]
         counts = np.zeros(len(wanted), np.int64)
         whole = np.zeros(len(wanted), np.bool_)
@@ -398,8 +397,7 @@ class Trace:
     def _whole(self, wanted: Hashes, as_of: Timestamp) -> FirstRows:
         """All rows of the keys, in the form of a result of `first`."""
         found = self.find(wanted, self._key_arity, as_of)
-        counts = np.zeros(len(wanted), np.int64)
-        return FirstRows(found, counts, np.ones(len(wanted), np.bool_), found.count)
+        return _all_of(found, wanted, found.count)
 
     def _certain(
         self,
@@ -485,6 +483,23 @@ def _taken(begin: Places, end: Places, most: int, back: bool) -> _Taken:
     more = sizes > counts
     edges[(before if back else before + counts - 1)[more]] = True
     return _Taken(places, np.repeat(np.arange(len(sizes)), counts), edges)
+
+
+def _all_of(found: Found, wanted: Hashes, looked: int) -> FirstRows:
+    """All rows of keys, in the form of a result of `Trace.first`."""
+    return FirstRows(found, np.zeros(len(wanted), np.int64), np.ones(len(wanted), np.bool_), looked)
+
+
+def _stretched(begin: Places, end: Places) -> Places:
+    """All places of stretches."""
+    counts = end - begin
+    if len(begin) == 1:
+        return np.arange(begin[0], end[0])
+    # Without a loop over stretches: place k of the result is k, moved by where its stretch begins less where it
+    # begins in the result.
+    starts = np.repeat(begin - (np.cumsum(counts) - counts), counts)
+    made: Places = starts + np.arange(len(starts))
+    return made
 
 
 def _mixes(rows: pa.RecordBatch | pa.Table, hashes: npt.NDArray[Any], arity: int) -> bool:

@@ -21,24 +21,26 @@ class StepResult:
     """The updates that a step makes.
 
     Args:
-        made: the statement's result: mz_tag, c0 …, mz_error, mz_time, mz_diff; None if no statement ran.
+        made: the statement's result: mz_tag, c0 …, mz_error, mz_time, mz_diff, or by tag the updates of each output, in the
+            columns that it has; None if no statement ran.
         straight: outputs that are rows of a relation unchanged.
         relations: these relations, by name.
     """
 
     def __init__(
         self,
-        made: pa.Table | None,
+        made: pa.Table | Mapping[int, pa.Table] | None,
         straight: Sequence[Straight] = (),
         relations: Mapping[str, pa.Table] | None = None,
     ) -> None:
-        self._made = made
+        self._made = made if isinstance(made, pa.Table) else None
+        self._by_tag: Mapping[int, pa.Table] = made if isinstance(made, Mapping) else {}
         self._straight = straight
         self._relations = relations or {}
         self._known: dict[int, pa.Table] = {}
         self._tags: npt.NDArray[np.int32] | None = None
-        self._nested = made is not None and any(
-            pa.types.is_nested(one) for one in made.schema.types
+        self._nested = self._made is not None and any(
+            pa.types.is_nested(one) for one in self._made.schema.types
         )
 
     def rows(self, output: StepOutput, schema: pa.Schema) -> pa.Table:
@@ -54,6 +56,9 @@ class StepResult:
             if one.tag == output.tag:
                 names = _with_error(one, schema)
                 pieces.append(_named(self._relations[one.relation], names, schema))
+        own = self._by_tag.get(output.tag)
+        if own is not None:
+            pieces.append(own)
         mine = self._tagged(output.tag)
         # The statement has no columns for an output that has no rows in it.
         if mine is not None and mine.num_rows:

@@ -304,16 +304,27 @@ class _Work:
             assert table is not None
             own[name] = table
         chosen, tables = texts.choose(own, self._empty, goes_on=self.dataflow.goes_on)
-        text, rows = chosen.text, None
+        text = chosen.text
+        rows: pa.Table | Mapping[int, pa.Table] | None = None
         if text is None and not chosen.straight:
             return self._write_nothing()
         tools = self.tools
         if text is not None:
             given = {name: tables[name] for name in chosen.reads}
-            rows = tools.driver.step(text, self.lower, self.upper, given, tools.later)
+            rows = tools.driver.in_arrays(text, self.lower, self.upper, given, self._columns(step))
+            if rows is None:
+                rows = tools.driver.step(text, self.lower, self.upper, given, tools.later)
         result = StepResult(rows, chosen.straight, tables)
         self._check_firsts(step, result)
         return self._write(step, result)
+
+    def _columns(self, step: Step) -> dict[int, tuple[list[str], pa.Schema]]:
+        """By output the names of its columns in the statement's result, and what they become."""
+        made = {}
+        for output in step.outputs:
+            schema = self._target(output).updates_schema
+            made[output.tag] = result_names(output, schema), schema
+        return made
 
     def _check_firsts(self, step: Step, result: StepResult | None) -> None:
         """Check that enough rows of each group were read, now that it is known what the step takes away. A `result` of
@@ -337,7 +348,7 @@ class _Work:
 
     def _rows_of(self, result: StepResult, output: StepOutput) -> pa.Table:
         """The updates of one output in a step's result."""
-        rows = result.rows(output, with_time(self._target(output).schema))
+        rows = result.rows(output, self._target(output).updates_schema)
         refresh = self._refresh(output)
         return rows if refresh is None else rounded(rows, refresh)
 
