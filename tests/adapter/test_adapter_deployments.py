@@ -436,3 +436,28 @@ def test_what_a_deployment_cannot_run_is_said_at_once_and_nothing_is_promoted(
             new.promote()
     old.execute("INSERT INTO t VALUES (1)")
     assert old.execute("SELECT m FROM m").fetchall() == [(1,)]
+
+
+def test_of_two_waiting_processes_of_one_build_the_one_with_the_claim_runs_its_replicas(
+    env: str, stack: contextlib.ExitStack
+) -> None:
+    opened(stack, mzsql.connect(env)).execute("CREATE TABLE t (a int)")
+    waiting = [
+        stack.enter_context(
+            contextlib.closing(Environment.open(locate(env), deploy_generation=generation))
+        )
+        for generation in (1, 2)
+    ]
+    first, second = (one.preparations for one in waiting)
+
+    def run() -> tuple[bool, bool]:
+        return first.runs("u1"), second.runs("u1")
+
+    assert run() == (False, False)
+    assert first.claim(1)
+    assert run() == (True, False)
+    # It has not noticed yet that it has lost the claim to one of a higher generation, and ends no hold any more.
+    assert second.claim(2)
+    assert run() == (False, True)
+    second.released()
+    assert run() == (False, False)

@@ -249,9 +249,10 @@ class Preparations:
         found = self._arrangements()
         return {k.removeprefix(prefix): v for k, v in tuple(found.items()) if k.startswith(prefix)}
 
-    def runs(self, replica: str) -> bool:  # noqa: ARG002  what a build prepares is its own, of every replica
-        """As `compute.dependencies.ArrangementRegistry`."""
-        return True
+    def runs(self, replica: str) -> bool:  # noqa: ARG002  who prepares for a build runs all of its replicas
+        """As `compute.dependencies.ArrangementRegistry`: whether no other process of this build has taken the claim."""
+        seen = _waiting(self._cache.all_entries().get(self._key(DEPLOYMENT, WAITING)))
+        return seen is not None and bool(seen.who) and seen.token == self._token
 
     def _arrangements(self) -> dict[str, str]:
         if self._named is None:
