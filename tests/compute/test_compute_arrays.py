@@ -223,7 +223,7 @@ def test_random_statements_have_the_rows_of_duckdb() -> None:
 
 @pytest.mark.long
 @given(st.integers(10**4, 10**9))
-@settings(max_examples=20_000, deadline=None)
+@settings(max_examples=3_000, deadline=None)
 def test_many_random_statements_have_the_rows_of_duckdb(seed: int) -> None:
     _compare(seed)
 

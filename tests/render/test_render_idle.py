@@ -27,6 +27,10 @@ _CASES = {
         "SELECT count(*) AS n FROM a",
         "SELECT count(*) AS n FROM a",
     ),
+    "an aggregate of what has no rows keeps it": (
+        "WITH p AS (SELECT x FROM a), q AS (SELECT x FROM p WHERE x > 1), r AS (SELECT count(*) AS n FROM q) SELECT n FROM r",
+        "WITH p AS (SELECT x FROM a), q AS (SELECT x FROM p WHERE x > 1), r AS (SELECT count(*) AS n FROM q) SELECT n FROM r",
+    ),
     "unless it asks for rows": ("SELECT sum(x) AS n FROM a HAVING count(*) > 0", None),
     "a window over nothing is nothing": ("SELECT sum(x) OVER (ORDER BY x) AS s FROM a", None),
     "subqueries are looked into": (

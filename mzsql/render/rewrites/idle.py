@@ -4,7 +4,7 @@ Promise: `without` returns a statement with the same result as long as the named
 can only return rows of them is removed, with the branches and relations that served it. A step in which one input of
 five has updates is a fraction of the full text, and a small step costs mainly its text (parsing, binding, planning).
 Only what certainly has no rows is removed: a query that returns a row from no input, such as an ungrouped aggregate,
-stays.
+stays, with what it reads.
 """
 
 from __future__ import annotations
@@ -27,17 +27,16 @@ def without(statement: exp.Expression, empty: AbstractSet[str]) -> exp.Expressio
     """
     with_ = statement.args.get("with_")
     known = set(empty)
-    kept: dict[str, exp.CTE] = {}
+    ctes: dict[str, exp.CTE] = {}
     for cte in with_.expressions if with_ is not None else ():
-        if _has_rows(cte.this, known):
-            kept[cte.alias] = cte
-        else:
+        ctes[cte.alias] = cte
+        if not _has_rows(cte.this, known):
             known.add(cte.alias)
     if not _has_rows(statement, known):
         return None
     left = _left(statement, known)
-    read = _reached(left, kept, known)
-    used = [_with(cte, {"this": read[name]}) for name, cte in kept.items() if name in read]
+    read = _reached(left, ctes, known)
+    used = [_with(cte, {"this": read[name]}) for name, cte in ctes.items() if name in read]
     if used:
         left.set("with_", exp.With(expressions=used))
     return left
@@ -49,19 +48,22 @@ def read_without(statement: exp.Expression, empty: AbstractSet[str]) -> frozense
     """
     with_ = statement.args.get("with_")
     known = set(empty)
-    kept: dict[str, exp.Expression] = {}
+    ctes: dict[str, exp.Expression] = {}
     for cte in with_.expressions if with_ is not None else ():
-        if _has_rows(cte.this, known):
-            kept[cte.alias] = cte.this
-        else:
+        ctes[cte.alias] = cte.this
+        if not _has_rows(cte.this, known):
             known.add(cte.alias)
     if not _has_rows(statement, known):
         return None
     found = set(_read(statement, known))
     waiting = list(found)
     while waiting:
-        query = kept.get(waiting.pop())
-        new = set() if query is None else _read(query, known) - found
+        name = waiting.pop()
+        query = ctes.get(name)
+        if query is None:
+            continue
+        # As in `_reached`.
+        new = set(relations_in(query) if name in known else _read(query, known)) - found
         found |= new
         waiting += new
     return frozenset(found)
@@ -206,6 +208,8 @@ def _reached(
     while waiting:
         for name in relations_in(waiting.pop()):
             if name in ctes and name not in found:
-                found[name] = _left(ctes[name].this, empty)
+                query = ctes[name].this
+                # One without rows is only read by what returns a row all the same, and stays as it is.
+                found[name] = query.copy() if name in empty else _left(query, empty)
                 waiting.append(found[name])
     return found

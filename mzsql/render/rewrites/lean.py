@@ -54,6 +54,8 @@ class Relation:
     rows: int
     same: Mapping[str, str] = field(default_factory=dict)
     totals: Mapping[str, Fraction] = field(default_factory=dict)
+    #: by column what it was found to cover last: what steps measure are mostly the same few objects
+    _covered: dict[str, Fact] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def total(self, name: str) -> Fraction | None:
         """Upper bound on the sum of a column's absolute values over all rows; None if unknown."""
@@ -64,12 +66,19 @@ class Relation:
         size = fact.size if fact.values else Fraction(0)
         return None if size is None else size * self.rows
 
+    def _covers(self, name: str, fact: Fact) -> bool:
+        found = self.columns[name].covers(fact)
+        if found:
+            self._covered[name] = fact
+        return found
+
     def covers(self, other: Relation) -> bool:
         """Whether what is known here holds for every relation that `other` describes."""
-        pairs = zip(self.columns.values(), other.columns.values(), strict=True)
+        pairs = zip(self.columns, other.columns.values(), strict=True)
+        covered = self._covered
         return (
             self.rows >= other.rows
-            and all(a.covers(b) for a, b in pairs)
+            and all(covered.get(name) is fact or self._covers(name, fact) for name, fact in pairs)
             and all(_at_most(other.total(name), total) for name, total in self.totals.items())
             # Equal to a common third column is equal too, whichever of them is the first.
             and all(

@@ -8,7 +8,7 @@ which Arrow finds in microseconds if rows are few; it is meant for such relation
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Set
+from collections.abc import Callable, Mapping, Set
 from fractions import Fraction
 
 import numpy as np
@@ -58,15 +58,27 @@ def measured(
     """
     if not table.num_rows:
         return _of_no_rows(table.schema, frozenset(columns))
-    facts = {
-        field.name: (
-            fact_of(field, table.column(field.name)) if known is None else known(field.name)
-        )
-        if field.name in columns
-        else Fact(kind_of(field.type), fails=False)
-        for field in table.schema
-    }
+    facts = dict(_unmeasured(table.schema))
+    for name in columns:
+        if name in facts:
+            facts[name] = (
+                fact_of(table.schema.field(name), table.column(name))
+                if known is None
+                else known(name)
+            )
     return Relation(facts, coarse_rows(table.num_rows), _same(table, columns))
+
+
+@functools.lru_cache(maxsize=4096)
+def _unmeasured(schema: pa.Schema) -> Mapping[str, Fact]:
+    """What the types of a relation's columns say."""
+    return {field.name: _of_kind(kind_of(field.type)) for field in schema}
+
+
+@functools.lru_cache(maxsize=4096)
+def _of_kind(kind: str | None, nulls: bool = True) -> Fact:
+    """What is true of a value of a type. The same object each time, as those of bounds, so that it is compared once."""
+    return Fact(kind, nulls=nulls, fails=False)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -116,7 +128,7 @@ def fact_of(field: pa.Field, column: pa.ChunkedArray) -> Fact:
     kind = kind_of(typ)
     if column.null_count == len(column):
         return null(kind)
-    plain = Fact(kind, nulls=column.null_count > 0, fails=False)
+    plain = _of_kind(kind, column.null_count > 0)
     if field.name in _TIMES or kind is None:
         return plain
     if kind == DATE:
@@ -140,24 +152,24 @@ def _ends(typ: pa.DataType, column: pa.ChunkedArray) -> tuple[int, int] | None:
     chunk = column.chunk(0)
     if not pa.types.is_decimal128(typ):
         values = chunk.to_numpy()
-        return int(values.min()), int(values.max())
+        return int(np.minimum.reduce(values)), int(np.maximum.reduce(values))
     halves = np.frombuffer(chunk.buffers()[1], np.int64).reshape(-1, 2)
     low, high = halves[chunk.offset : chunk.offset + len(chunk)].T
     if not (low >> 63 == high).all():
         return None  # more digits than an integer has
     one = 10**typ.scale
-    return int(low.min()) // one, -(-int(low.max()) // one)
+    return int(np.minimum.reduce(low)) // one, -(-int(np.maximum.reduce(low)) // one)
 
 
 def _dates(plain: Fact, column: pa.ChunkedArray) -> Fact:
     days = pc.drop_null(column) if column.null_count else column
     values = days.combine_chunks().view(pa.int32()).to_numpy()
-    if values.min() < FIRST_DAY or values.max() > LAST_DAY:
+    if np.minimum.reduce(values) < FIRST_DAY or np.maximum.reduce(values) > LAST_DAY:
         return plain
-    return Fact(
-        DATE,
-        nulls=plain.nulls,
-        low=Fraction(FIRST_DAY),
-        high=Fraction(LAST_DAY),
-        fails=False,
-    )
+    return _any_day(plain.nulls)
+
+
+@functools.lru_cache(maxsize=2)
+def _any_day(nulls: bool) -> Fact:
+    low, high = Fraction(FIRST_DAY), Fraction(LAST_DAY)
+    return Fact(DATE, nulls=nulls, low=low, high=high, fails=False)
