@@ -171,6 +171,8 @@ class PartReader:
         rows = pushdown if pushdown.cuts_times(part) else pushdown.within(0, None)
         for table in found:
             stats.rows += table.num_rows
+            if any(lookup.excludes(table) for lookup in pushdown.lookups):
+                continue
             at_least = advance_times(conform(table, schema), part.time_floor)
             yield rows.filter(at_least).select(wanted.names)
 

@@ -374,6 +374,10 @@ class Lookup:
             return True
         return self.may_hold(lo, hi, nulls=nulls) or self.may_hold(nan, nan, nulls=False)
 
+    def excludes(self, table: pa.Table) -> bool:
+        """Whether it is plain without comparing that no row passes: all values are NULL, as those of errors mostly are."""
+        return not self.nulls and table[self.column].null_count == table.num_rows
+
     def filter(self, table: pa.Table) -> pa.Table:
         """Return the rows of ``table`` whose value is in a range."""
         column = table[self.column]
