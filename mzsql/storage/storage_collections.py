@@ -154,8 +154,8 @@ class Collections:
             return one
 
     def _settle(self, one: OpenCollection) -> None:
-        """Let holds that were asked for earlier begin now that the collection is open. The caller holds the lock."""
-        for hold in self._unsettled.pop(one.meta.id, ()):
+        """Let holds begin where an opened collection does: others may have given up what a lost lease held. The caller holds the lock."""
+        for hold in (*self._unsettled.pop(one.meta.id, ()), *one.holds):
             hold.settle(self._readable_from(one))
             one.holds.add(hold)
 
@@ -187,6 +187,7 @@ class Collections:
                 one.replace_reader(self._open_reader(one.meta))
                 if log is not None:
                     log.detach(expired)
+            self._settle(one)
         return one
 
     def table(self, gid: GlobalId) -> TableShard:

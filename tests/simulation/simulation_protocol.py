@@ -299,14 +299,18 @@ class Leader:
         self.ready = True
 
     def _excuse(self) -> None:
-        """What was forgone may be made anew."""
+        """What was forgone may be made anew, and so may what was made by another plan than the present leader's."""
+        durable = self.world.durable
         for client in self.controller.replicas:
-            for gid in client.forgone:
-                self.world.note("forgone")
-                keys = [
-                    k for k in self.world.durable.arrangements if k[:2] == (client.replica_id, gid)
-                ]
-                self.world.durable.excused.update(keys)
+            self.world.durable.note("forgone") if client.forgone else None
+            plans = {gid: one.command.dataflow.digest for gid, one in client._dataflows.items()}
+            for key in durable.arrangements:
+                replica, gid, plan = key
+                if replica != client.replica_id:
+                    continue
+                other = gid in plans and not plan.startswith(f"{plans[gid]}/")
+                if gid in client.forgone or (other and self.leads):
+                    durable.excused.add(key)
 
     def _plan(self, item: Maintained) -> SealedDataflow:
         another = item.id in self.world.planned_anew

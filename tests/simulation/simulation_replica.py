@@ -313,7 +313,9 @@ class ModelReplica:
         self._stands(flow)
 
     def _hydrate(self, flow: Flow) -> None:
-        self._check_readable(flow, flow.as_of)
+        if not self._is_readable(flow, flow.as_of):
+            self._open_again(flow)
+            return
         flow.upper, flow.state = flow.as_of + 1, "running"
         self._durable.arrangements[flow.key] = flow.upper
         self._durable.excused.discard(flow.key)
@@ -332,7 +334,11 @@ class ModelReplica:
         self._stands(flow)
 
     def _step(self, flow: Flow) -> None:
-        self._check_readable(flow, flow.upper - 1)
+        if not self._is_readable(flow, flow.upper - 1):
+            # Whether it was to be readable is seen when it is opened: who has led before may have brought its arrangement
+            # further than it knows.
+            self._open_again(flow)
+            return
         flow.upper = min(self._uppers(flow))
         self._write(flow)
         self._durable.note("stepped")
@@ -344,12 +350,20 @@ class ModelReplica:
             at = self._durable.outputs.get(flow.gid, 0)
             self._durable.outputs[flow.gid] = max(at, flow.upper)
 
-    def _check_readable(self, flow: Flow, at: int) -> None:
-        durable = self._durable
-        begins = [durable.sinces[one] for one in flow.sources]
-        begins += [durable.index_sinces[self.id, one] for one in flow.indexes]
-        if max(begins) > at and self._owner() and self._promised(self.id, flow.gid):
-            raise Violation(f"{self.id} reads for {flow.gid} at {at} what begins at {begins}")
+    def _is_readable(self, flow: Flow, at: int) -> bool:
+        begins = [self._durable.sinces[one] for one in flow.sources]
+        begins += [self._durable.index_sinces[self.id, one] for one in flow.indexes]
+        return max(begins) <= at
+
+    def _open_again(self, flow: Flow) -> None:
+        """What it reads cannot be read any more where it stands: it is opened as after a restart, and so is what reads it."""
+        self._durable.note("opened again")
+        again = [flow]
+        for one in again:
+            again += [f for f in self.flows.values() if one.gid in f.indexes and f not in again]
+            if one.state != "waiting":
+                one.state, one.upper = "waiting", 0
+                self._stands(one)
 
     def _lower(self, flow: Flow) -> int:
         """From where another life would go on."""

@@ -36,6 +36,14 @@ def test_a_view_goes_on_without_the_index_that_it_has_read(seed: int) -> None:
     play(seed)
 
 
+@pytest.mark.parametrize("seed", [3664, 4851, 4917, 5990, 8289])
+def test_a_dataflow_that_cannot_go_on_where_it_stands_is_opened_again(seed: int) -> None:
+    """A process was stopped for so long that its leases had lapsed and history was kept for it no more; another one that ran the
+    replica brought its arrangements further; or what an earlier leader's plan has left is met again.
+    """
+    play(seed)
+
+
 def test_schedules_meet_what_they_are_for() -> None:
     assert not [what for what in MET if not (met or run_all(range(CHUNK)))[what]]
 

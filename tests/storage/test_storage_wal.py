@@ -485,3 +485,22 @@ def test_a_hold_taken_while_history_is_released_is_kept(stores) -> None:
     assert since <= taken[0].since
     assert len(one.contents("u1", taken[0].since)) == 2
     one.close()
+
+
+def test_a_hold_says_what_was_given_up_while_its_lease_had_lapsed(stores) -> None:
+    """It held nothing meanwhile: who hydrates from it must not take what it held before for readable."""
+    one, two = Process(*stores), Process(*stores)
+    u1 = GlobalId("u1")
+    for ts in (10, 20, 30):
+        one.write(ts, u1=rows((ts, "x")))
+    one.collections.table(u1).catch_up()
+    hold = one.collections.hold(u1, 15)
+    two.collections.own_holds()
+    assert len(two.contents("u1", 30)) == 3
+    _lapse(one)
+    two.collections.release_history(28)
+    assert two.collections.since(u1) == 28
+    assert len(one.contents("u1", 30)) == 3
+    assert hold.since == 28
+    one.close()
+    two.close()

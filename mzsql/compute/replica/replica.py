@@ -61,10 +61,11 @@ from mzsql.compute.replica.introspection import Introspection
 from mzsql.compute.replica.peeks import PendingPeeks
 from mzsql.compute.replica.scheduling.commands import Commands
 from mzsql.compute.replica.scheduling.installed import Installed
-from mzsql.compute.replica.scheduling.lifecycle import DataflowLifecycle, Shared
+from mzsql.compute.replica.scheduling.lifecycle import DataflowLifecycle
 from mzsql.compute.replica.scheduling.openings import Openings
 from mzsql.compute.replica.scheduling.retiring import Retiring
 from mzsql.compute.replica.scheduling.scheduler import Scheduler
+from mzsql.compute.replica.scheduling.shared import Shared
 from mzsql.compute.replica.scheduling.work import Work
 from mzsql.compute.replica.step.deltas import Deltas
 from mzsql.persist import Clock, PersistClient, SystemClock

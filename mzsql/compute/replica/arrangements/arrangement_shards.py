@@ -203,6 +203,10 @@ class ArrangementShards:
         """
         return bool(self._left)
 
+    def runs_here(self) -> bool:
+        """Whether nobody else has become the one to run this replica. Asks the catalog's shard."""
+        return self._registry.runs(self._replica)
+
     def _end(self, shard: str, name: str | None = None) -> None:
         """Delete a shard and its registration under ``name``. One that others still read stays registered under its id,
         to be deleted later.

@@ -113,6 +113,20 @@ class HydrationReport:
             if self._shown:
                 self._tell(changes)
 
+    def object_undone(self) -> None:
+        """Set the object and all its nodes not hydrated, because it is opened again."""
+        changes: list[tuple[StatusRow, int]] = []
+        with self._lock:
+            for (lir_id, worker), done in self._nodes.items():
+                if done:
+                    changes += self._turned(lir_id, worker, False)
+            if self._object:
+                changes.append((ObjectHydrationStatus(self._gid, self._replica, True), -1))
+                changes.append((ObjectHydrationStatus(self._gid, self._replica, False), 1))
+            self._object = False
+            if self._shown and changes:
+                self._tell(changes)
+
     def retract(self) -> None:
         """Retract every reported row, because the object was dropped."""
         with self._lock:

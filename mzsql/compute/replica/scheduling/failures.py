@@ -8,9 +8,11 @@ retried in any case.
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from mzsql.expr.engines import no_memory
+from mzsql.persist import ExpiredHandle, SinceViolation
+from mzsql.repr.errors import Fenced
 
 #: What libraries other than the operating system say when there is no memory.
 _NO_MEMORY = ("can't start new thread", "java.lang.OutOfMemoryError", "Cannot allocate memory")
@@ -27,6 +29,22 @@ def told_of(error: BaseException) -> str:
     if any(_is_memory(one) for one in chain):
         return f"the replica's process is out of memory ({_LIMITS}); give it more, it is tried again: {text}"
     return text
+
+
+def is_lost(error: BaseException, runs_here: Callable[[], bool]) -> bool:
+    """Whether a dataflow that failed with the error cannot go on where it stands, but can once it is opened again.
+
+    What it reads is not readable any more from where it is (its process was stopped for longer than others hold history for
+    it, or another process that ran the replica brought its arrangements further), a lease of its own has lapsed, or such a
+    process has taken its hold on an index.
+
+    Args:
+        error: the failure.
+        runs_here: whether this process is the one to run the replica. If it is not, the hold is left to the one that is.
+    """
+    if isinstance(error, Fenced):
+        return runs_here()
+    return isinstance(error, SinceViolation | ExpiredHandle)
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

@@ -194,6 +194,63 @@ class Installed:
                     self._leaving.remove(gone)
             self._respond(msgspec.structs.replace(gone.status(), state="dropped"))
 
+    # --- being opened again ---
+
+    def open_again(self, flow: DataflowLifecycle) -> None:
+        """Have a dataflow opened as after a restart, as soon as no thread works at it: it cannot go on where it stands.
+
+        Those that read its index are opened again with it, because it may be made anew, in another shard.
+        """
+        with self.changed:
+            lost, left = dict[GlobalId, DataflowLifecycle](), [flow]
+            while left:
+                one = left.pop()
+                lost[one.gid] = one
+                left += [f for f in self._flows.values() if f.gid not in lost and _reads(f, one)]
+            for one in lost.values():
+                # One that waits to be opened has opened nothing yet.
+                one.lost = one.busy or one.state is not State.OPENING
+        self.close_lost()
+
+    def close_lost(self) -> None:
+        """Close the dataflows to be opened again that no thread works at, and let them be opened. The others are closed by
+        a later call.
+        """
+        while True:
+            with self.changed:
+                idle = (
+                    flow
+                    for flow in self._flows.values()
+                    if flow.lost and not (flow.left or flow.busy or flow.flushing or flow.warming)
+                )
+                lost = next(idle, None)
+                if lost is None or self.closing:
+                    return
+                # It is among those to be opened before its handles are closed, so that what it uses is not retired meanwhile.
+                lost.lost, lost.busy, lost.state = False, True, State.OPENING
+                self.opening[lost.gid] = lost
+            try:
+                lost.close_to_open()
+            except (SqlError, OSError) as error:
+                # Handles that cannot be closed lapse with their leases.
+                _LOG.warning("closing %s to open it again: %s", lost.gid, error)
+            finally:
+                with self.changed:
+                    lost.busy = False
+                    self._respond(lost.status())
+            if lost.left:
+                self.close_dropped()
+            self.wake()
+
+    def worked(self, flow: DataflowLifecycle) -> None:
+        """Close a dataflow that a thread has just finished to work at, if it waits for that."""
+        with self.changed:
+            left, lost = flow.left, flow.lost
+        if left:
+            self.close_dropped()
+        if lost:
+            self.close_lost()
+
     # --- waking ---
 
     def wake(self) -> None:
@@ -221,3 +278,8 @@ class Installed:
             self.closing = True
             self.changed.notify_all()
             return True
+
+
+def _reads(flow: DataflowLifecycle, index: DataflowLifecycle) -> bool:
+    """Whether a dataflow reads the index of another."""
+    return any(one.index and one.id == index.gid for one in flow.rendered.inputs)

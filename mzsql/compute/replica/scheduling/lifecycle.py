@@ -16,30 +16,24 @@ from functools import partial
 
 import msgspec
 
-from mzsql.compute.dependencies import ComputeSettings, ExportLog, ReadHold, StorageReader
-from mzsql.compute.engines.driver import Driver
-from mzsql.compute.engines.spark_start import SparkStart
-from mzsql.compute.protocol import ReadFrontier, RefreshStats, Respond, Status
+from mzsql.compute.dependencies import ReadHold
+from mzsql.compute.protocol import ReadFrontier, RefreshStats, Status
 from mzsql.compute.replica.arrangements.arrangement import Arrangement
-from mzsql.compute.replica.arrangements.arrangement_shards import ArrangementShards
 from mzsql.compute.replica.dataflows.dataflow import Dataflow, DataflowSpec, fill_plan
 from mzsql.compute.replica.dataflows.elapsed import Elapsed
 from mzsql.compute.replica.dataflows.engine_choice import Refusals, for_hydration
 from mzsql.compute.replica.dataflows.inputs import CollectionInput, IndexInput, Input
-from mzsql.compute.replica.endings import Closes, Unwanted, each_by_itself, patience
-from mzsql.compute.replica.hydration.databases import HydrationDatabases
-from mzsql.compute.replica.hydration.filling import Beside
+from mzsql.compute.replica.endings import Unwanted, each_by_itself, patience
 from mzsql.compute.replica.hydration.here import HydrationHere
 from mzsql.compute.replica.hydration.hydration import Hydration
 from mzsql.compute.replica.hydration.report import HydrationReport
 from mzsql.compute.replica.scheduling.sessions import DataflowSessions
-from mzsql.compute.replica.step.deltas import Deltas
+from mzsql.compute.replica.scheduling.shared import Shared
 from mzsql.compute.replica.step.preparing import prepare_steps
 from mzsql.compute.replica.step.step import StepTools, run_step
 from mzsql.compute.replica.target import Overtaken, no_updates
 from mzsql.expr.functions.table import Engine
 from mzsql.location import waiting
-from mzsql.persist import Clock, PersistClient
 from mzsql.render.dataflow import RenderedDataflow
 from mzsql.repr.errors import InternalError, SqlError
 from mzsql.repr.frontier import MAX_TIMESTAMP, Frontier, Timestamp, less_than, meet
@@ -61,36 +55,6 @@ class State(enum.Enum):
     OPENING = "waiting"
     HYDRATING = "hydrating"
     RUNNING = "running"
-
-
-@dataclass
-class Shared:
-    """What a replica provides to each of its dataflows: clients, engines, settings, and whom to tell."""
-
-    replica_id: str
-    persist: PersistClient
-    spark: SparkStart
-    storage: StorageReader
-    arrangements: ArrangementShards
-    driver: Driver
-    settings: ComputeSettings
-    deltas: Deltas
-    clock: Clock
-    #: the frontier of another dataflow of this replica, which maintains an index
-    frontier: Callable[[GlobalId], Frontier]
-    #: opens handles of this dataflow's own on another dataflow's index
-    open_index: Callable[[GlobalId], Arrangement]
-    #: what the replica has installed, and whether it is about to end
-    installed: Closes
-    #: runs the sorting of what hydrations write, beside the writing
-    beside: Beside
-    #: the databases that in-process hydrations run in
-    databases: HydrationDatabases
-    #: runs work that makes later steps faster but that no step needs, beside other work
-    later: Callable[[Callable[[], None]], None]
-    respond: Respond
-    #: the log in which outputs become durable together; None if each view writes its own shard
-    exports: ExportLog | None = None
 
 
 @dataclass
@@ -129,6 +93,8 @@ class DataflowLifecycle:
     overfull: bool = False
     #: dropped, and read by no other dataflow: it gets no more work, and is closed when its present work is done
     left: bool = False
+    #: cannot go on where it stands: it gets no more work, and is opened again when its present work is done
+    lost: bool = False
     frontier: Frontier = 0
     error: str | None = None
     failures: int = 0
@@ -156,6 +122,11 @@ class DataflowLifecycle:
     def dropped(self) -> bool:
         """Whether the dataflow was dropped; others may still read it."""
         return self._unwanted.dropped
+
+    @property
+    def ends(self) -> bool:
+        """Whether it gets no more work as it stands."""
+        return self.left or self.lost
 
     def drop(self) -> None:
         """Begin no more work for it."""
@@ -558,25 +529,36 @@ class DataflowLifecycle:
         holds = [partial(one.close, retire=True) for one in self.collections]
         each_by_itself((*holds, *(hold.release for hold in self.below.values())))
 
+    def close_to_open(self) -> None:
+        """Close its handles, so that it can be opened as after a restart. Its holds stay. None of its work may be running."""
+        self.doing, self.node = "waits for its turn to be opened", None
+        if self.is_index:
+            self.frontier = 0
+        self.report.object_undone()
+        if self.dataflow is not None:
+            self._close_handles(retire=False, let_go=False)
+
     def close(self, *, retire: bool) -> None:
         """Close its handles; with `retire` also delete its arrangements, unless others use them. None of its work may
         be running.
         """
+        if self.dataflow is not None:
+            # Holds normally outlive the process, since a restart resumes from them. Those of a read-only replica are
+            # leases, and are released.
+            self._close_handles(retire=retire, let_go=retire or self.replica.settings.read_only)
+        elif retire:
+            self.release_inputs()
+
+    def _close_handles(self, *, retire: bool, let_go: bool) -> None:
         dataflow, self.dataflow = self.dataflow, None
+        assert dataflow is not None
         arrangements = self.replica.arrangements
-        if dataflow is None:
-            if retire:
-                self.release_inputs()
-            return
         if not retire:
             try:
                 dataflow.flush(0.0)
             except (SqlError, OSError) as error:
                 # Nothing is lost: the first steps after a restart compute it again.
                 _LOG.warning("flushing %s: %s", self.gid, error)
-        # Holds normally outlive the process, since a restart resumes from them. Those of a read-only replica are
-        # leases, and are released.
-        let_go = retire or self.replica.settings.read_only
         used, output = [*dataflow.arrangements.values()], dataflow.output
         parts: list[Callable[[], None]]
         parts = [partial(source.close, retire=let_go) for source in dataflow.inputs]

@@ -95,7 +95,7 @@ class Openings:
                 yield flow
 
     def _can_open(self, flow: DataflowLifecycle, now: float) -> bool:
-        if flow.busy or flow.left or flow.retry_at > now:
+        if flow.busy or flow.ends or flow.retry_at > now:
             return False
         read = [self._installed.find(one.id) for one in flow.rendered.inputs if one.index]
         return all(one is not None and one.state is State.RUNNING for one in read)

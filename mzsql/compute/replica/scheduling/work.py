@@ -1,7 +1,8 @@
 """Runs the work of a replica's dataflows on the threads of its lanes.
 
 Promise: at most one thread works at a dataflow; only its flushes run beside that. A dataflow whose work fails is
-reported as failed and retried after growing pauses, without effect on others. Long work does not hold up other work
+reported as failed and retried after growing pauses, without effect on others; if it cannot go on where it stands, it is
+opened again as after a restart. Long work does not hold up other work
 (`compute.replica.scheduling.lane`): steps have a lane of their own, so they do not wait for hydrations, which run a few at a
 time, what somebody waits for first and the others as they come, with less of the cores where there are not enough for both.
 """
@@ -16,7 +17,7 @@ from typing import TypeVar
 
 from mzsql.compute.dependencies import ComputeSettings
 from mzsql.compute.protocol import Frontiers, Refreshed, Respond
-from mzsql.compute.replica.scheduling.failures import told_of
+from mzsql.compute.replica.scheduling.failures import is_lost, told_of
 from mzsql.compute.replica.scheduling.installed import Installed
 from mzsql.compute.replica.scheduling.lane import Lane
 from mzsql.compute.replica.scheduling.lifecycle import DataflowLifecycle, State
@@ -235,7 +236,7 @@ class Work:
         # Steps that are queued already go first.
         self.steps.rest(LATER_SECONDS)
         with installed.changed:
-            if flow.left or installed.closing or not installed.has(flow):
+            if flow.ends or installed.closing or not installed.has(flow):
                 return
             flow.warming = True
         try:
@@ -245,21 +246,19 @@ class Work:
         finally:
             with installed.changed:
                 flow.warming = False
-                left = flow.left
-            if left:
-                installed.close_dropped()
+            installed.worked(flow)
 
     def _prepare(self, flow: DataflowLifecycle, at: float) -> None:
         """Prepare the steps of a hydrated dataflow, not before the monotonic time `at`."""
         installed = self._installed
-        if flow.left:
+        if flow.ends:
             return
         # Views are often created together: their hydrations go first. Steps that are not prepared work, too. A long hydration keeps all
         # that were hydrated meanwhile waiting once, not one after the other.
         self.hydrations.rest(max(at + HYDRATING_SECONDS - self._clock.monotonic(), 0.0))
         with installed.changed:
             pause = at - self._clock.monotonic()
-            installed.changed.wait_for(lambda: flow.left or installed.closing, max(pause, 0.0))
+            installed.changed.wait_for(lambda: flow.ends or installed.closing, max(pause, 0.0))
         self._warm(flow, lambda one: one.prepare(lambda: self.steps.rest(LATER_SECONDS)))
 
     def _hydrate(self, flow: DataflowLifecycle) -> None:
@@ -298,7 +297,7 @@ class Work:
     ) -> None:
         installed = self._installed
         with installed.changed:
-            gone = flow.left or not installed.has(flow)
+            gone = flow.ends or not installed.has(flow)
             if flow.busy or installed.closing or gone:
                 return
             self.mark(flow)
@@ -316,26 +315,25 @@ class Work:
         installed = self._installed
         flow.begun = self._clock.monotonic()
         try:
-            if not installed.closing and not flow.left:
+            if not installed.closing and not flow.ends:
                 work(flow)
                 self._well(flow)
         except (
             BaseException
         ) as error:  # recorded, shown and tried again: the thread is not this dataflow's to end
             self.failed(flow, error)
+            self._open_again(flow, error)
         finally:
             with installed.changed:
                 flow.busy = False
-                left = flow.left
-            if left:
-                installed.close_dropped()
+            installed.worked(flow)
 
     def _give_flush(
         self, flow: DataflowLifecycle, work: Callable[[DataflowLifecycle], None]
     ) -> None:
         installed = self._installed
         with installed.changed:
-            if flow.flushing or installed.closing or not installed.has(flow):
+            if flow.flushing or flow.lost or installed.closing or not installed.has(flow):
                 return
             flow.flushing = True
 
@@ -348,13 +346,12 @@ class Work:
                 # The updates stay in memory, and a later pass of the scheduler tries again.
                 _LOG.warning("flushing %s: %s", flow.gid, error)
                 flow.flush_at = self._clock.monotonic() + self._settings.flush_seconds
+                self._open_again(flow, error)
             finally:
                 with installed.changed:
                     flow.flushing = False
-                    left = flow.left
                 installed.wake()
-                if left:
-                    installed.close_dropped()
+                installed.worked(flow)
 
         self.flushes.put(run)
 
@@ -380,6 +377,16 @@ class Work:
             flow.busy, busy = False, flow.busy
             self._respond(flow.status())
             flow.busy = busy
+
+    def _open_again(self, flow: DataflowLifecycle, error: BaseException) -> None:
+        """Have a dataflow opened again after a failure that trying again would not mend."""
+        try:
+            if is_lost(error, flow.replica.arrangements.runs_here):
+                _LOG.warning("%s is opened again: %s", flow.gid, error)
+                self._installed.open_again(flow)
+        except (SqlError, OSError) as other:
+            # Who runs the replica is not known now. The dataflow fails again, and it is asked again.
+            _LOG.warning("%s is not opened again: %s", flow.gid, other)
 
     # --- the end ---
 
