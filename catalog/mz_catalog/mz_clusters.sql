@@ -21,7 +21,7 @@ CREATE SOURCE mz_catalog.mz_clusters (
     disk boolean,
     availability_zones text list,
     owner_id text NOT NULL,
-    privileges text[] NOT NULL,
+    privileges mz_aclitem[] NOT NULL,
     introspection_debugging boolean,
     introspection_interval interval
 );

@@ -8,6 +8,7 @@
 -- owner_id: nothing has one
 -- privileges: nothing has one
 -- create_sql: nothing has one
+-- redacted_create_sql: the same without literals
 CREATE VIEW mz_catalog.mz_connections AS
 SELECT
     NULL::text AS id,
@@ -16,6 +17,7 @@ SELECT
     NULL::text AS name,
     NULL::text AS type,
     NULL::text AS owner_id,
-    NULL::text[] AS privileges,
-    NULL::text AS create_sql
+    NULL::mz_aclitem[] AS privileges,
+    NULL::text AS create_sql,
+    NULL::text AS redacted_create_sql
 WHERE false;

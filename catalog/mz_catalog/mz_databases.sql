@@ -10,5 +10,5 @@ CREATE SOURCE mz_catalog.mz_databases (
     oid oid NOT NULL,
     name text NOT NULL,
     owner_id text NOT NULL,
-    privileges text[] NOT NULL
+    privileges mz_aclitem[] NOT NULL
 );

@@ -18,7 +18,7 @@ CREATE SOURCE mz_catalog.mz_materialized_views (
     cluster_id text NOT NULL,
     definition text NOT NULL,
     owner_id text NOT NULL,
-    privileges text[] NOT NULL,
+    privileges mz_aclitem[] NOT NULL,
     create_sql text,
     redacted_create_sql text
 );

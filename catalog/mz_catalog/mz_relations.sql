@@ -16,5 +16,5 @@ CREATE SOURCE mz_catalog.mz_relations (
     type text NOT NULL,
     owner_id text NOT NULL,
     cluster_id text,
-    privileges text[]
+    privileges mz_aclitem[]
 );

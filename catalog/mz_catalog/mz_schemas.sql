@@ -12,5 +12,5 @@ CREATE SOURCE mz_catalog.mz_schemas (
     database_id text,
     name text NOT NULL,
     owner_id text NOT NULL,
-    privileges text[] NOT NULL
+    privileges mz_aclitem[] NOT NULL
 );

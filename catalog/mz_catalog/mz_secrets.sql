@@ -13,5 +13,5 @@ SELECT
     NULL::text AS schema_id,
     NULL::text AS name,
     NULL::text AS owner_id,
-    NULL::text[] AS privileges
+    NULL::mz_aclitem[] AS privileges
 WHERE false;

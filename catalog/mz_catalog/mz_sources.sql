@@ -28,7 +28,7 @@ CREATE SOURCE mz_catalog.mz_sources (
     value_format text,
     cluster_id text,
     owner_id text NOT NULL,
-    privileges text[] NOT NULL,
+    privileges mz_aclitem[] NOT NULL,
     create_sql text,
     redacted_create_sql text
 );

@@ -15,7 +15,7 @@ CREATE SOURCE mz_catalog.mz_tables (
     schema_id text NOT NULL,
     name text NOT NULL,
     owner_id text NOT NULL,
-    privileges text[] NOT NULL,
+    privileges mz_aclitem[] NOT NULL,
     create_sql text,
     redacted_create_sql text,
     source_id text

@@ -16,7 +16,7 @@ CREATE SOURCE mz_catalog.mz_types (
     name text NOT NULL,
     category text NOT NULL,
     owner_id text NOT NULL,
-    privileges text[] NOT NULL,
+    privileges mz_aclitem[] NOT NULL,
     create_sql text,
     redacted_create_sql text
 );

@@ -10,6 +10,6 @@ SELECT
     NULL::text AS id,
     NULL::text AS name,
     NULL::text AS owner_id,
-    NULL::text[] AS privileges,
+    NULL::mz_aclitem[] AS privileges,
     NULL::oid AS oid
 WHERE false;

@@ -19,7 +19,7 @@ CREATE SOURCE mz_internal.mz_pg_class (
     relnamespace oid NOT NULL,
     relowner oid NOT NULL,
     relhasindex boolean NOT NULL,
-    relkind text NOT NULL,
+    relkind "char" NOT NULL,
     relnatts smallint NOT NULL,
     schema_name text NOT NULL,
     database_name text

@@ -31,8 +31,8 @@ SELECT
     o.attndims,
     NOT o.nullable AS attnotnull,
     o.column_default IS NOT NULL AS atthasdef,
-    '' AS attidentity,
-    '' AS attgenerated,
+    ''::"char" AS attidentity,
+    ''::"char" AS attgenerated,
     false AS attisdropped,
     0::oid AS attcollation
 FROM mz_internal.mz_pg_attribute AS o

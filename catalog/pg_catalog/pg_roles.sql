@@ -8,10 +8,10 @@
 -- rolcreatedb: true
 -- rolcanlogin: true
 -- rolreplication: false
--- rolbypassrls: false
 -- rolconnlimit: -1: no limit
 -- rolpassword: NULL
 -- rolvaliduntil: NULL
+-- rolbypassrls: false
 -- rolconfig: the variables that its sessions begin with, as `name=value`; NULL where there are none
 CREATE VIEW pg_catalog.pg_roles AS
 SELECT
@@ -23,10 +23,10 @@ SELECT
     true AS rolcreatedb,
     true AS rolcanlogin,
     false AS rolreplication,
-    false AS rolbypassrls,
     -1 AS rolconnlimit,
     NULL::text AS rolpassword,
     NULL::timestamptz AS rolvaliduntil,
+    false AS rolbypassrls,
     p.rolconfig
 FROM mz_catalog.mz_roles AS r
 LEFT JOIN (

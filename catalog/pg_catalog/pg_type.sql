@@ -38,12 +38,12 @@ SELECT
         WHEN t.oid IN (1186, 2950) THEN 16
         ELSE -1
     END::smallint AS typlen,
-    CASE t.category WHEN 'pseudo' THEN 'p' WHEN 'range' THEN 'r' ELSE 'b' END AS typtype,
-    CASE t.category
+    (CASE t.category WHEN 'pseudo' THEN 'p' WHEN 'range' THEN 'r' ELSE 'b' END)::"char" AS typtype,
+    (CASE t.category
         WHEN 'boolean' THEN 'B' WHEN 'numeric' THEN 'N' WHEN 'string' THEN 'S' WHEN 'date-time' THEN 'D'
         WHEN 'timespan' THEN 'T' WHEN 'array' THEN 'A' WHEN 'list' THEN 'A' WHEN 'pseudo' THEN 'P' WHEN 'range' THEN 'R' ELSE 'U'
-    END AS typcategory,
-    ',' AS typdelim,
+    END)::"char" AS typcategory,
+    ','::"char" AS typdelim,
     0::oid AS typrelid,
     t.typelem,
     t.typarray,

@@ -57,6 +57,8 @@ _TYPES: dict[str, SqlType] = {
     "jsonb": t.JSONB,
     "mz_timestamp": t.MZ_TIMESTAMP,
     "oid": t.OID,
+    "mz_aclitem": t.MZ_ACLITEM,
+    '"char"': t.PG_CHAR,
 }
 
 

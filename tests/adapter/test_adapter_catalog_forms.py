@@ -200,6 +200,26 @@ DOCUMENTED = {
     "mz_introspection.mz_expected_group_size_advice": "dataflow_id dataflow_name region_id region_name levels to_cut savings hint",
     "mz_introspection.mz_compute_operator_hydration_statuses": "export_id lir_id hydrated",
     "mz_introspection.mz_records_per_dataflow_operator": "id name dataflow_id records batches size capacity allocations",
+    "mz_catalog.mz_connections": "owner_id privileges create_sql redacted_create_sql",
+    "mz_catalog.mz_timezone_abbreviations": "abbreviation utc_offset dst timezone_name",
+    "mz_internal.mz_aws_connections": "endpoint region assume_role_arn principal external_id example_trust_policy",
+    "mz_internal.mz_aws_privatelink_connection_statuses": "id name last_status_change_at status",
+    "mz_internal.mz_aws_privatelink_connection_status_history": "occurred_at connection_id status",
+    "mz_internal.mz_cluster_workload_classes": "id workload_class",
+    "mz_internal.mz_kafka_source_tables": "id topic envelope_type key_format value_format",
+    "mz_internal.mz_materialization_dependencies": "object_id dependency_id",
+    "mz_internal.mz_mysql_source_tables": "id schema_name table_name",
+    "mz_internal.mz_notices_redacted": "notice_type message hint action action_type object_id created_at",
+    "mz_internal.mz_postgres_source_tables": "id schema_name table_name",
+    "mz_internal.mz_postgres_sources": "id replication_slot timeline_id",
+    "mz_internal.mz_sink_statistics": "id replica_id messages_staged messages_committed bytes_staged bytes_committed",
+    "mz_internal.mz_sink_status_history": "occurred_at sink_id status error details replica_id",
+    "mz_internal.mz_sink_statuses": "id name type last_status_change_at status error details",
+    "mz_internal.mz_source_references": "source_id namespace name updated_at columns",
+    "mz_internal.mz_source_statistics": "id messages_received offset_known offset_committed snapshot_committed",
+    "mz_internal.mz_source_status_history": "occurred_at source_id status error details replica_id",
+    "mz_internal.mz_source_statuses": "id name type last_status_change_at status error details",
+    "mz_internal.mz_webhook_sources": "id name url",
 }
 
 
@@ -233,3 +253,34 @@ def test_what_is_said_of_clusters_and_types(con: mzsql.Connection) -> None:
         assert made.startswith('CREATE TYPE "materialize"."public"."numbers" AS LIST')
     finally:
         con.execute("DROP TYPE numbers; DROP CLUSTER kept; DROP CLUSTER bare")
+
+
+def test_privileges_and_kinds_have_the_types_of_items_and_of_one_byte(
+    con: mzsql.Connection,
+) -> None:
+    items = """
+        SELECT DISTINCT c.type FROM mz_columns AS c JOIN mz_objects AS o ON o.id = c.id
+        WHERE c.name = 'privileges' AND o.name NOT IN ('mz_default_privileges', 'mz_system_privileges')"""
+    assert con.execute(items).fetchall() == [("mz_aclitem[]",)]
+    held = """
+        SELECT DISTINCT d.privileges[1] = (r.id || '=UC/' || r.id)::mz_aclitem
+        FROM mz_databases AS d JOIN mz_roles AS r ON r.id = d.owner_id"""
+    assert con.execute(held).fetchall() == [(True,)]
+    kinds = """
+        SELECT relkind, pg_typeof(relkind), relkind = ANY (ARRAY['v', 'r']), pg_typeof(relpersistence)
+        FROM pg_class WHERE relname = 'pg_class'"""
+    assert con.execute(kinds).fetchall() == [("v", '"char"', True, '"char"')]
+    categories = "SELECT typtype, typcategory, typdelim, pg_typeof(typcategory) FROM pg_type WHERE typname = 'int4'"
+    assert con.execute(categories).fetchall() == [("b", "N", ",", '"char"')]
+
+
+def test_operators_are_those_of_the_catalog(con: mzsql.Connection) -> None:
+    of_integers = """
+        SELECT oprkind, oprleft::regtype::text, oprright::regtype::text, oprresult::regtype::text
+        FROM pg_operator WHERE oprname IN ('-', '%') AND oprright = 'int4'::regtype ORDER BY 1, 2"""
+    found = con.execute(of_integers).fetchall()
+    assert ("b", "integer", "integer", "integer") in found
+    assert ("l", "-", "integer", "integer") in found
+    counts = "SELECT (SELECT count(*) FROM mz_operators), (SELECT count(*) FROM pg_operator)"
+    ((every, told),) = con.execute(counts).fetchall()
+    assert every == told > 300

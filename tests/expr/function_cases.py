@@ -223,7 +223,8 @@ _CONSTANTS = frozenset({
 
 
 def takes_constants(func: ScalarFunc) -> bool:
-    constants = func.name in _CONSTANTS and func.args[0].kind != "interval"
+    shown = func.name == "to_char"
+    constants = func.name in _CONSTANTS and (shown or func.args[0].kind != "interval")
     return constants or func.key == "length_encoded"
 
 

@@ -106,6 +106,7 @@ SPECIAL = {
     "hmac_bytea": "hmac(y1, 'key'::bytea, 'sha1')", "normalize": "normalize(s1)",
     "int2vector_to_array": "(n1::text::int2vector)[0]", "oidvector_to_array": "('7 8'::oidvector)[1]",
     "timezone_offset": "timezone_offset('Europe/Paris', z1)",
+    "to_char_interval": "to_char(n1 * interval '90 minutes', 'DD HH24:MI:SS')",
     "to_char_real": "to_char(n1::real, '990.99')", "to_char_double": "to_char(n1::double precision, 'S999.9')",
     **{f"to_char_{kind}": f"to_char({column}, 'S999.9')" for kind, column in (("integer", "n1"), ("bigint", "b1"), ("numeric", "u1"))},
     **{

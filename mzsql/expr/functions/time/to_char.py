@@ -1,7 +1,8 @@
-"""`to_char` for timestamps: text by PostgreSQL's patterns.
+"""`to_char` for timestamps and intervals: text by PostgreSQL's patterns.
 
 Promise: all of PostgreSQL's patterns for dates and times with the modifiers FM, TM and TH; text in double quotes, and
-any other text, is copied. The format must be constant, since it is parsed when the expression is spelled.
+any other text, is copied. What says nothing of an interval, such as the name of a month, is refused for one. The format
+must be constant, since it is parsed when the expression is spelled.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.declare import Ast, of
 from mzsql.expr.functions.output.to_text import micros_of_day
 from mzsql.expr.functions.table import Engine, ScalarFunc, Sql
-from mzsql.repr.errors import Unsupported
+from mzsql.repr.errors import DataError, Unsupported
 from mzsql.repr.types import DATE, TEXT, TIMESTAMP, SqlType
 
 _MONTHS = (
@@ -242,6 +243,125 @@ _PATTERNS: dict[str, Callable[[_Fields, bool], Ast]] = {
     "RM": _named(_month, _ROMAN, 1, 4),
     "rm": _named(_month, [name.lower() for name in _ROMAN], 1, 4),
 }  # fmt: skip
+
+
+class _Spans:
+    """The fields of an interval as bigints, each with the sign of what it is made of."""
+
+    def __init__(self, arg: Sql) -> None:
+        self._months = s.big(s.field(arg.ast, "months"))
+        self.days = s.big(s.field(arg.ast, "days"))
+        self.clock = s.big(s.field(arg.ast, "micros"))
+
+    def year(self) -> Ast:
+        return s.int_div(self._months, s.num(12))
+
+    def month(self) -> Ast:
+        return s.mod(self._months, s.num(12))
+
+    def all_days(self) -> Ast:
+        """Days where each month has thirty."""
+        return s.add(s.mul(self._months, s.num(30)), self.days)
+
+    def hour(self) -> Ast:
+        return s.int_div(self.clock, s.num(3_600_000_000))
+
+    def within(self, unit: int, many: int) -> Ast:
+        """Whole units of the time, modulo ``many``."""
+        return s.mod(s.int_div(self.clock, s.num(unit)), s.num(many))
+
+
+def _signed(
+    build: Callable[[_Spans], Ast], width: int, *, whole: bool = False
+) -> Callable[[_Spans, bool], Ast]:
+    """A number padded with zeros after its sign, except with FM; with ``whole`` the sign counts, too."""
+
+    def shown(spans: _Spans, bare: bool) -> Ast:
+        number = build(spans)
+        if bare or width < 2:
+            return s.string(number)
+        digits = s.string(s.call("ABS", number))
+        below = s.lt(number, s.num(0))
+        least = s.case((below, s.num(width - whole)), otherwise=s.num(width))
+        size = s.call("GREATEST", s.integer(s.call("LENGTH", digits)), least)
+        sign = s.case((below, s.text("-")), otherwise=s.text(""))
+        return s.concat(sign, s.call("LPAD", digits, size, s.text("0")))
+
+    return shown
+
+
+def _clock_hour(spans: _Spans) -> Ast:
+    rest = s.mod(spans.hour(), s.num(12))
+    return s.case((s.eq(rest, s.num(0)), s.num(12)), otherwise=rest)
+
+
+def _week(build: Callable[[_Spans], Ast]) -> Callable[[_Spans], Ast]:
+    return lambda spans: s.add(s.int_div(s.sub(build(spans), s.num(1)), s.num(7)), s.num(1))
+
+
+def _quarter(spans: _Spans, _bare: bool) -> Ast:
+    month = spans.month()
+    number = s.string(s.add(s.int_div(s.sub(month, s.num(1)), s.num(3)), s.num(1)))
+    return s.case((s.eq(month, s.num(0)), s.text("")), otherwise=number)
+
+
+def _grouped_year(spans: _Spans, _bare: bool) -> Ast:
+    thousands = s.string(s.int_div(spans.year(), s.num(1000)))
+    rest = _signed(lambda one: s.mod(one.year(), s.num(1000)), 3, whole=True)(spans, False)
+    return s.concat(thousands, s.text(","), rest)
+
+
+def _noon(morning: str, evening: str) -> Callable[[_Spans, bool], Ast]:
+    return lambda spans, _bare: s.case(
+        (s.gte(s.mod(spans.hour(), s.num(24)), s.num(12)), s.text(evening)),
+        otherwise=s.text(morning),
+    )
+
+
+def _both(
+    pattern: str, shown: Callable[[_Spans, bool], Ast]
+) -> dict[str, Callable[[_Spans, bool], Ast]]:
+    return {pattern: shown, pattern.lower(): shown}
+
+
+def _years(digits: int) -> Callable[[_Spans, bool], Ast]:
+    return _signed(lambda spans: s.mod(spans.year(), s.num(10**digits)), digits)
+
+
+def _parts(digits: int) -> Callable[[_Spans, bool], Ast]:
+    return _signed(lambda spans: spans.within(10 ** (6 - digits), 10**digits), digits)
+
+
+_OF_INTERVALS: dict[str, Callable[[_Spans, bool], Ast]] = {
+    **_both("HH24", _signed(lambda spans: spans.hour(), 2)),
+    **_both("HH12", _signed(_clock_hour, 2)),
+    **_both("HH", _signed(_clock_hour, 2)),
+    **_both("MI", _signed(lambda spans: spans.within(60_000_000, 60), 2)),
+    **_both("SSSSS", _signed(lambda spans: s.int_div(spans.clock, s.num(1_000_000)), 1)),
+    **_both("SSSS", _signed(lambda spans: s.int_div(spans.clock, s.num(1_000_000)), 1)),
+    **_both("SS", _signed(lambda spans: spans.within(1_000_000, 60), 2)),
+    **_both("MS", _parts(3)),
+    **_both("US", _parts(6)),
+    **{f"FF{n}": _parts(n) for n in range(1, 7)},
+    **{half: _noon("AM", "PM") for half in ("AM", "PM")},
+    **{half: _noon("am", "pm") for half in ("am", "pm")},
+    **{half: _noon("A.M.", "P.M.") for half in ("A.M.", "P.M.")},
+    **{half: _noon("a.m.", "p.m.") for half in ("a.m.", "p.m.")},
+    **_both("Y,YYY", _grouped_year),
+    **_both("YYYY", _signed(lambda spans: spans.year(), 4)),
+    **_both("YYY", _years(3)),
+    **_both("YY", _years(2)),
+    **_both("Y", _years(1)),
+    **_both("MM", _signed(lambda spans: spans.month(), 2)),
+    **_both("DDD", _signed(lambda spans: spans.all_days(), 3, whole=True)),
+    **_both("DD", _signed(lambda spans: spans.days, 2, whole=True)),
+    **_both("WW", _signed(_week(lambda spans: spans.all_days()), 2)),
+    **_both("W", _signed(_week(lambda spans: spans.days), 1)),
+    **_both("CC", _signed(lambda spans: s.int_div(spans.year(), s.num(100)), 2)),
+    **_both("Q", _quarter),
+}
+#: What PostgreSQL makes of an interval although it says nothing of one.
+_UNLIKELY = frozenset({"J", "RM", "IW", "IYYY", "IYY", "IY", "I", "IDDD"})
 _ZONES = {
     "TZ": "UTC",
     "tz": "utc",
@@ -291,6 +411,27 @@ def _pieces(fields: _Fields, form: str, zoned: bool) -> list[Ast]:
     return pieces
 
 
+def _pieces_of_interval(spans: _Spans, form: str) -> list[Ast]:
+    pieces: list[Ast] = []
+    for quoted, bare, word, ending, other in _TOKEN.findall(form):
+        if not word:
+            pieces.append(s.text(other or re.sub(r"\\(.)", r"\1", quoted)))
+            continue
+        if word.upper() in _UNLIKELY:
+            raise Unsupported(f"to_char of an interval with {word} is not supported")
+        if word not in _OF_INTERVALS:
+            raise DataError(
+                "invalid format specification for an interval value",
+                hint="Intervals are not tied to specific calendar dates.",
+                sqlstate="22007",
+            )
+        shown = _OF_INTERVALS[word](spans, bool(bare))
+        pieces.append(shown)
+        if ending:
+            pieces.append(_ordinal(shown, ending == "th"))
+    return pieces
+
+
 #: The maximum length of a format, whose parts become an expression.
 _LONGEST = 1_000
 
@@ -307,7 +448,10 @@ def _to_char(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
         raise Unsupported(
             f"to_char with a format of more than {_LONGEST} characters is not supported"
         )
-    pieces = _pieces(_Fields(args[0], engine), ast.name, args[0].typ.kind == "timestamptz")
+    if args[0].typ.kind == "interval":
+        pieces = _pieces_of_interval(_Spans(args[0]), ast.name)
+    else:
+        pieces = _pieces(_Fields(args[0], engine), ast.name, args[0].typ.kind == "timestamptz")
     present = s.is_not_null(args[0].ast)
     return s.case((present, s.concat(s.text(""), *pieces)))
 
@@ -320,5 +464,5 @@ FUNCTIONS: tuple[ScalarFunc, ...] = tuple(
         result=TEXT,
         value=_to_char,
     )
-    for kind, suffix in (("timestamp", "ts"), ("timestamptz", "tstz"))
+    for kind, suffix in (("timestamp", "ts"), ("timestamptz", "tstz"), ("interval", "interval"))
 )
