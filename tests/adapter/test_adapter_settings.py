@@ -10,7 +10,7 @@ import pytest
 
 import mzsql
 from mzsql.catalog.change import Change
-from mzsql.catalog.settings import SESSION_VARIABLES, VARIABLES, is_foreign
+from mzsql.catalog.settings import SESSION_VARIABLES, VARIABLES, is_foreign, spelled
 from mzsql.dbapi import Connection
 
 
@@ -110,7 +110,7 @@ def test_every_way_to_ask_answers_the_same(con: Connection) -> None:
     con.execute("SET application_name = 'a \"b\" c'")
     con.execute("ALTER SYSTEM SET enable_reduce_reduction = on")
     shown = {str(name): str(value) for name, value, _ in con.execute("SHOW ALL").fetchall()}
-    assert set(shown) == set(VARIABLES)
+    assert set(shown) == set(map(spelled, VARIABLES))
     assert all(_shown(con, name) == value for name, value in shown.items())
     asked = dict(con.execute("SELECT name, setting FROM pg_catalog.pg_settings").fetchall())
     assert asked.pop("max_index_keys") == "1000"
