@@ -221,6 +221,28 @@ def test_random_statements_have_the_rows_of_duckdb() -> None:
     assert told[False] < 200
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        'SELECT (- CAST("l" AS INT128)) AS "x", "t" AS "y" FROM "a"',
+        'SELECT (CAST("i" AS BIGINT) // CASE WHEN ("l" < 0) THEN "l" END) AS "x", "t" AS "y" FROM "a"',
+        'SELECT "t" AS "x", SUM("i") OVER (ORDER BY "l" DESC ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS "y" FROM "a"',
+    ],
+)
+def test_the_least_number_of_a_type_is_negated_divided_by_and_ordered(text: str) -> None:
+    made = {
+        "i": pa.array([1, 10, 100], pa.int32()),
+        "l": pa.array([-(2**63), 5, 2**63 - 1]),
+        "t": pa.array(["a", "b", "c"]),
+    }
+    tables = {"a": pa.table(made)}
+    expected, program = _by_duckdb(text, tables), program_of(text)
+    assert expected is not None
+    assert program is not None
+    found = program.run(tables, {}).table(expected.schema.names, expected.schema)
+    assert _counted(found) == _counted(expected)
+
+
 @pytest.mark.long
 @given(st.integers(10**4, 10**9))
 @settings(max_examples=3_000, deadline=None)

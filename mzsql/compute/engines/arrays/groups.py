@@ -147,7 +147,8 @@ def sorted_by(order: Sequence[Order], count: int) -> tuple[Places, Mask]:
         if vector.nulls is not None:
             values = np.where(vector.nulls, 0, values)
             keys.append(~vector.nulls if nulls_first else vector.nulls)
-        keys.append(-values if falls else values)
+        # Inverted bits fall as values rise, even those of the least number, which has no negative.
+        keys.append(~values if falls else values)
     places = np.lexsort(keys[::-1]) if len(keys) > 1 else np.argsort(keys[0], kind="stable")
     for one in keys:
         ordered = one[places]

@@ -10,6 +10,7 @@ import numpy as np
 
 from mzsql.compute.engines.arrays.vectors import (
     NUMBERS,
+    WIDE,
     Kind,
     Mask,
     Unsupported,
@@ -78,7 +79,9 @@ def divided(one: Vector, other: Vector) -> Vector:
     if not other.values.all():
         raise Unsupported
     size = max(one.size, other.size)
-    return computed(Kind.INTEGER, size, one.most, _quotient, one, other)
+    # The least number of 64 bits has no absolute value in them, as a divisor neither.
+    most = max(one.most, other.most)
+    return computed(Kind.INTEGER, size, most, _quotient, one, other)
 
 
 def _quotient(one: Any, other: Any) -> Any:
@@ -94,7 +97,9 @@ def negated(one: Vector) -> Vector:
     """
     if one.kind not in NUMBERS:
         raise Unsupported
-    return checked(Vector(one.kind, -one.values, one.nulls, one.most, one.size))
+    # The least number of 64 bits has no negative in them.
+    values = one.values.astype(object) if one.most >= WIDE else one.values
+    return checked(Vector(one.kind, -values, one.nulls, one.most, one.size))
 
 
 def cast(one: Vector, kind: Kind, size: int, digits: int = 0) -> Vector:
@@ -129,7 +134,7 @@ def _rounded(one: Vector) -> Vector:
         return one
     by = 10**one.size
     most = one.most + by
-    values = one.values.astype(object) if most >= 1 << 63 else one.values
+    values = one.values.astype(object) if most >= WIDE else one.values
     whole = (np.abs(values) + by // 2) // by
     return Vector(
         Kind.INTEGER, np.where(values < 0, -whole, whole), one.nulls, one.most // by + 1, 128
