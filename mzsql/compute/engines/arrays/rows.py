@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
+from sqlglot import expressions as exp
 
 from mzsql.compute.engines.arrays import operations as ops
-from mzsql.compute.engines.arrays.scalars import Cell, Run, Scalar, one_chunk
+from mzsql.compute.engines.arrays.scalars import Cell, Run, Scalar, Shared, one_chunk
 from mzsql.compute.engines.arrays.vectors import (
     Mask,
     Places,
@@ -45,6 +46,8 @@ class Relation:
         self.count = count
         self.names = tuple(names)
         self._make = make
+        #: expressions over its columns
+        self.shared: dict[exp.Expr, Shared] = {}
         self._cells: dict[str, Scalar] = {}
 
     def cell(self, name: str) -> Scalar:
@@ -86,7 +89,7 @@ def projected(base: Relation, items: Mapping[str, Scalar]) -> Relation:
         if item is None:
             raise Unsupported
         # A column of the base has a value for each row.
-        return item if isinstance(item, Cell) else Cell(lambda run: item(run).over(base.count(run)))
+        return item if type(item) is Cell else Cell(lambda run: item(run).over(base.count(run)))
 
     return Relation(base.count, make, tuple(items))
 

@@ -144,8 +144,20 @@ class Cell:
         return known
 
 
+class Shared(Cell):
+    """As a cell, for an expression that may occur again: its value for each row, or one for all."""
+
+    __slots__ = ()
+
+
 class Scope(Protocol):
-    """What columns' names mean."""
+    """What columns' names mean.
+
+    Attributes:
+        shared: expressions that occurred before.
+    """
+
+    shared: dict[exp.Expr, Shared]
 
     def cell(self, name: str, /) -> Scalar:
         """A column, with a value for each row.
@@ -199,13 +211,22 @@ def compiled(node: exp.Expr, scope: Scope, special: Special = _nothing_special) 
     Raises:
         Unsupported: it is not known here.
     """
+    if isinstance(node, exp.Paren):
+        return compiled(node.this, scope, special)
+    if isinstance(node, exp.Column | exp.Literal):
+        return _made(node, scope, special)
+    known = scope.shared.get(node)
+    if known is None:
+        known = scope.shared[node] = Shared(_made(node, scope, special))
+    return known
+
+
+def _made(node: exp.Expr, scope: Scope, special: Special) -> Scalar:
     known = special(node)
     if known is not None:
         return known
     inner = functools.partial(compiled, scope=scope, special=special)
     kind = type(node)
-    if isinstance(node, exp.Paren):
-        return inner(node.this)
     if isinstance(node, exp.Column):
         return scope.cell(named(node))
     if kind in _BINARY:
