@@ -629,3 +629,17 @@ def test_definitions_are_there_without_what_their_literals_say(con: Connection) 
         "SELECT count(*) FROM mz_views WHERE create_sql <> redacted_create_sql AND id LIKE 's%'"
     )
     assert rows(con, system) == [(0,)]
+
+
+def test_what_a_hydration_took_is_told_at_once_however_seldom_changes_are_looked_for(
+    con: Connection,
+) -> None:
+    con.execute("CREATE CLUSTER seldom SIZE '1', INTROSPECTION INTERVAL '1 hour'")
+    con.execute("CREATE MATERIALIZED VIEW first IN CLUSTER seldom AS SELECT max(b) AS m FROM t")
+    taken = (
+        "SELECT elapsed_ns > 0 FROM mz_internal.mz_compute_elapsed_unified WHERE export_id = '{}'"
+    )
+    until(con, taken.format(ids(con)["first"]), bool)
+    # Nobody has subscribed since.
+    con.execute("CREATE MATERIALIZED VIEW another IN CLUSTER seldom AS SELECT min(b) AS m FROM t")
+    until(con, taken.format(ids(con)["another"]), bool)

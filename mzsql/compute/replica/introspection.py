@@ -1,9 +1,9 @@
 """A replica's introspection: its logs, and the subscribes over them.
 
 Promise: the first batch of a subscribe is the full result of its plan, each later one the changes since, each change
-once. Changes are looked for about every second, and less often, up to every five seconds, if looking is slow: it
-takes at most a fiftieth of a processor where that is possible, and next to nothing if no dataflow reported anything
-meanwhile. A plan that fails ends its subscribe with an error and does not affect others.
+once. Changes are looked for about every second, sooner after a hydration, and less often, up to every five seconds, if
+looking is slow: it takes at most a fiftieth of a processor where that is possible, and next to nothing if no dataflow
+reported anything meanwhile. A plan that fails ends its subscribe with an error and does not affect others.
 docs/architecture.md, "The way of a status to its relation".
 """
 
@@ -117,6 +117,8 @@ class Introspection:
         self._lock = threading.Condition()
         self._subscribes: dict[GlobalId, _Subscribe] = {}
         self._thread: Supervised | None = None
+        # Whether something was hydrated since the last look: what that took is asked for at once.
+        self._hydrated = False
         # A lock of its own for what was reported since the last look: whoever calls `noted` holds other locks.
         self._noting = threading.Lock()
         self._touched: set[GlobalId] = set()
@@ -160,6 +162,10 @@ class Introspection:
                 return
         with self._noting:
             self._touched.add(gid)
+        if isinstance(response, Refreshed) and response.stats.kind == "hydration":
+            with self._lock:
+                self._hydrated = True
+                self._lock.notify_all()
 
     def close(self) -> None:
         """Report nothing any more. Idempotent."""
@@ -178,6 +184,8 @@ class Introspection:
     def _run(self, thread: Supervised) -> None:
         try:
             while True:
+                with self._lock:
+                    self._hydrated = False
                 began = time.thread_time()
                 again = self._look()
                 # The first look of a subscribe, which compiles its plan, says nothing about the cost of later ones.
@@ -185,8 +193,10 @@ class Introspection:
                 thread.well()
                 with self._lock:
                     every = [one.command.seconds for one in self._subscribes.values()]
-                    rest = max(min(every, default=1.0), min(spent * _REST, _MOST_REST))
-                    self._lock.wait_for(self._has_news, rest)
+                    least = min(spent * _REST, _MOST_REST)
+                    self._lock.wait_for(self._has_news, least)
+                    rest = max(min(every, default=1.0) - least, 0.0)
+                    self._lock.wait_for(lambda: self._hydrated or self._has_news(), rest)
                     if self._closing:
                         return
         finally:

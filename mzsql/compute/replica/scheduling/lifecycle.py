@@ -112,6 +112,8 @@ class DataflowLifecycle:
     _held_allowed: Timestamp = -1
     #: whether it holds nothing any more, because its output is complete for ever
     _let_go: bool = False
+    #: hands what a hydration has sorted to the traces
+    _hand_over: Callable[[], None] | None = None
 
     def __post_init__(self) -> None:
         replica = self.replica
@@ -289,13 +291,19 @@ class DataflowLifecycle:
             return None
         self._refusals.clear()
         self._hydrated()
-        # The view is reported hydrated already and can be read. That traces cannot be loaded now is no failure of the
-        # view, since a step loads what it does not find.
+        self._hand_over = hydration.hand_over
+        return stats
+
+    def hand_over(self) -> None:
+        """Load what steps look into, after a hydration: the view is reported as hydrated by then, and can be read."""
+        dataflow, (hand_over, self._hand_over) = self.dataflow, (self._hand_over, None)
+        if dataflow is None or hand_over is None:
+            return
+        # That traces cannot be loaded now is no failure of the view, since a step loads what it does not find.
         try:
-            each_by_itself((hydration.hand_over, partial(self._warm, dataflow)))
+            each_by_itself((hand_over, partial(self._warm, dataflow)))
         except Exception as error:
             _LOG.warning("what %s looks into is loaded later: %s", self.gid, error)
-        return stats
 
     def warm(self) -> None:
         """Load the traces that its steps will look into and nobody has loaded, and render its statements. Runs beside

@@ -267,6 +267,7 @@ class Work:
         if stats is not None:
             self._respond(Refreshed(stats))
             self._moved(flow, State.RUNNING)
+            flow.hand_over()
             at = self._clock.monotonic() + PREPARE_SECONDS
             self._warm_later(flow, partial(self._prepare, flow, at))
 
