@@ -10,6 +10,7 @@ import pytest
 from test_compute_dropped import COLUMNS, index, view
 from test_compute_views import TOTALS
 
+from mzsql.compute.replica.scheduling.installed import Installed
 from mzsql.persist import ExpiredHandle
 
 HERE = {
@@ -96,6 +97,28 @@ def test_what_cannot_be_read_any_more_is_hydrated_anew(world, holds, monkeypatch
         soon(lambda gid=gid: well(controller, gid))
     assert kit.stored(world.storage, "u8", 29) == {(1, 13, 3): 1}
     assert all(row.hydrated for row in world.sink.current())
+    controller.close()
+
+
+def test_what_reads_an_index_that_is_made_anew_waits_for_that(world, holds, monkeypatch):
+    """Its thread is still at the index when what reads that is closed already."""
+    controller = world.controller(**HERE)
+    put(world, controller, index(), None)
+    put(world, controller, view(), COLUMNS)
+    controller.wait_until("u8", 3, WAIT)
+    open_again = Installed.open_again
+
+    def slowly(self, flow):
+        open_again(self, flow)
+        if flow.gid == "u7":
+            reader, until = self.get("u8"), time.monotonic() + 1
+            while reader.dataflow is None and time.monotonic() < until:
+                time.sleep(0.01)
+
+    monkeypatch.setattr(Installed, "open_again", slowly)
+    history_goes(world, holds, 20, monkeypatch)
+    controller.wait_until("u8", 24, WAIT)
+    assert kit.stored(world.storage, "u8", 24) == {(1, 12, 2): 1}
     controller.close()
 
 

@@ -98,4 +98,5 @@ class Openings:
         if flow.busy or flow.ends or flow.retry_at > now:
             return False
         read = [self._installed.find(one.id) for one in flow.rendered.inputs if one.index]
-        return all(one is not None and one.state is State.RUNNING for one in read)
+        # An index that is to be opened again may be made anew in another shard than the one that would be found now.
+        return all(one is not None and one.state is State.RUNNING and not one.lost for one in read)
