@@ -217,8 +217,19 @@ def _compare(seed: int) -> bool | None:
 
 def test_random_statements_have_the_rows_of_duckdb() -> None:
     told = Counter(_compare(seed) for seed in range(400))
-    assert told[True] > 200
+    assert told[True] > 180  # scales that differ leave many to DuckDB
     assert told[False] < 200
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [
+        2005917,  # the negative of the least bigint
+        3001348,  # a union whose part without rows has another scale
+    ],
+)
+def test_a_statement_that_once_had_other_rows(seed: int) -> None:
+    _compare(seed)
 
 
 @pytest.mark.parametrize(

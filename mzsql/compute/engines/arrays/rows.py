@@ -15,6 +15,7 @@ from sqlglot import expressions as exp
 from mzsql.compute.engines.arrays import operations as ops
 from mzsql.compute.engines.arrays.scalars import Cell, Run, Scalar, Shared, one_chunk
 from mzsql.compute.engines.arrays.vectors import (
+    NUMBERS,
     Mask,
     Places,
     Unsupported,
@@ -161,7 +162,21 @@ def united(parts: Sequence[Relation]) -> Relation:
         if place is None:
             raise Unsupported
         cells = [one.cell(one.names[place]) for one in parts]
-        return Cell(lambda run: joined([cells[part](run) for part in some(run)]))
+        # What type a part's numbers have without any rows; it is the same in all runs.
+        types: dict[int, Vector] = {}
+
+        def read(run: Run) -> Vector:
+            chosen = some(run)
+            made = joined([cells[part](run) for part in chosen])
+            if made.kind in NUMBERS and len(chosen) < len(parts):
+                # A part without rows has its say in the type: with another scale in it, all would be rounded.
+                for part in set(range(len(parts))).difference(chosen):
+                    if part not in types:
+                        types[part] = cells[part](run).over(0)
+                    made, _ = alike((made, types[part]))
+            return made
+
+        return Cell(read)
 
     return Relation(lambda run: sum(parts[part].count(run) for part in some(run)), make, names)
 
