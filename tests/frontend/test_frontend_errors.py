@@ -271,9 +271,11 @@ CASES = [
     ("SELECT * FROM t WHERE", "Expected an expression, found EOF", ""),
     (
         "FOO BAR",
-        'Expected a keyword at the beginning of a statement, found identifier "FOO"',
+        'Expected a keyword at the beginning of a statement, found identifier "foo"',
         "FOO",
     ),
+    ('SELECT a B "C" FROM t', 'Expected end of statement, found identifier "C"', '"C" FROM'),
+    ("CREATE TABLE x (a int) Foo", 'Expected end of statement, found identifier "foo"', "Foo"),
     ("SELECT a FROM t GROUP", "Expected end of statement, found GROUP", "GROUP"),
     ("SELECT CASE WHEN true THEN 1", "Expected END, found EOF", ""),
     ("SELECT 'abc", "unterminated quoted string", "'abc"),

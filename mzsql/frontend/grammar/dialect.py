@@ -132,7 +132,9 @@ def describe(token: Token | None) -> str:
     word = token.text.upper()
     if kind == TokenType.VAR and (word in KEYWORDS or word in RESERVED):
         return word
-    if kind in (TokenType.VAR, TokenType.IDENTIFIER):
+    if kind == TokenType.VAR:
+        return f'identifier "{_shortened(token.text.lower())}"'  # as it is folded
+    if kind == TokenType.IDENTIFIER:
         return f'identifier "{_shortened(token.text)}"'
     if token.text[:1].isalpha():
         return token.text.upper()
