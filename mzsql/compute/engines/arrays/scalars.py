@@ -371,11 +371,9 @@ def _cast(node: exp.Cast, inner: Callable[[exp.Expr], Scalar]) -> Scalar:
         return _constant(value, kind, size, digits)
     part = inner(value)
     if isinstance(value, exp.Literal | exp.Null):
-        return _always(ops.cast(part(_NO_RUN), kind, size, digits))
+        # In a run of its own: one of the module would remember the values of all statements for ever.
+        return _always(ops.cast(part(Run({}, {}, (), frozenset())), kind, size, digits))
     return lambda run: ops.cast(part(run), kind, size, digits)
-
-
-_NO_RUN = Run({}, {}, (), frozenset())
 
 
 def _constant(value: exp.Literal, kind: Kind, size: int, digits: int) -> Scalar:
