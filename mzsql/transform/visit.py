@@ -73,16 +73,16 @@ def shared(rel: mir.Relation) -> mir.Relation:
     stack: list[mir.Relation | tuple[mir.Relation, tuple[mir.Relation, ...]]] = [rel]
     while stack:
         task = stack.pop()
-        if type(task) is tuple:
+        if isinstance(task, tuple):
             node, kids = task
             new = done[-len(kids) :]
             del done[-len(kids) :]
             node = replace_inputs(node, kids, new)
         elif id(task) in ours:
-            done.append(task)  # type: ignore[arg-type]  # no tuple
+            done.append(task)
             continue
         else:
-            node = task  # type: ignore[assignment]  # no tuple
+            node = task
             kids = mir.inputs(node)
             if [kid for kid in kids if id(kid) not in ours]:
                 stack.append((node, kids))

@@ -306,6 +306,15 @@ def in_memory(spark=no_spark) -> Iterator[World]:
         yield World(persist, spark).with_inputs()
 
 
+@contextmanager
+def with_rows(spark=no_spark) -> Iterator[World]:
+    """As `in_memory`, with an order and a customer, complete until 3."""
+    with in_memory(spark) as made:
+        made.storage.write("u1", [(1, 5, "x", 1, 1)], upper=4)
+        made.storage.write("u2", [(1, "north", 1, 1)], upper=4)
+        yield made
+
+
 class Controller(ReplicaClient):
     """A replica in this process, commanded as a controller does; each command has been taken when its call returns.
 

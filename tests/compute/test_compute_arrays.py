@@ -217,7 +217,7 @@ def _compare(seed: int) -> bool | None:
 
 def test_random_statements_have_the_rows_of_duckdb() -> None:
     told = Counter(_compare(seed) for seed in range(400))
-    assert told[True] > 180  # scales that differ leave many to DuckDB
+    assert told[True] >= 200
     assert told[False] < 200
 
 

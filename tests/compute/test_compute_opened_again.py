@@ -25,10 +25,7 @@ SUMS = """
 
 @pytest.fixture
 def world():
-    """Orders and customers, complete until 3."""
-    with kit.in_memory() as made:
-        made.storage.write("u1", [(1, 5, "x", 1, 1)], upper=4)
-        made.storage.write("u2", [(1, "north", 1, 1)], upper=4)
+    with kit.with_rows() as made:
         yield made
 
 

@@ -66,7 +66,7 @@ class Driver:
         self._simple: OrderedDict[Simple, int] = OrderedDict()
         #: how often steps' texts were run that have no plan yet; None while one is made, and after that has failed
         self._uses: weakref.WeakKeyDictionary[Text, int | None] = weakref.WeakKeyDictionary()
-        #: the lean texts of which it was looked at whether arrays do
+        #: prepared lean texts as programs over arrays; None: left to DuckDB
         self._programs: weakref.WeakKeyDictionary[Text, Program | None] = (
             weakref.WeakKeyDictionary()
         )

@@ -1,7 +1,8 @@
 """Relations of few rows whose columns are computed when they are asked for, each once in a run.
 
-Promise: what no later part of a statement asks for is not computed, nor what is asked of parts without rows. A relation
-is made with its statement; what a run computes of it is the run's.
+Promise: what no later part of a statement asks for is not computed; what is asked of parts without rows is computed of no
+rows, once for the types of numbers, or not at all. A relation is made with its statement, and is run over tables of the
+same types each time; what a run computes of it is the run's.
 """
 
 from __future__ import annotations
