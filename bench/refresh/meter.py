@@ -28,7 +28,7 @@ T = TypeVar("T")
 #: In the names of the threads that work behind.
 _BEHIND = ("-flush-", "maintenance", "follow", "leader")
 _WRITES = ("compare_and_set", "truncate")
-_READS = ("head", "scan", "list_keys")
+_READS = ("head", "scan", "scan_many", "list_keys")
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ in one call per page.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from mzsql.location.abilities import Abilities, class_as_able
@@ -19,6 +19,7 @@ from mzsql.location.protocols import (
     Consensus,
     ConsensusWait,
     ManyDeletable,
+    ManyScannable,
     RangeReadable,
     SparkReadable,
     Unfinished,
@@ -161,6 +162,14 @@ class _Consensus(_Wrapper):
         return self._pages("list_keys", lambda: iter(self.inner.list_keys()))
 
 
+class _ScansMany(_Wrapper):
+    inner: ManyScannable
+
+    def scan_many(self, starts: Mapping[str, int], limit: int) -> dict[str, list[Versioned]]:
+        """As `ManyScannable.scan_many`."""
+        return self._around("scan_many", lambda: self.inner.scan_many(starts, limit))
+
+
 class _Waits(_Wrapper):
     inner: ConsensusWait
 
@@ -176,7 +185,7 @@ _BLOB_ABILITIES: Abilities = (
     (ManyDeletable, _DeletesMany),
     (UploadSweepable, _Sweeps),
 )
-_CONSENSUS_ABILITIES: Abilities = ((ConsensusWait, _Waits),)
+_CONSENSUS_ABILITIES: Abilities = ((ConsensusWait, _Waits), (ManyScannable, _ScansMany))
 
 
 def blob_around(inner: Blob, around: Around, wrote: Wrote = _nobody) -> Blob:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 from urllib.parse import SplitResult
 
@@ -90,6 +90,11 @@ class MemConsensus:
             log = self._logs.get(key, [])
             start = max(0, from_seqno - log[0].seqno) if log else 0
             return log[start : start + limit]
+
+    def scan_many(self, starts: Mapping[str, int], limit: int) -> dict[str, list[Versioned]]:
+        """For each key, at most ``limit`` entries from its seqno on."""
+        check_limit(limit)
+        return {key: log for key, start in starts.items() if (log := self.scan(key, start, limit))}
 
     def truncate(self, key: str, seqno: int) -> int:
         """Remove the entries below ``seqno``; how many were removed."""

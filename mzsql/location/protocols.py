@@ -8,7 +8,7 @@ designs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 MAX_SEQNO = 2**63 - 1
@@ -133,6 +133,16 @@ class Consensus(Protocol):
 
     def close(self) -> None:
         """Release the handle's resources. Idempotent."""
+
+
+@runtime_checkable
+class ManyScannable(Protocol):
+    """A Consensus that reads the logs of many keys with few requests."""
+
+    def scan_many(self, starts: Mapping[str, int], limit: int) -> dict[str, list[Versioned]]:
+        """For each key, what `Consensus.scan` with ``limit`` gives from the seqno that ``starts`` maps it to; keys without such entries
+        may be left out. Each log is as of some moment of the call, not all of the same.
+        """
 
 
 @runtime_checkable

@@ -9,11 +9,12 @@ their own deadline, a minute in the oracle.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import sqlite3
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import SplitResult
 
@@ -41,6 +42,9 @@ _LIVELY_SECONDS = 0.05
 _LATE_PAUSE = 0.005
 _LATE_SECONDS = 0.5
 """For so many seconds after that, medium pauses, for a commit whose fsync takes long: nothing notifies of its end."""
+
+_MOST_KEYS = 400
+"""So many keys are asked for by one statement: SQLite before 3.32 takes no more than 999 parameters."""
 
 _CONSENSUS_SCHEMA = """
 CREATE TABLE IF NOT EXISTS consensus (
@@ -140,6 +144,26 @@ class SqliteConsensus:
             min(limit, MAX_SEQNO),
         )
         return [Versioned(*row) for row in rows]
+
+    def scan_many(self, starts: Mapping[str, int], limit: int) -> dict[str, list[Versioned]]:
+        """For each key, at most ``limit`` entries from its seqno on: one statement for some hundred keys."""
+        check_limit(limit)
+        found: dict[str, list[Versioned]] = {}
+        asked = iter(starts.items())
+        while some := list(itertools.islice(asked, _MOST_KEYS)):
+            _, rows = self._database.run(
+                "scan",
+                f"WITH asked (shard, start) AS (VALUES {', '.join(['(?, ?)'] * len(some))})"
+                " SELECT shard, sequence_number, data FROM asked JOIN consensus USING (shard)"
+                " WHERE sequence_number IN (SELECT sequence_number FROM consensus AS log"
+                " WHERE log.shard = asked.shard AND log.sequence_number >= asked.start"
+                " ORDER BY log.sequence_number LIMIT ?) ORDER BY shard, sequence_number",
+                *itertools.chain.from_iterable(some),
+                min(limit, MAX_SEQNO),
+            )
+            for key, seqno, data in rows:
+                found.setdefault(key, []).append(Versioned(seqno, data))
+        return found
 
     def truncate(self, key: str, seqno: int) -> int:
         """Remove the entries below ``seqno``; how many were removed."""

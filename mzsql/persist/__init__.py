@@ -52,6 +52,7 @@ from mzsql.persist.pushdown import Filters
 from mzsql.persist.read import ReadHandle
 from mzsql.persist.retry import troubles
 from mzsql.persist.settings import Settings
+from mzsql.persist.state import ShardState
 from mzsql.persist.stats import KeyRange
 from mzsql.persist.write import WriteHandle
 
@@ -91,6 +92,7 @@ __all__ = [
     "Settings",
     "ShardFinalized",
     "ShardHeld",
+    "ShardState",
     "SinceViolation",
     "SnapshotSplit",
     "SystemClock",

@@ -38,7 +38,7 @@ from mzsql.persist.errors import CorruptPart, MissingPart
 from mzsql.persist.frames import checksum
 from mzsql.persist.pushdown import Pushdown
 from mzsql.persist.ranges import RangeFile, extents
-from mzsql.persist.stats import group_stats
+from mzsql.persist.stats import Lookup, group_stats
 from mzsql.repr.errors import SqlError
 from mzsql.repr.frontier import Timestamp
 
@@ -106,6 +106,7 @@ class PartReader:
         self.context = context
         self.shard_id = shard_id
         self.schema = schema
+        self.full = physical(schema)
         self._footers: OrderedDict[str, pq.FileMetaData] = OrderedDict()
         self._footer_bytes = 0
         self._lock = threading.Lock()
@@ -136,10 +137,9 @@ class PartReader:
 
     def read_schema(self, columns: Sequence[str] | None) -> pa.Schema:
         """Return the schema of what is read: ``columns`` (all by default), ``mz_time``, ``mz_diff``."""
-        full = physical(self.schema)
         if columns is None:
-            return full
-        return pa.schema([full.field(name) for name in [*columns, TIME_COLUMN, DIFF_COLUMN]])
+            return self.full
+        return pa.schema([self.full.field(name) for name in [*columns, TIME_COLUMN, DIFF_COLUMN]])
 
     def pieces(
         self,
@@ -160,8 +160,7 @@ class PartReader:
         stats.parts += 1
         wanted = self.read_schema(columns)
         needed = dict.fromkeys([*wanted.names, *pushdown.columns])
-        full = physical(self.schema)
-        schema = pa.schema([full.field(name) for name in needed])
+        schema = pa.schema([self.full.field(name) for name in needed])
         found = (
             iter([self._read_inline(part, stats)])
             if isinstance(part, InlinePart)
@@ -176,6 +175,21 @@ class PartReader:
             at_least = advance_times(conform(table, schema), part.time_floor)
             yield rows.filter(at_least).select(wanted.names)
 
+    def sum_of(self, part: Part, lookups: tuple[Lookup, ...], deadline: Deadline) -> int:
+        """Return the sum of the diffs of the part's updates that pass the lookups.
+
+        Raises:
+            MissingPart, CorruptPart, LocationError: as `read`.
+        """
+        if isinstance(part, InlinePart):
+            found = self._read_inline(part, ReadStats())
+            if any(lookup.excludes(found) for lookup in lookups):
+                return 0
+            found = Pushdown(lookups).filter(found)
+        else:
+            found = self.read(part, deadline, columns=[], pushdown=Pushdown(lookups))
+        return int(pc.sum(found.column(DIFF_COLUMN)).as_py() or 0)
+
     def _read_inline(self, part: InlinePart, stats: ReadStats) -> pa.Table:
         what = f"shard {self.shard_id}: an inline part"
         if checksum(part.data) != part.checksum:
@@ -183,7 +197,7 @@ class PartReader:
         stats.bytes += len(part.data)
         stats.row_groups += 1
         try:
-            batch = pa.ipc.read_record_batch(pa.py_buffer(part.data), physical(self.schema))
+            batch = pa.ipc.read_record_batch(pa.py_buffer(part.data), self.full)
         except _DAMAGE as failure:
             raise CorruptPart(f"{what} cannot be read: {failure}") from failure
         return pa.Table.from_batches([batch])
@@ -321,7 +335,7 @@ class PartReader:
         if source is None:
             return None
         try:
-            return group_stats(self._footer(part, source), physical(self.schema), names)
+            return group_stats(self._footer(part, source), self.full, names)
         except SqlError:
             raise
         except _DAMAGE as failure:

@@ -27,7 +27,7 @@ from mzsql.location import (
 from mzsql.persist.ahead import Ahead, learned, reach
 from mzsql.persist.batch import Batch
 from mzsql.persist.clock import Deadline
-from mzsql.persist.codec import Entry, decode_entry, decode_state, encode_entry
+from mzsql.persist.codec import Entry, encode_entry
 from mzsql.persist.commands import Command, CompareAndAppend, InlineOverflow
 from mzsql.persist.context import Context, Forgetful
 from mzsql.persist.deciding import transition
@@ -38,6 +38,7 @@ from mzsql.persist.errors import (
     NewerVersion,
     UpperMismatch,
 )
+from mzsql.persist.logs import SCAN_LIMIT, decoded, followed, rollup
 from mzsql.persist.retry import Backoff, troubled
 from mzsql.persist.state import ShardState, StateDiff
 from mzsql.persist.transitions import apply_diff
@@ -47,7 +48,6 @@ from mzsql.repr.frontier import Frontier
 
 T = TypeVar("T")
 
-_SCAN_LIMIT = 256
 _WAIT_SLICE = 1.0
 """Seconds within which a waiting thread notices that the client was closed."""
 _LOOK_SECONDS = 30.0
@@ -507,25 +507,14 @@ class Shard:
         """
         while True:
             entries = self._scan(state.seqno + 1, deadline)
-            for versioned in entries:
-                entry = self._decoded(versioned)
-                if entry.state is not None:
-                    state = entry.state
-                elif versioned.seqno != state.seqno + 1:
-                    return state, False
-                elif entry.diff is not None:
-                    state = apply_diff(state, entry.diff)
-            if len(entries) < _SCAN_LIMIT:
-                return state, True
-
-    def _decoded(self, versioned: Versioned) -> Entry:
-        version = self.context.version
-        return decode_entry(versioned.data, self.shard_id, versioned.seqno, version=version)
+            state, complete = followed(self.context.version, state, entries)
+            if not complete or len(entries) < SCAN_LIMIT:
+                return state, complete
 
     def _scan(self, start: int, deadline: Deadline) -> list[Versioned]:
         context = self.context
         return context.retrying(
-            self._noting(lambda: context.consensus.scan(self.shard_id, start, _SCAN_LIMIT)),
+            self._noting(lambda: context.consensus.scan(self.shard_id, start, SCAN_LIMIT)),
             deadline,
         )
 
@@ -550,19 +539,19 @@ class Shard:
     def _load(self, head: Versioned, deadline: Deadline) -> ShardState | None:
         """Return the whole state that the newest entry refers to; `None` if it is gone."""
         context = self.context
-        entry = self._decoded(head)
+        entry = decoded(context.version, self.shard_id, head)
         if entry.state is not None:
             return entry.state
         if entry.rollup_key:
             try:
-                return self._rollup(entry, deadline)
+                return rollup(context, self.shard_id, entry, deadline)
             except (CorruptPart, NewerVersion):
                 if not isinstance(context.blob, Forgetful):
                     raise
                 # It may have been damaged once on its way and been cached so; the store itself may have it intact.
                 context.blob.forget(entry.rollup_key)
             try:
-                return self._rollup(entry, deadline)
+                return rollup(context, self.shard_id, entry, deadline)
             except (CorruptPart, NewerVersion):
                 context.blob.forget(
                     entry.rollup_key
@@ -571,15 +560,7 @@ class Shard:
         first = self._scan(entry.rollup_seqno, deadline)
         if not first or first[0].seqno != entry.rollup_seqno:
             return None
-        return self._decoded(first[0]).state
-
-    def _rollup(self, entry: Entry, deadline: Deadline) -> ShardState | None:
-        """Return the rollup that the entry names; `None` if it is gone."""
-        context, key = self.context, entry.rollup_key
-        data = context.retrying(lambda: context.blob.get(key), deadline)
-        if data is None:
-            return None
-        return decode_state(data, self.shard_id, entry.rollup_seqno, key, version=context.version)
+        return decoded(context.version, self.shard_id, first[0]).state
 
 
 def _told(failure: Exception) -> str:

@@ -291,6 +291,8 @@ def _bytes_in(operation: str, result: Any) -> int:
             return len(result.data)
         case "scan":
             return sum(len(versioned.data) for versioned in result)
+        case "scan_many":
+            return sum(len(versioned.data) for log in result.values() for versioned in log)
     return 0
 
 

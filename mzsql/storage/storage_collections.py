@@ -26,6 +26,7 @@ from mzsql.persist import (
     ReadHandle,
     ReadTimeout,
     ShardFinalized,
+    ShardState,
     SystemClock,
 )
 from mzsql.repr.errors import Fenced, NotReadable, UndefinedTable
@@ -244,18 +245,17 @@ class Collections:
     def frontiers(
         self,
         gid: GlobalId,
-        may_exist: Callable[[str], bool] = lambda _: True,
+        state_of: Callable[[str], ShardState | None] | None = None,
         reach: Reach | None = None,
     ) -> tuple[Frontier, Frontier]:
-        """A collection's since and upper; not open here it is only inspected, without a lease, where ``may_exist`` says that its shard
-        may exist. ``reach`` is from `reaching`, else the log is fetched.
+        """A collection's since and upper; not open here it is only inspected, without a lease.
+
+        ``state_of`` gives the state of its shard, else that is fetched; ``reach`` is from `reaching`, else the log is fetched.
         """
         meta = self.meta(gid)
-        with self._lock:
-            is_open = gid in self._open
-        if is_open:
+        if gid in self._open:
             return self.since(gid), self.upper(gid)
-        state = self._persist.inspect(meta.shard) if may_exist(meta.shard) else None
+        state = (state_of or self._persist.inspect)(meta.shard)
         if state is None:
             return meta.begins, 0
         since, log = join(state.since, meta.begins), self._log(gid, meta)

@@ -19,6 +19,7 @@ from mzsql.location import (
     ConsensusWait,
     Determinate,
     LocationError,
+    ManyScannable,
     UsageError,
     Versioned,
 )
@@ -33,6 +34,9 @@ PATIENCE = 10.0
 
 RACE_SECONDS = 120.0
 """Seconds after which a thread that races for an entry and never wins one counts as hung."""
+
+MANY_KEYS = 900
+"""More keys than backends that page through them ask for at once."""
 
 _ODD_KEYS = (
     "s9a3f0c1e-0000-4000-8000-000000000000",
@@ -319,11 +323,40 @@ def contention(site: ConsensusSite) -> None:
     expect_equal(found, sorted(won), "the log against what its writers won")
 
 
+def _many(consensus: Consensus) -> ManyScannable:
+    if not isinstance(consensus, ManyScannable):
+        skip("cannot scan many keys")
+        raise AssertionError  # not reached
+    return consensus
+
+
 def _waiting(consensus: Consensus) -> ConsensusWait:
     if not isinstance(consensus, ConsensusWait):
         skip("cannot wait")
         raise AssertionError  # not reached
     return consensus
+
+
+@case(CASES)
+def scans_of_many_keys(site: ConsensusSite) -> None:
+    """Many keys are scanned at once as they are one by one: logs of several lengths, truncated ones, and keys without entries."""
+    consensus = site.open()
+    many = _many(consensus)
+    lengths = {f"k{i}": 1 + i % 4 for i in range(MANY_KEYS)}
+    for key, count in lengths.items():
+        filled(consensus, key, count)
+    consensus.truncate("k3", 2)
+    for limit in (0, 1, 2, 3, MAX_SEQNO):
+        starts = {key: i % 6 for i, key in enumerate([*lengths, "none", "k"])}
+        found = {key: log for key, log in many.scan_many(starts, limit).items() if log}
+        alone = {key: consensus.scan(key, start, limit) for key, start in starts.items()}
+        wanted = {key: log for key, log in alone.items() if log}
+        expect_equal(found, wanted, f"scan of many keys, at most {limit} of each")
+    expect_equal(many.scan_many({}, 5), {}, "scan of no keys")
+    last = many.scan_many({"k0": MAX_SEQNO, "k3": 0}, 9)
+    expect_equal(last.get("k0", []), [], "scan of many from the greatest sequence number")
+    expect_equal([entry.seqno for entry in last["k3"]], [2, 3], "scan of many after truncation")
+    expect_raises(UsageError, "scan of many with a negative limit", many.scan_many, {"k0": 0}, -1)
 
 
 @case(CASES)

@@ -6,7 +6,7 @@ other. Keys reach the backend with the prefix before them, so what it refuses of
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mzsql.location import (
@@ -15,6 +15,7 @@ from mzsql.location import (
     Consensus,
     ConsensusWait,
     ManyDeletable,
+    ManyScannable,
     RangeReadable,
     SparkReadable,
     Unfinished,
@@ -128,6 +129,16 @@ class _Consensus(_View):
                 yield key.removeprefix(self.prefix)
 
 
+class _ScansMany(_View):
+    inner: ManyScannable
+
+    def scan_many(self, starts: Mapping[str, int], limit: int) -> dict[str, list[Versioned]]:
+        """As `ManyScannable.scan_many`."""
+        asked = {self.prefix + key: start for key, start in starts.items()}
+        found = self.inner.scan_many(asked, limit)
+        return {key.removeprefix(self.prefix): log for key, log in found.items()}
+
+
 class _Waits(_View):
     inner: ConsensusWait
 
@@ -143,7 +154,7 @@ _BLOB_ABILITIES: Abilities = (
     (ManyDeletable, _DeletesMany),
     (UploadSweepable, _Sweeps),
 )
-_CONSENSUS_ABILITIES: Abilities = ((ConsensusWait, _Waits),)
+_CONSENSUS_ABILITIES: Abilities = ((ConsensusWait, _Waits), (ManyScannable, _ScansMany))
 
 
 def prefixed_blob(inner: Blob, prefix: str) -> Blob:

@@ -14,6 +14,7 @@ from mzsql.location import (
     Consensus,
     ConsensusWait,
     Determinate,
+    ManyScannable,
     RangeReadable,
     SparkReadable,
     Versioned,
@@ -86,7 +87,9 @@ def test_a_wrapper_has_the_abilities_of_what_it_wraps(tmp_path: Path) -> None:
             assert isinstance(wrapped, ability) == isinstance(inner, ability)
     assert isinstance(file, SparkReadable)
     assert not isinstance(memory, SparkReadable)
-    assert isinstance(consensus_around(SqliteConsensus(tmp_path / "c.db"), Seen()), ConsensusWait)
+    consensus = consensus_around(SqliteConsensus(tmp_path / "c.db"), Seen())
+    assert isinstance(consensus, ConsensusWait)
+    assert isinstance(consensus, ManyScannable)
 
 
 def test_every_operation_passes_through(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ INTERNAL = {
     ("writer", "renewed"),
     ("reader", "let_go"),
     ("client", "swept"),
+    ("client", "tallies"),
     ("client", "unchanged_ms"),
     ("client", "updates"),
 }

@@ -78,7 +78,7 @@ def test_a_cached_blob_has_the_abilities_of_what_it_caches(inner, tmp_path):
     for ability in ABILITIES:
         assert isinstance(cached, ability) == isinstance(blob, ability), ability
     known = {one for one in vars(protocols).values() if getattr(one, "_is_runtime_protocol", False)}
-    others = {protocols.Blob, protocols.Consensus, protocols.ConsensusWait}
+    others = {protocols.Blob, protocols.Consensus, protocols.ConsensusWait, protocols.ManyScannable}
     others |= {protocols.TimestampOracle, protocols.Clocked}
     assert known - others == set(ABILITIES)
 

@@ -324,6 +324,24 @@ class ConsensusFailsUntyped(Consensus):
         return self.inner.head(key)
 
 
+@caught_by("consensus", "scans_of_many_keys")
+class ScansManyFromTheStart(Consensus):
+    def scan_many(self, starts, limit):
+        return {key: self.inner.scan(key, 0, limit) for key in starts}
+
+
+@caught_by("consensus", "scans_of_many_keys")
+class ScansManyUpToOneLimit(Consensus):
+    """The limit is that of all entries together."""
+
+    def scan_many(self, starts, limit):
+        found = {}
+        for key, start in starts.items():
+            found[key] = self.inner.scan(key, start, limit)
+            limit -= len(found[key])
+        return found
+
+
 @caught_by("consensus", "wait_times_out")
 class WaitsForNothing(Consensus):
     def wait(self, key, after_seqno, timeout):  # noqa: ARG002

@@ -11,7 +11,7 @@ from __future__ import annotations
 import datetime
 import functools
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, get_args
 
@@ -20,14 +20,14 @@ import pyarrow.compute as pc
 
 from mzsql.adapter.environment.cache_entries import GlobalExpressions
 from mzsql.adapter.planning.names import Names
-from mzsql.adapter.system.existing import ExistingShards
+from mzsql.adapter.system.existing import FetchedAhead, StateOf, states_ahead
 from mzsql.adapter.system.source import Rows, Source
-from mzsql.catalog.objects import Index, Item, MaterializedView, Replica, Stored
+from mzsql.catalog.objects import Index, Item, Maintained, MaterializedView, Replica, Stored
 from mzsql.catalog.settings import path_of
 from mzsql.catalog.state import CatalogState
 from mzsql.explain.operators import Operator, operators
 from mzsql.location import LocationError
-from mzsql.persist import MissingPart
+from mzsql.persist import PersistClient, ShardState
 from mzsql.render.nodes.naming import fingerprint_in, index_in
 from mzsql.repr.errors import SqlError
 from mzsql.repr.frontier import Frontier, Timestamp
@@ -148,8 +148,10 @@ class _NoColumns:
 def arrangement_size_rows(source: Source) -> Rows:
     """The size of each arrangement as stored, by worker."""
     workers = {one.id: one.workers for one in source.state.replicas.values()}
-    for gid, lir_id, replica, shard in source.arrangements():
-        figure = _Sized(source, shard).figure
+    found = list(source.arrangements())
+    ahead = states_ahead(source.env.persist, [shard for *_, shard in found])
+    for gid, lir_id, replica, shard in found:
+        figure = _Sized(ahead.of, shard).figure
         for worker in range(workers.get(replica, 1)):
             records, batches, size = (partial(figure, worker, place) for place in range(3))
             yield replica, gid, lir_id, worker, records, batches, size, size, batches
@@ -158,23 +160,22 @@ def arrangement_size_rows(source: Source) -> Rows:
 class _Sized:
     """A shard's updates, batches and bytes by worker, looked up when they are first asked for."""
 
-    __slots__ = ("_found", "_shard", "_source")
+    __slots__ = ("_found", "_shard", "_state_of")
 
-    def __init__(self, source: Source, shard: str) -> None:
-        self._source = source
+    def __init__(self, state_of: StateOf, shard: str) -> None:
+        self._state_of = state_of
         self._shard = shard
         self._found: dict[int, tuple[int, int, int]] | None = None
 
     def figure(self, worker: int, place: int) -> int:
         """Of a worker, the number of updates (0), of batches (1) or of bytes (2)."""
         if self._found is None:
-            self._found = _sizes(self._source, self._shard)
+            self._found = _sizes(self._state_of(self._shard))
         return self._found.get(worker, (0, 0, 0))[place]
 
 
-def _sizes(source: Source, shard: str) -> dict[int, tuple[int, int, int]]:
+def _sizes(state: ShardState | None) -> dict[int, tuple[int, int, int]]:
     """A shard's updates, batches and bytes, by worker."""
-    state = source.env.persist.inspect(shard)
     records: Counter[int] = Counter()
     batches: Counter[int] = Counter()
     size: Counter[int] = Counter()
@@ -205,26 +206,35 @@ def error_count_rows(source: Source) -> Rows:
     state = source.state
     shards = arranged_indexes(state)
     logged = functools.cache(source.env.collections.logged)
-    may_exist = ExistingShards(source.env.persist).may_have
     replicas_of = _replicas(state)
+    exports: list[tuple[Replica, Maintained, str]] = []
     for item in state.maintained:
         for replica in replicas_of(item.cluster):
             if isinstance(item, MaterializedView):
-                yield replica.id, item.id, partial(_errors_of, source, item, logged, may_exist)
-                continue
-            for shard in shards.get((replica.id, item.id), ())[-1:]:
-                yield replica.id, item.id, partial(_errors_in, source, shard)
+                exports.append((replica, item, item.shard))
+            else:
+                found = shards.get((replica.id, item.id), ())
+                exports.extend((replica, item, shard) for shard in found[-1:])
+    persist = source.env.persist
+    absent: int | None = 0
+    wanted = [shard for *_, shard in exports]
+    counts = FetchedAhead(persist, wanted, partial(_counted, persist), absent)
+    for replica, item, shard in exports:
+        if isinstance(item, MaterializedView):
+            yield replica.id, item.id, partial(_errors_of, source, item, logged, counts)
+        else:
+            yield replica.id, item.id, partial(_errors_in, source, shard, counts)
 
 
 def _errors_of(
     source: Source,
     item: MaterializedView,
     logged: Callable[[], frozenset[str]],
-    may_exist: Callable[[str], bool],
+    counts: FetchedAhead[int | None],
 ) -> int:
     """The number of errors in a view: in its shard, where that has all of the view."""
     if item.shard not in logged():
-        counted = _counted(source, item.shard) if may_exist(item.shard) else 0
+        counted = counts.of(item.shard)
         if counted is not None:
             return counted
     collections = source.env.collections
@@ -235,9 +245,9 @@ def _errors_of(
     return _count(found.column("mz_error"), found.column("mz_diff"))
 
 
-def _errors_in(source: Source, shard: str) -> int:
+def _errors_in(source: Source, shard: str, counts: FetchedAhead[int | None]) -> int:
     """The number of errors in an index's shard."""
-    counted = _counted(source, shard)
+    counted = counts.of(shard)
     if counted is not None:
         return counted
     try:
@@ -254,16 +264,11 @@ def _errors_in(source: Source, shard: str) -> int:
     return _count(found.column("mz_error"), found.column("mz_diff"))
 
 
-def _counted(source: Source, shard: str) -> int | None:
-    """The number of errors in a shard, read without a lease; None where it was compacted meanwhile."""
-    state = source.env.persist.inspect(shard)
-    if state is None or state.upper == 0:
-        return 0
-    try:
-        found = source.env.persist.updates(shard, state, ["mz_error"], filters=_ERRORS)
-    except MissingPart:
-        return None  # whoever holds a lease can read it
-    return _count(found.column("mz_error"), found.column("mz_diff"))
+def _counted(persist: PersistClient, shards: Sequence[str]) -> dict[str, int | None]:
+    """The number of errors in each shard, read without leases; None where it was compacted meanwhile: whoever holds a lease can read it."""
+    states = persist.inspect_many(shards)
+    counts = persist.tallies(states, _ERRORS)
+    return {shard: counts.get(shard) for shard in states}
 
 
 def _last_readable(since: Frontier, upper: Frontier) -> Timestamp | None:
@@ -314,9 +319,10 @@ def duration_rows(source: Source) -> Rows:
 
 def storage_rows(source: Source) -> Rows:
     """The bytes of each stored object's shard."""
-    may_exist = ExistingShards(source.env.persist).may_have
-    for item in source.state.stored:
-        yield item.id, partial(_stored_bytes, source, item.shard, may_exist)
+    stored = source.state.stored
+    ahead = states_ahead(source.env.persist, [item.shard for item in stored])
+    for item in stored:
+        yield item.id, partial(_stored_bytes, ahead.of, item.shard)
 
 
 def shard_rows(source: Source) -> Rows:
@@ -325,9 +331,8 @@ def shard_rows(source: Source) -> Rows:
         yield item.id, item.shard
 
 
-def _stored_bytes(source: Source, shard: str, may_exist: Callable[[str], bool]) -> int:
-    sizes = _sizes(source, shard) if may_exist(shard) else {}
-    return sum(size for _, _, size in sizes.values())
+def _stored_bytes(state_of: StateOf, shard: str) -> int:
+    return sum(size for _, _, size in _sizes(state_of(shard)).values())
 
 
 def retention_rows(source: Source) -> Rows:
@@ -351,20 +356,21 @@ def refresh_strategy_rows(source: Source) -> Rows:
 
 def refresh_rows(source: Source) -> Rows:
     """The last and the next refresh of materialized views."""
-    may_exist = ExistingShards(source.env.persist).may_have
+    views = source.state.of(MaterializedView)
+    ahead = states_ahead(source.env.persist, [item.shard for item in views])
     reach = functools.cache(source.env.collections.reaching)
-    for item in source.state.of(MaterializedView):
-        upper = functools.cache(partial(_upper, source, item.id, may_exist, reach))
+    for item in views:
+        upper = functools.cache(partial(_upper, source, item.id, ahead.of, reach))
         yield item.id, partial(_refreshed, item, upper), partial(_to_refresh, item, upper)
 
 
 def _upper(
     source: Source,
     gid: GlobalId,
-    may_exist: Callable[[str], bool],
+    state_of: StateOf,
     reach: Callable[[], Reach | None],
 ) -> Frontier:
-    return source.env.collections.frontiers(gid, may_exist, reach())[1]
+    return source.env.collections.frontiers(gid, state_of, reach())[1]
 
 
 def _refreshed(item: MaterializedView, upper: Callable[[], Frontier]) -> Timestamp | None:

@@ -24,6 +24,7 @@ from mzsql.catalog.plugin_relations import plugin_rows
 from mzsql.compute.peek.row_reads import narrowed
 from mzsql.location import Whereabouts, default_registry
 from mzsql.repr.errors import InternalError
+from mzsql.repr.garbage import undisturbed
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import arrow_schema
 from mzsql.transform.row_wise import Condition
@@ -156,6 +157,7 @@ class SystemRelations:
                 _, gone = self._kept.popitem(last=False)
                 self._bytes -= gone.size
 
+    @undisturbed()
     def _made(
         self,
         builtin: Builtin,

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from mzsql.adapter.system import objects, time_zones
 from mzsql.adapter.system.described import key_texts
-from mzsql.adapter.system.existing import ExistingShards
+from mzsql.adapter.system.existing import StateOf, states_ahead
 from mzsql.adapter.system.functions import aggregate_rows, function_rows, operator_rows, type_id
 from mzsql.adapter.system.introspection import (
     INTROSPECTION,
@@ -457,11 +457,11 @@ def _compute_roots(source: Source) -> Rows:
 def _frontiers(source: Source) -> Rows:
     collections = source.env.collections
     wal = functools.cache(lambda: source.env.wal.follow().upper)
-    may_exist = ExistingShards(source.env.persist).may_have
     reach = functools.cache(collections.reaching)
     state = source.state
+    ahead = states_ahead(source.env.persist, [item.shard for item in state.stored])
     for item in state.stored:
-        seen = _Pair(partial(_stored_frontiers, source, item.id, may_exist, reach))
+        seen = _Pair(partial(_stored_frontiers, source, item.id, ahead.of, reach))
         yield item.id, seen.first, wal if isinstance(item, Table) else seen.second
     arranged = arranged_indexes(state)
     for index in state.of(Index):
@@ -472,10 +472,10 @@ def _frontiers(source: Source) -> Rows:
 def _stored_frontiers(
     source: Source,
     gid: GlobalId,
-    may_exist: Callable[[str], bool],
+    state_of: StateOf,
     reach: Callable[[], Reach | None],
 ) -> tuple[Frontier, Frontier]:
-    return source.env.collections.frontiers(gid, may_exist, reach())
+    return source.env.collections.frontiers(gid, state_of, reach())
 
 
 def _index_frontiers(
@@ -491,14 +491,16 @@ def _index_frontiers(
 
 
 def _arrangements(source: Source) -> Rows:
-    for gid, lir_id, replica, shard in source.arrangements():
-        size = _Pair(partial(_size, source, shard))
+    found = list(source.arrangements())
+    ahead = states_ahead(source.env.persist, [shard for *_, shard in found])
+    for gid, lir_id, replica, shard in found:
+        size = _Pair(partial(_size, ahead.of, shard))
         yield gid, lir_id, replica, shard, size.first, size.second
 
 
-def _size(source: Source, shard: str) -> tuple[int, int]:
+def _size(state_of: StateOf, shard: str) -> tuple[int, int]:
     """The number of updates in a shard, and their bytes as stored."""
-    state = source.env.persist.inspect(shard)
+    state = state_of(shard)
     parts = [part for batch in state.trace for part in batch.parts] if state is not None else []
     return sum(part.rows for part in parts), sum(part.size for part in parts)
 

@@ -11,7 +11,7 @@ times as much without). Trade-off: a writer that dies in between leaves follower
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from mzsql.location import MAX_SEQNO, Versioned
 from mzsql.location.keys import check_limit, check_step, check_truncate
@@ -19,7 +19,7 @@ from mzsql_postgres.dialects import NOTIFY, ConsensusStatements, Dialect
 from mzsql_postgres.failures import Failed
 from mzsql_postgres.notifications import Followers
 from mzsql_postgres.options import Options
-from mzsql_postgres.sessions import Session, from_int8, int8
+from mzsql_postgres.sessions import Session, from_int8, int8, int8_array, text_array
 from mzsql_postgres.store import encoded, open_database
 
 _KEYS_PAGE = 1000
@@ -103,6 +103,27 @@ class PostgresConsensus:
             int8(min(limit, MAX_SEQNO)),
         )
         return _entries(answer.rows)
+
+    def scan_many(self, starts: Mapping[str, int], limit: int) -> dict[str, list[Versioned]]:
+        """For each key, at most ``limit`` entries from its seqno on: one statement."""
+        check_limit(limit)
+        asked = {key: max(0, start) for key, start in starts.items() if start <= MAX_SEQNO}
+        if limit == 0 or not asked:
+            return {}
+        for key in asked:
+            encoded(key, _WHAT)
+        answer = self._database.run(
+            "scan",
+            self._statements.scan_many,
+            text_array(list(asked)),
+            int8_array(list(asked.values())),
+            int8(min(limit, MAX_SEQNO)),
+        )
+        found: dict[str, list[Versioned]] = {}
+        for name, seqno, data in answer.rows:
+            entry = Versioned(from_int8(seqno or b""), data or b"")
+            found.setdefault((name or b"").decode(), []).append(entry)
+        return {key: sorted(log) for key, log in found.items()}
 
     def truncate(self, key: str, seqno: int) -> int:
         """Remove the entries below ``seqno``; returns their number."""

@@ -26,7 +26,7 @@ from typing import Protocol
 from psycopg import sql
 
 from mzsql_postgres.options import Limits
-from mzsql_postgres.sessions import BYTEA, INT8, TEXT, TEXT_ARRAY, Statement
+from mzsql_postgres.sessions import BYTEA, INT8, INT8_ARRAY, TEXT, TEXT_ARRAY, Statement
 
 CONSENSUS, KEYS, ORACLE, MIGRATIONS = (
     "consensus",
@@ -178,6 +178,16 @@ class ConsensusStatements:
             " ORDER BY sequence_number LIMIT $3",
             TEXT,
             INT8,
+            INT8,
+            reads=True,
+        )
+        self.scan_many = made(
+            "scan_many",
+            "SELECT asked.shard, log.sequence_number, log.data FROM unnest($1, $2) AS asked (shard, start),"
+            " LATERAL (SELECT c.sequence_number, c.data FROM {consensus} AS c WHERE c.shard = asked.shard"
+            " AND c.sequence_number >= asked.start ORDER BY c.sequence_number LIMIT $3) AS log",
+            TEXT_ARRAY,
+            INT8_ARRAY,
             INT8,
             reads=True,
         )

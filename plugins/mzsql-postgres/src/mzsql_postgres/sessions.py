@@ -27,7 +27,7 @@ from psycopg import pq
 from mzsql_postgres.failures import Failed, Outlook, OutOfTime, refused, reported
 from mzsql_postgres.options import Options
 
-TEXT, INT8, BYTEA, TEXT_ARRAY = 25, 20, 17, 1009
+TEXT, INT8, BYTEA, TEXT_ARRAY, INT8_ARRAY = 25, 20, 17, 1009, 1016
 
 STATEMENTS = Counter(
     "mzsql_postgres_statements",
@@ -61,13 +61,19 @@ def from_int8(value: bytes) -> int:
 
 def text_array(values: Sequence[str]) -> bytes:
     """A text array in PostgreSQL's binary form."""
-    parts = [struct.pack("!iiiii", 1 if values else 0, 0, TEXT, len(values), 1)]
+    return _array(TEXT, [value.encode() for value in values])
+
+
+def int8_array(values: Sequence[int]) -> bytes:
+    """A bigint array in PostgreSQL's binary form."""
+    return _array(INT8, [int8(value) for value in values])
+
+
+def _array(element: int, values: Sequence[bytes]) -> bytes:
     if not values:
-        return struct.pack("!iii", 0, 0, TEXT)
-    for value in values:
-        encoded = value.encode()
-        parts.append(struct.pack("!i", len(encoded)) + encoded)
-    return b"".join(parts)
+        return struct.pack("!iii", 0, 0, element)
+    head = struct.pack("!iiiii", 1, 0, element, len(values), 1)
+    return head + b"".join(struct.pack("!i", len(value)) + value for value in values)
 
 
 class Statement:
