@@ -109,7 +109,7 @@ class ExportLog(Protocol):
     """The log in which one write makes the outputs of many dataflows durable (`storage.export_log` implements it).
 
     A dataflow adds the batches of its view or index here instead of appending to the shard at each step; the shard
-    follows later (docs/architecture.md, decision 7). All calls except `begin`, `attach` and `flush` return at once.
+    follows later (docs/architecture.md, decision 7). All calls except `begin`, `attach`, `follow` and `flush` return at once.
     """
 
     def begin(self) -> None:
@@ -127,6 +127,14 @@ class ExportLog(Protocol):
         A batch whose lower equals its upper carries no updates: it tells processes that follow the log that the
         shard was written directly.
         """
+
+    def others(self, shard: str) -> Timestamp:
+        """How far other processes have written an attached shard, as far as was noticed since it was attached; 0 if nothing was. No
+        backend is called.
+        """
+
+    def follow(self) -> object:
+        """Fetch what other processes have written, and give it to the attached writers."""
 
     def settle(self) -> None:
         """Tell the log that no running step will add more soon, so it need not wait for further batches before it
@@ -220,6 +228,10 @@ class ComputeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """… or as soon as the shard lacks so many batches …"""
     apply_bytes: int = 1024 * 1024
     """… or so many bytes."""
+    stands_by: bool = False
+    """Whether its views stand by while another replica writes them (`compute.replica.scheduling.standby`): so where the replica's
+    process has no sessions that would have to wait for what the other writes.
+    """
     node_hydration: bool = True
     """Whether hydration is reported for each worker of each LIR node, or only for whole objects."""
     step_engine: str = "auto"

@@ -140,6 +140,10 @@ class ExportLog:
         self._state = LogState()
         self._handles: dict[str, list[Handle]] = {}
         self._told: dict[str, int] = {}
+        #: how far others have written the shards that are attached here, as far as was noticed since
+        self._others: dict[str, Timestamp] = {}
+        #: what this process is just committing, which is no news to it
+        self._own: Row | None = None
         #: batches to be committed, by shard, in order of time
         self._waiting: dict[str, list[Batch]] = {}
         #: for each shard the empty span that its latest batches form, committed or not
@@ -168,7 +172,7 @@ class ExportLog:
             if left:
                 self._handles[handle.shard_id] = left
             else:
-                for known in (self._handles, self._told, self._runs):
+                for known in (self._handles, self._told, self._others, self._runs):
                     known.pop(handle.shard_id, None)
 
     # --- committing ---------------------------------------------------------------------------
@@ -282,6 +286,7 @@ class ExportLog:
             # As in the log of tables, old rows are retracted by a write that is made anyway.
             gone = spent((*expected.live, row), self._uppers())
             changes = [(row, 1), *((old, -1) for old in gone if old is not row)]
+            self._own = row
             try:
                 writer.compare_and_append(
                     updates_of(changes, expected.upper),
@@ -291,6 +296,7 @@ class ExportLog:
             except UpperMismatch:
                 # Another process has committed. What it has of ours is the same, since both compute definite updates: only the rest is
                 # tried again.
+                self._own = None
                 stretches = lacking(self.follow().live, stretches)
                 continue
             except ExpiredHandle:
@@ -383,7 +389,7 @@ class ExportLog:
         changes = changes_of(reader.snapshot_arrow(upper - 1)) if upper else []
         self._reader = reader
         self._state = advance(LogState(), changes, upper)
-        self._tell(changes)
+        self._tell(changes, since=False)
         self._changed.notify_all()
 
     def follow(self) -> LogState:
@@ -413,13 +419,21 @@ class ExportLog:
         if self._reader is not None:
             self.follow()
 
-    def _tell(self, changes: Sequence[tuple[Row, int]]) -> None:
+    def _tell(self, changes: Sequence[tuple[Row, int]], *, since: bool = True) -> None:
         """Give changes to the handles of their shards; what was retracted since is true all the same. The caller holds
         the lock.
+
+        Args:
+            changes: rows with their diffs.
+            since: whether they were committed after the log was opened here, so that it is known who has not.
         """
         look: dict[str, Handle] = {}
         for row, diff in changes:
+            others = since and row != self._own
             for one in row.stretches if diff > 0 else ():
+                if others and one.upper is not None and one.shard_id in self._handles:
+                    known = self._others.get(one.shard_id, 0)
+                    self._others[one.shard_id] = max(known, one.upper)
                 for handle in self._handles.get(one.shard_id, ()):
                     told = self._told[one.shard_id] = self._told.get(one.shard_id, 0) + 1
                     if one.lower != one.upper:
@@ -450,6 +464,12 @@ class ExportLog:
             self._reader = None
         except SqlError as failure:
             _log.warning("the log of exports keeps history a little longer: %s", failure)
+
+    def others(self, shard: str) -> Timestamp:
+        """How far other processes have written a shard that is attached here, as far as was noticed since; 0 if nothing was. No backend is
+        called.
+        """
+        return self._others.get(shard, 0)
 
     def shards(self) -> frozenset[str]:
         """The shards of which the log, which is fetched, has updates that may not have reached them."""

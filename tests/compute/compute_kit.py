@@ -276,13 +276,14 @@ class World:
         self.storage.add("u2", CUSTOMERS)
         return self
 
-    def controller(self, *, replica="r1", persist=None, **settings) -> Controller:
+    def controller(self, *, replica="r1", persist=None, exports=None, **settings) -> Controller:
         settings.setdefault("since_seconds", 0.0)
         settings.setdefault("retry_seconds", 0.05)
         settings.setdefault("timeout", 60.0)
         # Hydrations are small here: on Spark all the same, unless a test says otherwise.
         settings.setdefault("hydrate_here_bytes", -1)
-        return Controller(self, persist or self.persist, replica, ComputeSettings(**settings))
+        given = ComputeSettings(**settings)
+        return Controller(self, persist or self.persist, replica, given, exports)
 
 
 def no_spark():
@@ -321,7 +322,7 @@ class Controller(ReplicaClient):
     `replica` is the replica itself.
     """
 
-    def __init__(self, world, persist, replica_id, settings):
+    def __init__(self, world, persist, replica_id, settings, exports=None):
         def connect(first, respond):
             self.replica = Replica(
                 first,
@@ -330,6 +331,7 @@ class Controller(ReplicaClient):
                 spark=world.spark,
                 storage=world.storage,
                 registry=world.registry,
+                exports=exports,
             )
             return self.replica
 

@@ -50,9 +50,9 @@ def test_a_step_whose_statements_are_to_be_made_is_beside_those_that_have_them(
     monkeypatch.setattr(scheduling, "MOST_WARMED", 0)
     threads, advance = [], DataflowLifecycle.advance
 
-    def told(flow, inputs):
+    def told(flow, inputs, does):
         threads.append(threading.current_thread().name)
-        return advance(flow, inputs)
+        return advance(flow, inputs, does)
 
     monkeypatch.setattr(DataflowLifecycle, "advance", told)
     with mzsql.connect(tmp_path / "env") as connection:

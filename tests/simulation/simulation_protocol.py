@@ -43,6 +43,8 @@ DESC = RelationDesc(("a",), TYPE)
 KEY = (Column(0),)
 #: A replica may be away for so long, in events, before no history is kept for it alone.
 HISTORY = 25.0
+#: For what is counted in seconds.
+EVENTS_A_SECOND = 10
 
 
 def described(
@@ -199,6 +201,7 @@ class Process:
             respond,
             owner=lambda: self.runs,
             promised=self.world.promised,
+            now=lambda: self.world.now / EVENTS_A_SECOND,
         )
         return self.model
 

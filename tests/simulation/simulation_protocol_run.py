@@ -20,6 +20,8 @@ from mzsql.repr.ids import GlobalId
 ACTS = 250
 #: Everything comes to rest within so many acts once faults are over.
 MOST_ACTS = 20_000
+#: Longer than anybody waits for another replica, in events.
+REST = 20
 #: What happens, and how often beside one act of those that talk.
 EVENTS = (
     ("write", 6), ("compact", 6), ("tick", 8), ("create", 4), ("drop", 2), ("ask", 2), ("start", 3),
@@ -75,15 +77,20 @@ def _calm(world: World) -> None:
 
 def _rest(world: World) -> None:
     """Everybody goes on until there is nothing to do."""
+    idle = 0
     for _ in range(MOST_ACTS):
         work = world.work()
         if work:
+            idle = 0
             world.rng.choice(work)()
             continue
         was = world.catalog, _sent(world)
+        # What waits for another replica sees that first, and waits from then on.
+        world.now += REST
         world.leader.tick()
         world.compact()
-        if not world.work() and was == (world.catalog, _sent(world)):
+        idle += 1
+        if idle > 2 and not world.work() and was == (world.catalog, _sent(world)):
             return
     raise Violation("it does not come to rest")
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from mzsql.compute import protocol as p
+from mzsql.compute.replica.scheduling.standby import Does, Standby, decide, stepped
 from mzsql.repr.ids import GlobalId
 
 #: A replica's arrangement of a dataflow: whose it is, for what object, of what plan.
@@ -46,6 +47,8 @@ class Durable:
     sinces: dict[GlobalId, int]
     holds: set[Hold] = field(default_factory=set)
     outputs: dict[GlobalId, int] = field(default_factory=dict)
+    #: which life of a replica has written an output last
+    wrote: dict[GlobalId, ModelReplica] = field(default_factory=dict)
     arrangements: dict[Key, int] = field(default_factory=dict)
     #: from when on the index of a replica can be read, and what those who read it hold of it
     index_sinces: dict[tuple[str, GlobalId], int] = field(default_factory=dict)
@@ -90,6 +93,12 @@ class Flow:
     upper: int = 0
     allowed: int = -1
     dropped: bool = False
+    #: how far it has told that it is, which others may have written
+    told: int = 0
+    #: whether it waits for them, and what it knows of what they have written
+    standby: Standby = field(default_factory=Standby)
+    written: int = 0
+    others: int = 0
     #: what was told of whether it is hydrated
     shown: bool | None = None
 
@@ -114,6 +123,7 @@ class ModelReplica:
         respond: takes its responses.
         owner: whether its process lives, so that its own holds count.
         promised: whether whoever commands it now has promised to keep history for an object.
+        now: the time; None if it never stands by for another replica.
     """
 
     apart = False
@@ -128,7 +138,9 @@ class ModelReplica:
         *,
         owner: Callable[[], bool],
         promised: Callable[[str, GlobalId], bool],
+        now: Callable[[], float] | None = None,
     ) -> None:
+        self._now = now
         self.id = first.replica_id
         self.workers = first.settings.workers
         self._durable = durable
@@ -182,12 +194,32 @@ class ModelReplica:
         upper = min(self._uppers(flow))
         if flow.state == "hydrating":
             return self._hydrate if upper > flow.as_of else None
-        if upper > flow.upper:
-            return self._step
+        match self._does(flow, upper):
+            case Does.STEP:
+                return self._step
+            case Does.TAKE_OVER:
+                return self._take_over
+            case Does.FOLLOW:
+                return self._follow
+            case Does.GO_ON:
+                return self._go_on
         durable = self._durable.arrangements.get(flow.key, 0)
         if durable < flow.upper or self._holds_more(flow):
             return self._flush
         return None
+
+    def _does(self, flow: Flow, inputs: int) -> Does:
+        if self._now is None or flow.is_index:
+            return Does.STEP if inputs > flow.upper else Does.WAIT
+        flow.standby, does, _ = decide(
+            flow.standby,
+            self._now(),
+            inputs=inputs,
+            frontier=flow.told,
+            written=flow.written,
+            others=flow.others,
+        )
+        return does
 
     def _uppers(self, flow: Flow) -> list[int]:
         uppers, flows = self._durable.uppers, self.flows
@@ -300,6 +332,7 @@ class ModelReplica:
         wanted = output - 1 if output else flow.command.as_of
         if done and done - 1 >= low:
             flow.as_of, flow.state, flow.upper = min(max(wanted, low), done - 1), "running", done
+            self._begin(flow, done)
             durable.note("gone on")
             self._hydrated(flow)
             return
@@ -317,6 +350,7 @@ class ModelReplica:
             self._open_again(flow)
             return
         flow.upper, flow.state = flow.as_of + 1, "running"
+        self._begin(flow, 0 if flow.gid in self._durable.outputs else flow.upper)
         self._durable.arrangements[flow.key] = flow.upper
         self._durable.excused.discard(flow.key)
         if flow.is_index:
@@ -339,16 +373,68 @@ class ModelReplica:
             # further than it knows.
             self._open_again(flow)
             return
-        flow.upper = min(self._uppers(flow))
-        self._write(flow)
+        self._step_to(flow, min(self._uppers(flow)), Does.STEP)
         self._durable.note("stepped")
+
+    def _step_to(self, flow: Flow, upper: int, does: Does) -> None:
+        # Where it makes nothing it is no less right.
+        empty = does is Does.STEP and upper % 5 == 0
+        flow.upper, flow.standby = upper, stepped(flow.standby, upper, does, empty=empty)
+        self._write(flow)
         self._respond(p.Refreshed(p.RefreshStats(flow.gid, 0, flow.upper, 0, 0, 0, 0, 0.0)))
-        self._respond(p.Frontiers(flow.gid, flow.upper))
+        self._tell(flow)
+
+    def _tell(self, flow: Flow) -> None:
+        flow.told = max(flow.told, flow.upper, flow.written)
+        self._respond(p.Frontiers(flow.gid, flow.told))
 
     def _write(self, flow: Flow) -> None:
+        durable, gid = self._durable, flow.gid
+        if flow.is_index:
+            return
+        if flow.upper > durable.outputs.get(gid, 0):
+            durable.outputs[gid], durable.wrote[gid] = flow.upper, self
+        self._look()
+
+    # --- with another replica -----------------------------------------------------------------
+
+    def _begin(self, flow: Flow, wrote: int) -> None:
+        flow.standby = Standby(wrote, flow.upper)
+        flow.written = flow.others = 0
         if not flow.is_index:
-            at = self._durable.outputs.get(flow.gid, 0)
-            self._durable.outputs[flow.gid] = max(at, flow.upper)
+            flow.written = self._durable.outputs.get(flow.gid, 0)
+        flow.told = max(flow.upper, flow.written)
+
+    def _look(self) -> None:
+        """Follow the log, which is one for all views."""
+        durable = self._durable
+        for flow in self.flows.values():
+            if not flow.is_index and flow.state == "running":
+                flow.written = max(flow.written, durable.outputs.get(flow.gid, 0))
+                if durable.wrote.get(flow.gid) is not self:
+                    flow.others = flow.written
+
+    def _take_over(self, flow: Flow) -> None:
+        """What is awaited is not known to be written."""
+        self._look()
+        assert flow.standby.awaited is not None
+        if flow.written < flow.standby.awaited:
+            self._durable.note("taken over")
+            self._step(flow)
+        else:
+            self._go_on(flow)
+
+    def _follow(self, flow: Flow) -> None:
+        """Bring what was made of the inputs to where another has written the output."""
+        if not self._is_readable(flow, flow.upper - 1):
+            self._open_again(flow)
+            return
+        self._durable.note("followed")
+        self._step_to(flow, flow.written, Does.FOLLOW)
+
+    def _go_on(self, flow: Flow) -> None:
+        self._durable.note("gone on with others")
+        self._tell(flow)
 
     def _is_readable(self, flow: Flow, at: int) -> bool:
         begins = [self._durable.sinces[one] for one in flow.sources]
@@ -362,7 +448,7 @@ class ModelReplica:
         for one in again:
             again += [f for f in self.flows.values() if one.gid in f.indexes and f not in again]
             if one.state != "waiting":
-                one.state, one.upper = "waiting", 0
+                one.state, one.upper, one.told = "waiting", 0, 0
                 self._stands(one)
 
     def _lower(self, flow: Flow) -> int:
@@ -416,7 +502,8 @@ class ModelReplica:
 
     def _stands(self, flow: Flow, state: str | None = None) -> None:
         told = state or flow.state
-        status = p.Status(flow.gid, self.id, told, flow.upper, flow.as_of, flow.state == "running")
+        upper = max(flow.upper, flow.told)
+        status = p.Status(flow.gid, self.id, told, upper, flow.as_of, flow.state == "running")
         self._respond(status)
 
     def _show(self, flow: Flow, hydrated: bool | None) -> None:

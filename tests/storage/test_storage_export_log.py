@@ -164,6 +164,31 @@ def test_one_write_commits_all_and_others_read_it_without_any(store: Store, pair
     assert [here.writer(shard).upper for shard in SHARDS] == [0, 0, 0]
 
 
+def test_what_others_have_written_is_told_from_what_is_written_here(pair: Any) -> None:
+    here, there = pair
+    shard, other = SHARDS[0], SHARDS[1]
+    here.make(shard, 3)
+    here.log.flush()
+    # What was there when the log was opened may have been written by anybody.
+    assert there.writer(shard).known_upper == 3
+    assert (here.log.others(shard), there.log.others(shard)) == (0, 0)
+    there.make(shard, 2)
+    here.make(shard, 4)
+    there.log.flush()
+    here.log.flush()  # finds that two of its times are there
+    here.log.follow()
+    there.log.follow()
+    assert (here.log.others(shard), there.log.others(shard)) == (5, 7)
+    # What goes into the shard itself is told, too; of a shard that nobody has open here nothing is kept.
+    there.write(shard, 1)
+    there.make(other, 1)
+    there.log.flush()
+    here.log.follow()
+    assert (here.log.others(shard), here.log.others(other)) == (8, 0)
+    here.log.detach(here.writer(shard))
+    assert here.log.others(shard) == 0
+
+
 def test_a_process_that_opens_later_knows_what_the_log_has(store: Store, pair: Any) -> None:
     here, there = pair
     uppers = [here.make(shard, 5) for shard in SHARDS]

@@ -107,8 +107,10 @@ class _SyncedReplica(Replica):
             entry = state.replicas.get(replica)
             return entry is not None and entry.process == process
 
+        # No session reads in this process, so nobody here waits for what another replica writes.
+        settings = msgspec.structs.replace(first.settings, stands_by=True)
         super().__init__(
-            first,
+            msgspec.structs.replace(first, settings=settings),
             respond,
             persist=env.persist,
             spark=spark,

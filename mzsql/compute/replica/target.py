@@ -145,6 +145,11 @@ class Target:
         if self.log is not None:
             self.log.add(batch)
 
+    def follow_others(self) -> None:
+        """Have the shard follow, by this process too, what others have made known of it: they may be gone before they do it."""
+        if self._behind_since is None and self._behind():
+            self._behind_since = self._now()
+
     def _now(self) -> float:
         return self.writer.context.clock.monotonic()
 

@@ -58,6 +58,9 @@ class ReadOnlyExport(Target):
     def pass_over(self, lower: Timestamp, upper: Timestamp) -> None:
         """Do nothing."""
 
+    def follow_others(self) -> None:
+        """Do nothing: it is the other deployment that writes the shard."""
+
     def late(self) -> float | None:
         """None: the shard is never behind."""
         return None

@@ -29,6 +29,8 @@ from mzsql.compute.replica.hydration.hydration import Hydration
 from mzsql.compute.replica.hydration.report import HydrationReport
 from mzsql.compute.replica.scheduling.sessions import DataflowSessions
 from mzsql.compute.replica.scheduling.shared import Shared
+from mzsql.compute.replica.scheduling.standby import Does
+from mzsql.compute.replica.scheduling.standing import Standing
 from mzsql.compute.replica.step.preparing import prepare_steps
 from mzsql.compute.replica.step.step import StepTools, run_step
 from mzsql.compute.replica.target import Overtaken, no_updates
@@ -104,6 +106,8 @@ class DataflowLifecycle:
     #: the LIR node that it is at meanwhile
     node: int | None = None
     elapsed: Elapsed = field(default_factory=Elapsed)
+    #: whether another replica writes its output
+    standing: Standing = field(init=False)
     _refusals: Refusals = field(default_factory=Refusals)
     _holding: threading.Lock = field(default_factory=threading.Lock)
     _held_at: float = field(default=float("-inf"))
@@ -118,6 +122,8 @@ class DataflowLifecycle:
     def __post_init__(self) -> None:
         replica = self.replica
         self._unwanted = Unwanted(replica.installed)
+        shared = not self.is_index and self.spec.refresh is None
+        self.standing = Standing(replica, shared=shared)
         self._sessions = DataflowSessions(replica.spark, replica.settings.workers, self._unwanted)
 
     @property
@@ -268,7 +274,7 @@ class DataflowLifecycle:
         self.dataflow = dataflow
         ready = dataflow.goes_on = not dataflow.to_hydrate()
         if ready:
-            self._hydrated()
+            self._hydrated(behind=False)
         return ready
 
     def hydrate(self) -> RefreshStats | None:
@@ -280,6 +286,7 @@ class DataflowLifecycle:
         if dataflow.rendered.recursions:
             engine, reason = Engine.DUCKDB, "a recursion is computed in process"
         hydration = self._hydration(dataflow, engine, reason)
+        new = dataflow.export_to_hydrate()
         try:
             # Once nobody wants the dataflow any more, whatever waits for a backend is given little time.
             with waiting(patience(self._unwanted, self.replica.clock)):
@@ -290,7 +297,7 @@ class DataflowLifecycle:
         if dataflow.to_hydrate():
             return None
         self._refusals.clear()
-        self._hydrated()
+        self._hydrated(behind=not new)
         self._hand_over = hydration.hand_over
         return stats
 
@@ -355,8 +362,9 @@ class DataflowLifecycle:
                 # Clear the count of loaded bytes, which no step is to report as its own.
                 arrangement.take_loaded()
 
-    def _hydrated(self) -> None:
+    def _hydrated(self, *, behind: bool) -> None:
         assert self.dataflow is not None
+        self.standing.begin(self.dataflow.lower(), behind=behind)
         assert self.dataflow.output is not None
         self.dataflow.output.begin_to_tell()
         self.dataflow.pass_to_refresh()
@@ -383,8 +391,9 @@ class DataflowLifecycle:
             databases=self.replica.databases,
         )
 
-    def advance(self, input_upper: Frontier) -> RefreshStats | None:
-        """Advance the output to `input_upper`; return the step's statistics, or None if there was nothing to do.
+    def advance(self, input_upper: Frontier, does: Does = Does.STEP) -> RefreshStats | None:
+        """Advance the output to `input_upper`, or as far as what it `does` says; return the step's statistics, or None if
+        there was nothing to do.
 
         Raises:
             InternalError: the dataflow is not hydrated.
@@ -392,10 +401,12 @@ class DataflowLifecycle:
         dataflow = self.dataflow
         if dataflow is None or dataflow.output is None:
             raise InternalError(f"dataflow {self.gid} was advanced before it was hydrated")
+        input_upper = self.standing.goes_to(dataflow, input_upper, does)
         lower = dataflow.lower()
         stats: RefreshStats | None = None
         upper = MAX_TIMESTAMP if input_upper is None else input_upper
-        if lower is not None and less_than(dataflow.frontier(), upper):
+        steps = does is Does.FOLLOW or less_than(dataflow.frontier(), upper)
+        if lower is not None and steps and less_than(lower, upper):
             try:
                 stats = run_step(dataflow, lower, upper, self._tools())
                 self._count(stats)
@@ -408,7 +419,12 @@ class DataflowLifecycle:
                 self._sessions.forget()
                 self._refusals.note(error)
                 raise
+            else:
+                self.standing.stepped(upper, does, empty=stats.kind == "empty")
             self._refusals.clear()
+        elif does is Does.FOLLOW:
+            self.standing.stepped(upper, does, empty=True)
+        dataflow.output.follow_others()
         if input_upper is None and dataflow.output.known_upper is not None:
             # All inputs are sealed, so the output is sealed too.
             nothing = no_updates(dataflow.output.schema)

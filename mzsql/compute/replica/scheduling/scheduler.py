@@ -17,6 +17,7 @@ from mzsql.compute.replica.scheduling.installed import Installed
 from mzsql.compute.replica.scheduling.lifecycle import DataflowLifecycle, State
 from mzsql.compute.replica.scheduling.openings import Openings
 from mzsql.compute.replica.scheduling.retiring import Retiring
+from mzsql.compute.replica.scheduling.standby import Does
 from mzsql.compute.replica.scheduling.ticks import Ticks
 from mzsql.compute.replica.scheduling.work import Work
 from mzsql.persist import Clock
@@ -118,7 +119,8 @@ class Scheduler:
                 if flow.retry_at > now:
                     pause = min(pause, flow.retry_at - now)
                     continue
-                self._consider(flow, uppers, told=woken)
+                again = self._consider(flow, now, uppers, told=woken)
+                pause = pause if again is None else min(pause, again)
             more = self._openings.look(now)
             if more is not None:
                 pause = min(pause, more)
@@ -179,12 +181,18 @@ class Scheduler:
         }
 
     def _consider(
-        self, flow: DataflowLifecycle, uppers: dict[GlobalId, Frontier], *, told: bool
-    ) -> None:
-        """Queue work of a dataflow if it has some.
+        self,
+        flow: DataflowLifecycle,
+        now: float,
+        uppers: dict[GlobalId, Frontier],
+        *,
+        told: bool,
+    ) -> float | None:
+        """Queue work of a dataflow if it has some; return after how many seconds it may have, if it waits for that.
 
         Args:
             flow: the dataflow.
+            now: the monotonic time.
             uppers: uppers that this pass has asked for already.
             told: whether a change was reported since the pass before; if not, what this replica knows of its own
                 dataflows is not asked again.
@@ -199,14 +207,18 @@ class Scheduler:
             inputs = flow.input_upper(upper)
         except Exception as error:  # recorded, shown and tried again
             self._work.failed(flow, error)
-            return
+            return None
         if flow.state is State.HYDRATING:
             if less_than(flow.needs(), inputs):
                 self._work.hydrate(flow)
             else:
                 flow.say(flow.waits_for(upper))
-        elif less_than(flow.frontier, inputs):
-            self._work.advance(flow, inputs)
+            return None
+        does, pause = flow.standing.does(flow.dataflow, flow.frontier, inputs, now)
+        if does is Does.WAIT:
+            return pause
+        self._work.advance(flow, inputs, does)
+        return None
 
     def _upper(self, gid: GlobalId, *, told: bool) -> Frontier:
         """How far an input is complete."""

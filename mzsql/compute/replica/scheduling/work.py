@@ -21,6 +21,7 @@ from mzsql.compute.replica.scheduling.failures import is_lost, told_of
 from mzsql.compute.replica.scheduling.installed import Installed
 from mzsql.compute.replica.scheduling.lane import Lane
 from mzsql.compute.replica.scheduling.lifecycle import DataflowLifecycle, State
+from mzsql.compute.replica.scheduling.standby import Does
 from mzsql.persist import Clock
 from mzsql.repr.errors import SqlError
 from mzsql.repr.frontier import Frontier
@@ -140,10 +141,10 @@ class Work:
         """Queue the hydration of a dataflow."""
         self._give(self.hydrations, flow, self._hydrate, "waits for its turn to be hydrated")
 
-    def advance(self, flow: DataflowLifecycle, inputs: Frontier) -> None:
-        """Queue a step that advances a dataflow to ``inputs``."""
+    def advance(self, flow: DataflowLifecycle, inputs: Frontier, does: Does = Does.STEP) -> None:
+        """Queue a step that advances a dataflow to ``inputs``, or what else it ``does``."""
         lane = self.steps if flow.practised else self.firsts
-        self._give(lane, flow, lambda f: self._advance(f, inputs), seconds=flow.expected)
+        self._give(lane, flow, lambda f: self._advance(f, inputs, does), seconds=flow.expected)
 
     def flush(self, flow: DataflowLifecycle) -> None:
         """Queue the flush of a dataflow's arrangements and output, beside its steps."""
@@ -277,9 +278,9 @@ class Work:
             self._installed.opening.pop(flow.gid, None)
             self._respond(flow.status())
 
-    def _advance(self, flow: DataflowLifecycle, inputs: Frontier) -> None:
+    def _advance(self, flow: DataflowLifecycle, inputs: Frontier, does: Does) -> None:
         begun = self._clock.monotonic()
-        stats = flow.advance(inputs)
+        stats = flow.advance(inputs, does)
         if stats is not None:
             self._respond(Refreshed(stats))
             if stats.kind != "empty":
