@@ -1,8 +1,10 @@
--- How it is decided when clusters have replicas: all by statements.
+-- How it is decided when clusters have replicas.
 --
 -- cluster_id: the cluster, a key of `mz_clusters`
--- type: `manual`, as CREATE CLUSTER and ALTER CLUSTER decide it
--- refresh_hydration_time_estimate: NULL, as no cluster is switched on for refreshes alone
-CREATE VIEW mz_internal.mz_cluster_schedules AS
-SELECT id AS cluster_id, 'manual'::text AS type, NULL::interval AS refresh_hydration_time_estimate
-FROM mz_catalog.mz_clusters;
+-- type: `manual`: CREATE CLUSTER and ALTER CLUSTER decide it; `on-refresh`: it has one while a view in it is to be refreshed
+-- refresh_hydration_time_estimate: how long before a refresh it is switched on; NULL where that is decided by hand
+CREATE SOURCE mz_internal.mz_cluster_schedules (
+    cluster_id text NOT NULL,
+    type text NOT NULL,
+    refresh_hydration_time_estimate interval
+);

@@ -8,17 +8,24 @@ SELECT
     'CREATE CLUSTER "' || replace(k.name, '"', '""') || '" ('
     || CASE
         WHEN k.managed THEN
-            'MANAGED = true, REPLICATION FACTOR = ' || k.replication_factor::text
-            || ', SIZE = ''' || replace(k.size, '''', '''''') || ''''
+            'DISK = true, INTROSPECTION DEBUGGING = false, INTROSPECTION INTERVAL = INTERVAL '''
+            || k.introspection_interval::text || ''', MANAGED = true'
             || CASE
-                WHEN k.introspection_interval <> INTERVAL '1 second'
-                    THEN ', INTROSPECTION INTERVAL = ''' || k.introspection_interval::text || ''''
+                WHEN s.type = 'manual' THEN ', REPLICATION FACTOR = ' || k.replication_factor::text
                 ELSE ''
+            END
+            || ', SIZE = ''' || replace(k.size, '''', '''''') || ''', SCHEDULE = '
+            || CASE
+                WHEN s.type = 'manual' THEN 'MANUAL'
+                ELSE
+                    'ON REFRESH (HYDRATION TIME ESTIMATE = ''' || s.refresh_hydration_time_estimate::text
+                    || ''')'
             END
         ELSE 'REPLICAS (' || coalesce(r.replicas, '') || ')'
     END
     || ')' AS create_sql
 FROM mz_catalog.mz_clusters AS k
+JOIN mz_internal.mz_cluster_schedules AS s ON s.cluster_id = k.id
 LEFT JOIN (
     SELECT
         cluster_id,

@@ -21,6 +21,8 @@ from mzsql.repr.ids import GlobalId, sort_key
 MOST_EVENTS = 1000
 
 _COUNTER = "audit"
+REPLICA = "cluster-replica"
+"""The type of a replica in events."""
 #: The fields of a change whose entries have names and owners, besides objects.
 _FIELDS = ("clusters", "replicas", "schemas", "databases", "roles")
 #: Fields of an entry whose change is not a statement's doing.
@@ -29,7 +31,13 @@ _UNTOLD = frozenset({"version", "as_of", "process", "created_at"})
 _Event = tuple[str, str, dict[str, Any]]
 
 
-def audited(state: CatalogState, change: Change, user: str, now_ms: int) -> Change:
+def audited(
+    state: CatalogState,
+    change: Change,
+    user: str,
+    now_ms: int,
+    policies: Mapping[str, Any] | None = None,
+) -> Change:
     """A change with the events about it.
 
     Args:
@@ -37,8 +45,12 @@ def audited(state: CatalogState, change: Change, user: str, now_ms: int) -> Chan
         change: the statement's change.
         user: the role that runs the statement.
         now_ms: the time in milliseconds since the epoch.
+        policies: by what policy the replicas of clusters come and go; None: by a statement.
     """
-    events = list(_events(state, change))
+    events = [
+        (event, of, details | _reason(policies) if of == REPLICA else details)
+        for event, of, details in _events(state, change)
+    ]
     if not events:
         return change
     last = state.counters.get(_COUNTER, 0)
@@ -49,6 +61,12 @@ def audited(state: CatalogState, change: Change, user: str, now_ms: int) -> Chan
     oldest = sorted(state.audits, key=int)[: max(0, len(state.audits) + len(made) - MOST_EVENTS)]
     counted = Change(counters={_COUNTER: last + len(events)})
     return change | counted | Change(audits={**dict.fromkeys(oldest), **made})
+
+
+def _reason(policies: Mapping[str, Any] | None) -> dict[str, Any]:
+    if policies is None:
+        return {"reason": "manual"}
+    return {"reason": "schedule", "scheduling_policies": policies}
 
 
 def _events(state: CatalogState, change: Change) -> Iterator[_Event]:
@@ -69,7 +87,7 @@ def _events(state: CatalogState, change: Change) -> Iterator[_Event]:
             on: dict[str, Any] = {"id": gid}
             if column:
                 on["column"] = int(column[0])
-            yield "comment", "cluster-replica" if kind == "replica" else kind, on
+            yield "comment", REPLICA if kind == "replica" else kind, on
     for name, value in change.settings.items():
         if value != state.settings.get(name):
             yield "alter", "system", {"name": name, "value": value}
@@ -120,7 +138,7 @@ def _type(one: object) -> str:
         case Cluster():
             return "cluster"
         case Replica():
-            return "cluster-replica"
+            return REPLICA
         case Schema():
             return "schema"
         case Database():

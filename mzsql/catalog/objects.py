@@ -17,7 +17,7 @@ from mzsql.expr.scalar import Scalar
 from mzsql.frontend.catalog import SYSTEM_CLUSTER, is_temporary, shown_parts
 from mzsql.frontend.plan.catalog_plans import INTROSPECTION_MS
 from mzsql.repr.ids import GlobalId
-from mzsql.repr.refresh import RefreshSchedule
+from mzsql.repr.refresh import OnRefresh, RefreshSchedule
 from mzsql.repr.types import RelationDesc, SqlType
 
 #: The database, schema, cluster and role that every environment starts with.
@@ -152,7 +152,7 @@ class Replica(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class Cluster(msgspec.Struct, frozen=True, omit_defaults=True):
     """A cluster. A `managed` one has `replication_factor` replicas of `size` (None: those that exist), which report
-    introspection rows every `introspection_ms` milliseconds (0: never).
+    introspection rows every `introspection_ms` milliseconds (0: never). One with a `schedule` is switched on and off by the leader.
     """
 
     id: str
@@ -163,6 +163,7 @@ class Cluster(msgspec.Struct, frozen=True, omit_defaults=True):
     owner: str = FIRST_ID
     privileges: tuple[Privilege, ...] | None = None
     introspection_ms: int = INTROSPECTION_MS
+    schedule: OnRefresh | None = None
 
 
 class Object(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind"):

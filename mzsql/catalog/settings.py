@@ -368,6 +368,13 @@ WAY_BACK = "timestamp_oracle_way_back"
 STEP_ENGINE = "step_engine"
 """The engine for steps of dataflows: Spark, DuckDB in process, or chosen by each step's size."""
 
+CLUSTER_SCHEDULES = "enable_cluster_schedule_refresh"
+"""Whether clusters may have SCHEDULE = ON REFRESH."""
+SCHEDULING_INTERVAL = "cluster_check_scheduling_policies_interval"
+"""How often it is decided which clusters with SCHEDULE = ON REFRESH are on."""
+COMPACTION_ESTIMATE = "cluster_refresh_mv_compaction_estimate"
+"""For how long such a cluster stays on after a refresh, for what is left to be tidied up."""
+
 INTROSPECTION = "enable_introspection_subscribes"
 """Whether replicas report introspection rows: frontiers of their dataflows, and elapsed time."""
 
@@ -388,6 +395,7 @@ _OF_SYSTEM: Mapping[str, Variable] = {
     **{name: _switch(value) for name, value in msgspec.structs.asdict(OptimizerFeatures()).items()},
     **{name: _switch(False) for name in TABLE_KEYS},
     REFRESH_EVERY: _switch(True),
+    CLUSTER_SCHEDULES: _switch(True),
     UNSAFE_FUNCTIONS: _switch(True),
     **{
         name: Variable(str(_ANY_NUMBER), Integer(0, _ANY_NUMBER), of_system=True) for name in LIMITS
@@ -395,6 +403,8 @@ _OF_SYSTEM: Mapping[str, Variable] = {
     TIMESTAMP_ORACLE: Variable(IMPLEMENTATIONS[0], OneOf(IMPLEMENTATIONS), of_system=True),
     WAY_BACK: _switch(False),
     INTROSPECTION: _switch(True),
+    SCHEDULING_INTERVAL: Variable("3 s", Duration(), of_system=True),
+    COMPACTION_ESTIMATE: Variable("20 min", Duration(), of_system=True),
     "max_connections": _unlimited("5000"),
     "superuser_reserved_connections": _unlimited("3"),
     STEP_ENGINE: Variable(
@@ -417,9 +427,7 @@ SESSION_VARIABLES = tuple(sorted(_OF_SESSIONS))
 _FOREIGN = re.compile(
     r"(unsafe_)?(enable|allow|force|disable)_[a-z0-9_]+|(max|min|default)_[a-z0-9_]+"
 )
-_FOREIGN_NAMES = frozenset(
-    {"cluster_refresh_mv_compaction_estimate", "log_filter", "opentelemetry_filter"}
-)
+_FOREIGN_NAMES = frozenset({"log_filter", "opentelemetry_filter"})
 
 
 def is_foreign(name: str) -> bool:

@@ -12,6 +12,12 @@ import msgspec
 from mzsql.repr.frontier import MAX_TIMESTAMP, MIN_TIMESTAMP, Frontier, Timestamp
 
 
+class OnRefresh(msgspec.Struct, frozen=True, omit_defaults=True):
+    """SCHEDULE = ON REFRESH of a cluster: it has a replica while a view in it is to be refreshed, and so many milliseconds before."""
+
+    hydration_ms: int = 0
+
+
 class RefreshEvery(msgspec.Struct, frozen=True):
     """REFRESH EVERY: at `aligned_to` and each so many milliseconds before and after it."""
 

@@ -362,7 +362,7 @@ def test_a_cluster_says_how_often_its_replicas_tell_of_themselves(con: Connectio
     until(con, told, lambda found: (w,) in found)
     until(con, NODES, lambda found: (w,) in found)
     ((_, made),) = rows(con, "SHOW CREATE CLUSTER mute")
-    assert "INTROSPECTION INTERVAL = '00:00:00.05'" in made
+    assert "INTROSPECTION INTERVAL = INTERVAL '00:00:00.05'" in made
     con.execute("ALTER CLUSTER mute RESET (INTROSPECTION INTERVAL)")
     con.execute("CREATE CLUSTER two REPLICAS (a (SIZE '1', INTROSPECTION INTERVAL '2s'))")
     every = "SELECT name, introspection_interval::text FROM mz_cluster_replicas ORDER BY id"

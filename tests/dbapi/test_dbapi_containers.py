@@ -169,6 +169,8 @@ def test_lists_and_maps(con: mzsql.Connection) -> None:
         "LIST[[1, 2], [3]]": [[1, 2], [3]],
         "LIST[[1, 2], [3]][1][2]": 2,
         "LIST[ARRAY[1, 2]][1]": [1, 2],
+        "LIST[ARRAY[]::int[]]": [[]],
+        "LIST[ARRAY[]::int[], NULL, ARRAY[2]]": [[], None, [2]],
         "LIST[ARRAY[1, 2]][1][2]": 2,
         "LIST[ARRAY[[1, 2]]][1][1]": None,
         "LIST[1, 2, 3][2:3]": [2, 3],

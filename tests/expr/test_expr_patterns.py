@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+import mzsql
 from mzsql.expr.functions.table import Engine
 from mzsql.expr.functions.text.patterns import groups, inline, problem, spelled
 from mzsql.repr.errors import Unsupported
@@ -30,6 +33,18 @@ def test_groups_of_a_pattern(pattern: str, names: list[str | None], optional: li
     assert problem(pattern) is None
     assert [g.name for g in found] == names
     assert [g.optional for g in found] == optional
+
+
+def test_groups_are_named_with_and_without_the_letter(tmp_path: Path) -> None:
+    assert [g.name for g in groups("(?<year>b)(?P<day>c)")] == ["year", "day"]
+    with mzsql.connect(tmp_path / "env") as con:
+        found = con.execute(
+            "SELECT regexp_match('foobar', '(?<x>o+)'), 'a' ~ '(?<x>a)', regexp_replace('foobar', '(?<x>o+)', '[$x]')"
+        ).fetchall()
+        assert found == [(["oo"], True, "f[oo]bar")]
+        assert con.execute("SELECT * FROM regexp_extract('(?<a>.)(.)', 'xy')").fetchall() == [
+            ("x", "y")
+        ]
 
 
 @pytest.mark.parametrize(

@@ -356,11 +356,6 @@ CASES = [
         None,
     ),
     (
-        "CREATE CLUSTER c (SIZE '1', SCHEDULE = ON REFRESH)",
-        "`SCHEDULE = ON REFRESH` cluster option is not available",
-        "SCHEDULE",
-    ),
-    (
         "CREATE CLUSTER c (SIZE '1', SCHEDULE = often)",
         'Expected one of MANUAL or ON, found identifier "often"',
         "often",

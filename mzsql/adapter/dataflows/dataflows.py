@@ -24,6 +24,7 @@ from mzsql.adapter.dataflows.lag import LagHistory
 from mzsql.adapter.dataflows.order import in_order
 from mzsql.adapter.dataflows.preflight import Preflight, Unreported
 from mzsql.adapter.dataflows.replica_history import ReplicaHistory
+from mzsql.adapter.dataflows.scheduled_clusters import ScheduledClusters
 from mzsql.adapter.environment.arrangement_registry import CatalogArrangements
 from mzsql.adapter.environment.cache_entries import GlobalExpressions
 from mzsql.adapter.environment.closing import close_all
@@ -100,6 +101,7 @@ class Dataflows:
         self._lag = LagHistory(env)
         self._replica_history = ReplicaHistory(env, self._controller.offline)
         self._refreshing = DueRefreshes(env)
+        self._scheduled = ScheduledClusters(env)
         self._deployed: dict[GlobalId, GlobalExpressions] = {}
         # Objects without a dataflow yet, as of the parts of the catalog in `_reconciled`; new plans not yet written to the cache.
         self._missing: dict[GlobalId, Maintained] = {}
@@ -211,6 +213,7 @@ class Dataflows:
                 if self._leads and (self._controller.temporal or self._refreshing.due(state)):
                     self._env.pass_time()
                 if self._leads:
+                    self._scheduled.look(state)
                     self._lag.look(self._controller.status())
                     self._replica_history.look(
                         self._env.catalog.state.replicas.values(), self._controller.commanded

@@ -15,7 +15,7 @@ import threading
 import uuid
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -408,9 +408,19 @@ class Environment:
         if now - self.wal.state.upper >= _IDLE_MS:
             self.reach(now)
 
-    def define(self, command: Callable[[CatalogState], tuple[Change, T]]) -> T:
+    def define(
+        self,
+        command: Callable[[CatalogState], tuple[Change, T]],
+        user: str = DEFAULT_ROLE,
+        policies: Mapping[str, Any] | None = None,
+    ) -> T:
         """Apply a pure DDL command to the catalog in one `DurableCatalog.transact`, with default privileges and the audit log's entries
         added.
+
+        Args:
+            command: makes the change, and the answer.
+            user: who the audit log says did it.
+            policies: as of `audited`.
         """
         now = self.oracle.present_ms()
 
@@ -418,7 +428,7 @@ class Environment:
             change, answer = command(state)
             check_limits(state, change)
             change = granted_ahead(state, change)
-            return audited(state, change, DEFAULT_ROLE, now), answer
+            return audited(state, change, user, now, policies), answer
 
         return self.catalog.transact(told)
 

@@ -410,7 +410,9 @@ def lifetime_rows(source: Source) -> Rows:
 def audit_rows(source: Source) -> Rows:
     """The audit log: what statements created, changed and dropped."""
     for number, one in source.state.audits.items():
-        what = one.event_type, one.object_type, one.details
+        # As jsonb has it, so that a document equals one that is written out.
+        details = msgspec.json.encode(msgspec.json.decode(one.details), order="sorted").decode()
+        what = one.event_type, one.object_type, details
         yield int(number), *what, one.user, _moment(one.occurred_at * 1_000_000)
 
 

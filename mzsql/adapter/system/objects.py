@@ -18,7 +18,14 @@ from mzsql.adapter.system.described import column_type_name, key_texts
 from mzsql.adapter.system.source import Rows, Source
 from mzsql.catalog.builtin import Builtin, builtins
 from mzsql.catalog.commands.privileges import READABLE, acl
-from mzsql.catalog.objects import SYSTEM_OWNER, Index, Item, RelationItem, Table
+from mzsql.catalog.objects import (
+    CATALOG_CLUSTER,
+    SYSTEM_OWNER,
+    Index,
+    Item,
+    RelationItem,
+    Table,
+)
 from mzsql.catalog.state import CatalogState
 from mzsql.expr.scalar import Column
 from mzsql.frontend.catalog import SYSTEM_SCHEMAS
@@ -98,6 +105,15 @@ def object_rows(system: Callable[[Source], Rows]) -> Callable[[Source], Rows]:
                 )
 
     return made
+
+
+def schedules(source: Source) -> Rows:
+    """How it is decided when clusters have replicas."""
+    for one in (*source.state.clusters.values(), CATALOG_CLUSTER):
+        if one.schedule is None:
+            yield one.id, "manual", None
+        else:
+            yield one.id, "on-refresh", (0, 0, one.schedule.hydration_ms * 1000)
 
 
 def cluster_ids(state: CatalogState) -> dict[str, str]:

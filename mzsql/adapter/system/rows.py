@@ -25,7 +25,7 @@ from mzsql.adapter.system.introspection import (
     INTROSPECTION_DEFINED,
     arranged_indexes,
 )
-from mzsql.adapter.system.objects import SchemaIds, cluster_ids, system_schema_id
+from mzsql.adapter.system.objects import SchemaIds, cluster_ids, schedules, system_schema_id
 from mzsql.adapter.system.reached import reached, roots
 from mzsql.adapter.system.source import Rows, Source
 from mzsql.catalog.builtin import builtins
@@ -576,6 +576,7 @@ DEFINED: dict[str, Callable[[Source], Rows]] = {
     "mz_internal.mz_comments": _comments,
     "mz_catalog.mz_clusters": _clusters,
     "mz_catalog.mz_cluster_replicas": _cluster_replicas,
+    "mz_internal.mz_cluster_schedules": schedules,
     "mz_catalog.mz_cluster_replica_sizes": _sizes,
     "mz_internal.mz_object_dependencies": _dependencies,
     "mz_internal.mz_object_transitive_dependencies": _transitive_dependencies,

@@ -13,6 +13,7 @@ import msgspec
 from mzsql.catalog.change import NOTHING, Change
 from mzsql.catalog.commands.items import drop_items, fresh_ids
 from mzsql.catalog.objects import CATALOG_CLUSTER, SIZES, Cluster, Replica
+from mzsql.catalog.settings import CLUSTER_SCHEDULES, system_value
 from mzsql.catalog.state import CatalogState
 from mzsql.frontend.plan.catalog_plans import INTROSPECTION_MS, ClusterOptions, ReplicaPlan
 from mzsql.repr.errors import (
@@ -21,6 +22,7 @@ from mzsql.repr.errors import (
     InvalidParameter,
     SqlError,
     UndefinedObject,
+    Unsupported,
     alike,
 )
 
@@ -92,12 +94,19 @@ def _of_size(size: str, factor: int, introspection_ms: int) -> list[ReplicaPlan]
     return [ReplicaPlan(f"r{n}", size, introspection_ms) for n in range(1, factor + 1)]
 
 
+def _check_available(state: CatalogState, options: ClusterOptions) -> None:
+    if options.schedule is not None and system_value(state.settings, CLUSTER_SCHEDULES) == "off":
+        raise Unsupported("`SCHEDULE = ON REFRESH` cluster option is not available")
+
+
 def create_cluster(state: CatalogState, name: str, options: ClusterOptions) -> Change:
     """Create a cluster with its replicas.
 
     Raises:
         DuplicateObject: its name is taken.
+        Unsupported: it has a schedule, and `CLUSTER_SCHEDULES` is off.
     """
+    _check_available(state, options)
     if state.cluster(name) is not None:
         raise DuplicateObject(f"cluster '{name}' already exists")
     (gid,), counted = fresh_ids(state, "cluster", state.clusters, 1)
@@ -106,10 +115,13 @@ def create_cluster(state: CatalogState, name: str, options: ClusterOptions) -> C
     else:
         assert options.size is not None
         factor = 1 if options.replication_factor is None else options.replication_factor
+        if options.schedule is not None:
+            factor = 0  # the leader switches it on where a view is to be refreshed
         every = options.introspection_ms
         every = INTROSPECTION_MS if every is None else every
         replicas = _of_size(options.size, factor, every)
         cluster = Cluster(gid, name, True, options.size, factor, introspection_ms=every)
+        cluster = msgspec.structs.replace(cluster, schedule=options.schedule)
         # Checked also where there is no replica to be made: REPLICATION FACTOR 0 keeps the size for later.
         _workers(options.size)
     return counted | _new_replicas(state, gid, replicas) | Change(clusters={gid: cluster})
@@ -130,13 +142,15 @@ def factor_of(state: CatalogState, cluster: Cluster) -> int | None:
 
 
 def alter_cluster(state: CatalogState, name: str, options: ClusterOptions) -> Change:
-    """Change a cluster's size, replication factor or set of replicas, or whether it is managed.
+    """Change a cluster's size, replication factor, schedule or set of replicas, or whether it is managed.
 
     Raises:
         UndefinedObject: there is no such cluster.
         InvalidParameter: an option does not fit a cluster that is managed, or is not; the cluster would have
             no size.
+        Unsupported: it gets a schedule, and `CLUSTER_SCHEDULES` is off.
     """
+    _check_available(state, options)
     cluster = cluster_named(state, name)
     managed = cluster.managed if options.managed is None else options.managed
     if not managed:
@@ -161,16 +175,45 @@ def alter_cluster(state: CatalogState, name: str, options: ClusterOptions) -> Ch
     size = size_of(state, cluster) if options.size is None else options.size
     if size is None:
         raise InvalidParameter("SIZE must be specified for managed clusters")
+    schedule = None if options.manual else options.schedule or cluster.schedule
+    if schedule is not None and options.replication_factor is not None:
+        raise InvalidParameter(
+            "REPLICATION FACTOR cannot be set if the cluster SCHEDULE is anything other than MANUAL"
+        )
     factor = options.replication_factor
     factor = (factor_of(state, cluster) or 0) if factor is None else factor
-    kept = [
-        one
-        for one in replicas
-        if one.size == size and one.name in {f"r{n}" for n in range(1, factor + 1)}
-    ]
-    names = {one.name for one in kept}
     every = options.introspection_ms
-    every = cluster.introspection_ms if every is None else every
+    altered = msgspec.structs.replace(
+        cluster,
+        managed=True,
+        size=size,
+        replication_factor=factor,
+        introspection_ms=cluster.introspection_ms if every is None else every,
+        schedule=schedule,
+    )
+    _workers(size)
+    return _with_replicas(state, altered, size, factor)
+
+
+def switch_cluster(state: CatalogState, cluster_id: str, *, on: bool) -> Change:
+    """Give a cluster that is switched on for refreshes its replica, or take it away; nothing where it is so already, or is such a
+    cluster no more.
+    """
+    cluster, factor = state.clusters.get(cluster_id), int(on)
+    if cluster is None or cluster.schedule is None or cluster.replication_factor == factor:
+        return NOTHING
+    size = size_of(state, cluster)
+    assert size is not None, "a managed cluster has a size"
+    altered = msgspec.structs.replace(cluster, size=size, replication_factor=factor)
+    return _with_replicas(state, altered, size, factor)
+
+
+def _with_replicas(state: CatalogState, cluster: Cluster, size: str, factor: int) -> Change:
+    """The change that makes a managed cluster be as it is here, with so many replicas of this size."""
+    replicas, every = state.replicas_of(cluster.id), cluster.introspection_ms
+    wanted_names = {f"r{n}" for n in range(1, factor + 1)}
+    kept = [one for one in replicas if one.size == size and one.name in wanted_names]
+    names = {one.name for one in kept}
     wanted = [one for one in _of_size(size, factor, every) if one.name not in names]
     told = {
         one.id: msgspec.structs.replace(one, introspection_ms=every)
@@ -178,16 +221,8 @@ def alter_cluster(state: CatalogState, name: str, options: ClusterOptions) -> Ch
         if one.introspection_ms != every
     }
     gone = Change(replicas=dict.fromkeys(one.id for one in replicas if one not in kept))
-    _workers(size)
-    altered = msgspec.structs.replace(
-        cluster,
-        managed=True,
-        size=size,
-        replication_factor=factor,
-        introspection_ms=every,
-    )
     gone |= Change(replicas=told)
-    return gone | _new_replicas(state, cluster.id, wanted) | Change(clusters={cluster.id: altered})
+    return gone | _new_replicas(state, cluster.id, wanted) | Change(clusters={cluster.id: cluster})
 
 
 def _common_interval(replicas: Collection[Replica]) -> int:
@@ -204,7 +239,18 @@ def _unmanaged(state: CatalogState, cluster: Cluster, options: ClusterOptions) -
     ):
         if said is not None:
             raise InvalidParameter(f"{option} not supported for unmanaged clusters")
-    altered = msgspec.structs.replace(cluster, managed=False, size=None, replication_factor=None)
+    if options.schedule is not None:
+        raise InvalidParameter(
+            "cluster schedules other than MANUAL are not supported for unmanaged clusters"
+        )
+    if cluster.schedule is not None and not options.manual:
+        raise InvalidParameter(
+            "when switching a cluster to unmanaged, if the managed cluster's SCHEDULE is anything other than MANUAL, "
+            "you have to explicitly set the SCHEDULE to MANUAL"
+        )
+    altered = msgspec.structs.replace(
+        cluster, managed=False, size=None, replication_factor=None, schedule=None
+    )
     change = Change(clusters={cluster.id: altered})
     if options.replicas is None:
         return change

@@ -5,14 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from mzsql.frontend.parse.statements import Name, Statement
+from mzsql.repr.refresh import OnRefresh
 
 
 @dataclass(frozen=True)
 class Option:
-    """An option: its name in capitals, its value (True where none is written, a list for REPLICAS) and its position."""
+    """An option: its name in capitals, its value (True where none is written, a list for REPLICAS, None for SCHEDULE = MANUAL) and
+    its position.
+    """
 
     name: str
-    value: str | int | bool | tuple[ReplicaSpec, ...] | tuple[str, ...] | None
+    value: str | int | bool | tuple[ReplicaSpec, ...] | tuple[str, ...] | OnRefresh | None
     position: int
     quoted: bool = True
 

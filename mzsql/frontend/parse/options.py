@@ -16,6 +16,7 @@ from mzsql.frontend.parse.pieces import Pieces
 from mzsql.frontend.parse.retention import retained_ms
 from mzsql.repr.errors import InvalidParameter, SqlSyntaxError
 from mzsql.repr.interval_text import parse_interval
+from mzsql.repr.refresh import OnRefresh
 
 #: Options of clusters, and below of replicas.
 CLUSTER_OPTIONS = (
@@ -109,27 +110,29 @@ def _replica(pieces: Pieces) -> cs.ReplicaSpec:
     return spec
 
 
-def _schedule(pieces: Pieces) -> str:
-    """MANUAL or ON REFRESH [(HYDRATION TIME ESTIMATE = 'interval')]."""
+def _schedule(pieces: Pieces) -> OnRefresh | None:
+    """MANUAL (None) or ON REFRESH [(HYDRATION TIME ESTIMATE = 'interval')]."""
+    estimate = 0
     if pieces.expect_one((("MANUAL",), ("ON",))) == "manual":
-        return "manual"
+        return None
     pieces.expect("REFRESH")
     if pieces.take_token(TokenType.L_PAREN):
         pieces.expect("HYDRATION", "TIME", "ESTIMATE")
         pieces.take_token(TokenType.EQ)
         position = pieces.position()
-        _check_estimate(pieces.string(), position)
+        estimate = _estimate_ms(pieces.string(), position)
         pieces.close()
-    return "on refresh"
+    return OnRefresh(estimate)
 
 
-def _check_estimate(text: str, position: int) -> None:
+def _estimate_ms(text: str, position: int) -> int:
     estimate = parse_interval(text)
     what = "HYDRATION TIME ESTIMATE must"
     if estimate.months:
         raise InvalidParameter(f"{what} not involve units larger than days", position=position)
     if estimate.days * _DAY_US + estimate.microseconds < 0:
         raise InvalidParameter(f"{what} be non-negative; got: {estimate}", position=position)
+    return (estimate.days * _DAY_US + estimate.microseconds) // 1000
 
 
 def _value(pieces: Pieces) -> str | int | bool | tuple[str, ...] | None:

@@ -39,6 +39,7 @@ from mzsql.repr.errors import (
     Unsupported,
 )
 from mzsql.repr.interval_text import parse_interval
+from mzsql.repr.refresh import OnRefresh
 
 _ADDRESSES = (
     "COMPUTE ADDRESSES",
@@ -271,8 +272,9 @@ def _cluster_options(options: tuple[cs.Option, ...], cluster: str) -> cp.Cluster
             f"unknown cluster replica availability zone {first}", position=zones.position
         )
     schedule = given.get("SCHEDULE")
-    if schedule is not None and schedule.value != "manual":
-        raise _scheduled(given, schedule.position)
+    scheduled = None if schedule is None else schedule.value
+    if schedule is not None and isinstance(scheduled, OnRefresh):
+        _check_scheduled(given, schedule.position)
     replicas: tuple[cp.ReplicaPlan, ...] | None = None
     ignored: tuple[str, ...] = ()
     if "REPLICAS" in given:
@@ -285,28 +287,25 @@ def _cluster_options(options: tuple[cs.Option, ...], cluster: str) -> cp.Cluster
         managed=_flag(given["MANAGED"]) if "MANAGED" in given else None,
         replicas=replicas,
         introspection_ms=_introspection_ms(given[_INTERVAL]) if _INTERVAL in given else None,
+        schedule=scheduled if isinstance(scheduled, OnRefresh) else None,
+        manual=schedule is not None and scheduled is None,
         ignored=tuple(dict.fromkeys((*_without_effect(given), *ignored))),
     )
 
 
-def _scheduled(given: Mapping[str, cs.Option], position: int) -> SqlError:
-    """The error for a cluster scheduled by refreshes, which is not supported."""
+def _check_scheduled(given: Mapping[str, cs.Option], position: int) -> None:
+    """Refuse options that say how many replicas a cluster has that is switched on for refreshes."""
     managed = given.get("MANAGED")
     if "REPLICATION FACTOR" in given:
-        return InvalidParameter(
+        raise InvalidParameter(
             "REPLICATION FACTOR cannot be given together with any SCHEDULE other than MANUAL",
             position=position,
         )
     if "REPLICAS" in given or (managed is not None and not _flag(managed)):
-        return InvalidParameter(
+        raise InvalidParameter(
             "cluster schedules other than MANUAL are not supported for unmanaged clusters",
             position=position,
         )
-    return Unsupported(
-        "`SCHEDULE = ON REFRESH` cluster option is not available",
-        position=position,
-        hint="A cluster works as long as it has replicas: ALTER CLUSTER … SET (REPLICATION FACTOR = 0) takes them away.",
-    )
 
 
 def _create_cluster(statement: cs.CreateCluster, _catalog: CatalogView) -> cp.CreateClusterPlan:
@@ -358,6 +357,8 @@ def _alter_cluster(statement: cs.AlterCluster, _catalog: CatalogView) -> cp.Alte
                 values["replicas"] = ()
             case "INTROSPECTION INTERVAL":
                 values["introspection_ms"] = cp.INTROSPECTION_MS
+            case "SCHEDULE":
+                values["manual"] = True
             case "SIZE":
                 raise InvalidParameter("cannot unset SIZE of a cluster", position=option.position)
             case "WORKLOAD CLASS":

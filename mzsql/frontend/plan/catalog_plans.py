@@ -13,6 +13,7 @@ import msgspec
 from mzsql.frontend.catalog import CatalogItem, FullName
 from mzsql.frontend.kinds import KIND
 from mzsql.frontend.plan.sequenced import DefiningPlan
+from mzsql.repr.refresh import OnRefresh
 
 
 class CreateSchemaPlan(DefiningPlan, frozen=True, tag="create_schema"):
@@ -55,13 +56,17 @@ class ReplicaPlan(msgspec.Struct, frozen=True):
 
 
 class ClusterOptions(msgspec.Struct, frozen=True):
-    """A cluster's options; None where one was not given. `ignored`: accepted options without effect here."""
+    """A cluster's options; None where one was not given. `manual`: whether SCHEDULE = MANUAL was. `ignored`: accepted options without
+    effect here.
+    """
 
     size: str | None = None
     replication_factor: int | None = None
     managed: bool | None = None
     replicas: tuple[ReplicaPlan, ...] | None = None
     introspection_ms: int | None = None
+    schedule: OnRefresh | None = None
+    manual: bool = False
     ignored: tuple[str, ...] = ()
 
 

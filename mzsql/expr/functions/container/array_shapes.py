@@ -49,9 +49,9 @@ def _inside(typ: SqlType) -> bool:
 
 
 def items(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
-    """The array of these elements; empty for empty arrays."""
+    """The array or list of these elements; an array of empty arrays is empty, a list of them is not."""
     made = s.cast(s.array(*(arg.ast for arg in args)), typ, engine)
-    if not args or args[0].typ.kind != "array":
+    if typ.kind != "array" or not args or args[0].typ.kind != "array":
         return made
     nothing = s.cast(s.array(), typ, engine)
     hollow = s.eq(_leaves(args[0].ast, args[0].typ, engine), s.num(0))

@@ -174,7 +174,8 @@ def _token(kind: str, text: str, engine: Engine, lines: bool) -> str:
     if kind == "set":
         return _set(text, engine)
     if not spark:
-        return text
+        # DuckDB's RE2 is older than Arrow's, which finds what is wrong with a pattern, and knows no (?<name>.
+        return f"(?P{text[2:]}" if kind == "open" and text.startswith("(?<") else text
     if kind in ("flags", "open") and text.startswith("(?"):
         return _flags(text)
     if kind == "other" and text in "^$":
