@@ -46,7 +46,7 @@ _DIGITS = Context(prec=1000)
 
 def rank(expr: Scalar) -> Rank:
     """The sort key of an expression in the canonical order."""
-    if isinstance(expr, Column):
+    if type(expr) is Column:
         return (0, expr.index)
     known: dict[Scalar, Rank] = memo("rank")
     found = known.get(expr)

@@ -6,9 +6,8 @@ so it affects nothing but time. It belongs to one run in one thread and ends wit
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from contextlib import ContextDecorator
+from contextvars import ContextVar, Token
 from typing import Any
 
 
@@ -23,20 +22,34 @@ class _Memos(dict[str, dict[Any, Any]]):
 _RUN: ContextVar[_Memos | None] = ContextVar("_RUN", default=None)
 
 
-@contextmanager
-def remembering(*, apart: bool = False) -> Iterator[None]:
-    """A run, within whose block `memo` returns the same dicts; a nested run shares those of the outer one.
+class _Remembering(ContextDecorator):
+    """See `remembering`. A class, as every statement is planned in several runs, and a generator costs three times as much."""
+
+    __slots__ = ("_apart", "_token")
+
+    def __init__(self, apart: bool) -> None:
+        self._apart = apart
+        self._token: Token[_Memos | None] | None = None
+
+    def __enter__(self) -> None:
+        if self._apart or _RUN.get() is None:
+            self._token = _RUN.set(_Memos())
+
+    def __exit__(self, *_: object) -> None:
+        if self._token is not None:
+            _RUN.reset(self._token)
+
+    def _recreate_cm(self) -> _Remembering:
+        """Each call of a decorated function is a run of its own."""
+        return _Remembering(self._apart)
+
+
+def remembering(*, apart: bool = False) -> _Remembering:
+    """A run, within whose block `memo` returns the same dicts; a nested run shares those of the outer one. Also a decorator.
 
     With ``apart`` it does not: for a plan made in between on its own, whose memos go when it is done.
     """
-    if _RUN.get() is not None and not apart:
-        yield
-        return
-    token = _RUN.set(_Memos())
-    try:
-        yield
-    finally:
-        _RUN.reset(token)
+    return _Remembering(apart)
 
 
 def memo(function: str) -> dict[Any, Any]:

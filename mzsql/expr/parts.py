@@ -81,17 +81,19 @@ def seen(node: mir.Relation, known: dict[int, Part]) -> Part:
     if kind in mir.ONE_INPUT:
         part = known[id(node.input)]  # type: ignore[union-attr]  # the class says it
         return Part(node, part.reads, part.order, kinds | part.kinds)
+    if kind is mir.Get:
+        local = node.id  # type: ignore[union-attr]  # as above
+        if not isinstance(local, int):
+            return Part(node, _NOTHING, (), kinds)
+        return Part(node, frozenset((local,)), (local,), kinds)
     below = [known[id(kid)] for kid in mir.inputs(node)]
-    if isinstance(node, mir.Get):
-        order = (node.id,) if isinstance(node.id, int) else ()
-        return Part(node, frozenset(order), order, kinds)
     reads = _NOTHING
     for part in below:
         kinds |= part.kinds
         if part.reads:
             reads |= part.reads
-    if isinstance(node, mir.Let):
+    if type(node) is mir.Let:
         reads = below[0].reads | (below[1].reads - {node.id})
-    elif isinstance(node, mir.LetRec):
+    elif type(node) is mir.LetRec:
         reads -= frozenset(node.ids)
     return Part(node, reads, tuple(sorted(reads)), kinds)

@@ -262,7 +262,7 @@ def inputs(rel: Relation) -> tuple[Relation, ...]:
         return ()
     if kind in _MANY:
         return rel.inputs  # type: ignore[union-attr]  # as above
-    if isinstance(rel, Let):
+    if type(rel) is Let:
         return (rel.value, rel.body)
     assert isinstance(rel, LetRec)
     return (*rel.values, rel.body)
@@ -320,13 +320,13 @@ def arity(rel: Relation) -> int:
         elif kind is Map:
             extra += len(rel.scalars)  # type: ignore[union-attr]  # as above
             rel = rel.input  # type: ignore[union-attr]  # as above
-        elif isinstance(rel, Join):
+        elif type(rel) is Join:
             return extra + sum(map(arity, rel.inputs))
-        elif isinstance(rel, Reduce):
+        elif type(rel) is Reduce:
             return extra + len(rel.group_key) + len(rel.aggregates)
-        elif isinstance(rel, Union):
+        elif type(rel) is Union:
             rel = rel.inputs[0]
-        elif isinstance(rel, FlatMap):
+        elif type(rel) is FlatMap:
             extra += len(rel.output.columns)
             rel = rel.input
         else:

@@ -32,9 +32,9 @@ ONE_TO_ONE = frozenset(
 
 def normalize_keys(keys: Iterable[Iterable[int]]) -> Keys:
     """The keys without supersets of another, shortest first, at most `_MAX_KEYS`."""
-    different = {frozenset(key) for key in keys}
+    different = set(map(frozenset, keys))
     if len(different) < 2:
-        return tuple(tuple(sorted(key)) for key in different)
+        return tuple([tuple(sorted(key)) for key in different])
     found: list[frozenset[int]] = []
     for key in sorted(different, key=lambda k: (len(k), sorted(k))):
         if not any(other <= key for other in found):
@@ -48,7 +48,7 @@ def projected_keys(keys: Sequence[Sequence[int]], outputs: Sequence[int]) -> Key
     for position, column in enumerate(outputs):
         place.setdefault(column, position)
     return normalize_keys(
-        [place[column] for column in key] for key in keys if all(c in place for c in key)
+        [[place[column] for column in key] for key in keys if place.keys() >= set(key)]
     )
 
 
@@ -57,9 +57,9 @@ def mapped_keys(keys: Sequence[Sequence[int]], width: int, scalars: Sequence[Sca
     found = [frozenset(key) for key in keys]
     for offset, scalar in enumerate(scalars):
         source = scalar
-        while isinstance(source, Call) and source.func in ONE_TO_ONE:
+        while type(source) is Call and source.func in ONE_TO_ONE:
             source = source.args[0]
-        if isinstance(source, Column):
+        if type(source) is Column:
             found.extend(
                 (key - {source.index}) | {width + offset}
                 for key in list(found)
@@ -82,6 +82,8 @@ def filtered_keys(keys: Sequence[Sequence[int]], predicates: Iterable[Scalar]) -
     fixed: set[int] = set()
     equal: list[tuple[int, int]] = []
     for pred in predicates:
+        if type(pred) is not Call:
+            continue
         match pred:
             case Call(func=func, args=(Column(index=i), Literal())) if func.startswith("eq_"):
                 fixed.add(i)
@@ -107,10 +109,10 @@ def join_keys(inputs: Sequence[RelationType], equivalences: Sequence[Sequence[Sc
     owner = [n for n, part in enumerate(inputs) for _ in range(part.arity)]
     bound: list[set[int]] = [set() for _ in inputs]
     for cls in equivalences:
-        first = min(max((owner[c] for c in support(expr)), default=-1) for expr in cls)
-        for expr in cls:
-            if isinstance(expr, Column) and owner[expr.index] > first:
-                home = owner[expr.index]
+        lasts = [max([owner[c] for c in support(expr)], default=-1) for expr in cls]
+        first = min(lasts)
+        for expr, home in zip(cls, lasts, strict=True):
+            if type(expr) is Column and home > first:
                 bound[home].add(expr.index - starts[home])
     kept = all(
         any(bound[n].issuperset(key) for key in part.keys) for n, part in enumerate(inputs) if n > 0
@@ -151,7 +153,7 @@ def padded_keys(
 
 def lacking(rel: mir.Relation) -> tuple[tuple[int, ...], mir.Relation, mir.Relation] | None:
     """The projection, base and whole of ``Map(Union(Negate(Project(base)), whole))``; None for any other plan."""
-    if not isinstance(rel, mir.Map) or not isinstance(rel.input, mir.Union):
+    if type(rel) is not mir.Map or type(rel.input) is not mir.Union:
         return None
     match rel.input.inputs:
         case (mir.Negate(input=minus), whole) | (whole, mir.Negate(input=minus)):

@@ -121,15 +121,13 @@ def children(expr: Scalar) -> tuple[Scalar, ...]:
 
 def with_children(expr: Scalar, new: Sequence[Scalar]) -> Scalar:
     """The same node over other subexpressions, as many as `children` returns."""
-    match expr:
-        case Call(func=func, typ=typ):
-            return Call(func, tuple(new), typ)
-        case If():
-            c, t, o = new
-            return If(c, t, o)
-        case _:
-            assert not new
-            return expr
+    if type(expr) is Call:
+        return Call(expr.func, tuple(new), expr.typ)
+    if type(expr) is If:
+        c, t, o = new
+        return If(c, t, o)
+    assert not new
+    return expr
 
 
 def transform(expr: Scalar, f: Callable[[Scalar], Scalar]) -> Scalar:
@@ -199,7 +197,7 @@ def permute(expr: Scalar, mapping: Mapping[int, int]) -> Scalar:
 
 def substitute(expr: Scalar, columns: Sequence[Scalar]) -> Scalar:
     """The expression with column i replaced by ``columns[i]``."""
-    if isinstance(expr, Column):
+    if type(expr) is Column:
         return columns[expr.index]
     kids = children(expr)
     if not kids:
@@ -253,7 +251,9 @@ def is_small(expr: Scalar, width: int) -> bool:
 
 def scalar_type(expr: Scalar, columns: Sequence[ColumnType]) -> SqlType:
     """The SQL type of an expression over rows of ``columns``."""
-    while isinstance(expr, If):
+    while type(expr) is If:
         # The frontend has cast both branches to one type, which errors and NULL literals carry too.
         expr = expr.then
-    return columns[expr.index].type if isinstance(expr, Column) else expr.typ
+    if type(expr) is Column:
+        return columns[expr.index].type
+    return expr.typ  # type: ignore[union-attr]  # all others have one

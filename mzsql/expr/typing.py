@@ -27,11 +27,9 @@ from mzsql.expr.scalar import (
     Column,
     If,
     Literal,
-    LiteralError,
     Scalar,
-    Unmaterializable,
-    children,
     scalar_type,
+    support,
 )
 from mzsql.repr.types import ColumnType, RelationType
 
@@ -41,24 +39,20 @@ _ANY_NULL = frozenset({"and", "or"})
 
 def nullable(expr: Scalar, columns: Sequence[ColumnType]) -> bool:
     """Whether the expression can be NULL over rows of ``columns``."""
-    match expr:
-        case Column(index=index):
-            return columns[index].nullable
-        case Literal(value=value):
-            return value is None
-        case LiteralError():
-            return False
-        case Unmaterializable():
-            return False
-        case If(then=then, otherwise=otherwise):
-            return nullable(then, columns) or nullable(otherwise, columns)
-        case Call(func=key, args=args):
-            func = functions.scalar(key)
-            if func.strict or key in _ANY_NULL:
-                return func.introduces_nulls or any(nullable(arg, columns) for arg in args)
-            if key in _ALL_NULL or func.name in ("greatest", "least"):
-                return all(nullable(arg, columns) for arg in args)
-            return func.introduces_nulls
+    if type(expr) is Column:
+        return columns[expr.index].nullable
+    if type(expr) is Call:
+        func = functions.scalar(expr.func)
+        if func.strict or expr.func in _ANY_NULL:
+            return func.introduces_nulls or any(nullable(arg, columns) for arg in expr.args)
+        if expr.func in _ALL_NULL or func.name in ("greatest", "least"):
+            return all(nullable(arg, columns) for arg in expr.args)
+        return func.introduces_nulls
+    if type(expr) is Literal:
+        return expr.value is None
+    if type(expr) is If:
+        return nullable(expr.then, columns) or nullable(expr.otherwise, columns)
+    return False
 
 
 def column_type(expr: Scalar, columns: Sequence[ColumnType]) -> ColumnType:
@@ -91,7 +85,7 @@ def relation_type(
 
 
 def _relation_type(rel: mir.Relation, known: Mapping[int, RelationType]) -> RelationType:
-    if isinstance(rel, mir.Get):
+    if type(rel) is mir.Get:
         return known.get(rel.id, rel.typ) if isinstance(rel.id, int) else rel.typ
     types: dict[tuple[object, ...] | int, RelationType] = memo("relation_type")
     if not known and (found := types.get(id(rel))) is not None:
@@ -118,14 +112,12 @@ class _Types:
         return found
 
     def _derived(self, rel: mir.Relation, known: Mapping[int, RelationType]) -> RelationType:
-        match rel:
-            case mir.Let(id=local, value=value, body=body):
-                return self.of(body, {**known, local: self.of(value, known)})
-            case mir.LetRec(ids=ids, values=values, body=body):
-                return self.of(body, {**known, **recursive_types(ids, values, known)})
-            case _:
-                inputs = [self.of(part, known) for part in mir.inputs(rel)]
-                return derived_type(rel, inputs) if inputs else node_type(rel, inputs, known)
+        if type(rel) is mir.Let:
+            return self.of(rel.body, {**known, rel.id: self.of(rel.value, known)})
+        if type(rel) is mir.LetRec:
+            return self.of(rel.body, {**known, **recursive_types(rel.ids, rel.values, known)})
+        inputs = [self.of(part, known) for part in mir.inputs(rel)]
+        return derived_type(rel, inputs) if inputs else node_type(rel, inputs, known)
 
 
 def derived_type(rel: mir.Relation, inputs: Sequence[RelationType]) -> RelationType:
@@ -203,56 +195,69 @@ def node_type(
         inputs: the types of its inputs.
         known: the types of the bindings around it.
     """
-    match rel:
-        case mir.Constant():
-            return _constant_type(rel)
-        case mir.Get(id=local, typ=typ):
-            return (known or {}).get(local, typ) if isinstance(local, int) else typ
-        case mir.Project(outputs=outputs):
-            columns = tuple(inputs[0].columns[c] for c in outputs)
-            return RelationType(columns, projected_keys(inputs[0].keys, outputs))
-        case mir.Map(scalars=scalars):
-            grown = list(inputs[0].columns)
-            for scalar in scalars:
-                grown.append(column_type(scalar, grown))
-            width = inputs[0].arity
-            return RelationType(tuple(grown), mapped_keys(inputs[0].keys, width, scalars))
-        case mir.FlatMap(output=output):
-            return RelationType((*inputs[0].columns, *output.columns))
-        case mir.Filter(predicates=predicates):
-            return _filter_type(inputs[0], predicates)
-        case mir.Join():
-            return _join_type(rel, inputs)
-        case mir.Reduce():
-            return _reduce_type(rel, inputs[0])
-        case mir.TopK(group_key=group, limit=limit, offset=offset):
-            keys = inputs[0].keys
-            if isinstance(limit, Literal) and limit.value == 1 and offset == 0:
-                keys = (*keys, tuple(sorted(group)))
-            return RelationType(inputs[0].columns, normalize_keys(keys))
-        case mir.Negate():
-            return RelationType(inputs[0].columns)
-        case mir.Union():
-            columns = tuple(
-                ColumnType(column.type, any(part.columns[i].nullable for part in inputs))
-                for i, column in enumerate(inputs[0].columns)
-            )
-            return RelationType(
-                columns, padded_keys(rel, inputs, lambda part: relation_type(part, known))
-            )
-        case _:
-            return inputs[0]
+    # By class, as in `mir.inputs`; what is most comes first.
+    if type(rel) is mir.Project:
+        columns = tuple([inputs[0].columns[c] for c in rel.outputs])
+        return RelationType(columns, projected_keys(inputs[0].keys, rel.outputs))
+    if type(rel) is mir.Filter:
+        return _filter_type(inputs[0], rel.predicates)
+    if type(rel) is mir.Map:
+        grown = list(inputs[0].columns)
+        for scalar in rel.scalars:
+            grown.append(column_type(scalar, grown))
+        width = inputs[0].arity
+        return RelationType(tuple(grown), mapped_keys(inputs[0].keys, width, rel.scalars))
+    if type(rel) is mir.Join:
+        return _join_type(rel, inputs)
+    if type(rel) is mir.Reduce:
+        return _reduce_type(rel, inputs[0])
+    if type(rel) is mir.Get:
+        return (known or {}).get(rel.id, rel.typ) if isinstance(rel.id, int) else rel.typ
+    if type(rel) is mir.Union:
+        return _union_type(rel, inputs, known)
+    if type(rel) is mir.Constant:
+        return _constant_type(rel)
+    if type(rel) is mir.TopK:
+        return _top_k_type(rel, inputs[0])
+    if type(rel) is mir.Negate:
+        return RelationType(inputs[0].columns)
+    if type(rel) is mir.FlatMap:
+        return RelationType((*inputs[0].columns, *rel.output.columns))
+    return inputs[0]
+
+
+def _union_type(
+    rel: mir.Union,
+    inputs: Sequence[RelationType],
+    known: Mapping[int, RelationType] | None,
+) -> RelationType:
+    columns = tuple(
+        [
+            ColumnType(column.type, any(part.columns[i].nullable for part in inputs))
+            for i, column in enumerate(inputs[0].columns)
+        ]
+    )
+    return RelationType(columns, padded_keys(rel, inputs, lambda part: relation_type(part, known)))
+
+
+def _top_k_type(rel: mir.TopK, typ: RelationType) -> RelationType:
+    keys = typ.keys
+    if isinstance(rel.limit, Literal) and rel.limit.value == 1 and rel.offset == 0:
+        keys = (*keys, tuple(sorted(rel.group_key)))
+    return RelationType(typ.columns, normalize_keys(keys))
+
+
+_NO_COLUMNS: frozenset[int] = frozenset()
 
 
 def not_null_columns(predicates: Iterable[Scalar]) -> frozenset[int]:
     """The columns that cannot be NULL in a row for which all predicates are true."""
-    found: set[int] = set()
-    for pred in predicates:
-        found |= _not_null_if_true(pred)
-    return frozenset(found)
+    return _NO_COLUMNS.union(*map(_not_null_if_true, predicates))
 
 
 def _not_null_if_true(pred: Scalar) -> frozenset[int]:
+    if type(pred) is not Call:
+        return strict_columns(pred)
     match pred:
         case Call(func="not", args=(Call(func="is_null", args=(Column(index=index),)),)):
             return frozenset({index})
@@ -267,13 +272,11 @@ def _not_null_if_true(pred: Scalar) -> frozenset[int]:
 
 def strict_columns(expr: Scalar) -> frozenset[int]:
     """The columns whose NULL makes the whole expression NULL."""
-    match expr:
-        case Column(index=index):
-            return frozenset({index})
-        case Call(func=key) if functions.scalar(key).strict:
-            return frozenset().union(*(strict_columns(arg) for arg in children(expr)))
-        case _:
-            return frozenset()
+    if type(expr) is Column:
+        return support(expr)
+    if type(expr) is not Call or not functions.scalar(expr.func).strict:
+        return _NO_COLUMNS
+    return _NO_COLUMNS.union(*[strict_columns(arg) for arg in expr.args])
 
 
 def _constant_type(rel: mir.Constant) -> RelationType:
@@ -303,21 +306,21 @@ def _filter_type(typ: RelationType, predicates: Sequence[Scalar]) -> RelationTyp
 def _join_type(join: mir.Join, inputs: Sequence[RelationType]) -> RelationType:
     columns = [column for part in inputs for column in part.columns]
     for cls in join.equivalences:
-        if any(isinstance(expr, Column) and not columns[expr.index].nullable for expr in cls):
-            for expr in cls:
-                if isinstance(expr, Column):
-                    columns[expr.index] = ColumnType(columns[expr.index].type, False)
+        equated = [expr.index for expr in cls if type(expr) is Column]
+        mixed = [c for c in equated if columns[c].nullable]
+        if mixed and len(mixed) < len(equated):
+            for c in mixed:
+                columns[c] = ColumnType(columns[c].type, False)
     return RelationType(tuple(columns), join_keys(inputs, join.equivalences))
 
 
 def _reduce_type(reduce: mir.Reduce, typ: RelationType) -> RelationType:
     columns = [column_type(expr, typ.columns) for expr in reduce.group_key]
     columns.extend(aggregate_type(a, typ.columns) for a in reduce.aggregates)
-    place = {
-        expr.index: position
-        for position, expr in reversed(list(enumerate(reduce.group_key)))
-        if isinstance(expr, Column)
-    }
+    place: dict[int, int] = {}
+    for position, expr in enumerate(reduce.group_key):
+        if type(expr) is Column:
+            place.setdefault(expr.index, position)
     keys: list[list[int]] = [list(range(len(reduce.group_key)))]
     keys.extend([place[c] for c in key] for key in typ.keys if all(c in place for c in key))
     return RelationType(tuple(columns), normalize_keys(keys))

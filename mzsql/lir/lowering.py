@@ -10,8 +10,6 @@ Source: Materialize's `mz_compute_types::plan::lowering`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import msgspec
 
 from mzsql.expr import relation as mir
@@ -39,8 +37,7 @@ class Planned(msgspec.Struct, frozen=True):
     plan: lir.DataflowDescription
 
 
-@dataclass(frozen=True)
-class _Lowered:
+class _Lowered(msgspec.Struct, frozen=True):
     """A physical node, the forms of its output, and its number of columns."""
 
     plan: lir.Plan

@@ -83,12 +83,15 @@ def _firsts_projected(rel: mir.Relation, known: _Pass) -> mir.Relation:
 
 
 class _Found(NamedTuple):
-    """The rewritten relation, and what holds in its rows, given what is known of the bindings that it reads."""
+    """The rewritten relation, and what holds in its rows, given what is known of the bindings that it reads; whether a
+    group key in it has a part that is a literal.
+    """
 
     new: mir.Relation
     facts: Facts | None
     rel: mir.Relation
     around: tuple[Facts | None, ...]
+    fixed: bool
 
 
 _UNBOUND = Facts(())
@@ -105,9 +108,11 @@ class _Pass:
         self._ctx = ctx
         self._to_fixpoint = ctx.features.enable_letrec_fixpoint_analysis
         self._parts = parts()
-        self._known: dict[tuple[int, ...], _Found] = memo(
-            "equivalences, lifted" if lift else "equivalences"
-        )
+        # Without a key to be lifted a part is rewritten alike with and without `lift`.
+        self._known: dict[tuple[int, ...], _Found] = memo("equivalences")
+        self._lifted: dict[tuple[int, ...], _Found] = memo("equivalences, lifted")
+        #: Whether the part that is visited has a key to be lifted, as far as it was seen.
+        self._fixed = False
 
     def visit(self, rel: mir.Relation, locals_: _Locals) -> _Seen:
         """The rewritten relation, and what holds in its rows; None if it has no rows, in which everything holds."""
@@ -117,35 +122,50 @@ class _Pass:
             around = tuple([locals_.get(local, _UNBOUND) for local in reads])
         key = (id(rel), *map(id, around))
         found = self._known.get(key)
+        if self._lift and (found is None or found.fixed):
+            found = self._lifted.get(key)
         if found is None:
+            beside, self._fixed = self._fixed, False
             new, facts = self._visited(rel, locals_)
             # The entry keeps the objects whose ids are in the key alive, so that no other object gets the same id.
-            found = self._known[key] = _Found(kept(rel, new), facts, rel, around)
+            found = _Found(kept(rel, new), facts, rel, around, self._fixed)
+            (self._lifted if self._lift and self._fixed else self._known)[key] = found
+            self._fixed = beside
+        if found.fixed:
+            self._fixed = True
         return found[:2]
 
     def _visited(self, rel: mir.Relation, locals_: _Locals) -> _Seen:
-        if isinstance(rel, mir.Let):
+        # By class, as in `mir.inputs`.
+        if type(rel) is mir.Get:
+            if isinstance(rel.id, int) and rel.id in locals_:
+                return rel, locals_[rel.id]
+            return rel, plain(rel.typ.arity)
+        if type(rel) is mir.Let:
             value, of_value = self.visit(rel.value, locals_)
             inside = {**locals_, rel.id: of_value and _one_of_equals(of_value)}
             body, of_body = self.visit(rel.body, inside)
             return mir.Let(rel.id, value, body), of_body
-        if isinstance(rel, mir.LetRec):
+        if type(rel) is mir.LetRec:
             return self._recursion(rel, locals_)
-        if isinstance(rel, mir.Get):
-            if isinstance(rel.id, int) and rel.id in locals_:
-                return rel, locals_[rel.id]
-            return rel, plain(rel.typ.arity)
         kids = mir.inputs(rel)
         seen = [self.visit(kid, locals_) for kid in kids]
         rel = replace_inputs(rel, kids, [part for part, _ in seen])
         facts = [known for _, known in seen if known is not None]
-        if isinstance(rel, mir.Union):
+        if type(rel) is mir.Union:
             return rel, _union(facts, mir.arity(rel)) if facts else None
         if len(facts) < len(seen):
             return rel, None
-        if isinstance(rel, mir.Filter):
+        if type(rel) is mir.Filter:
             return _filter(rel, facts[0], self._ctx)
-        return _node(rel, facts, lift=self._lift)
+        if type(rel) is mir.Reduce:
+            fixed = _fixed_keys(rel, facts[0])
+            if fixed:
+                self._fixed = True
+                if self._lift:
+                    return _without_fixed(rel, fixed, facts[0])
+            return _reduce(rel, facts[0])
+        return _node(rel, facts)
 
     def _recursion(self, rel: mir.LetRec, locals_: _Locals) -> _Seen:
         """The strongest facts that hold of the bindings while they are empty and after each iteration."""
@@ -187,8 +207,8 @@ def _one_of_equals(facts: Facts) -> Facts:
     )
 
 
-def _node(rel: mir.Relation, facts: Sequence[Facts], *, lift: bool) -> _Seen:
-    """Rewrite a node whose inputs are rewritten already and have rows."""
+def _node(rel: mir.Relation, facts: Sequence[Facts]) -> _Seen:
+    """Rewrite a node of another kind, whose inputs are rewritten already and have rows."""
     match rel:
         case mir.Project(outputs=outputs):
             return _project(rel, outputs, facts[0])
@@ -203,9 +223,6 @@ def _node(rel: mir.Relation, facts: Sequence[Facts], *, lift: bool) -> _Seen:
             return msgspec.structs.replace(rel, exprs=args), known
         case mir.Join():
             return _join(rel, _side_by_side(facts))
-        case mir.Reduce():
-            fixed = _fixed_keys(rel, facts[0]) if lift else {}
-            return _without_fixed(rel, fixed, facts[0]) if fixed else _reduce(rel, facts[0])
         case mir.TopK() | mir.Negate() | mir.Threshold() | mir.ArrangeBy():
             return rel, facts[0]
         case mir.Constant():
@@ -366,6 +383,8 @@ def _reduce(rel: mir.Reduce, facts: Facts) -> tuple[mir.Relation, Facts]:
 
 def _fixed_keys(rel: mir.Reduce, facts: Facts) -> dict[int, sc.Literal]:
     """The parts of a group key that are literals. (Without rows there are no groups, whatever the key.)"""
+    if not facts.literals and not facts.computed:
+        return {}
     known = ((position, facts.literal(e)) for position, e in enumerate(rel.group_key))
     return {position: literal for position, literal in known if literal is not None}
 

@@ -51,11 +51,12 @@ def fold_constants(rel: mir.Relation, ctx: OptimizerContext) -> mir.Relation:
     """Fold everywhere, bottom-up."""
 
     def fold(node: mir.Relation, types: Sequence[RelationType]) -> mir.Relation:
-        if isinstance(node, mir.LetRec):
-            return _recursion(node, ctx)
-        if isinstance(node, mir.Constant):
-            return _consolidated(node)
-        if type(node) in _WITHOUT_SCALARS and not _reads_constant(node):
+        kind = type(node)
+        if kind is mir.LetRec:
+            return _recursion(node, ctx)  # type: ignore[arg-type]  # the class says it
+        if kind is mir.Constant:
+            return _consolidated(node)  # type: ignore[arg-type]  # as above
+        if kind in _WITHOUT_SCALARS and not _reads_constant(node):
             return node
         simpler = simplify_node(node, types, ctx)
         if any(simpler is part for part in mir.inputs(node)):
@@ -134,11 +135,15 @@ def _aggregate(
     return msgspec.structs.replace(aggregate, expr=expr)
 
 
+#: Nodes that are not evaluated by what is below them.
+_LEFT = frozenset({mir.Let, mir.LetRec, mir.Constant, mir.Get})
+
+
 def fold_node(
     rel: mir.Relation, types: Sequence[RelationType], ctx: OptimizerContext
 ) -> mir.Relation:
     """The result of a node whose inputs are constant; else the node."""
-    if isinstance(rel, mir.Let | mir.LetRec | mir.Constant | mir.Get):
+    if type(rel) in _LEFT:
         return rel
     if len(types) != len(mir.inputs(rel)):
         return rel
@@ -160,7 +165,7 @@ def fold_node(
 
 
 def _reads_constant(rel: mir.Relation) -> bool:
-    return any(type(part) is mir.Constant for part in mir.inputs(rel))
+    return mir.Constant in [type(part) for part in mir.inputs(rel)]
 
 
 def _is_never(pred: sc.Scalar) -> bool:

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+import msgspec
 
 from mzsql.expr import scalar as sc
 from mzsql.repr.interrupt import check_for_interrupts
@@ -38,8 +40,7 @@ class JoinInput:
     cardinality: int | None = None
 
 
-@dataclass(frozen=True, order=True)
-class Score:
+class Score(msgspec.Struct, frozen=True, order=True):
     """How good it is to look up an input next; greater is better."""
 
     unique: bool
@@ -75,8 +76,7 @@ class Score:
         )
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(msgspec.Struct, frozen=True):
     """Look up the input `relation` by `key`, over its own columns."""
 
     score: Score
@@ -283,7 +283,7 @@ def _accumulated(scores: list[Score]) -> list[Score]:
     filters = FilterCharacteristics()
     for score in scores:
         filters |= score.filters
-        result.append(replace(score, filters=filters))
+        result.append(msgspec.structs.replace(score, filters=filters))
     return result
 
 

@@ -70,8 +70,8 @@ class Facts(msgspec.Struct, frozen=True, dict=True):
         functions = self._functions
 
         def replace(node: sc.Scalar) -> sc.Scalar:
-            if not isinstance(node, sc.Column):
-                if isinstance(node, sc.Call) and node.func in functions:
+            if type(node) is not sc.Column:
+                if type(node) is sc.Call and node.func in functions:
                     return computed.get(node, node)
                 return node
             first, literal = firsts[node.index], literals.get(node.index)

@@ -12,9 +12,7 @@ Source: Materialize's transform `NormalizeLets`.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import msgspec
 
@@ -30,16 +28,14 @@ _BINDINGS = kinds_of(mir.Let, mir.LetRec)
 Limit = tuple[int, bool] | None
 
 
-@dataclass(frozen=True)
-class LetStage:
+class LetStage(msgspec.Struct, frozen=True):
     """A binding."""
 
     id: int
     value: mir.Relation
 
 
-@dataclass(frozen=True)
-class RecStage:
+class RecStage(msgspec.Struct, frozen=True):
     """The bindings of a recursion."""
 
     ids: tuple[int, ...]
@@ -90,9 +86,9 @@ def _are_distinct(rel: mir.Relation) -> bool:
         node = stack.pop()
         if not part_of(node, known).kinds & _BINDINGS:
             continue
-        if isinstance(node, mir.LetRec) or (isinstance(node, mir.Let) and node.id in ids):
+        if type(node) is mir.LetRec or (type(node) is mir.Let and node.id in ids):
             return False
-        if isinstance(node, mir.Let):
+        if type(node) is mir.Let:
             ids.add(node.id)
         stack.extend(mir.inputs(node))
     return True
@@ -104,15 +100,16 @@ def _is_normal(rel: mir.Relation, *, inline_mfp: bool, keep: bool) -> bool:
     types: dict[int, RelationType] = {}
     counts: dict[int, int] = {}
     while True:
-        value = rel.value if isinstance(rel, mir.Let) else rel
+        value = rel.value if type(rel) is mir.Let else rel
         if part_of(value, known).kinds & _BINDINGS:
             return False
         for get, times in _local_gets(value).items():
-            assert isinstance(get.id, int)
-            if get.typ != types.get(get.id):
+            local = get.id
+            assert isinstance(local, int)
+            if get.typ != types.get(local):
                 return False
-            counts[get.id] = counts.get(get.id, 0) + times
-        if not isinstance(rel, mir.Let):
+            counts[local] = counts.get(local, 0) + times
+        if type(rel) is not mir.Let:
             return all(counts.get(local, 0) > 1 for local in types)
         if (not keep and rel.id != len(types)) or _is_trivial(value, inline_mfp=inline_mfp):
             return False
@@ -125,8 +122,17 @@ def _local_gets(rel: mir.Relation) -> Mapping[mir.Get, int]:
     known: dict[int, tuple[mir.Relation, Mapping[mir.Get, int]]] = memo("local gets")
     found = known.get(id(rel))
     if found is None:
-        gets = (n for n in mir.walk(rel) if isinstance(n, mir.Get) and isinstance(n.id, int))
-        found = known[id(rel)] = rel, Counter(gets)
+        gets: dict[mir.Get, int] = {}
+        around = parts()
+        stack = [rel]
+        while stack:
+            node = stack.pop()
+            if type(node) is mir.Get:
+                if isinstance(node.id, int):
+                    gets[node] = gets.get(node, 0) + 1
+            elif (part := part_of(node, around)).order or part.kinds & _BINDINGS:
+                stack += mir.inputs(node)[::-1]
+        found = known[id(rel)] = rel, gets
     return found[1]
 
 
@@ -171,7 +177,7 @@ class _Hoist:
             else:
                 scope = self._recursion(rel, scope)
             rel = rel.body
-        if isinstance(rel, mir.Get):
+        if type(rel) is mir.Get:
             return rel if not isinstance(rel.id, int) else _renamed(rel, scope[rel.id])
         kids = mir.inputs(rel)
         return replace_inputs(rel, kids, [self._visit(kid, scope) for kid in kids])
@@ -491,7 +497,7 @@ def _with_gets(rel: mir.Relation, f: Callable[[mir.Get], mir.Relation]) -> mir.R
             new = done[-len(kids) :]
             del done[-len(kids) :]
             done.append(replace_inputs(node, kids, new))
-        elif isinstance(task, mir.Get):
+        elif type(task) is mir.Get:
             done.append(kept(task, f(task)) if isinstance(task.id, int) else task)
         elif (part := part_of(task, known)).reads or part.kinds & _BINDINGS:
             kids = mir.inputs(task)

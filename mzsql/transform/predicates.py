@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from mzsql.expr import scalar as sc
 
 
-@dataclass(frozen=True, order=True)
-class FilterCharacteristics:
+class FilterCharacteristics(msgspec.Struct, frozen=True, order=True):
     """Kinds of filters on a relation, most selective first; a greater value means an estimate of fewer rows.
 
     Attributes:

@@ -69,31 +69,24 @@ def shared(rel: mir.Relation) -> mir.Relation:
     known = parts()
     if id(rel) in ours:
         return rel
-    done: list[mir.Relation] = []
-    stack: list[mir.Relation | tuple[mir.Relation, tuple[mir.Relation, ...]]] = [rel]
+    # What stands for the nodes of this call; they live as long as it, so their identity is theirs.
+    made: dict[int, mir.Relation] = {}
+    stack = [rel]
     while stack:
-        task = stack.pop()
-        if isinstance(task, tuple):
-            node, kids = task
-            new = done[-len(kids) :]
-            del done[-len(kids) :]
-            node = replace_inputs(node, kids, new)
-        elif id(task) in ours:
-            done.append(task)
+        node = stack[-1]
+        kids = mir.inputs(node)
+        height = len(stack)
+        stack += [kid for kid in kids if id(kid) not in ours and id(kid) not in made]
+        if len(stack) > height:
             continue
-        else:
-            node = task
-            kids = mir.inputs(node)
-            if [kid for kid in kids if id(kid) not in ours]:
-                stack.append((node, kids))
-                stack += kids[::-1]
-                continue
-        found = objects.setdefault(node, node)
-        if found is node:
-            ours[id(node)] = None
-            known[id(node)] = seen(node, known)
-        done.append(found)
-    return done[0]
+        stack.pop()
+        new = replace_inputs(node, kids, [made.get(id(kid), kid) for kid in kids])
+        found = objects.setdefault(new, new)
+        if found is new:
+            ours[id(new)] = None
+            known[id(new)] = seen(new, known)
+        made[id(node)] = found
+    return made[id(rel)]
 
 
 @dataclass(frozen=True)
@@ -169,7 +162,7 @@ class _TypedRewrite:
             else:
                 kids = mir.inputs(task)
                 stack.append((task, kids, key))
-                if isinstance(task, mir.Let):
+                if type(task) is mir.Let:
                     stack.extend((task.body, task.id, task.value))
                 else:
                     stack.extend(kids[::-1])
@@ -209,11 +202,15 @@ class _TypedRewrite:
         """Rewrite a node over rewritten inputs of these types."""
         check_for_interrupts()
         node = replace_inputs(node, kids, new)
-        if self._put and isinstance(node, mir.Get) and isinstance(node.id, int):
+        if self._put and type(node) is mir.Get and isinstance(node.id, int):
             node = self._put.get(node.id, node)
         node = kept(node, self._f(node, types))
         typ = _type_of(node, new, types, self._types)
         return node, typ if self._refine is None else self._refine(node, typ, self._bindings)
+
+
+#: Nodes whose type is that of their last input.
+_BINDING = frozenset({mir.Let, mir.LetRec})
 
 
 def _type_of(
@@ -224,10 +221,9 @@ def _type_of(
 ) -> RelationType:
     """The type of a rewritten node: from its inputs' types if it still has these inputs, else derived anew."""
     kids = mir.inputs(node)
-    same = len(kids) == len(inputs) and all(map(is_, kids, inputs))
-    if not same:
+    if len(kids) != len(inputs) or not all(map(is_, kids, inputs)):
         return relation_type(node, locals_)
-    if isinstance(node, mir.Let | mir.LetRec):
+    if type(node) in _BINDING:
         return types[-1]
     if not kids:
         return node_type(node, types, locals_)
@@ -243,9 +239,10 @@ def replace_inputs(
     node: mir.Relation, old: Sequence[mir.Relation], new: Sequence[mir.Relation]
 ) -> mir.Relation:
     """The node over new inputs; itself if they are the same objects."""
-    if all(map(is_, old, new)):
-        return node
-    return mir.with_inputs(node, new)
+    for before, now in zip(old, new, strict=True):
+        if before is not now:
+            return mir.with_inputs(node, new)
+    return node
 
 
 def rebuilt(rel: mir.Relation, below: mir.Relation, new: mir.Relation) -> mir.Relation:
@@ -266,7 +263,7 @@ def project(rel: mir.Relation, outputs: Sequence[int]) -> mir.Relation:
     wide = len(outputs)
     if tuple(outputs) == tuple(range(wide)) and mir.arity(rel) == wide:
         return rel
-    if isinstance(rel, mir.Project):
+    if type(rel) is mir.Project:
         return project(rel.input, [rel.outputs[column] for column in outputs])
     return mir.Project(rel, tuple(outputs))
 
@@ -275,7 +272,7 @@ def filtered(rel: mir.Relation, predicates: Sequence[Scalar]) -> mir.Relation:
     """A filter, omitted if it has no predicates; equal predicates occur once."""
     if not predicates:
         return rel
-    if isinstance(rel, mir.Filter):
+    if type(rel) is mir.Filter:
         predicates = [*rel.predicates, *predicates]
         rel = rel.input
     return mir.Filter(rel, tuple(dict.fromkeys(predicates)))
@@ -285,6 +282,6 @@ def mapped(rel: mir.Relation, scalars: Sequence[Scalar]) -> mir.Relation:
     """A map, omitted if it adds nothing."""
     if not scalars:
         return rel
-    if isinstance(rel, mir.Map):
+    if type(rel) is mir.Map:
         return mir.Map(rel.input, (*rel.scalars, *scalars))
     return mir.Map(rel, tuple(scalars))

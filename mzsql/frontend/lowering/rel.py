@@ -7,7 +7,8 @@ Materialize.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from mzsql.expr import relation as mir
 from mzsql.expr import scalar as ms
@@ -18,8 +19,7 @@ from mzsql.repr.datum import Row
 from mzsql.repr.types import ColumnType, RelationType
 
 
-@dataclass(frozen=True)
-class Rel:
+class Rel(msgspec.Struct, frozen=True):
     """A MIR relation and its type."""
 
     mir: Node

@@ -11,6 +11,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
+import msgspec
+from msgspec import structs
+
 from mzsql.repr.errors import AmbiguousColumn, UndefinedColumn, UndefinedTable, alike
 from mzsql.repr.lazy import lazy_property
 from mzsql.repr.types import ColumnType
@@ -19,8 +22,7 @@ from mzsql.repr.types import ColumnType
 TableName = tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class ScopeItem:
+class ScopeItem(msgspec.Struct, frozen=True):
     """A column in scope.
 
     Attributes:
@@ -239,10 +241,10 @@ class Scope:
         given = iter(names)
         for item in self.items:
             if not item.starred:
-                items.append(replace(item, table=None, unqualified=False, aliases=()))
+                items.append(structs.replace(item, table=None, unqualified=False, aliases=()))
                 continue
             items.append(
-                replace(
+                structs.replace(
                     item,
                     table=table if table is not None else item.table,
                     name=next(given, item.name),

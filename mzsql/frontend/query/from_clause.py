@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 from sqlglot import expressions as exp
 
 from mzsql.expr.scalar import Literal
@@ -429,7 +430,7 @@ def _outer_side(scope: Scope, nulls: bool) -> Scope:
     """The scope of a join's side; nullable where the outer join may fill its columns with NULLs."""
     if not nulls:
         return scope
-    items = tuple(replace(i, typ=ColumnType(i.typ.type, True)) for i in scope.items)
+    items = tuple(msgspec.structs.replace(i, typ=ColumnType(i.typ.type, True)) for i in scope.items)
     return replace(scope, items=items)
 
 
@@ -495,7 +496,10 @@ def _using(
             hidden.append(gone)
     taken = {c for c, _ in merged} | set(hidden)
     rest = [(i, item) for i, item in enumerate(scope.items) if i not in taken]
-    concealed = [(i, replace(scope.items[i], unqualified=False, starred=False)) for i in hidden]
+    concealed = [
+        (i, msgspec.structs.replace(scope.items[i], unqualified=False, starred=False))
+        for i in hidden
+    ]
     columns = [*merged, *rest, *concealed]
     relation: hir.Relation = hir.Join(left, right, combine("and", conditions).expr, how)
     if scalars:
@@ -509,6 +513,6 @@ def _using(
     if written is not None:
         alias = (fold(written),)
         for i in range(len(merged)):
-            items[i] = replace(items[i], aliases=(*items[i].aliases, alias))
+            items[i] = msgspec.structs.replace(items[i], aliases=(*items[i].aliases, alias))
         tables = (*tables, alias)
     return relation, replace(scope, items=tuple(items), tables=tables)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
 from sqlglot import expressions as exp
 
 from mzsql.expr import functions
@@ -128,10 +129,10 @@ def in_from(
     plain = len(items) == 1 + numbered and len(calls) == 1
     named = alias is not None and alias.this and not alias.args.get("columns")
     if plain:
-        items = (replace(items[0], scalar=not numbered), *items[1:])
+        items = (msgspec.structs.replace(items[0], scalar=not numbered), *items[1:])
     if plain and named and items[0].name == function_name(call_of(calls[0])):
         assert alias is not None
-        items = (replace(items[0], name=fold(alias.this)), *items[1:])
+        items = (msgspec.structs.replace(items[0], name=fold(alias.this)), *items[1:])
     return relation, items
 
 

@@ -6,7 +6,8 @@ Promise: a number has the narrowest type that holds it; every scalar knows wheth
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from mzsql.expr import functions
 from mzsql.expr.decimal_functions import out_of_range
@@ -48,8 +49,7 @@ _MODIFIED = frozenset({"numeric", "varchar", "char", "timestamp", "timestamptz"}
 INTEGER_BOUNDS = {"smallint": 15, "integer": 31, "bigint": 63}
 
 
-@dataclass(frozen=True)
-class Typed:
+class Typed(msgspec.Struct, frozen=True):
     """A scalar with its type, and whether it can be NULL."""
 
     expr: hir.Scalar
