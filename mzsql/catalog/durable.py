@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 import msgspec
@@ -291,17 +292,9 @@ class DurableCatalog:
             self._map.sync()
         return self._checked()
 
-    @contextlib.contextmanager
-    def _fencing(self) -> Iterator[None]:
+    def _fencing(self) -> AbstractContextManager[None]:
         """Turn a newer version's entries into Fenced, for a process that has joined a deployment."""
-        try:
-            yield
-        except NewerVersion as newer:
-            if self.generation is None:
-                raise
-            raise Fenced(
-                f"fenced by a newer deployment: {newer.message}", hint=newer.hint
-            ) from None
+        return _Fencing(self)
 
     def _checked(self) -> CatalogState:
         state = self.state
@@ -340,3 +333,21 @@ class DurableCatalog:
     def close(self) -> None:
         """Close the shard's handles. Idempotent."""
         self._map.close()
+
+
+class _Fencing:
+    """See `DurableCatalog._fencing`. A class, as every statement reads the catalog, and a generator costs three times as much."""
+
+    __slots__ = ("_catalog",)
+
+    def __init__(self, catalog: DurableCatalog) -> None:
+        self._catalog = catalog
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, failure: BaseException | None, *_: object) -> None:
+        if isinstance(failure, NewerVersion) and self._catalog.generation is not None:
+            raise Fenced(
+                f"fenced by a newer deployment: {failure.message}", hint=failure.hint
+            ) from None

@@ -10,13 +10,13 @@ section 2.6.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -120,22 +120,14 @@ class Database:
             raise
         return connection
 
-    @contextlib.contextmanager
-    def lend(self) -> Iterator[sqlite3.Connection]:
+    def lend(self) -> AbstractContextManager[sqlite3.Connection]:
         """A connection for the block; discarded when the block raises."""
-        connection = self._take()
-        try:
-            if connection is None:
-                connection = self._connect()
-            yield connection
-        except BaseException:
-            self._give_back(connection, reusable=False)
-            raise
-        self._give_back(connection, reusable=True)
+        return _Lent(self)
 
     def _take(self) -> sqlite3.Connection | None:
         with self._free:
-            self._free.wait_for(lambda: not self.forking)
+            if self.forking:
+                self._free.wait_for(lambda: not self.forking)
             if self._closed:
                 raise Determinate(f"sqlite {self.path}: the handle is closed")
             if _forks.inherited:
@@ -186,25 +178,14 @@ class Database:
             self.forking = False
             self._free.notify_all()
 
-    @contextlib.contextmanager
-    def guard(self, act: str) -> Iterator[None]:
+    def guard(self, act: str) -> AbstractContextManager[None]:
         """Turn SQLite's errors in the block into location errors; ``act`` names the operation.
 
         Raises:
             Determinate: the operation had no effect, by SQLite's code or the operating system's error.
             Indeterminate: SQLite's code leaves open whether it had one.
         """
-        try:
-            yield
-        except sqlite3.Error as failure:
-            code = getattr(failure, "sqlite_errorcode", None)
-            primary = None if code is None else code & 0xFF
-            kind: type[LocationError] = (
-                Determinate if primary in _DETERMINATE_CODES else Indeterminate
-            )
-            raise kind(f"sqlite {self.path}: cannot {act}: {failure}") from failure
-        except OSError as failure:
-            raise Determinate(f"sqlite {self.path}: cannot {act}: {failure}") from failure
+        return _Guard(self.path, act)
 
     def run(self, act: str, statement: str, *parameters: Any) -> tuple[int, list[Any]]:
         """Run one statement in its own transaction; the number of rows changed, and the rows returned."""
@@ -244,6 +225,55 @@ class Database:
             idle, self._idle = self._idle, []
             for connection in idle:
                 connection.close()
+
+
+class _Lent:
+    """See `Database.lend`. It and `_Guard` are classes, as every statement reads the catalog, and a generator costs three
+    times as much.
+    """
+
+    __slots__ = ("_connection", "_database")
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def __enter__(self) -> sqlite3.Connection:
+        database = self._database
+        connection = database._take()
+        if connection is None:
+            try:
+                connection = database._connect()
+            except BaseException:
+                database._give_back(None, reusable=False)
+                raise
+        self._connection = connection
+        return connection
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        self._database._give_back(self._connection, reusable=kind is None)
+
+
+class _Guard:
+    """See `Database.guard`."""
+
+    __slots__ = ("_act", "_path")
+
+    def __init__(self, path: str, act: str) -> None:
+        self._path, self._act = path, act
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, failure: BaseException | None, *_: object) -> None:
+        if isinstance(failure, sqlite3.Error):
+            code = getattr(failure, "sqlite_errorcode", None)
+            primary = None if code is None else code & 0xFF
+            found: type[LocationError] = (
+                Determinate if primary in _DETERMINATE_CODES else Indeterminate
+            )
+            raise found(f"sqlite {self._path}: cannot {self._act}: {failure}") from failure
+        if isinstance(failure, OSError):
+            raise Determinate(f"sqlite {self._path}: cannot {self._act}: {failure}") from failure
 
 
 class _Forks:

@@ -48,6 +48,9 @@ _JOIN_SECONDS = 5.0
 """How long closing waits for an append that is under way; what it appends is in the log anyway."""
 
 TIME_FIELDS = (pa.field("mz_time", pa.int64()), pa.field("mz_diff", pa.int64()))
+#: Made once, as making one takes longer than repeating it does: the time that is not known yet, and multiplicities.
+_NO_TIME = pa.scalar(0, pa.int64())
+_DIFFS = {diff: pa.scalar(diff, pa.int64()) for diff in (1, -1)}
 
 
 def empty_updates(schema: pa.Schema) -> pa.Table:
@@ -62,9 +65,9 @@ def as_updates(rows: pa.Table, diff: int = 1) -> pa.Table:
     n = rows.num_rows
     rows = rows.rename_columns([f"c{i}" for i in range(rows.num_columns)])
     # A table without columns has no length of its own in Arrow: its rows are counted by the caller through mz_diff.
-    time = pa.repeat(pa.scalar(0, pa.int64()), n)
-    return rows.append_column(TIME_FIELDS[0], time).append_column(
-        TIME_FIELDS[1], pa.repeat(pa.scalar(diff, pa.int64()), n)
+    diffs = pa.repeat(_DIFFS.get(diff) or pa.scalar(diff, pa.int64()), n)
+    return rows.append_column(TIME_FIELDS[0], pa.repeat(_NO_TIME, n)).append_column(
+        TIME_FIELDS[1], diffs
     )
 
 

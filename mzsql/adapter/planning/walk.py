@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from mzsql.expr import relation as r
-from mzsql.expr.scalar import AggregateExpr, Literal, Scalar, Unmaterializable, transform, walk
+from mzsql.expr.scalar import AggregateExpr, Literal, Scalar, Unmaterializable, children, transform
 from mzsql.repr.datum import Datum
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import SqlType
@@ -16,12 +16,19 @@ from mzsql.repr.types import SqlType
 def global_gets(rel: r.Relation) -> frozenset[GlobalId]:
     """The catalog objects that a relation reads."""
     return frozenset(
-        node.id for node in r.walk(rel) if isinstance(node, r.Get) and not isinstance(node.id, int)
+        [node.id for node in r.walk(rel) if type(node) is r.Get and not isinstance(node.id, int)]
     )
+
+
+_WITHOUT_SCALARS = frozenset(
+    {r.Constant, r.Get, r.Let, r.LetRec, r.Project, r.Negate, r.Threshold, r.Union}
+)
 
 
 def node_scalars(rel: r.Relation) -> tuple[Scalar, ...]:
     """The scalar expressions of one node, without those of its inputs."""
+    if type(rel) in _WITHOUT_SCALARS:
+        return ()
     match rel:
         case r.Map(scalars=scalars):
             return scalars
@@ -75,13 +82,17 @@ def map_scalars(rel: r.Relation, f: Callable[[Scalar], Scalar]) -> r.Relation:
 
 def unmaterializables(rel: r.Relation) -> frozenset[str]:
     """The session- and time-dependent functions that a relation calls, such as ``current_user`` or ``mz_now``."""
-    return frozenset(
-        part.func
-        for node in r.walk(rel)
-        for scalar in node_scalars(node)
-        for part in walk(scalar)
-        if isinstance(part, Unmaterializable)
-    )
+    found: set[str] = set()
+    due: list[Scalar] = []
+    for node in r.walk(rel):
+        due += node_scalars(node)
+    while due:
+        part = due.pop()
+        if type(part) is Unmaterializable:
+            found.add(part.func)
+        else:
+            due += children(part)
+    return frozenset(found)
 
 
 def materialize(rel: r.Relation, value: Callable[[str, SqlType], Datum]) -> r.Relation:

@@ -47,6 +47,11 @@ def _tokens_of(text: str) -> list[Token]:
     return found
 
 
+_OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.CASE)
+_CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.END)
+_NUMBER = TokenType.NUMBER
+
+
 def tokenize(text: str) -> list[Token]:
     """The tokens of a text.
 
@@ -61,7 +66,8 @@ def tokenize(text: str) -> list[Token]:
         raise _token_problem(text) from error
     depth = 0
     for token in tokens:
-        if token.token_type in (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.CASE):
+        kind = token.token_type
+        if kind in _OPENING:
             depth += 1
             if depth > MAX_NESTING:
                 raise SqlSyntaxError(
@@ -69,9 +75,9 @@ def tokenize(text: str) -> list[Token]:
                     position=token.start + 1,
                     sqlstate="54001",
                 )
-        elif token.token_type in (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.END):
+        elif kind in _CLOSING:
             depth = max(0, depth - 1)
-        elif token.token_type == TokenType.NUMBER:
+        elif kind == _NUMBER:
             _check_number(token)
     return tokens
 

@@ -15,12 +15,21 @@ from mzsql.repr.types import RelationType
 def normalize_lets(rel: mir.Relation) -> mir.Relation:
     """The relation with normalized bindings."""
     while True:
-        uses = Counter(
-            n.id for n in mir.walk(rel) if isinstance(n, mir.Get) and isinstance(n.id, int)
-        )
-        unused = any(isinstance(n, mir.Let) and not uses[n.id] for n in mir.walk(rel))
+        uses: Counter[int] = Counter()
+        bound: list[int] = []
+        recursive = False
+        for node in mir.walk(rel):
+            if type(node) is mir.Get:
+                if isinstance(node.id, int):
+                    uses[node.id] += 1
+            elif type(node) is mir.Let:
+                bound.append(node.id)
+            elif type(node) is mir.LetRec:
+                recursive = True
+        if not bound and not recursive:
+            return rel
         rel = _Pass(uses).frame(rel)
-        if not unused:
+        if all(uses[local] for local in bound):
             return rel
 
 

@@ -19,16 +19,37 @@ from mzsql.frontend.lowering.lowering import Lowering
 from mzsql.frontend.lowering.rel import Rel, unit
 from mzsql.frontend.lowering.scope import ColumnMap
 from mzsql.repr.depth import deep
+from mzsql.repr.lazy import lazy_property
 from mzsql.repr.types import RelationDesc, RelationType
 
 
 @dataclass(frozen=True)
 class LoweredQuery:
-    """A query as MIR: `relation` before `finishing` is applied; `desc` describes the result after `finishing.project`."""
+    """A query as MIR.
+
+    Attributes:
+        relation: the relation before `finishing` is applied.
+        names: the names of the result's columns.
+        finishing: what is done at the end.
+    """
 
     relation: mir.Relation
-    desc: RelationDesc
+    names: tuple[str, ...]
     finishing: RowSetFinishing
+
+    @lazy_property
+    @remembering()
+    def desc(self) -> RelationDesc:
+        """Describes the result after `finishing.project`. Derived when it is asked for: most queries are only run."""
+        typ = relation_type(self.relation)
+        outputs = self.finishing.project
+        columns = tuple(typ.columns[c] for c in outputs)
+        keys = tuple(
+            tuple(sorted(outputs.index(c) for c in key))
+            for key in typ.keys
+            if all(c in outputs for c in key)
+        )
+        return RelationDesc(self.names, RelationType(columns, keys))
 
 
 @remembering()
@@ -48,16 +69,7 @@ def lower_query(
     relation = lower_relation(
         query.relation, new_outer_joins=new_outer_joins, variadic_left_joins=variadic_left_joins
     )
-    typ = relation_type(relation)
-    outputs = query.finishing.project
-    columns = tuple(typ.columns[c] for c in outputs)
-    keys = tuple(
-        tuple(sorted(outputs.index(c) for c in key))
-        for key in typ.keys
-        if all(c in outputs for c in key)
-    )
-    desc = RelationDesc(query.desc.names, RelationType(columns, keys))
-    return LoweredQuery(relation, desc, query.finishing)
+    return LoweredQuery(relation, query.desc.names, query.finishing)
 
 
 def lower_as_written(

@@ -143,7 +143,6 @@ def _parse_all(text: str) -> list[st.Statement]:
 def _parse_chunk(tokens: list[Token], source: st.Source) -> st.Statement:
     parser: Any = DIALECT.parser(error_level=ErrorLevel.IMMEDIATE)
     # Not sqlglot's own entry point, which parses BEGIN … END blocks; here a chunk of tokens is one statement.
-    parser.reset()
     parser.sql = source.text[: source.end]
     parser._chunks = [tokens]
     parser._advance_chunk()

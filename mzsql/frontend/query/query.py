@@ -428,10 +428,11 @@ class QueryPlanner:
                 "VALUES lists must all be the same length", position=position_of(node)
             )
         columns: list[list[Typed]] = []
+        position = position_of(node)
         for i in range(width):
             cells = [row[i] for row in rows]
             want = wanted[i] if i < len(wanted) else None
-            columns.append(column_values(cells, want, position_of(node)))
+            columns.append(column_values(cells, want, position))
         types = tuple(
             ColumnType(column[0].typ, any(v.nullable for v in column)) for column in columns
         )
