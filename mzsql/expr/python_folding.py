@@ -1,4 +1,4 @@
-"""Arithmetic and comparison of two integers, equality of texts and casts of texts to days, computed in Python.
+"""Arithmetic and comparison of two integers, equality and concatenation of texts and casts of texts to days, computed in Python.
 
 Promise: the value, or the error message, that the table's spelling gives in an engine. Trade-off: a second
 implementation of what every engine computes, for the calls people write most; asking an engine for one sum takes a
@@ -50,12 +50,18 @@ _COMPARISONS: Mapping[str, Callable[[int, int], bool]] = {
 #: A day as it is mostly written.
 _DAY = re.compile(r"(\d{4})-(\d{2})-(\d{2})", re.ASCII)
 _EPOCH = dt.date(1970, 1, 1)
+#: The most characters of two texts that are concatenated here: far from as many bytes as a text must not have.
+_JOINED = 1 << 20
 
 
 def value(call: Call) -> Literal | LiteralError | None:
-    """The value of a call on two integers, of `=` and `<>` of texts, and of a date written as YYYY-MM-DD; None for any other call."""
+    """The value of a call on two integers, of `=`, `<>` and `||` of texts, and of a date written as YYYY-MM-DD; None for any
+    other call.
+    """
     if call.func == "text_to_date":
         return _day(call)
+    if call.func == "concat_text":
+        return _joined(call)
     name, _, kind = call.func.rpartition("_")
     if kind == "text" and name in ("eq", "not_eq"):
         return _same_text(call, name == "eq")
@@ -93,6 +99,14 @@ def _same_text(call: Call, wanted: bool) -> Literal | None:
     if not _is_text(left) or not _is_text(right):
         return None
     return Literal((left.value == right.value) is wanted, call.typ)
+
+
+def _joined(call: Call) -> Literal | None:
+    left, right = call.args
+    if not _is_text(left) or not _is_text(right):
+        return None
+    made = str(left.value) + str(right.value)
+    return None if len(made) > _JOINED else Literal(made, call.typ)
 
 
 def _is_text(expr: Scalar) -> TypeGuard[Literal]:

@@ -1,4 +1,4 @@
-"""Whole numbers, days and equal texts computed in Python, against the engine's answers."""
+"""Whole numbers, days, equal and joined texts computed in Python, against the engine's answers."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_the_answer_is_the_engines(kind: str) -> None:
         assert got == wanted, call
 
 
-def test_days_and_equal_texts_are_the_engines() -> None:
+def test_days_and_equal_and_joined_texts_are_the_engines() -> None:
     text, date = SqlType("text"), SqlType("date")
     days = ["0001-01-01", "1582-10-10", "1969-12-31", "1970-01-01", "2020-02-29", "9999-12-31"]
     calls = [Call("text_to_date", (Literal(day, text),), date) for day in days]
@@ -63,6 +63,10 @@ def test_days_and_equal_texts_are_the_engines() -> None:
         for name in ("eq_text", "not_eq_text")
         for a, b in itertools.product(texts, repeat=2)
     ]
+    calls += [
+        Call("concat_text", (Literal(a, text), Literal(b, text)), text)
+        for a, b in itertools.product([*texts, "\u0308", "\U0001f600"], repeat=2)
+    ]
     for call, wanted in zip(calls, by_engine(calls), strict=True):
         found = python_folding.value(call)
         assert isinstance(found, Literal), call
@@ -71,6 +75,9 @@ def test_days_and_equal_texts_are_the_engines() -> None:
 
 def test_others_are_left_to_the_engine() -> None:
     text = SqlType("text")
+    for joined in ((None, "a"), ("a", None), ("a" * (1 << 20), "b")):
+        a, b = (Literal(one, text) for one in joined)
+        assert python_folding.value(Call("concat_text", (a, b), text)) is None
     assert (
         python_folding.value(Call("lt_text", (Literal("a", text), Literal("b", text)), BOOLEAN))
         is None
