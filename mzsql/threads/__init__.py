@@ -18,6 +18,7 @@ from mzsql.threads.supervisor import (
     Supervisor,
     ThreadStatus,
 )
+from mzsql.threads.turns import take_short_turns
 from mzsql.threads.waiting import Wakeup, wait_until_due
 
 __all__ = [
@@ -32,5 +33,6 @@ __all__ = [
     "Wakeup",
     "give_way",
     "plainly",
+    "take_short_turns",
     "wait_until_due",
 ]

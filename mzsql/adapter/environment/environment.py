@@ -68,7 +68,7 @@ from mzsql.storage import (
 )
 from mzsql.storage.collection import SHARD, TABLE
 from mzsql.storage.following import FOLLOW_SECONDS
-from mzsql.threads import Backoff, Supervised
+from mzsql.threads import Backoff, Supervised, take_short_turns
 
 #: The catalog's shard. Its id is a constant, because the ids of all other shards are found in the catalog.
 CATALOG_SHARD = "s00000000-0000-4000-8000-000000000001"
@@ -199,6 +199,7 @@ class Environment:
             Unsupported: the installed sqlglot is one that mzsql cannot run on.
         """
         check_sqlglot()
+        take_short_turns()
         clock = clock or SystemClock()
         with contextlib.ExitStack() as undo:
             if read_only:
