@@ -73,6 +73,11 @@ class StorageReader(KnowsErrors, Protocol):
     def updates(self, gid: GlobalId, lower: Timestamp, upper: Timestamp) -> pa.Table:
         """All updates with ``lower <= mz_time < upper`` at their exact times; `upper` is at most the collection's upper."""
 
+    def small_updates(
+        self, gid: GlobalId, lower: Timestamp, upper: Timestamp, *, rows: int, size: int
+    ) -> tuple[pa.Table, int] | None:
+        """As `updates`, with the bytes of their parts, if these hold at most `rows` rows and `size` bytes; None if they hold more."""
+
     def parts_between(self, gid: GlobalId, lower: Timestamp, upper: Timestamp) -> Sequence[PartRef]:
         """The parts that may hold updates of ``[lower, upper)``: their sizes bound what `updates` would return, and
         Spark can read them by path.

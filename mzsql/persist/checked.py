@@ -148,11 +148,13 @@ CHECKS: Mapping[str, Check] = {
     "past": check_time,
     "protected": _optional(_callable),
     "registry": _optional(_one_of("a CollectorRegistry of prometheus_client", CollectorRegistry)),
+    "rows": _least(0),
     "settings": _optional(_one_of("Settings", Settings)),
     "shard_id": lambda value, _: check_shard_id(value),
     "shard_ids": _optional(
         _each("a sequence of shard ids", lambda value, _: check_shard_id(value))
     ),
+    "size": _least(0),
     "stats": _optional(_one_of("ReadStats", ReadStats)),
     "timeout": _seconds,
     "upper": _upper,

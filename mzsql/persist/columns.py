@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -229,7 +230,13 @@ def normalize(
 
 def time_bounds(table: pa.Table) -> tuple[Timestamp, Timestamp]:
     """Return the least and greatest ``mz_time`` of a table with rows."""
-    bounds = pc.min_max(table[TIME_COLUMN]).as_py()
+    column = table[TIME_COLUMN]
+    if column.num_chunks == 1 and not column.null_count:
+        # Small updates are checked all the time, with pauses between them, after which the code of each function of Arrow's
+        # comes from memory. NumPy's loop is short.
+        times = column.chunk(0).to_numpy()
+        return int(np.minimum.reduce(times)), int(np.maximum.reduce(times))
+    bounds = pc.min_max(column).as_py()
     return bounds["min"], bounds["max"]
 
 
@@ -257,7 +264,7 @@ def with_times(table: pa.Table, times: pa.ChunkedArray | pa.Array) -> pa.Table:
 
 def advance_times(table: pa.Table, floor: Timestamp) -> pa.Table:
     """Return ``table`` with times below ``floor`` advanced to it."""
-    if floor <= 0 or not table.num_rows:
+    if floor <= 0 or not table.num_rows or time_bounds(table)[0] >= floor:
         return table
     times = pc.max_element_wise(table[TIME_COLUMN], pa.scalar(floor, pa.int64()))
     return with_times(table, times)
@@ -271,9 +278,10 @@ def joined(schema: pa.Schema, pieces: Iterable[pa.Table]) -> pa.Table:
     """
     runs: list[list[pa.Table]] = []
     rows = size = 0
-    for piece in pieces:
-        if not piece.num_rows:
-            continue
+    some = [piece for piece in pieces if piece.num_rows]
+    if len(some) == 1:
+        return some[0].combine_chunks()
+    for piece in some:
         rows, size = rows + piece.num_rows, size + piece.nbytes
         if not runs or rows > _CHUNK_ROWS or size > _CHUNK_BYTES:
             runs.append([])

@@ -20,6 +20,7 @@ from mzsql.persist import duck
 from mzsql.persist.batch import DIFF_COLUMN, TIME_COLUMN, KeySpec
 from mzsql.persist.columns import conform
 from mzsql.persist.key_numbers import in_one_number
+from mzsql.persist.words import all_distinct
 from mzsql.repr.errors import DataError
 
 
@@ -33,10 +34,27 @@ def consolidate(table: pa.Table, key: KeySpec | None = None) -> pa.Table:
         return table
     additive = [] if key is None else [c for c in key.additive if c in table.column_names]
     sums = [*additive, DIFF_COLUMN]
+    if not additive and table.num_rows <= _FEW_ROWS and _has_one_form(table.schema):
+        diffs = table[DIFF_COLUMN].to_numpy()
+        if diffs.all() and all_distinct(table.drop_columns([DIFF_COLUMN])):
+            return table.combine_chunks()
     hashable = all(_hashable(field.type) for field in table.schema if field.name not in sums)
     by_arrow = hashable and all(_sums_fit(table[name]) for name in sums)
     result = _by_arrow(table, sums) if by_arrow else _by_duckdb(table, additive)
     return conform(result, table.schema).combine_chunks()
+
+
+#: So few rows are mostly all different, which is seen in less time than an aggregation takes to begin.
+_FEW_ROWS = 1000
+
+
+@functools.lru_cache(maxsize=4096)
+def _has_one_form(schema: pa.Schema) -> bool:
+    """Whether each value of the columns has one form, so that a row that is left as it is has that which consolidation gives it."""
+    return not any(
+        pa.types.is_floating(typ) or pa.types.is_nested(typ) or pa.types.is_dictionary(typ)
+        for typ in schema.types
+    )
 
 
 def _hashable(type_: pa.DataType) -> bool:

@@ -421,6 +421,42 @@ class ReadHandle:
         self._lease.await_complete(upper - 1, deadline)
         return self._between(pushdown, names, stats=stats, deadline=deadline)
 
+    @metered("small_updates")
+    def small_updates(
+        self,
+        lower: Timestamp,
+        upper: Timestamp,
+        *,
+        rows: int,
+        size: int,
+        timeout: float | None = None,
+    ) -> tuple[pa.Table, int] | None:
+        """As `updates`, if the parts that may hold such updates hold at most ``rows`` rows and ``size`` bytes; None if they hold more.
+        For who reads few updates as a rule: parts are looked for once, not by `parts_between` first.
+
+        Returns:
+            The updates, and the parts' bytes.
+
+        Raises:
+            SinceViolation, ReadTimeout, ExpiredHandle, MissingPart, CorruptPart, LocationError: as `updates`.
+        """
+        deadline = self._opened.deadline(timeout)
+        pushdown = self._pushdown_between(lower, upper, None)
+        earliest = exact_from(lower, upper)
+        self._lease.check_since(earliest)
+        if upper <= lower:
+            return self._joined([], None), 0
+        self._lease.await_complete(upper - 1, deadline)
+        refs, lease = self._refs(pushdown, deadline, earliest=earliest)
+        held = [ref for ref in refs if pushdown.may_hold_part(ref.part)]
+        read = sum(ref.bytes for ref in held)
+        if read > size or sum(ref.rows for ref in held) > rows:
+            return None
+        found = self._pieces(held, lambda: deadline, None, pushdown, None, at_once=True)
+        table = self._joined(found, None)
+        del lease
+        return table, read
+
     def _between(
         self,
         pushdown: Pushdown,

@@ -11,6 +11,7 @@ import pyarrow as pa
 from mzsql.persist import CriticalReader, KeyRange, ReadHandle, consolidate
 from mzsql.repr.frontier import Frontier, Timestamp, join, less_than
 from mzsql.repr.ids import GlobalId
+from mzsql.repr.lazy import lazy_property
 from mzsql.repr.types import ColumnType, updates_schema
 from mzsql.storage.tables import TableShard
 
@@ -19,7 +20,7 @@ SHARD = "shard"
 ARRANGEMENT = "arrangement"
 
 
-class Collection(msgspec.Struct, frozen=True):
+class Collection(msgspec.Struct, frozen=True, dict=True):
     """What must be known to read a collection.
 
     Attributes:
@@ -43,7 +44,7 @@ class Collection(msgspec.Struct, frozen=True):
     begins: Timestamp = 0
     exported: bool = False
 
-    @property
+    @lazy_property
     def schema(self) -> pa.Schema:
         """The shard's schema, without time and diff."""
         return updates_schema(self.columns, errors=self.has_errors)

@@ -42,7 +42,7 @@ class RecentUpdates:
 
     def keep(self, gid: GlobalId, lower: Timestamp, upper: Timestamp, updates: pa.Table) -> None:
         """Cache the updates of a complete span."""
-        size = int(updates.nbytes)
+        size = int(updates.nbytes) if updates.num_rows else 0
         with self._lock:
             _, old = self._kept.pop((gid, lower, upper), (None, 0))
             self._kept[gid, lower, upper] = updates, size

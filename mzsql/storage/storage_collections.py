@@ -435,6 +435,24 @@ class Collections:
         self._recent.keep(gid, lower, upper, found)
         return found
 
+    def small_updates(
+        self, gid: GlobalId, lower: Timestamp, upper: Timestamp, *, rows: int, size: int
+    ) -> tuple[pa.Table, int] | None:
+        """As `updates`, with the bytes of their parts, if these hold at most ``rows`` rows and ``size`` bytes; None if they hold more."""
+
+        def read(one: OpenCollection) -> tuple[pa.Table, int] | None:
+            end: Timestamp | None = upper
+            if one.table is not None:
+                end = one.table.written_until(upper)
+            if end is None or end <= lower:
+                return empty_updates(one.meta.schema), 0
+            return one.reader.small_updates(lower, end, rows=rows, size=size)
+
+        found = self._reading(gid, upper - 1, read)
+        if found is not None:
+            self._recent.keep(gid, lower, upper, found[0])
+        return found
+
     def parts(
         self, gid: GlobalId, as_of: Timestamp, *, filters: Filters | None = None
     ) -> Sequence[PartRef]:

@@ -11,6 +11,7 @@ what the shard lacks is kept in the log and in memory, up to `BEHIND_WRITES` and
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import threading
 from collections.abc import Sequence
@@ -53,8 +54,9 @@ _NO_TIME = pa.scalar(0, pa.int64())
 _DIFFS = {diff: pa.scalar(diff, pa.int64()) for diff in (1, -1)}
 
 
+@functools.lru_cache(maxsize=4096)
 def empty_updates(schema: pa.Schema) -> pa.Table:
-    """No updates of a shard with this schema."""
+    """No updates of a shard with this schema. Cached: most tables have none in most steps, and making it takes long."""
     for field in TIME_FIELDS:
         schema = schema.append(field)
     return schema.empty_table()
@@ -222,10 +224,17 @@ class TableShard:
 
     def updates(self, lower: Timestamp, upper: Timestamp) -> pa.Table:
         """All updates with ``lower <= mz_time < upper``."""
-        at = self.physical_as_of(upper - 1)
-        if at is None or at + 1 <= lower:
+        end = self.written_until(upper)
+        if end is None or end <= lower:
             return empty_updates(self.schema)
-        return self._reader.updates(lower, min(upper, at + 1))
+        return self._reader.updates(lower, end)
+
+    def written_until(self, upper: Timestamp) -> Timestamp | None:
+        """How far the shard, as known here, has the table's updates of the times below ``upper``; there are none beyond. None if
+        nothing was ever written.
+        """
+        at = self.physical_as_of(upper - 1)
+        return None if at is None else min(upper, at + 1)
 
     def parts(self, as_of: Timestamp, *, filters: Filters | None = None) -> list[PartRef]:
         """The parts of a snapshot at ``as_of``; only those that may contain a row that ``filters`` allow."""

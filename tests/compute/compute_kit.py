@@ -132,6 +132,9 @@ class ShardStorage:
     def updates(self, gid, lower, upper):
         return self.readers[gid].updates(lower, upper)
 
+    def small_updates(self, gid, lower, upper, *, rows, size):
+        return self.readers[gid].small_updates(lower, upper, rows=rows, size=size)
+
     def parts_between(self, gid, lower, upper):
         return self.readers[gid].parts_between(lower, upper)
 

@@ -92,7 +92,7 @@ def test_a_condition_is_true_of_the_rows_of_which_duckdb_says_so(seed: int) -> N
     table, condition = _rows(rng, 40), _condition(rng, 3)
     found = evaluated(condition, table)
     assert found is not None, condition
-    assert found.to_pylist() == _duckdb(condition, table), condition
+    assert found.tolist() == _duckdb(condition, table), condition
 
 
 @pytest.mark.parametrize("seed", range(3))

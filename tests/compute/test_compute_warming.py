@@ -57,7 +57,8 @@ def test_a_hydration_whose_traces_cannot_be_made_has_not_failed(world, monkeypat
         install(world, controller, kit.region_totals(), upper - 1, TOTALS)
         controller.wait_until("u3", upper - 1, WAIT)
         wait_for(controller.refreshes)
-    assert "what u3 looks into is loaded later: no space left" in caplog.text
+        # The view is told to be hydrated before what its steps look into is loaded.
+        wait_for(lambda: "what u3 looks into is loaded later: no space left" in caplog.text)
     assert {one.error for one in world.sink.statuses["u3", "r1"]} == {None}
     lower, upper = upper, changes.step(world.storage)
     controller.wait_until("u3", upper - 1, WAIT)

@@ -96,6 +96,7 @@ def test_times_of_wrong_types_are_refused_as_such(client, as_of):
         lambda: read.listen(as_of),
         lambda: read.updates(0, as_of),
         lambda: read.parts_between(as_of, 2),
+        lambda: read.small_updates(as_of, 2, rows=10, size=10_000),
         lambda: read.wait_for_upper(as_of),
     ):
         with pytest.raises(InvalidBounds, match="not a time"):

@@ -30,6 +30,8 @@ INTERNAL = {
     ("client", "updates"),
 }
 ROWS = [(1, "a", 1, 1)]
+#: Calls about a span of times that was written.
+SPANS = ("parts_between", "updates", "small_updates")
 
 
 class Surface:
@@ -64,8 +66,8 @@ class Surface:
             "token": None,
             "expected_token": None,
             "batch": self.batch,
-            "lower": 0 if call in ("parts_between", "updates") else 5,
-            "upper": 5 if call in ("parts_between", "updates") else 6,
+            "lower": 0 if call in SPANS else 5,
+            "upper": 5 if call in SPANS else 6,
             "expected_upper": 5,
             "new_upper": 6,
             "keys": [],
@@ -74,6 +76,8 @@ class Surface:
             "since": 0,
             "as_of": 0 if call == "listen" else 4,
             "num_splits": 1,
+            "rows": 10,
+            "size": 10_000,
             "columns": None,
             "filters": None,
             "key_ranges": None,

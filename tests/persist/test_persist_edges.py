@@ -95,8 +95,9 @@ def test_a_heartbeat_never_takes_since_back():
         lambda read: read.parts(5, timeout=10),
         lambda read: read.updates(3, 6, timeout=10),
         lambda read: read.parts_between(3, 6, timeout=10),
+        lambda read: read.small_updates(3, 6, rows=10, size=10_000, timeout=10),
     ],
-    ids=["snapshot", "parts", "updates", "parts_between"],
+    ids=["snapshot", "parts", "updates", "parts_between", "small_updates"],
 )
 def test_a_read_that_was_overtaken_by_a_downgrade_is_refused(act):
     with PersistClient(MemBlob(), MemConsensus(), background=False) as client:
@@ -379,3 +380,23 @@ def test_nested_floats_consolidate_as_sql_compares_them():
     schema = pa.schema([("v", pa.list_(pa.float64()))])
     rows = [([0.0], 0, 1), ([-0.0], 0, -1), ([NAN], 0, 1), ([-NAN], 0, -1)]
     assert consolidate(updates(rows, schema)).num_rows == 0
+
+
+@pytest.mark.parametrize(
+    ("rows", "size", "found"),
+    [(3, 10_000, True), (2, 10_000, False), (3, 10, False), (0, 0, False)],
+)
+def test_small_updates_are_those_of_parts_within_bounds(rows, size, found):
+    with PersistClient(MemBlob(), MemConsensus(), background=False) as client:
+        write, read = client.open_shard(client.new_shard_id(), SCHEMA)
+        write.compare_and_append(
+            updates([(n, "a", 4, 1) for n in range(3)]), expected_upper=0, new_upper=5
+        )
+        write.compare_and_append(updates([(9, "b", 6, 1)]), expected_upper=5, new_upper=7)
+        answer = read.small_updates(0, 5, rows=rows, size=size)
+        assert (answer is not None) == found
+        if answer is not None:
+            table, read_bytes = answer
+            assert table.equals(read.updates(0, 5))
+            assert read_bytes == sum(ref.bytes for ref in read.parts_between(0, 5))
+        assert read.small_updates(5, 5, rows=0, size=0) == (read.updates(5, 5), 0)

@@ -78,6 +78,7 @@ def test_every_public_operation_is_counted_once(made, registry):
     read.parts_between(1, 3)
     read.snapshot_arrow(2)
     read.updates(1, 3)
+    read.small_updates(1, 3, rows=10, size=10_000)
     next(read.listen(1))
     read.wait_for_upper(2)
     read.fetch_upper()
@@ -97,7 +98,14 @@ def test_every_public_operation_is_counted_once(made, registry):
     once = (
         *("open_writer", "open_reader", "open_critical_reader", "compare_and_append", "append"),
         *("batch", "compare_and_append_batch", "snapshot", "parts", "parts_between"),
-        *("snapshot_arrow", "updates", "listen_item", "wait_for_upper", "fetch_upper"),
+        *(
+            "snapshot_arrow",
+            "updates",
+            "small_updates",
+            "listen_item",
+            "wait_for_upper",
+            "fetch_upper",
+        ),
         *("downgrade_since", "heartbeat", "critical_downgrade_since", "critical_release"),
         *("maintain", "merge", "inspect", "report", "peek", "exists", "expire_reader"),
         *("expire_writer", "finalize"),

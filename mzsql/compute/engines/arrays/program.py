@@ -15,10 +15,11 @@ import sqlglot
 from sqlglot import expressions as exp
 from sqlglot.errors import SqlglotError
 
+from mzsql.compute.engines.arrays.operations import holds
 from mzsql.compute.engines.arrays.rows import Relation
 from mzsql.compute.engines.arrays.scalars import Run
 from mzsql.compute.engines.arrays.selects import branches, names_before, select
-from mzsql.compute.engines.arrays.vectors import Kind, Unsupported, joined, to_array
+from mzsql.compute.engines.arrays.vectors import Kind, Mask, Unsupported, joined, to_array
 
 
 class Rows:
@@ -38,6 +39,14 @@ class Rows:
         value = joined([one.cell(name)(self._run) for one in self._parts])
         texts = self._run.dictionary if value.kind is Kind.TEXT else None
         return to_array(value, typ, texts)
+
+    def truth(self, name: str) -> Mask:
+        """For each row whether a condition is true; NULL is not.
+
+        Raises:
+            Unsupported: it is no condition.
+        """
+        return holds(joined([one.cell(name)(self._run) for one in self._parts]))
 
     def table(self, names: Sequence[str], schema: pa.Schema) -> pa.Table:
         """Some columns as those of a schema.

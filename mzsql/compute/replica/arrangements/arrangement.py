@@ -382,11 +382,14 @@ class Arrangement(Target):
         """
         if not self.desc.additive or not updates.num_rows:
             return updates
-        bounds = pc.min_max(updates.column(DIFF_COLUMN)).as_py()
-        if bounds == {"min": 0, "max": 0}:
+        diffs = updates.column(DIFF_COLUMN).to_numpy()
+        least, most = int(diffs.min()), int(diffs.max())
+        if least == most == 0:
             return updates
-        if bounds != {"min": 1, "max": 1}:
-            raise InternalError(f"partial sums of {self.desc.name} with diffs {bounds}")
+        if not least == most == 1:
+            raise InternalError(
+                f"partial sums of {self.desc.name} with diffs from {least} to {most}"
+            )
         return _with_diff(updates, 0)
 
     def _consolidated(self, updates: pa.Table) -> pa.Table:
@@ -488,6 +491,13 @@ class Arrangement(Target):
         """The updates with ``lower <= mz_time < upper``."""
         self._durable_at(upper - 1)
         return self.reader.updates(lower, upper, stats=stats, timeout=self.timeout)
+
+    def small_updates(
+        self, lower: Timestamp, upper: Timestamp, *, rows: int, size: int
+    ) -> tuple[pa.Table, int] | None:
+        """As `updates`, with the bytes of their parts, if these hold at most `rows` rows and `size` bytes; None if they hold more."""
+        self._durable_at(upper - 1)
+        return self.reader.small_updates(lower, upper, rows=rows, size=size, timeout=self.timeout)
 
     def parts_between(self, lower: Timestamp, upper: Timestamp) -> list[PartRef]:
         """The parts that may hold updates of ``[lower, upper)``."""

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from mzsql.expr.scalar import ColumnOrder
 from mzsql.persist.consolidate import floats_as_bits
+from mzsql.persist.words import words_of
 
 _Column: TypeAlias = "pa.Array | pa.ChunkedArray"
 
@@ -101,6 +102,12 @@ def differs(column: _Column) -> npt.NDArray[np.bool_]:
         array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], column.type)
     if len(array) < 2:
         return np.zeros(max(0, len(array) - 1), np.bool_)
+    words = words_of(array)
+    if words is not None:
+        changes = np.zeros(len(array) - 1, np.bool_)
+        for word in words:
+            changes |= word[1:] != word[:-1]
+        return changes
     here, before = array[1:], array[:-1]
     unequal = pc.fill_null(pc.not_equal(here, before), False)
     nulls = pc.not_equal(pc.is_null(here), pc.is_null(before))

@@ -49,6 +49,11 @@ class Input(Protocol):
     def updates(self, lower: Timestamp, upper: Timestamp) -> pa.Table:
         """The updates with ``lower <= mz_time < upper``."""
 
+    def small_updates(
+        self, lower: Timestamp, upper: Timestamp, *, rows: int, size: int
+    ) -> tuple[pa.Table, int] | None:
+        """As `updates`, with the bytes of their parts, if these hold at most `rows` rows and `size` bytes; None if they hold more."""
+
     def parts_between(self, lower: Timestamp, upper: Timestamp) -> Sequence[PartRef]:
         """The parts that may hold updates of ``[lower, upper)``."""
 
@@ -95,6 +100,13 @@ class CollectionInput:
         """The collection's updates in the columns of the import."""
         table = self._storage.updates(self.spec.id, lower, upper)
         return in_columns(table, with_time(self.schema))
+
+    def small_updates(
+        self, lower: Timestamp, upper: Timestamp, *, rows: int, size: int
+    ) -> tuple[pa.Table, int] | None:
+        """The collection's updates in the columns of the import."""
+        found = self._storage.small_updates(self.spec.id, lower, upper, rows=rows, size=size)
+        return None if found is None else (in_columns(found[0], with_time(self.schema)), found[1])
 
     def parts_between(self, lower: Timestamp, upper: Timestamp) -> Sequence[PartRef]:
         """The parts that may hold updates of ``[lower, upper)``."""
@@ -156,6 +168,13 @@ class IndexInput:
     def updates(self, lower: Timestamp, upper: Timestamp) -> pa.Table:
         """The index's updates."""
         return in_columns(self.arrangement.updates(lower, upper), with_time(self.schema))
+
+    def small_updates(
+        self, lower: Timestamp, upper: Timestamp, *, rows: int, size: int
+    ) -> tuple[pa.Table, int] | None:
+        """The index's updates."""
+        found = self.arrangement.small_updates(lower, upper, rows=rows, size=size)
+        return None if found is None else (in_columns(found[0], with_time(self.schema)), found[1])
 
     def parts_between(self, lower: Timestamp, upper: Timestamp) -> Sequence[PartRef]:
         """The parts that may hold updates of ``[lower, upper)``."""

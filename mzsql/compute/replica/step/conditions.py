@@ -10,10 +10,9 @@ from __future__ import annotations
 import functools
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from mzsql.compute.engines.arrays.program import Program, program_of
-from mzsql.compute.engines.arrays.vectors import Unsupported
+from mzsql.compute.engines.arrays.vectors import Mask, Unsupported
 
 #: A longer condition, in characters, is not looked at.
 LONGEST = 4_000
@@ -26,13 +25,13 @@ def is_known(condition: str) -> bool:
     return _read(condition) is not None
 
 
-def evaluated(condition: str, table: pa.Table) -> pa.Array | None:
+def evaluated(condition: str, table: pa.Table) -> Mask | None:
     """For each row of a table whether the condition is true; None where DuckDB must tell."""
     known = _read(condition)
     if known is None or table.num_rows > MOST_ROWS:
         return None
     try:
-        return pc.fill_null(known.run({"delta": table}, {}).column("passed", pa.bool_()), False)
+        return known.run({"delta": table}, {}).truth("passed")
     except Unsupported:
         return None
 

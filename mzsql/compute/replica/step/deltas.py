@@ -22,10 +22,10 @@ from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from mzsql.compute.dependencies import ComputeSettings
+from mzsql.compute.engines.arrays.vectors import Mask
 from mzsql.compute.engines.driver import Driver
 from mzsql.compute.engines.relations import parts_frame
 from mzsql.compute.replica.dataflows.inputs import Input
@@ -58,7 +58,7 @@ class Delta:
     table: pa.Table | None
     parts: list[PartRef] = field(default_factory=list)
     #: results of conditions that were evaluated: for each row whether it is relevant
-    passed: dict[str, pa.ChunkedArray] = field(default_factory=dict)
+    passed: dict[str, Mask] = field(default_factory=dict)
     #: what is true of each row, by column, as far as it was asked for
     facts: dict[str, Fact] = field(default_factory=dict)
     turn: threading.Lock = field(default_factory=threading.Lock)
@@ -146,9 +146,10 @@ class Deltas:
             if condition not in delta.passed:
                 delta.passed.update(self._ask(gid, table, condition))
             passed = delta.passed[condition]
-        if pc.all(passed, skip_nulls=False).as_py():
+        count = int(np.count_nonzero(passed))
+        if count == table.num_rows:
             return table
-        return table.filter(passed)
+        return table.filter(pa.array(passed)) if count else table.slice(0, 0)
 
     def prepare(self, source: Input, rendered: RenderedDataflow) -> None:
         """Plan the statement that evaluates a dataflow's condition on an input, with those of other dataflows so far.
@@ -175,7 +176,7 @@ class Deltas:
         first = every.index(condition) // TOGETHER * TOGETHER
         return every[first : first + TOGETHER]
 
-    def _ask(self, gid: GlobalId, table: pa.Table, condition: str) -> dict[str, pa.ChunkedArray]:
+    def _ask(self, gid: GlobalId, table: pa.Table, condition: str) -> dict[str, Mask]:
         """Evaluate a condition, if DuckDB has to together with others of the same input that will be asked for."""
         passed = evaluated(condition, table)
         if passed is not None:
@@ -186,7 +187,7 @@ class Deltas:
         at = found.column("mz_place").to_numpy()
         if not np.array_equal(at, places):
             found = found.take(pa.array(np.argsort(at)))
-        return {one: found.column(i) for i, one in enumerate(group)}
+        return {one: found.column(i).to_numpy() for i, one in enumerate(group)}
 
 
 def _asking(group: Sequence[str]) -> str:
@@ -206,10 +207,12 @@ def _read(
     session: Callable[[], SparkSession],
     settings: ComputeSettings,
 ) -> Delta:
+    small = source.small_updates(lower, upper, rows=settings.rows_here, size=settings.bytes_here)
+    if small is not None:
+        table, size = small
+        return Delta(source, table.num_rows, size, table)
     parts = list(source.parts_between(lower, upper))
     rows, size = sum(part.rows for part in parts), sum(part.bytes for part in parts)
-    if not parts:
-        return Delta(source, 0, 0, no_updates(source.schema))
     if rows > settings.rows_here or size > settings.bytes_here:
         # A compacted part may hold few updates of the step among many older ones, so its size proves nothing: count.
         frame = parts_frame(session(), parts, source.schema, between=(lower, upper))

@@ -10,8 +10,10 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Set
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -147,18 +149,33 @@ def _ends(typ: pa.DataType, column: pa.ChunkedArray) -> tuple[int, int] | None:
 
     Numpy takes a third of what Arrow's function and its result cost, which a step pays for each column that it reads.
     """
-    if column.num_chunks != 1 or column.null_count:
+    decimals = pa.types.is_decimal128(typ)
+    if decimals and typ.scale < 0:
         return None
-    chunk = column.chunk(0)
-    if not pa.types.is_decimal128(typ):
-        values = chunk.to_numpy()
-        return int(np.minimum.reduce(values)), int(np.maximum.reduce(values))
-    halves = np.frombuffer(chunk.buffers()[1], np.int64).reshape(-1, 2)
+    least, most = 0, 0
+    for number, chunk in enumerate(chunk for chunk in column.chunks if len(chunk)):
+        values = _decimals(chunk) if decimals else _integers(chunk)
+        if values is None:
+            return None
+        low, high = int(np.minimum.reduce(values)), int(np.maximum.reduce(values))
+        least = min(least, low) if number else low
+        most = max(most, high) if number else high
+    one = 10**typ.scale if decimals else 1
+    return least // one, -(-most // one)
+
+
+def _integers(chunk: pa.Array) -> npt.NDArray[Any] | None:
+    return None if chunk.null_count else chunk.to_numpy()
+
+
+def _decimals(chunk: pa.Array) -> npt.NDArray[np.int64] | None:
+    """The digits of decimals as integers; None if one has more than an integer, or is NULL."""
+    data = chunk.buffers()[1]
+    if chunk.null_count or data is None:
+        return None
+    halves = np.frombuffer(data, np.int64).reshape(-1, 2)
     low, high = halves[chunk.offset : chunk.offset + len(chunk)].T
-    if not (low >> 63 == high).all():
-        return None  # more digits than an integer has
-    one = 10**typ.scale
-    return int(np.minimum.reduce(low)) // one, -(-int(np.maximum.reduce(low)) // one)
+    return low if (low >> 63 == high).all() else None
 
 
 def _dates(plain: Fact, column: pa.ChunkedArray) -> Fact:

@@ -1,0 +1,61 @@
+"""Values of a fixed width as words.
+
+Promise: the words of two values of a column are equal where, and only where, the values are. What looks at few rows uses them instead
+of functions of Arrow, whose code comes from memory after a pause, some tenths of a millisecond for each of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Words = npt.NDArray[Any]
+
+_WIDTHS = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
+
+
+def words_of(array: pa.Array) -> tuple[Words, ...] | None:
+    """The words of each value, the lowest first; None where there is a NULL, or for a type whose values have no fixed width or may be
+    written in several ways, as floats are.
+    """
+    typ = array.type
+    decimal = pa.types.is_decimal128(typ)
+    fixed = (
+        decimal
+        or pa.types.is_integer(typ)
+        or (pa.types.is_temporal(typ) and not pa.types.is_interval(typ))
+    )
+    if not fixed or array.null_count:
+        return None
+    data = array.buffers()[1]
+    width = np.int64 if decimal else _WIDTHS.get(typ.bit_width)
+    if data is None or width is None:
+        return None
+    values = np.frombuffer(data, width)
+    if not decimal:
+        return (values[array.offset : array.offset + len(array)],)
+    halves = values.reshape(-1, 2)[array.offset : array.offset + len(array)]
+    return halves[:, 0], halves[:, 1]
+
+
+def all_distinct(table: pa.Table) -> bool:
+    """Whether some of the table's columns show that no two of its rows are equal. False proves nothing."""
+    rows = table.num_rows
+    if rows < 2:
+        return True
+    made = np.zeros(rows, np.uint64)
+    for column in table.columns:
+        words = words_of(column.chunk(0)) if column.num_chunks == 1 else None
+        for word in words or ():
+            made = (made ^ word.astype(np.uint64)) * _ODD
+            made ^= made >> _HALF
+    made.sort()
+    return bool((made[1:] != made[:-1]).all())
+
+
+#: Multiplied by it, modulo 2^64, different numbers stay different; it spreads bits (Knuth's multiplicative hashing, with the golden ratio).
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+_HALF = np.uint64(32)
