@@ -8,7 +8,7 @@ out, so that no call is needed to release them; callers must keep those values u
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from threading import TIMEOUT_MAX
 
@@ -24,14 +24,13 @@ from mzsql.persist.consolidate import consolidate as consolidated
 from mzsql.persist.consolidate import sort_by_key
 from mzsql.persist.errors import (
     InvalidBounds,
-    MissingPart,
     ReadTimeout,
-    SchemaMismatch,
 )
 from mzsql.persist.leased_parts import Lease, PartRef, SnapshotSplit, SplitData, splits_of, sums_up
 from mzsql.persist.leases import ReaderLease, exact_from
 from mzsql.persist.metrics import metered
 from mzsql.persist.opened import Opened
+from mzsql.persist.pieces import pieces_of, sortable, workers_of
 from mzsql.persist.pushdown import (
     Filters,
     Pushdown,
@@ -308,13 +307,15 @@ class ReadHandle:
         names = self._columns(columns)
         pushdown = self._pushdown_until(as_of, filters, key_ranges)
         refs, lease = self._snapshot_refs(as_of, pushdown, workers, deadline)
-        pieces = self._pieces(refs, lambda: deadline, names, pushdown, stats, at_once=True)
+        pieces = pieces_of(
+            self._opened, self._lease, refs, lambda: deadline, names, pushdown, stats, at_once=True
+        )
         table = self._joined((all_at(piece, as_of) for piece in pieces), names)
         del lease  # everything is in memory: the objects may be deleted
         if consolidate:
             if names is not None or not sums_up(refs, as_of):
                 table = consolidated(table, self.key)
-            table = sort_by_key(table, _sortable(self.key, table))
+            table = sort_by_key(table, sortable(self.key, table))
         return table
 
     @metered("snapshot_reader")
@@ -354,7 +355,8 @@ class ReadHandle:
         each = partial(self._opened.deadline, timeout)
         schema = self._opened.parts.read_schema(names)
         pieces: Iterator[pa.Table] = (
-            all_at(piece, as_of) for piece in self._pieces(refs, each, names, pushdown, stats)
+            all_at(piece, as_of)
+            for piece in pieces_of(self._opened, self._lease, refs, each, names, pushdown, stats)
         )
         settled = self.key is None and names is None and sums_up(refs, as_of)
         if consolidate and not settled:
@@ -372,24 +374,9 @@ class ReadHandle:
         self._lease.await_complete(as_of, deadline)
         refs, lease = self._refs(pushdown, deadline, earliest=as_of)
         if workers is not None:
-            wanted = self._workers(workers)
+            wanted = workers_of(self.key, self.shard_id, workers)
             refs = [ref for ref in refs if ref.worker in wanted]
         return refs, lease
-
-    def _workers(self, workers: Sequence[int]) -> set[int]:
-        """Check that the shard has the workers asked for: an unknown worker would look like one without rows.
-
-        Raises:
-            SchemaMismatch: it does not have them.
-        """
-        if self.key is None:
-            raise SchemaMismatch(f"shard {self.shard_id} has no key, so no workers either")
-        for worker in workers:
-            if worker not in range(self.key.workers):
-                raise SchemaMismatch(
-                    f"shard {self.shard_id}: worker {worker!r} is not in [0, {self.key.workers})"
-                )
-        return set(workers)
 
     @metered("updates")
     def updates(
@@ -452,7 +439,9 @@ class ReadHandle:
         read = sum(ref.bytes for ref in held)
         if read > size or sum(ref.rows for ref in held) > rows:
             return None
-        found = self._pieces(held, lambda: deadline, None, pushdown, None, at_once=True)
+        found = pieces_of(
+            self._opened, self._lease, held, lambda: deadline, None, pushdown, None, at_once=True
+        )
         table = self._joined(found, None)
         del lease
         return table, read
@@ -468,42 +457,12 @@ class ReadHandle:
         """Return the updates at the times of ``pushdown``, which must be complete; the lease on their objects ends with the call."""
         earliest = exact_from(pushdown.lower, pushdown.upper)
         refs, lease = self._refs(pushdown, deadline, earliest=earliest)
-        found = self._pieces(refs, lambda: deadline, names, pushdown, stats, at_once=True)
+        found = pieces_of(
+            self._opened, self._lease, refs, lambda: deadline, names, pushdown, stats, at_once=True
+        )
         table = self._joined(found, names)
         del lease
         return table
-
-    def _pieces(
-        self,
-        refs: Sequence[PartRef],
-        deadline: Callable[[], Deadline],
-        names: Sequence[str] | None,
-        pushdown: Pushdown,
-        stats: ReadStats | None,
-        *,
-        at_once: bool = False,
-    ) -> Iterator[pa.Table]:
-        for ref in refs:
-            found = self._opened.parts.pieces(
-                ref.part,
-                deadline,
-                columns=names,
-                pushdown=pushdown,
-                stats=stats,
-                at_once=at_once,
-            )
-            try:
-                for piece in found:
-                    if (
-                        not at_once
-                    ):  # the consumer may pause between pieces for longer than the lease
-                        self._lease.renew_if_due(deadline())
-                    yield piece
-            except MissingPart:
-                state = self._opened.shard.fetch(deadline())
-                assert state is not None
-                self._lease.check_live(state)  # if the lease ran out, that is why the part is gone
-                raise
 
     def _joined(self, found: Iterable[pa.Table], names: Sequence[str] | None) -> pa.Table:
         return joined(self._opened.parts.read_schema(names), found)
@@ -630,7 +589,3 @@ class ReadHandle:
         self._lease.expire(deadline)
         if self._opened.shard.state.finalized:
             self._opened.changed(self._opened, deadline)
-
-
-def _sortable(key: KeySpec | None, table: pa.Table) -> KeySpec | None:
-    return key if key is not None and set(key.columns) <= set(table.column_names) else None

@@ -8,12 +8,12 @@ from typing import Protocol
 import msgspec
 import pyarrow as pa
 
-from mzsql.persist import CriticalReader, KeyRange, ReadHandle, consolidate
+from mzsql.persist import CriticalReader, KeyRange, PartRef, ReadHandle, consolidate
 from mzsql.repr.frontier import Frontier, Timestamp, join, less_than
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.lazy import lazy_property
 from mzsql.repr.types import ColumnType, updates_schema
-from mzsql.storage.tables import TableShard
+from mzsql.storage.tables import TableShard, empty_updates
 
 TABLE = "table"
 SHARD = "shard"
@@ -170,6 +170,31 @@ class OpenCollection:
             return self.table.reader
         assert self._own is not None
         return self._own
+
+    def _written(self, upper: Timestamp) -> Timestamp | None:
+        """How far there may be updates below ``upper``; None if nothing was ever written."""
+        return upper if self.table is None else self.table.written_until(upper)
+
+    def updates(self, lower: Timestamp, upper: Timestamp) -> pa.Table:
+        """All updates with ``lower <= mz_time < upper``, where what the log has of a table until then is known."""
+        end = self._written(upper)
+        if end is None or end <= lower:
+            return empty_updates(self.meta.schema)
+        return self.reader.updates(lower, end)
+
+    def small_updates(
+        self, lower: Timestamp, upper: Timestamp, rows: int, size: int
+    ) -> tuple[pa.Table, int] | None:
+        """As `updates`, with the bytes of their parts, if these hold at most ``rows`` rows and ``size`` bytes; None if they hold more."""
+        end = self._written(upper)
+        if end is None or end <= lower:
+            return empty_updates(self.meta.schema), 0
+        return self.reader.small_updates(lower, end, rows=rows, size=size)
+
+    def parts_between(self, lower: Timestamp, upper: Timestamp) -> Sequence[PartRef]:
+        """The parts that may hold such updates."""
+        end = self._written(upper)
+        return [] if end is None or end <= lower else self.reader.parts_between(lower, end)
 
     def replace_reader(self, reader: ReadHandle) -> None:
         """Use another reader from now on."""

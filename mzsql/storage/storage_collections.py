@@ -426,12 +426,7 @@ class Collections:
         if known is not None:
             return known
 
-        def read(one: OpenCollection) -> pa.Table:
-            if one.table is not None:
-                return one.table.updates(lower, upper)
-            return one.reader.updates(lower, upper)
-
-        found = self._reading(gid, upper - 1, read)
+        found = self._reading(gid, upper - 1, lambda one: one.updates(lower, upper))
         self._recent.keep(gid, lower, upper, found)
         return found
 
@@ -439,16 +434,9 @@ class Collections:
         self, gid: GlobalId, lower: Timestamp, upper: Timestamp, *, rows: int, size: int
     ) -> tuple[pa.Table, int] | None:
         """As `updates`, with the bytes of their parts, if these hold at most ``rows`` rows and ``size`` bytes; None if they hold more."""
-
-        def read(one: OpenCollection) -> tuple[pa.Table, int] | None:
-            end: Timestamp | None = upper
-            if one.table is not None:
-                end = one.table.written_until(upper)
-            if end is None or end <= lower:
-                return empty_updates(one.meta.schema), 0
-            return one.reader.small_updates(lower, end, rows=rows, size=size)
-
-        found = self._reading(gid, upper - 1, read)
+        found = self._reading(
+            gid, upper - 1, lambda one: one.small_updates(lower, upper, rows, size)
+        )
         if found is not None:
             self._recent.keep(gid, lower, upper, found[0])
         return found
@@ -467,16 +455,7 @@ class Collections:
 
     def parts_between(self, gid: GlobalId, lower: Timestamp, upper: Timestamp) -> Sequence[PartRef]:
         """The parts that may hold updates with ``lower <= time < upper``."""
-
-        def read(one: OpenCollection) -> Sequence[PartRef]:
-            if one.table is None:
-                return one.reader.parts_between(lower, upper)
-            at = self._same_at(one, upper - 1)
-            if at is None or at + 1 <= lower:
-                return []
-            return one.reader.parts_between(lower, min(upper, at + 1))
-
-        return self._reading(gid, upper - 1, read)
+        return self._reading(gid, upper - 1, lambda one: one.parts_between(lower, upper))
 
     # --- holds --------------------------------------------------------------------------------
 
