@@ -86,6 +86,14 @@ def _of_degrees(value: str) -> tuple[Defined, ...]:
     )
 
 
+def _quotient(over: str, under: str, side: str) -> str:
+    """A quotient, which over a zero is infinite, with the sign of what is divided times ``side``."""
+    infinite = (
+        f"CASE WHEN {side} * ({over}) < 0 THEN '-Infinity'::double precision ELSE 'Infinity' END"
+    )
+    return f"(CASE WHEN ({under}) = 0 THEN {infinite} ELSE ({over}) / nullif({under}, 0) END)"
+
+
 #: The arcsine in degrees, exactly 30 for 0.5.
 _ARC_SINE = """CASE WHEN abs($1) <= 0.5 THEN asin($1) / asin(0.5) * 30
     ELSE sign($1) * (90 - acos(abs($1)) / acos(0.5) * 60) END"""
@@ -110,6 +118,9 @@ def _with_byte(places: int, value: str) -> str:
 _BIT = "(1 << ($2 % 8)::integer)"
 _SET_BIT = _with_byte(8, f"(get_byte($1, ($2 / 8)::integer) & (255 - {_BIT})) | ({_BIT} * $3)")
 
+#: A zone as AT TIME ZONE takes it, in which an offset counts to the west, as in POSIX: here it counts to the east, as in ISO 8601.
+_EASTERN = "CASE WHEN $7 LIKE '+%' OR $7 LIKE '-%' THEN translate(left($7, 1), '+-', '-+') || substring($7, 2) ELSE $7 END"
+
 SQL_FUNCTIONS: Mapping[str, tuple[Defined, ...]] = {
     "age": (
         Defined((t.TIMESTAMP,), "age(date_trunc('day', now())::timestamp, $1)", _SPAN),
@@ -130,7 +141,8 @@ SQL_FUNCTIONS: Mapping[str, tuple[Defined, ...]] = {
     "atan2d": _one((_DOUBLE, _DOUBLE), _DOUBLE, "atan2($1, $2) / atan(1.0::double precision) * 45"),
     "atand": _one((_DOUBLE,), _DOUBLE, "atan($1) / atan(1.0::double precision) * 45"),
     "cosd": _of_degrees(_cosine()),
-    "cotd": _of_degrees(f"({_cosine()}) / nullif({_sine()}, 0)"),
+    # A zero is on the side that the angle comes from.
+    "cotd": _of_degrees(_quotient(_cosine(), _sine(), "CASE WHEN $1 < 0 THEN -1 ELSE 1 END")),
     "date_add": (
         Defined((_STAMP, _SPAN), "$1 + $2", _STAMP),
         Defined((_STAMP, _SPAN, _TEXT), "(($1 AT TIME ZONE $3) + $2) AT TIME ZONE $3", _STAMP),
@@ -152,7 +164,7 @@ SQL_FUNCTIONS: Mapping[str, tuple[Defined, ...]] = {
         ),
         Defined(
             (_INT, _INT, _INT, _INT, _INT, _DOUBLE, _TEXT),
-            "make_timestamp($1, $2, $3, $4, $5, $6) AT TIME ZONE $7",
+            f"make_timestamp($1, $2, $3, $4, $5, $6) AT TIME ZONE {_EASTERN}",
             _STAMP,
         ),
     ),
@@ -177,6 +189,6 @@ SQL_FUNCTIONS: Mapping[str, tuple[Defined, ...]] = {
     "pg_size_bytes": _one((_TEXT,), _BIG, _IN_BYTES),
     "scale": _one((_NUMERIC,), _INT, _SCALE),
     "sind": _of_degrees(_sine()),
-    "tand": _of_degrees(f"({_sine()}) / nullif({_cosine()}, 0)"),
+    "tand": _of_degrees(_quotient(_sine(), _cosine(), "1")),
     "trim_scale": _one((_NUMERIC,), _NUMERIC, "$1"),
 }
