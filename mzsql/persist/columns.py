@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from mzsql.persist.batch import DIFF_COLUMN, TIME_COLUMN, KeySpec
 from mzsql.persist.errors import CorruptPart, InvalidBounds, SchemaMismatch
+from mzsql.persist.words import integers_of
 from mzsql.repr.frontier import Frontier, Timestamp, less_equal, show
 
 _UNFIT = (
@@ -234,7 +235,7 @@ def time_bounds(table: pa.Table) -> tuple[Timestamp, Timestamp]:
     if column.num_chunks == 1 and not column.null_count:
         # Small updates are checked all the time, with pauses between them, after which the code of each function of Arrow's
         # comes from memory. NumPy's loop is short.
-        times = column.chunk(0).to_numpy()
+        times = integers_of(column)
         return int(np.minimum.reduce(times)), int(np.maximum.reduce(times))
     bounds = pc.min_max(column).as_py()
     return bounds["min"], bounds["max"]

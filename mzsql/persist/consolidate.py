@@ -20,7 +20,7 @@ from mzsql.persist import duck
 from mzsql.persist.batch import DIFF_COLUMN, TIME_COLUMN, KeySpec
 from mzsql.persist.columns import conform
 from mzsql.persist.key_numbers import in_one_number
-from mzsql.persist.words import all_distinct
+from mzsql.persist.words import all_distinct, integers_of
 from mzsql.repr.errors import DataError
 
 
@@ -35,7 +35,7 @@ def consolidate(table: pa.Table, key: KeySpec | None = None) -> pa.Table:
     additive = [] if key is None else [c for c in key.additive if c in table.column_names]
     sums = [*additive, DIFF_COLUMN]
     if not additive and table.num_rows <= _FEW_ROWS and _has_one_form(table.schema):
-        diffs = table[DIFF_COLUMN].to_numpy()
+        diffs = integers_of(table[DIFF_COLUMN])
         if diffs.all() and all_distinct(table.drop_columns([DIFF_COLUMN])):
             return table.combine_chunks()
     hashable = all(_hashable(field.type) for field in table.schema if field.name not in sums)

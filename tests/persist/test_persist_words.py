@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mzsql.persist.consolidate import consolidate
-from mzsql.persist.words import all_distinct, words_of
+from mzsql.persist.words import all_distinct, integers_of, words_of
 
 TYPES = {
     pa.int16(): st.integers(-(2**15), 2**15 - 1),
@@ -115,3 +115,16 @@ def test_few_updates_are_consolidated_like_many(
 def test_floats_of_few_updates_get_their_one_form() -> None:
     table = pa.table({"v": [-0.0], "mz_time": [3], "mz_diff": [1]})
     assert str(consolidate(table)["v"][0].as_py()) == "0.0"
+
+
+@pytest.mark.parametrize("typ", [pa.int8(), pa.uint8(), pa.int64(), pa.uint64()])
+@pytest.mark.parametrize("pieces", [[[1, 2]], [[1], [], [2**6]], [[]], []])
+def test_integers_are_those_of_the_column(typ: pa.DataType, pieces: list[list[int]]) -> None:
+    column = pa.chunked_array([pa.array(one, typ) for one in pieces], typ)
+    assert integers_of(column).tolist() == column.to_pylist()
+
+
+def test_large_unsigned_integers_are_not_negative() -> None:
+    assert integers_of(pa.chunked_array([pa.array([2**64 - 1], pa.uint64())])).tolist() == [
+        2**64 - 1
+    ]

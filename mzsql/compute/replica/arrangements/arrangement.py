@@ -58,6 +58,7 @@ from mzsql.persist import (
 )
 from mzsql.persist.consolidate import consolidate
 from mzsql.persist.pushdown import Filters
+from mzsql.persist.words import integers_of
 from mzsql.repr.errors import InternalError
 from mzsql.repr.frontier import Frontier, Timestamp, less_than
 from mzsql.repr.lazy import lazy_property
@@ -382,7 +383,7 @@ class Arrangement(Target):
         """
         if not self.desc.additive or not updates.num_rows:
             return updates
-        diffs = updates.column(DIFF_COLUMN).to_numpy()
+        diffs = integers_of(updates.column(DIFF_COLUMN))
         least, most = int(diffs.min()), int(diffs.max())
         if least == most == 0:
             return updates

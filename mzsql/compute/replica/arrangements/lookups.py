@@ -32,6 +32,7 @@ from mzsql.compute.replica.arrangements.trace import Found as TraceRows
 from mzsql.compute.replica.target import no_updates
 from mzsql.expr.functions.table import Engine
 from mzsql.persist import DIFF_COLUMN, PartRef, ReadStats
+from mzsql.persist.words import integers_of
 from mzsql.render.rendered import Front, KeySource, Lookup
 from mzsql.repr.errors import InternalError
 from mzsql.repr.frontier import Timestamp
@@ -105,7 +106,7 @@ class Firsts:
         hashes = self._arrangement.hashes_of(gone)
         keys, at = np.unique(hashes, return_inverse=True)
         lost = np.zeros(len(keys), np.int64)
-        np.subtract.at(lost, at, gone.column(DIFF_COLUMN).to_numpy())
+        np.subtract.at(lost, at, integers_of(gone.column(DIFF_COLUMN)))
         known = np.concatenate([np.empty(0, np.uint64), *self._hashes])
         spare = np.concatenate([np.empty(0, np.int64), *self._spare])
         order = np.argsort(known)

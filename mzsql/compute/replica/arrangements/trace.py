@@ -46,6 +46,7 @@ from mzsql.compute.replica.arrangements.runs import (
     repeated,
 )
 from mzsql.persist import DIFF_COLUMN, TIME_COLUMN, all_at, until
+from mzsql.persist.words import integers_of
 from mzsql.repr.frontier import Timestamp
 
 _LOG = logging.getLogger(__name__)
@@ -431,8 +432,8 @@ class Trace:
         border = np.full(keys, np.iinfo(np.int64).max)
         np.minimum.at(border, key_of[edge], ranks[edge])
         sure = ranks < border[key_of]
-        diffs = rows.column(DIFF_COLUMN).to_numpy()
-        times = rows.column(TIME_COLUMN).to_numpy()
+        diffs = integers_of(rows.column(DIFF_COLUMN))
+        times = integers_of(rows.column(TIME_COLUMN))
         amounts = np.zeros(keys, np.int64)
         here = sure & (times <= as_of)
         np.add.at(amounts, key_of[here], diffs[here])

@@ -50,6 +50,7 @@ from mzsql.compute.replica.step.texts import Texts, empty_relation
 from mzsql.compute.replica.target import Target, with_time
 from mzsql.expr.functions.table import Engine
 from mzsql.persist import DIFF_COLUMN, TIME_COLUMN
+from mzsql.persist.words import integers_of
 from mzsql.render.rendered import Step, StepOutput
 from mzsql.render.rewrites.templates import Joins, StepTemplate, TextPiece
 from mzsql.repr.errors import InternalError
@@ -191,8 +192,8 @@ def _have_one_time(relevant: Mapping[str, pa.Table | None]) -> bool:
             return False
         if table.num_rows:
             # NumPy's loops are warm where a step runs; each function of Arrow's is code that after a pause comes from memory.
-            found = table.column(TIME_COLUMN).to_numpy()
-            times |= {int(found.min()), int(found.max())}
+            found = integers_of(table.column(TIME_COLUMN))
+            times |= {int(np.minimum.reduce(found)), int(np.maximum.reduce(found))}
     return len(times) == 1
 
 
@@ -206,7 +207,7 @@ def _spare(relevant: Mapping[str, pa.Table | None]) -> int | None:
     for table in relevant.values():
         if table is None:
             return None
-        gone += int(np.count_nonzero(table.column(DIFF_COLUMN).to_numpy() < 0))
+        gone += int(np.count_nonzero(integers_of(table.column(DIFF_COLUMN)) < 0))
     # A guess: a join makes many retractions of one, a filter none. `_check_firsts` compares it with what the step
     # takes away.
     return min(gone, _MOST_SPARE)
