@@ -14,6 +14,7 @@ from test_compute_views import TOTALS
 from mzsql.compute.replica.scheduling.standby import (
     FOLLOW_SECONDS,
     PATIENCE,
+    VAIN_WAITS,
     Does,
     Standby,
     decide,
@@ -107,6 +108,41 @@ def test_one_that_is_new_behind_another_stands_by_at_once() -> None:
     assert stands_by(stepped(standby, 9, Does.FOLLOW, empty=False), others=0)
     assert stands_by(stepped(standby, 9, Does.TAKE_OVER, empty=True), others=0)
     assert not stands_by(stepped(standby, 9, Does.TAKE_OVER, empty=False), others=0)
+
+
+def taking_over(standby: Standby, at: float, others: int) -> tuple[Standby, float]:
+    """It waits in vain for a change, and its own step over it has no rows."""
+    inputs = standby.made + 1
+    standby, does, pause = decided(standby, at, inputs, standby.made, others)
+    assert does is Does.WAIT
+    at += pause + 0.01
+    standby, does, _ = decided(standby, at, inputs, standby.made, others)
+    assert does is Does.TAKE_OVER
+    return stepped(standby, inputs, does, empty=True), at
+
+
+def test_one_that_is_alone_waits_for_nobody_though_it_has_nothing_to_write() -> None:
+    standby, at = Standby(0, 5), 10.0
+    for _ in range(VAIN_WAITS):
+        standby, at = taking_over(standby, at, others=0)
+    made = standby.made
+    standby, does, _ = decided(standby, at, made + 1, made, others=0)
+    assert does is Does.STEP
+    standby = stepped(standby, made + 1, does, empty=True)
+    _, does, _ = decided(standby, at + 9, made + 2, made + 1, others=0)
+    assert does is Does.STEP
+    # Somebody else comes, and is first.
+    standby, does, _ = decided(standby, at + 10, made + 2, made + 1, others=made + 1)
+    assert does is Does.WAIT
+
+
+def test_others_that_say_how_far_they_are_now_and_then_are_waited_for() -> None:
+    standby, at, others = Standby(0, 5), 10.0, 5
+    for _ in range(4):
+        for _ in range(VAIN_WAITS - 1):
+            standby, at = taking_over(standby, at, others)
+        others = standby.made
+    assert stands_by(standby, others)
 
 
 @dataclass

@@ -5,7 +5,8 @@ the processors from the first. A dataflow *stands by* where another replica has 
 made. Then it gives the other `PATIENCE` seconds for each change of its inputs, and takes over, with one step over
 everything since, what is not written by then: because the other is dead, hangs, fails, or is slower. Its arrangements
 follow every `FOLLOW_SECONDS`, with one step over what was written meanwhile, so that taking over is soon done and holds
-move on. Whoever wrote last stands by for nobody: replicas that begin together both step until one has lost.
+move on. Whoever wrote last stands by for nobody: replicas that begin together both step until one has lost. So does one
+that took over `VAIN_WAITS` times without anything written by others in between, though its steps had no rows to write.
 
 What is told of others (`written`, `others`) may be late; then a step is made in vain, and what is written twice is
 dropped. So this decides who works, never what a view contains. Pure: functions of a state, the time and frontiers.
@@ -23,6 +24,9 @@ from mzsql.repr.frontier import Timestamp
 PATIENCE = 0.2
 #: For how many seconds the arrangements may be behind what another replica has written.
 FOLLOW_SECONDS = 1.0
+#: After so many waits in vain, one after another, nobody is waited for. A replica that lives says within a second how far it is, also
+#: where there was nothing to write.
+VAIN_WAITS = 6
 
 
 class Standby(msgspec.Struct, frozen=True):
@@ -34,6 +38,8 @@ class Standby(msgspec.Struct, frozen=True):
         awaited: up to where the other replica is to write next; None if nothing is waited for.
         awaited_at: the monotonic time at which that was seen.
         behind_at: the monotonic time at which it was seen that the arrangements are behind; None if they are not.
+        seen: how far others had written when that was last looked at.
+        vain: how often it has taken over since that moved.
     """
 
     wrote: Timestamp = 0
@@ -41,6 +47,8 @@ class Standby(msgspec.Struct, frozen=True):
     awaited: Timestamp | None = None
     awaited_at: float = 0.0
     behind_at: float | None = None
+    seen: Timestamp = 0
+    vain: int = 0
 
 
 class Does(enum.Enum):
@@ -63,9 +71,12 @@ def stands_by(standby: Standby, others: Timestamp) -> bool:
 
 
 def stepped(standby: Standby, upper: Timestamp, does: Does, *, empty: bool) -> Standby:
-    """After a step of its own up to `upper`. One that followed, or had nothing to do, is no reason to go on before others."""
-    wrote = standby.wrote if empty or does is Does.FOLLOW else max(standby.wrote, upper)
-    return Standby(wrote, max(standby.made, upper))
+    """After a step of its own up to `upper`. One that followed, or had nothing to do, is no reason to go on before others, unless
+    these seem to be gone.
+    """
+    after = does is Does.FOLLOW or (empty and standby.vain < VAIN_WAITS)
+    wrote = standby.wrote if after else max(standby.wrote, upper)
+    return Standby(wrote, max(standby.made, upper), seen=standby.seen, vain=standby.vain)
 
 
 def decide(
@@ -90,6 +101,8 @@ def decide(
     Returns:
         Its state, what it does, and after how many seconds to decide again at the latest, if it waits.
     """
+    if others != standby.seen:
+        standby = msgspec.structs.replace(standby, seen=others, vain=0)
     behind = standby.made < written
     if behind != (standby.behind_at is not None):
         standby = msgspec.structs.replace(standby, behind_at=now if behind else None)
@@ -103,7 +116,8 @@ def decide(
         standby = _awaiting(standby, now, inputs, written)
         takes = None if standby.awaited is None else standby.awaited_at + PATIENCE - now
     if takes is not None and takes <= 0:
-        return standby, Does.TAKE_OVER, 0.0
+        vain = min(standby.vain + 1, VAIN_WAITS)
+        return msgspec.structs.replace(standby, vain=vain), Does.TAKE_OVER, 0.0
     if follows is not None and follows <= 0:
         return standby, Does.FOLLOW, 0.0
     does = Does.GO_ON if frontier < written else Does.WAIT
