@@ -239,3 +239,26 @@ def test_what_fails(con: mzsql.Connection, expression: str, message: str) -> Non
     with pytest.raises(mzsql.Error) as caught:
         con.execute(f"SELECT {expression}").fetchall()
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("from_column", [False, True])
+@pytest.mark.parametrize(
+    ("less", "shown"),
+    [("2147483648 months", "178956970 years -8 months"), ("2147483648 days",) * 2],
+)
+def test_what_has_no_opposite_is_not_subtracted(
+    con: mzsql.Connection, less: str, shown: str, from_column: bool
+) -> None:
+    """PostgreSQL subtracts it; Materialize adds the opposite."""
+    taken = f"INTERVAL '-{less}'"
+    query = (
+        f"SELECT INTERVAL '-1 {less.split()[1]}' - x FROM (VALUES ({taken})) AS v (x)"
+        if from_column
+        else f"SELECT INTERVAL '-1 {less.split()[1]}' - {taken}"
+    )
+    with pytest.raises(mzsql.DataError, match=f'- -{shown}" interval out of range'):
+        con.execute(query).fetchall()
+    one_less = less.replace("8 ", "7 ")
+    assert rows_of(
+        con, f"SELECT INTERVAL '0 days' - INTERVAL '-{one_less}' > INTERVAL '1 day'"
+    ) == [(True,)]

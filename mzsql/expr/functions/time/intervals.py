@@ -313,7 +313,17 @@ def swapped(value: Spelling) -> Spelling:
 
 FUNCTIONS: tuple[ScalarFunc, ...] = (
     _binary("add_interval", "+", (INTERVAL, INTERVAL), _sum(1)),
-    _binary("sub_interval", "-", (INTERVAL, INTERVAL), _sum(-1)),
+    # As in Materialize, what is subtracted is negated first, which must not be lost either.
+    _binary(
+        "sub_interval",
+        "-",
+        (INTERVAL, INTERVAL),
+        _sum(-1),
+        ErrorRule(
+            lambda engine, args, typ: s.is_null(_negated(engine, [args[1]], typ)),
+            _out_of_range("-"),
+        ),
+    ),
     _binary("neg_interval", "-", (INTERVAL,), _negated),
     _binary("mul_interval_double", "*", (INTERVAL, DOUBLE), _scaled(divide=False)),
     _binary("mul_double_interval", "*", (DOUBLE, INTERVAL), swapped(_scaled(divide=False))),
