@@ -23,6 +23,8 @@ MOST_EVENTS = 1000
 _COUNTER = "audit"
 REPLICA = "cluster-replica"
 """The type of a replica in events."""
+_WITH_REASON = frozenset({("create", REPLICA), ("drop", REPLICA)})
+"""Events that say why they happened: by a statement, or by what policy."""
 #: The fields of a change whose entries have names and owners, besides objects.
 _FIELDS = ("clusters", "replicas", "schemas", "databases", "roles")
 #: Fields of an entry whose change is not a statement's doing.
@@ -48,7 +50,7 @@ def audited(
         policies: by what policy the replicas of clusters come and go; None: by a statement.
     """
     events = [
-        (event, of, details | _reason(policies) if of == REPLICA else details)
+        (event, of, details | _reason(policies) if (event, of) in _WITH_REASON else details)
         for event, of, details in _events(state, change)
     ]
     if not events:

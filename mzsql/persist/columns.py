@@ -265,7 +265,10 @@ def with_times(table: pa.Table, times: pa.ChunkedArray | pa.Array) -> pa.Table:
 
 def advance_times(table: pa.Table, floor: Timestamp) -> pa.Table:
     """Return ``table`` with times below ``floor`` advanced to it."""
-    if floor <= 0 or not table.num_rows or time_bounds(table)[0] >= floor:
+    if floor <= 0 or not table.num_rows:
+        return table
+    # NULL, which only damage can bring here, gets the floor as well.
+    if not table[TIME_COLUMN].null_count and time_bounds(table)[0] >= floor:
         return table
     times = pc.max_element_wise(table[TIME_COLUMN], pa.scalar(floor, pa.int64()))
     return with_times(table, times)

@@ -36,10 +36,11 @@ def words_of(array: pa.Array) -> tuple[Words, ...] | None:
     width = np.int64 if decimal else widths.get(typ.bit_width)
     if data is None or width is None:
         return None
-    values = np.frombuffer(data, width)
+    # What a buffer has behind the values is anybody's.
+    end = array.offset + len(array)
     if not decimal:
-        return (values[array.offset : array.offset + len(array)],)
-    halves = values.reshape(-1, 2)[array.offset : array.offset + len(array)]
+        return (np.frombuffer(data, width, count=end)[array.offset :],)
+    halves = np.frombuffer(data, width, count=2 * end).reshape(-1, 2)[array.offset :]
     return halves[:, 0], halves[:, 1]
 
 

@@ -43,13 +43,7 @@ def until(met: Callable[[], bool]) -> None:
 
 
 def told(con: mzsql.Connection, cluster: str) -> list[tuple[str, str, dict[str, Any]]]:
-    found = rows(
-        con,
-        'SELECT event_type, "user", details::text FROM mz_audit_events'
-        " WHERE object_type = 'cluster-replica' ORDER BY id",
-    )
-    events = [(event, user, json.loads(text)) for event, user, text in found]
-    return [one for one in events if one[2]["cluster_name"] == cluster]
+    return [one for one in told_of_replicas(con) if one[2]["cluster_name"] == cluster]
 
 
 def test_a_cluster_is_on_while_a_view_is_to_be_refreshed(con: mzsql.Connection) -> None:
@@ -173,3 +167,49 @@ def test_when_a_refresh_is_due_and_when_it_was_lately() -> None:
     assert not is_fresh(once, None, 5_001)
     assert is_fresh(hourly, hour + 1, hour)
     assert not is_fresh(hourly, hour, 1)
+
+
+def test_a_cluster_that_may_have_no_replica_keeps_nobody_else_waiting(
+    con: mzsql.Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    con.execute("ALTER SYSTEM SET max_replicas_per_cluster = 0")
+    con.execute("CREATE CLUSTER k (SIZE '1', SCHEDULE = ON REFRESH)")
+    con.execute(
+        "CREATE MATERIALIZED VIEW v IN CLUSTER k WITH (REFRESH AT CREATION) AS SELECT sum(a) AS s FROM t"
+    )
+    until(lambda: "cluster k is not switched by its schedule" in caplog.text)
+    # Neither statements nor what the leader looks after besides notice.
+    con.execute("CREATE TABLE other (a int); INSERT INTO other VALUES (7)")
+    assert rows(con, "SELECT a FROM other") == [(7,)]
+    con.execute("ALTER SYSTEM RESET max_replicas_per_cluster")
+    until(lambda: len(told(con, "k")) == 2)
+    assert rows(con, "SELECT s FROM v") == [(3,)]
+
+
+def test_of_several_replicas_a_schedule_leaves_one(con: mzsql.Connection) -> None:
+    con.execute("CREATE CLUSTER k (SIZE '1', REPLICATION FACTOR 2)")
+    con.execute("ALTER CLUSTER k SET (SCHEDULE = ON REFRESH (HYDRATION TIME ESTIMATE = '1 hour'))")
+    con.execute(
+        "CREATE MATERIALIZED VIEW v IN CLUSTER k WITH (REFRESH EVERY '30 minutes') AS SELECT a FROM t"
+    )
+    until(lambda: factor(con, "k") == 1)
+
+
+def test_only_the_coming_and_going_of_replicas_has_a_reason(con: mzsql.Connection) -> None:
+    con.execute("CREATE CLUSTER k (SIZE '1')")
+    con.execute("COMMENT ON CLUSTER REPLICA k.r1 IS 'the only one'")
+    con.execute("DROP CLUSTER k")
+    assert [(event, details.get("reason")) for event, _, details in told_of_replicas(con)] == [
+        ("create", "manual"),
+        ("comment", None),
+        ("drop", "manual"),
+    ]
+
+
+def told_of_replicas(con: mzsql.Connection) -> list[tuple[str, str, dict[str, Any]]]:
+    found = rows(
+        con,
+        'SELECT event_type, "user", details::text FROM mz_audit_events'
+        " WHERE object_type = 'cluster-replica' ORDER BY id",
+    )
+    return [(event, user, json.loads(text)) for event, user, text in found]

@@ -128,3 +128,18 @@ def test_large_unsigned_integers_are_not_negative() -> None:
     assert integers_of(pa.chunked_array([pa.array([2**64 - 1], pa.uint64())])).tolist() == [
         2**64 - 1
     ]
+
+
+@pytest.mark.parametrize(
+    ("typ", "size"), [(pa.int64(), 20), (pa.decimal128(20, 2), 40), (pa.int32(), 9)]
+)
+def test_what_a_buffer_has_behind_the_values_does_not_matter(typ: pa.DataType, size: int) -> None:
+    column = pa.Array.from_buffers(typ, 1, [None, pa.py_buffer(b"\1" + bytes(size - 1))])
+    words = words_of(column)
+    assert words is not None
+    assert [word.tolist() for word in words][0] == [1]
+    assert (
+        integers_of(pa.chunked_array([column])).tolist() == [1]
+        if pa.types.is_integer(typ)
+        else True
+    )

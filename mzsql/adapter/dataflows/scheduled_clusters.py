@@ -7,6 +7,7 @@ each decision that switched one. One thread calls.
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 
 import msgspec
@@ -22,10 +23,13 @@ from mzsql.catalog.settings import (
     system_value,
 )
 from mzsql.catalog.state import CatalogState
+from mzsql.repr.errors import Fenced, SqlError
 from mzsql.repr.frontier import Frontier, Timestamp
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.interval import Interval
 from mzsql.repr.refresh import OnRefresh, RefreshSchedule
+
+_log = logging.getLogger(__name__)
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -87,7 +91,16 @@ class ScheduledClusters:
             if view.refresh is not None:
                 views[view.cluster].append(view)
         for cluster in clusters:
-            self._switch(cluster, self._decided(state, cluster, views[cluster.name]))
+            try:
+                self._switch(cluster, self._decided(state, cluster, views[cluster.name]))
+            except Fenced:
+                raise
+            except SqlError as failure:
+                # A limit, a view that was just dropped or a store that does not answer: the other clusters have theirs, and this one is
+                # looked at again.
+                _log.warning(
+                    "cluster %s is not switched by its schedule: %s", cluster.name, failure
+                )
 
     def _decided(
         self, state: CatalogState, cluster: Cluster, views: list[MaterializedView]
@@ -107,7 +120,8 @@ class ScheduledClusters:
         return Decision(tuple(refreshing), tuple(compacting))
 
     def _switch(self, cluster: Cluster, decision: Decision) -> None:
-        if cluster.schedule is None or bool(cluster.replication_factor) == decision.on:
+        # One that was given several replicas before it was given the schedule keeps one.
+        if cluster.schedule is None or cluster.replication_factor == int(decision.on):
             return
 
         def switched(state: CatalogState) -> tuple[Change, None]:
