@@ -6,6 +6,7 @@ import pytest
 
 from mzsql.adapter.system import existing
 from mzsql.adapter.system.existing import FetchedAhead
+from mzsql.repr.errors import DataError
 
 SHARDS = [f"s{n}" for n in range(2000)]
 
@@ -68,3 +69,21 @@ def test_whether_shards_exist_is_asked_at_once_or_one_by_one(
     ahead = store.ahead()
     assert [ahead.of(one) for one in SHARDS] == [held(one) for one in SHARDS]
     assert sum(store.asked) == (len(SHARDS) if few else len(SHARDS) // 2)
+
+
+def test_one_that_cannot_be_read_keeps_no_other_from_being_told() -> None:
+    class Damaged(Store):
+        def fetch(self, shards):
+            if "s1000" in shards:
+                raise DataError("s1000 is damaged")
+            return super().fetch(shards)
+
+    store = Damaged()
+    ahead = store.ahead()
+    for one in SHARDS:
+        if one == "s1000":
+            with pytest.raises(DataError, match="s1000 is damaged"):
+                ahead.of(one)
+        else:
+            assert ahead.of(one) == held(one)
+    assert len(store.asked) < 60

@@ -137,7 +137,7 @@ def test_what_a_buffer_has_behind_the_values_does_not_matter(typ: pa.DataType, s
     column = pa.Array.from_buffers(typ, 1, [None, pa.py_buffer(b"\1" + bytes(size - 1))])
     words = words_of(column)
     assert words is not None
-    assert [word.tolist() for word in words][0] == [1]
+    assert words[0].tolist() == [1]
     assert (
         integers_of(pa.chunked_array([column])).tolist() == [1]
         if pa.types.is_integer(typ)

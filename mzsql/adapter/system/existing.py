@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Generic, TypeAlias, TypeVar
 
 from mzsql.persist import PersistClient, ShardState
+from mzsql.repr.errors import SqlError
 
 T = TypeVar("T")
 #: Gives the state of a shard; None where it does not exist.
@@ -85,7 +86,14 @@ class FetchedAhead(Generic[T]):
             if self._may_have(one := self._shards[self._next]):
                 there.append(one)
             self._next += 1
-        return self._found(self._shards[place : self._next], there)
+        try:
+            return self._found(self._shards[place : self._next], there)
+        except SqlError:
+            if len(there) < 2:
+                raise
+            # It may be another one that cannot be read, or all of them together take too long.
+            self._step, self._next = 1, place + 1
+            return self._found([shard], [shard] if shard in there else [])
 
     def _found(self, shards: Sequence[str], there: Sequence[str]) -> dict[str, T]:
         found = self._fetch(there) if there else {}
