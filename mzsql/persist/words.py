@@ -18,9 +18,9 @@ _SIGNED = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
 _UNSIGNED = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 
 
-def words_of(array: pa.Array) -> tuple[Words, ...] | None:
+def words_of(array: pa.Array, *, nulls: bool = False) -> tuple[Words, ...] | None:
     """The words of each value, the lowest first; None where there is a NULL, or for a type whose values have no fixed width or may be
-    written in several ways, as floats are.
+    written in several ways, as floats are. With `nulls` anything may stand where NULL does.
     """
     typ = array.type
     decimal = pa.types.is_decimal128(typ)
@@ -29,7 +29,7 @@ def words_of(array: pa.Array) -> tuple[Words, ...] | None:
         or pa.types.is_integer(typ)
         or (pa.types.is_temporal(typ) and not pa.types.is_interval(typ))
     )
-    if not fixed or array.null_count:
+    if not fixed or (array.null_count and not nulls):
         return None
     data = array.buffers()[1]
     widths = _UNSIGNED if pa.types.is_unsigned_integer(typ) else _SIGNED

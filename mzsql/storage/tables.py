@@ -222,13 +222,6 @@ class TableShard:
             return empty if columns is None else empty.select([*columns, "mz_time", "mz_diff"])
         return self._reader.snapshot_arrow(at, columns=columns, filters=filters)
 
-    def updates(self, lower: Timestamp, upper: Timestamp) -> pa.Table:
-        """All updates with ``lower <= mz_time < upper``."""
-        end = self.written_until(upper)
-        if end is None or end <= lower:
-            return empty_updates(self.schema)
-        return self._reader.updates(lower, end)
-
     def written_until(self, upper: Timestamp) -> Timestamp | None:
         """How far the shard, as known here, has the table's updates of the times below ``upper``; there are none beyond. None if
         nothing was ever written.

@@ -11,7 +11,7 @@ import sys
 
 #: Python's own.
 _USUAL_SECONDS = 0.005
-#: A tenth of a small step. Below it what changing threads costs is more than what is gained.
+#: Less than a tenth of a small step, which takes some 10 ms.
 _SHORT_SECONDS = 0.0005
 
 

@@ -42,6 +42,15 @@ def until(met: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
+def told_of_replicas(con: mzsql.Connection) -> list[tuple[str, str, dict[str, Any]]]:
+    found = rows(
+        con,
+        'SELECT event_type, "user", details::text FROM mz_audit_events'
+        " WHERE object_type = 'cluster-replica' ORDER BY id",
+    )
+    return [(event, user, json.loads(text)) for event, user, text in found]
+
+
 def told(con: mzsql.Connection, cluster: str) -> list[tuple[str, str, dict[str, Any]]]:
     return [one for one in told_of_replicas(con) if one[2]["cluster_name"] == cluster]
 
@@ -204,12 +213,3 @@ def test_only_the_coming_and_going_of_replicas_has_a_reason(con: mzsql.Connectio
         ("comment", None),
         ("drop", "manual"),
     ]
-
-
-def told_of_replicas(con: mzsql.Connection) -> list[tuple[str, str, dict[str, Any]]]:
-    found = rows(
-        con,
-        'SELECT event_type, "user", details::text FROM mz_audit_events'
-        " WHERE object_type = 'cluster-replica' ORDER BY id",
-    )
-    return [(event, user, json.loads(text)) for event, user, text in found]

@@ -3,7 +3,8 @@
 Promise: a shard that existed when the first row was computed is never said not to exist. Most objects of a large
 environment may have no shard yet, and asking Consensus for each would take most of the time of a count; asking for all
 of them at once takes longer than asking for a few. What is asked for in the order of the rows is fetched ahead, in
-steps that grow; what is asked for here and there is fetched alone.
+steps that grow; what is asked for here and there is fetched alone. Of a shard is told what it holds though one fetched
+with it cannot be read.
 """
 
 from __future__ import annotations

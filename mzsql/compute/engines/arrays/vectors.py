@@ -18,6 +18,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from mzsql.persist.words import words_of
+
 Places: TypeAlias = npt.NDArray[np.int64]
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
@@ -348,11 +350,10 @@ _PLAIN: dict[pa.DataType, tuple[Kind, int, type[np.generic]]] = {
 
 
 def _digits(array: pa.Array) -> npt.NDArray[Any]:
-    data = array.buffers()[1]
-    if data is None:
+    words = words_of(array, nulls=True)
+    if words is None:
         return np.zeros(len(array), np.int64)
-    halves = np.frombuffer(data, np.int64).reshape(-1, 2)
-    low, high = halves[array.offset : array.offset + len(array)].T
+    low, high = words
     made: npt.NDArray[Any] = low
     if not (low >> 63 == high).all():
         made = high.astype(object) * (1 << 64) + low.view(np.uint64).astype(object)
