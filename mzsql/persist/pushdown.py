@@ -19,6 +19,10 @@ from mzsql.persist.errors import CorruptPart, SchemaMismatch
 from mzsql.persist.stats import KeyRange, Lookup
 from mzsql.repr.frontier import Frontier, Timestamp, less_equal, less_than
 
+# Arrow imports pandas, where there is one, when it makes its first scalar: some tenths of a second, which pass while this
+# module is imported rather than in the midst of a stream.
+pa.scalar(0)
+
 Filters: TypeAlias = Mapping[str, Sequence[KeyRange]]
 """For each column filtered by, inclusive ranges ``(lo, hi)``: one `None` leaves that side open, two ask for NULL.
 
