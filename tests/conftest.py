@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from answers_kit import make_database
 from hypothesis import HealthCheck, settings
+from msgspec import structs
 
 # A run repeats: its examples follow from the tests. New ones are looked for with --hypothesis-profile=fresh (`make test-fresh`).
 # How long an example takes says more about what else the machine does than about mzsql, so slow ones are no failure.
@@ -18,6 +20,15 @@ _PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("daily", _PATIENT, derandomize=True)
 settings.register_profile("fresh", _PATIENT, derandomize=False, print_blob=True)
 settings.load_profile("daily")
+
+# JVMs of tests, and of programs that tests start, run everything few times: without this, half of their work is optimizing code that
+# will not be run often enough to repay it. A person's own options stand.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+#: Markers of tests that have a statement do what takes minutes where the machine is slow: start Spark, hydrate, run large examples.
+_LENGTHY = ("spark", "long", "soak")
+#: How long such a statement may take, where the test or its environment says nothing else.
+_PATIENCE = "20 min"
 
 if TYPE_CHECKING:
     import psycopg
@@ -49,6 +60,19 @@ def ctrl_c() -> Iterator[None]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(autouse=True)
+def patience(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No statement of a test that takes long ends by the default of ``statement_timeout``: that would say how fast the machine is.
+
+    The test's own timeout ends it. Programs that tests start set theirs.
+    """
+    if any(request.node.get_closest_marker(name) for name in _LENGTHY):
+        from mzsql.catalog.settings import VARIABLES
+
+        patient = structs.replace(VARIABLES["statement_timeout"], default=_PATIENCE)
+        monkeypatch.setitem(VARIABLES, "statement_timeout", patient)
 
 
 @pytest.fixture(scope="session")

@@ -246,7 +246,7 @@ def test_a_process_killed_around_a_write_leaves_the_views_right(
             [sys.executable, "-c", _DIES, str(tmp_env), what, when, str(countdown)],
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=500,
             check=False,
         )
         assert died.returncode == 9, died.stderr

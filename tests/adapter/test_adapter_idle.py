@@ -127,7 +127,7 @@ def test_an_idle_process_asks_for_next_to_nothing(
     tmp_path: Path, spark: SparkSession, requests: Requests
 ) -> None:
     with mzsql.connect(tmp_path / "env", spark=spark) as con:
-        con.execute("SET statement_timeout = '5 min'")
+        con.execute("SET statement_timeout = '20 min'")
         con.execute("CREATE TABLE t (a int, b int); INSERT INTO t VALUES (1, 2), (3, 4)")
         con.execute("CREATE MATERIALIZED VIEW mv AS SELECT a, sum(b) AS s FROM t GROUP BY a")
         con.execute("CREATE MATERIALIZED VIEW over AS SELECT count(*) AS n FROM mv")

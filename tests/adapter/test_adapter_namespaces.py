@@ -447,7 +447,7 @@ def test_a_view_goes_on_when_its_replica_size_cluster_and_names_change(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     with mzsql.connect(str(tmp_path / "env"), spark=spark) as con:
-        con.execute("SET statement_timeout = '5 min'")
+        con.execute("SET statement_timeout = '20 min'")
         con.execute("CREATE TABLE t (a int, b int); INSERT INTO t VALUES (1, 10)")
         con.execute("CREATE CLUSTER c REPLICAS (r1 (SIZE '1'), r2 (SIZE '2'))")
         con.execute(

@@ -139,7 +139,7 @@ def test_what_cannot_be_is_refused(env: str, statement: str, message: str) -> No
 @pytest.mark.timeout(600)
 def test_views_and_indexes_retain_history_too(env: str, spark: SparkSession) -> None:
     with mzsql.connect(env, spark=spark) as con:
-        con.execute("SET statement_timeout = '5 min'")
+        con.execute("SET statement_timeout = '20 min'")
         con.execute("CREATE TABLE u (a int); CREATE TABLE t (a int); CREATE TABLE s (a int)")
         con.execute("CREATE VIEW doubled AS SELECT a * 2 AS a FROM s")
         con.execute(

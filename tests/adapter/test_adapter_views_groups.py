@@ -213,7 +213,7 @@ def test_views_stepped_by_spark_hold_what_their_queries_answer(
 ) -> None:
     con = _environment(tmp_path, "spark", views, 21)
     try:
-        con.execute("SET statement_timeout = '300s'")
+        con.execute("SET statement_timeout = '20 min'")
         _check(con, views, 22, 3)
     finally:
         con.close()

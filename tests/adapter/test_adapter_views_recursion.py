@@ -91,7 +91,7 @@ def test_views_of_recursions_hold_what_their_queries_answer(tmp_path: Path) -> N
 def test_views_of_recursions_are_stepped_by_spark_too(tmp_path: Path) -> None:
     con = _filled(tmp_path, "spark")
     try:
-        con.execute("SET statement_timeout = '300s'")
+        con.execute("SET statement_timeout = '20 min'")
         _follow(con, 5, 2)
         ran = con.execute("SELECT engine FROM mz_internal.mz_refreshes WHERE kind = 'step'")
         assert ("spark",) in ran.fetchall()

@@ -75,7 +75,7 @@ class Shell:
             env=self.env,
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=500,
             check=False,
         )
 

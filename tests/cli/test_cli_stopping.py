@@ -30,7 +30,7 @@ class _SignalAt:
                 signal.raise_signal(signal.SIGTERM)
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(300)
 def test_a_signal_at_any_moment_of_a_wait_ends_it() -> None:
     """A handler that took the lock of what the thread waits for would wait for ever."""
     wakeup = Wakeup()

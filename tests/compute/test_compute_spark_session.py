@@ -115,7 +115,7 @@ def test_starting_says_nothing(tmp_path):
         [sys.executable, "-c", program],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=500,
         env={**os.environ},
         cwd=tmp_path,
         check=False,

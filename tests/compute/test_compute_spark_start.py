@@ -91,7 +91,7 @@ def test_a_process_that_ends_while_spark_starts_leaves_nothing(
         [sys.executable, "-c", program],
         capture_output=True,  # ends when the JVM, which has inherited them, has ended too
         text=True,
-        timeout=120,
+        timeout=500,
         env={**os.environ, "TMPDIR": str(temporary)},
         check=False,
     )

@@ -14,7 +14,7 @@ import mzsql
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 #: What a machine is at for seconds and more, long after it is unwanted. Not for minutes: Spark's tasks look whether their job was
 #: cancelled between batches of rows, and within a join of such small tables there is no other batch.

@@ -40,7 +40,7 @@ def run(script: str, env: Path) -> tuple[int, str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=120,
+        timeout=500,
         check=False,
     )
     said = done.stdout

@@ -121,7 +121,7 @@ class Process:
 
     def finish(self) -> None:
         self.stop.set()
-        assert self.process.wait(timeout=120) == 0, self.errors.read_text()
+        assert self.process.wait(timeout=500) == 0, self.errors.read_text()
         self.thread.join()
 
     def history(self) -> list[Transaction]:

@@ -14,7 +14,7 @@ from contextlib import closing
 import mzsql
 
 #: How long a busy machine may take for what takes a moment.
-WAIT = 120.0
+WAIT = 400.0
 
 STATUSES = """
 SELECT c.name || '.' || r.name, s.status, s.reason

@@ -8,7 +8,7 @@ import textwrap
 
 import pytest
 
-pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(1200)]
 
 #: A process of its own, as Spark's workers have the environment's variables that its JVM was started with.
 PROGRAM = """
@@ -22,7 +22,7 @@ PROGRAM = """
     target.is_local = lambda _: False
     spark = local_session(cores=2)
     with mzsql.connect({env!r}, spark=spark) as con:
-        con.execute("SET statement_timeout = '5 min'")
+        con.execute("SET statement_timeout = '20 min'")
         con.execute("CREATE TABLE t (a int, b text)")
         con.execute("INSERT INTO t SELECT i, 'row ' || i::text FROM generate_series(1, 30000) AS g(i)")
         frame = con.spark.table("t")
@@ -47,6 +47,6 @@ PROGRAM = """
 def test_executors_open_the_stores_themselves(env: str) -> None:
     program = textwrap.dedent(PROGRAM).format(env=env, away=env.startswith("profile:"))
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=500, check=False
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=1100, check=False
     )
     assert done.stdout.endswith("done\n"), done.stderr[-4000:]

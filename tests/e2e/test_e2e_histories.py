@@ -16,7 +16,7 @@ from history_run import (
 )
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 @pytest.mark.long
 def test_a_history_of_processes_that_come_and_go_is_strictly_serializable(
     env: str, tmp_path: Path
@@ -38,7 +38,7 @@ def test_long_histories_of_processes_that_come_and_go_are_strictly_serializable(
     assert check_a_run(env, tmp_path, seconds, seed) >= seconds / 4 * 3
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 def test_processes_with_clocks_wrong_by_hours_are_stopped_and_spoil_nothing(tmp_path: Path) -> None:
     env = str(tmp_path / "env")
     processes = wrong_clocks(env, tmp_path, [(0,), (HOUR,), (0, HOUR, -HOUR, YEAR)])
@@ -52,7 +52,7 @@ def test_processes_with_clocks_wrong_by_hours_are_stopped_and_spoil_nothing(tmp_
 
 
 @pytest.mark.long
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("fault", ["no-guard", "stops-others"])
 def test_a_guard_that_stops_nobody_or_the_wrong_one_is_found(
     env: str, tmp_path: Path, fault: str

@@ -31,7 +31,7 @@ SLACK = 120.0
 SERVING = """
 import mzsql, sys
 con = mzsql.connect({env!r}, deploy_generation={generation!r})
-con.execute("SET statement_timeout = '5 min'")
+con.execute("SET statement_timeout = '20 min'")
 print("ready", flush=True)
 for line in sys.stdin:
     try:
@@ -139,7 +139,7 @@ def test_a_leader_that_is_killed_is_replaced_at_once(
     leader = serve()
     make(leader)
     with mzsql.connect(env, spark=spark) as con:
-        con.execute("SET statement_timeout = '5 min'")
+        con.execute("SET statement_timeout = '20 min'")
         assert not con.coordinator.dataflows.leads
         con.execute("INSERT INTO t VALUES (3, 3)")
         assert con.execute("SELECT count(*) FROM sums").fetchall() == [(3,)]
@@ -156,7 +156,7 @@ def test_a_leader_that_is_stopped_is_replaced_within_its_lease_and_gives_up_when
     leader = serve()
     make(leader)
     with mzsql.connect(env, spark=spark) as con:
-        con.execute("SET statement_timeout = '5 min'")
+        con.execute("SET statement_timeout = '20 min'")
         con.execute("INSERT INTO t VALUES (3, 3)")
         assert con.execute("SELECT count(*) FROM sums").fetchall() == [(3,)]
         stop(leader, env)
@@ -187,7 +187,7 @@ def test_what_is_stopped_while_it_works_and_wakes_later_leaves_the_views_right(
     leader = serve()
     make(leader)
     with mzsql.connect(env, spark=spark) as con:
-        con.execute("SET statement_timeout = '5 min'")
+        con.execute("SET statement_timeout = '20 min'")
         for n in range(3):
             con.execute(f"INSERT INTO t SELECT k, v + {n} FROM t")
             time.sleep(0.3 * n)
@@ -209,7 +209,7 @@ def test_a_promoted_generation_leads_and_its_views_go_on(
     old = serve()
     make(old)
     with mzsql.connect(env, spark=spark, deploy_generation=1) as new:
-        new.execute("SET statement_timeout = '5 min'")
+        new.execute("SET statement_timeout = '20 min'")
         assert new.execute("SELECT s FROM sums WHERE k = 1").fetchall() == [(1,)]
         assert not new.coordinator.dataflows.leads
         new.promote()

@@ -16,10 +16,10 @@ import pytest
 
 import mzsql
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
 
 #: How long a busy machine may take for what takes a moment.
-WAIT = 240.0
+WAIT = 500.0
 CLUSTER = "local-cluster[2,1,1024]"
 REPLICA = ("replica", "--cluster", "c", "--name", "r1")
 SPARK_HOME = Path(pyspark.__file__).parent
@@ -38,7 +38,7 @@ def con(env: str) -> Iterator[mzsql.Connection]:
         made.execute("ALTER SYSTEM SET step_engine = 'spark'")
         made.execute("CREATE TABLE t (a int, b int); INSERT INTO t VALUES (1, 1), (2, 2)")
         made.execute("CREATE CLUSTER c REPLICAS (r1 (SIZE '2'))")
-        made.execute("SET cluster = c; SET statement_timeout = '4 min'")
+        made.execute("SET cluster = c; SET statement_timeout = '20 min'")
         yield made
 
 

@@ -251,7 +251,7 @@ def test_replicas_that_are_killed_every_few_seconds_leave_the_views_right(
     con.execute(
         "CREATE MATERIALIZED VIEW m IN CLUSTER c AS SELECT a, max(b) AS b FROM t GROUP BY a"
     )
-    con.execute("SET statement_timeout = '2 min'")
+    con.execute("SET statement_timeout = '10 min'")
     serving = run("serve-replicas", "--cluster", "c")
     until(con, online("r1", "r2"))
     oracle = duckdb.connect()

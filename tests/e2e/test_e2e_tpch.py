@@ -18,7 +18,7 @@ from mzsql.cli.demo import generate
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
 
 TABLES = ("region", "nation", "supplier", "customer", "part", "partsupp", "orders", "lineitem")
 VIEWS = ("q01", "q03", "q18")
@@ -87,7 +87,7 @@ def test_views_equal_another_engine_after_every_change(
     generate(tmp_path / "tpch", 0.002)
     other = duckdb.connect()
     with hydrated_by_spark(), mzsql.connect(env, spark=spark) as con:
-        con.execute("SET statement_timeout = '5 min'")
+        con.execute("SET statement_timeout = '20 min'")
         con.execute(script("schema"))
         for table in TABLES:
             path = tmp_path / "tpch" / f"{table}.parquet"

@@ -15,7 +15,7 @@ from upgrade_kit import deploy, install, sql, variables
 WORKER = Path(__file__).with_name("upgrade_worker.py")
 SESSIONS = 4
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +73,7 @@ class Sessions:
 
     def end(self) -> str:
         """Have it end; what it has said at last."""
-        said, _ = self.process.communicate(timeout=120)
+        said, _ = self.process.communicate(timeout=500)
         assert self.process.returncode == 0, self.errors.read_text()
         return said
 

@@ -17,7 +17,7 @@ import mzsql
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
 
 TABLES = (
     "CREATE TABLE orders (id int NOT NULL, customer int, total numeric(12, 2))",
@@ -47,7 +47,7 @@ def check(con: mzsql.Connection, other: duckdb.DuckDBPyConnection) -> None:
 def test_views_follow_their_tables_and_go_on_after_a_restart(env: str, spark: SparkSession) -> None:
     other = duckdb.connect()
     with mzsql.connect(env, spark=spark) as con:
-        con.execute("SET statement_timeout = '5 min'")
+        con.execute("SET statement_timeout = '20 min'")
         for statement in (*TABLES, *CHANGES[:2]):
             con.execute(statement)
             other.execute(statement)
@@ -84,7 +84,7 @@ def test_views_follow_their_tables_and_go_on_after_a_restart(env: str, spark: Sp
         ):
             con.execute("DROP TABLE orders")
     with mzsql.connect(env, spark=spark) as con:
-        con.execute("SET statement_timeout = '5 min'")
+        con.execute("SET statement_timeout = '20 min'")
         assert con.plans_from_cache == (4, 4)
         check(con, other)
         assert (
@@ -106,20 +106,20 @@ def test_a_view_that_is_planned_over_a_younger_index_goes_on_after_a_restart(
     env: str, spark: SparkSession
 ) -> None:
     with mzsql.connect(env, spark=spark) as con:
-        con.execute("SET statement_timeout = '5 min'")
+        con.execute("SET statement_timeout = '20 min'")
         con.execute("CREATE TABLE t (a int, b int); INSERT INTO t VALUES (1, 2)")
         con.execute("CREATE MATERIALIZED VIEW m AS SELECT count(*) AS n, max(b) AS b FROM t")
         assert con.execute("SELECT * FROM m").fetchall() == [(1, 2)]
         con.execute("CREATE INDEX i ON t (a)")
     with mzsql.connect(env, spark=spark) as con:
-        con.execute("SET statement_timeout = '5 min'")
+        con.execute("SET statement_timeout = '20 min'")
         con.execute("INSERT INTO t VALUES (2, 5)")
         assert con.execute("SELECT * FROM m").fetchall() == [(2, 5)]
 
 
 def test_errors_of_a_view_are_read_and_recover(env: str, spark: SparkSession) -> None:
     with mzsql.connect(env, spark=spark) as con:
-        con.execute("SET statement_timeout = '5 min'")
+        con.execute("SET statement_timeout = '20 min'")
         con.execute("CREATE TABLE t (a int); INSERT INTO t VALUES (1), (2)")
         con.execute("CREATE MATERIALIZED VIEW inverse AS SELECT 10 / a AS x FROM t")
         assert sorted(con.execute("SELECT x FROM inverse").fetchall()) == [(5,), (10,)]
@@ -132,7 +132,7 @@ def test_errors_of_a_view_are_read_and_recover(env: str, spark: SparkSession) ->
 
 def test_a_view_that_nobody_maintains_says_so(env: str, spark: SparkSession) -> None:
     with mzsql.connect(env, spark=spark) as con:
-        con.execute("SET statement_timeout = '5 min'")
+        con.execute("SET statement_timeout = '20 min'")
         con.execute("CREATE TABLE t (a int); INSERT INTO t VALUES (1)")
         con.execute("CREATE MATERIALIZED VIEW v AS SELECT a + 1 AS b FROM t")
         assert con.execute("SELECT * FROM v").fetchall() == [(2,)]
@@ -176,7 +176,7 @@ def test_a_process_killed_in_the_middle_of_a_refresh_loses_nothing(
     program = f"""
         import mzsql
         con = mzsql.connect({env!r})
-        con.execute("SET statement_timeout = '5 min'")
+        con.execute("SET statement_timeout = '20 min'")
         con.execute("CREATE TABLE t (k int, v int); INSERT INTO t VALUES (1, 1), (2, 2)")
         con.execute("CREATE MATERIALIZED VIEW sums AS SELECT k, sum(v) AS s, count(*) AS n FROM t GROUP BY k")
         con.execute("SELECT * FROM sums")
@@ -195,7 +195,7 @@ def test_a_process_killed_in_the_middle_of_a_refresh_loses_nothing(
     other.send_signal(signal.SIGKILL)
     other.wait()
     with mzsql.connect(env, spark=spark) as con:
-        con.execute("SET statement_timeout = '5 min'")
+        con.execute("SET statement_timeout = '20 min'")
         frontier, wanted = con.execute(
             "SELECT f.write_frontier, t.write_frontier FROM mz_internal.mz_frontiers AS f, "
             "mz_internal.mz_frontiers AS t WHERE f.object_id = 'u2' AND t.object_id = 'u1'"

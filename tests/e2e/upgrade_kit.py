@@ -108,7 +108,7 @@ def deploy(commands: Path, *arguments: str) -> tuple[int, str]:
         text=True,
         check=False,
         env=variables(),
-        timeout=300,
+        timeout=500,
     )
     return done.returncode, done.stdout + done.stderr
 
@@ -121,6 +121,6 @@ def sql(commands: Path, env: str, text: str) -> str:
         text=True,
         check=True,
         env=variables(),
-        timeout=120,
+        timeout=500,
     )
     return done.stdout

@@ -345,7 +345,7 @@ def test_what_a_killed_writer_left_is_found(tmp_path):
     killed = subprocess.run(
         [sys.executable, "-c", _KILLED, str(tmp_path), write.shard_id],
         check=False,
-        timeout=120,
+        timeout=500,
         env={**os.environ, "PYTHONWARNINGS": "ignore"},
     )
     assert killed.returncode == -signal.SIGKILL

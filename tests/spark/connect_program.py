@@ -76,6 +76,8 @@ def connected(spark: Any, env: str) -> dict[str, Any]:
 
 def main(env: str) -> None:
     with mzsql.connect(env) as con:
+        # Whoever opens it: what waits for Spark may take minutes where the machine is slow.
+        con.execute("ALTER SYSTEM SET statement_timeout = '20 min'")
         con.execute("CREATE TABLE products (name text NOT NULL, price numeric(10, 2), u uint8)")
         con.execute("INSERT INTO products VALUES ('anvil', 99.50, 1), ('rope', 3.20, 2)")
     spark = SparkSession.builder.remote("local[2]").getOrCreate()

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = [pytest.mark.spark, pytest.mark.long]
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(1200)]
 
 PROGRAM = Path(__file__).parent / "connect_program.py"
 
@@ -30,7 +30,7 @@ def run(env: Path, **variables: str) -> tuple[int, str, str]:
         start_new_session=True,
     )
     try:
-        said, complained = program.communicate(timeout=600)
+        said, complained = program.communicate(timeout=1100)  # the test's own timeout is longer
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(program.pid, signal.SIGKILL)

@@ -35,7 +35,7 @@ def test_a_program_whose_environment_is_not_activated_reads_streams_and_appends(
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=500,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]
