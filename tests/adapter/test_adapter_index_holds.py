@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 
 import mzsql
+from mzsql.adapter.coordinator import Coordinator
 from mzsql.adapter.environment.environment import Environment
-from mzsql.catalog.objects import Index, MaterializedView
+from mzsql.adapter.session.session import Session
+from mzsql.catalog.change import Change
+from mzsql.catalog.objects import Index, Lease, MaterializedView
 from mzsql.catalog.state import CatalogState
 from mzsql.compute.replica.scheduling.lifecycle import DataflowLifecycle
 from mzsql.repr.ids import GlobalId
@@ -53,7 +56,7 @@ def compact(con: mzsql.Connection, past: int) -> None:
     gid = con.coordinator.env.catalog.state.of(Index)[0].id
     flow = running(con, gid)
     eventually(lambda: flow.frontier is not None and flow.frontier > past + 1)
-    con.coordinator.dataflows.controller.maintain()
+    con.coordinator.dataflows.controller.maintain(lambda: True)
     eventually(lambda: flow.allowed > past)
     assert flow.dataflow is not None
     flow.dataflow.flush(0.0)
@@ -106,3 +109,43 @@ def test_what_was_held_for_a_view_is_let_go_once_it_is_created(con: mzsql.Connec
     purposes = [one.purpose for one in env.persist.inspect(output.shard_id).readers.values()]
     assert purposes
     assert not [one for one in purposes if "created" in one]
+
+
+@pytest.fixture
+def other(con: mzsql.Connection) -> Iterator[Coordinator]:
+    """Another process, as far as the leader can tell."""
+    env = Environment.open(con.coordinator.env.locations)
+    made = Coordinator(env, spark=None)
+    yield made
+    made.close()
+    env.close()
+
+
+def deposed(other: Coordinator) -> None:
+    """It has taken the lease, as it may from one that was stopped for long."""
+    lease = Lease("another", other.env.clock.now_ms() + 3_600_000, 0, "elsewhere 1")
+    other.env.catalog.transact(lambda _: (Change(lease=lease), None))
+
+
+def defined(other: Coordinator) -> None:
+    text = "CREATE MATERIALIZED VIEW w AS SELECT a, count(*) AS n FROM t GROUP BY a"
+    other.execute(Session(), text)
+
+
+@pytest.mark.parametrize("happens", [deposed, defined])
+def test_an_index_keeps_its_history_where_its_leader_does_not_know_all_that_reads_it(
+    con: mzsql.Connection, other: Coordinator, happens: Callable[[Coordinator], None]
+) -> None:
+    dataflows = con.coordinator.dataflows
+    flow = running(con, index_of(con).object_id)
+    with dataflows._lock:  # it hears of nothing
+        happens(other)
+        now = other.env.fresh_timestamp()
+        for number in (3, 4):
+            other.execute(Session(), f"INSERT INTO t VALUES (3, {number})")
+        eventually(lambda: flow.frontier is not None and flow.frontier > now + 1)
+        dataflows.tick(fetch=False)
+        dataflows.controller.settle(WAIT)
+        assert flow.allowed <= now
+    if happens is defined:
+        eventually(lambda: flow.allowed > now)

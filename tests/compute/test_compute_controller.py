@@ -120,6 +120,7 @@ class Leader:
         )
         #: where tables are complete
         self.present = 0
+        self.confirmed = lambda: True
         self.controller = ComputeController(
             self._connect,
             self.storage,
@@ -138,7 +139,7 @@ class Leader:
     def look(self, **settings):
         missing = self.controller.reconcile(self.state, step_engine="duckdb", **settings)
         self.controller.install(missing, {"u3": PLAN}, self.state)
-        self.controller.maintain()
+        self.controller.maintain(lambda: self.confirmed())
 
 
 @pytest.mark.parametrize("failure", [NotReadable("planted"), RuntimeError("planted")])
@@ -273,3 +274,33 @@ def test_an_index_that_is_complete_beyond_the_present_stays_readable_at_it():
         for name, link in leader.links.items():
             allowed[name] = [one.frontier for one in link.of(p.AllowCompaction)]
     assert allowed == {"r1": [4, 5, 9], "r2": [4]}
+
+
+@pytest.mark.parametrize("failing", [False, True])
+def test_an_index_is_allowed_to_compact_by_who_has_confirmed_that_it_leads_since(failing):
+    asked: list[int] = []
+    confirms = False
+
+    def confirmed() -> bool:
+        asked.append(leader.present)
+        if failing and not confirms:
+            raise ObjectInUse("the catalog cannot be read")
+        return confirms
+
+    leader = Leader()
+    leader.confirmed = confirmed
+    index = Index("u3", "i", "s", "", ("u1", "u2"), on_id="u1", cluster="c", as_of=1)
+    leader.state = msgspec.structs.replace(leader.state, items={"u3": index})
+    leader.present = 4
+    leader.look()
+    assert asked == []
+    for link in leader.links.values():
+        link.respond(p.Frontiers("u3", 5))
+    leader.look()
+    links = leader.links.values()
+    assert (asked, [link.of(p.AllowCompaction) for link in links]) == ([4], [[], []])
+    confirms = True
+    for _ in range(3):
+        leader.look()
+    told = [[one.frontier for one in link.of(p.AllowCompaction)] for link in links]
+    assert (asked, told) == ([4, 4], [[4], [4]])

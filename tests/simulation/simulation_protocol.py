@@ -297,7 +297,7 @@ class Leader:
             self.controller.install(
                 missing, {one.id: self._plan(one) for one in missing}, self.catalog
             )
-        self.controller.maintain()
+        self.controller.maintain(lambda: self.leads and self.catalog is self.world.catalog)
         self._excuse()
         self.ready = True
 

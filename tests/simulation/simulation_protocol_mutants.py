@@ -1,6 +1,6 @@
 """Faults planted in the protocol's two sides, each of which some schedule of `simulation_protocol_run` has to bring out.
 
-All 23 are found by the seeds in `FOUND_BY`, 17 of them within 20. A mutant is what a method does instead: made from it, and put in its
+All 24 are found by the seeds in `FOUND_BY`, 16 of them within 20. A mutant is what a method does instead: made from it, and put in its
 place while schedules are played.
 """
 
@@ -14,6 +14,7 @@ from simulation_protocol_run import play
 from mzsql.compute import protocol as p
 from mzsql.compute.controller import client
 from mzsql.compute.controller.client import ReplicaClient
+from mzsql.compute.controller.controller import ComputeController
 from mzsql.compute.controller.dataflow_state import DataflowState
 from mzsql.compute.transport import reconciled
 from mzsql.compute.transport.conversation import Conversation
@@ -158,6 +159,18 @@ def _sources_alone(_: Method) -> Method:
     return stored
 
 
+def _no_compactions(_: Method) -> Method:
+    def compactions(self: ReplicaClient, present: int) -> list[p.AllowCompaction]:
+        del self, present
+        return []
+
+    return compactions
+
+
+def _confirmed_unasked(_: Method) -> Method:
+    return lambda *_: True
+
+
 #: By name: where the method is, and what is made of it.
 MUTANTS: dict[str, tuple[Any, str, Callable[[Method], Method]]] = {
     "a drop stays in the history": (CommandHistory, "add", _forgets_no_drop),
@@ -177,7 +190,8 @@ MUTANTS: dict[str, tuple[Any, str, Callable[[Method], Method]]] = {
     "more is let go of than can be": (ReplicaClient, "_let_go", _lets_all_go),
     "nothing is let go of": (ReplicaClient, "_let_go", _nothing),
     "holds end when a replica tells of itself": (ReplicaClient, "_stands", _holds_for_nobody),
-    "indexes keep all": (ReplicaClient, "_compaction", _nothing),
+    "indexes keep all": (ReplicaClient, "compactions", _no_compactions),
+    "whoever has led lets go of history": (ComputeController, "_is_confirmed", _confirmed_unasked),
     "nothing is dropped": (ReplicaClient, "drop", _no_drops),
     "views may lack what is not there": (ReplicaClient, "_may_lack", _may_lack_all),
     "what was given up holds on": (ReplicaClient, "release", _nothing),
@@ -191,24 +205,25 @@ FOUND_BY: dict[str, int] = {
     "initialization is never complete": 3,
     "initialization is complete at once": 12,
     "a lost way is not told of": 0,
-    "a drop is owed for ever": 14,
-    "a peek is owed for ever": 2,
-    "commands of anyone are taken": 8,
-    "what nobody wants goes on": 0,
+    "a drop is owed for ever": 19,
+    "a peek is owed for ever": 7,
+    "commands of anyone are taken": 6,
+    "what nobody wants goes on": 1,
     "what is told is told to whoever asks next": 0,
     "what waited for another controller is made": 570,
-    "any plan is as good": 9,
+    "any plan is as good": 23,
     "an index that is made anew is read": 151,
-    "what waits is never made": 9,
+    "what waits is never made": 23,
     "an index that is read is dropped": 0,
-    "more is let go of than can be": 42,
+    "more is let go of than can be": 19,
     "nothing is let go of": 3,
-    "holds end when a replica tells of itself": 42,
+    "holds end when a replica tells of itself": 26,
     "indexes keep all": 0,
+    "whoever has led lets go of history": 7587,
     "nothing is dropped": 0,
-    "views may lack what is not there": 17,
+    "views may lack what is not there": 3,
     "what was given up holds on": 19,
-    "rows of a replica that moves stay": 55,
+    "rows of a replica that moves stay": 114,
     "what indexes are made of is not held": 1061,
 }
 

@@ -280,7 +280,7 @@ class Dataflows:
         engine = self.step_engine()
         # A new catalog state shares its unchanged parts with the old one, so `_same` compares identities and costs nothing.
         introspect = self.introspects()
-        seen = (state.items, state.clusters, state.replicas, engine, introspect)
+        seen = (*_wanted(state), engine, introspect)
         now = self._env.clock.monotonic()
         again = not self._controller.heard and now >= self._again_at
         if again or not _same(seen, self._reconciled):
@@ -299,8 +299,21 @@ class Dataflows:
         if not self._missing:
             self._ahead.close()
             self._write_plans()
-            self._controller.maintain()
+            self._controller.maintain(self._knows_all)
             self._env.startup.completed()
+
+    def _knows_all(self) -> bool:
+        """Whether this process leads, and every dataflow that is wanted is installed, by the catalog as it is now. Reads that.
+
+        Raises:
+            Fenced: a higher deploy generation was promoted.
+        """
+        state = self._env.sync()
+        knows = _same(_wanted(state), self._reconciled[: len(_wanted(state))])
+        if not (knows and self._leadership.is_held(state)):
+            self._wake.set()
+            return False
+        return True
 
     def _install(self, state: CatalogState, first: Iterable[GlobalId]) -> None:
         """Install the next dataflows that are missing."""
@@ -464,6 +477,11 @@ class Dataflows:
             # A fenced process has no lease to give back.
             with contextlib.suppress(Fenced):
                 self._leadership.release()
+
+
+def _wanted(state: CatalogState) -> tuple[object, ...]:
+    """The parts of the catalog that say which dataflows are wanted where."""
+    return state.items, state.clusters, state.replicas
 
 
 def _same(one: tuple[object, ...], other: tuple[object, ...]) -> bool:

@@ -81,6 +81,11 @@ class Unreported:
         """Do nothing."""
 
 
+def _alone() -> bool:
+    """Nobody else commands these replicas, whose indexes are theirs alone."""
+    return True
+
+
 class Preflight:
     """What this process prepares. Not thread-safe: the leading thread calls it.
 
@@ -202,7 +207,7 @@ class Preflight:
         # A new catalog state shares its unchanged parts with the old one, so identities tell whether anything changed.
         seen = (state.items, state.arrangements, state.clusters, state.replicas, step_engine)
         if self._controller.heard and all(map(is_, seen, self._seen)):
-            self._controller.maintain()
+            self._controller.maintain(_alone)
             return
         self._seen = seen
         waiting = [item.id for item in state.maintained if self._has_changed(item, state)]
@@ -223,7 +228,7 @@ class Preflight:
                 if (outline := self._plans[item.id].outline) is not None
             }
             self._controller.install(wanted, plans, state, outlines)
-        self._controller.maintain()
+        self._controller.maintain(_alone)
 
     def _has_changed(self, item: Maintained, state: CatalogState) -> bool:
         replica = state.serving(item.cluster)

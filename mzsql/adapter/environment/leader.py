@@ -114,13 +114,17 @@ class Leadership:
             Fenced: a higher deploy generation was promoted.
         """
         lease = state.lease
-        if lease is not None and lease.token == self.token:
+        if self.is_held(state):
             return self._renew() if self._renewal_due(state) else True
         if lease is None or self._is_free(lease) or self._seems_dead(state, lease):
             return self._take(lease)
         if self.token not in state.standbys:
             self._stand_by()
         return False
+
+    def is_held(self, state: CatalogState) -> bool:
+        """Whether, by a state of the catalog, this process leads."""
+        return state.lease is not None and state.lease.token == self.token
 
     # --- a leader -----------------------------------------------------------------------------
 
@@ -146,7 +150,7 @@ class Leadership:
 
     def _renew(self) -> bool:
         def renewed(state: CatalogState) -> tuple[Change, int]:
-            if state.lease is None or state.lease.token != self.token:
+            if not self.is_held(state):
                 return NOTHING, 0
             return self._leased(state)
 

@@ -22,6 +22,7 @@ from mzsql.compute.controller.dataflow_state import (
     DataflowState,
     Holder,
     StatusSink,
+    compactions,
     release_all,
     stored_below,
 )
@@ -337,31 +338,18 @@ class ReplicaClient:
             self._link.send(InitializationComplete())
             self._initialized = True
 
-    def allow_compaction(self, present: Timestamp) -> None:
-        """Allow indexes to compact times before the last complete one, unless a dataflow that needs them is about to open the index.
-
-        Never beyond the present, at which new dataflows begin; an index on a view with a refresh schedule is complete beyond it.
-        """
+    def compactions(self, present: Timestamp) -> list[AllowCompaction]:
+        """What would allow indexes to compact times before the last complete one (see `compactions`), to be given to `allow`."""
         with self._changed:
-            flows = self._dataflows.values()
-            commands = [c for one in flows if (c := self._compaction(one, present))]
-        for command in commands:
+            return compactions(self._dataflows.values(), present)
+
+    def allow(self, found: Iterable[AllowCompaction]) -> None:
+        """Allow what `compactions` has found."""
+        for command in found:
             self._link.send(command)
             with self._changed:
                 if command.id in self._dataflows:
                     self._dataflows[command.id].allowed = command.frontier
-
-    def _compaction(self, one: DataflowState, present: Timestamp) -> AllowCompaction | None:
-        gid, frontier = one.command.id, one.frontier
-        if one.command.output_shard is not None or frontier is None or frontier == 0:
-            return None
-        waiting = (
-            other.command.as_of
-            for other in self._dataflows.values()
-            if not (other.opened or other.dropped) and gid in other.command.dataflow.indexes
-        )
-        allowed = min([frontier - 1, present, *waiting])
-        return AllowCompaction(gid, allowed) if allowed > one.allowed else None
 
     def ping(self) -> int:
         """Ask the replica to report when it has taken all commands; return what to give to `settled`.

@@ -325,29 +325,55 @@ class ComputeController:
             self._on[replica.id] = set()
         return found
 
-    def maintain(self) -> None:
+    def maintain(self, confirmed: Callable[[], bool]) -> None:
         """Upkeep after everything wanted was installed, and now and then: release holds, and let replicas delete and
         compact what nobody reads.
+
+        Args:
+            confirmed: reads whether this process still leads, and every dataflow that is wanted is installed. Called only before
+                indexes are allowed to compact more.
         """
         if self._limit_history():
             # Only now that others hold what a closed replica held may its holds be released.
             given_up, self._given_up = self._given_up, []
             for client in given_up:
                 client.release()
-        present = self._present()
         for client in self._replicas.values():
             self._try(client.let_go)
             self._try(client.initialization_complete)
-            self._try(partial(client.allow_compaction, present))
             # Not before: a replica that another process commanded first reports everything that runs there, and rows
             # of dataflows that are not wanted, or not yet known to be, are not shown.
             self._try(partial(client.introspect, self._seconds.get(client.replica_id)))
             client.look_after()
+        self._allow_compaction(confirmed)
         if not self._swept:
             # Delete what an earlier process left of dataflows and replicas that do not exist any more.
             self._swept = True
             on = {(gid, replica_id) for replica_id, gids in self._on.items() for gid in gids}
             self._sink.keep(frozenset([*on, *((gid, "") for gid in self._unrun)]))
+
+    def _allow_compaction(self, confirmed: Callable[[], bool]) -> None:
+        """Allow indexes to compact what nobody is to read.
+
+        What is allowed is found first, and confirmed afterwards: another leader may have made dataflows that begin earlier on the same
+        indexes. Those that it makes once this is confirmed begin at the present or later, where nothing that is allowed reaches.
+        """
+        present = self._present()
+        found = [(client, client.compactions(present)) for client in self._replicas.values()]
+        # Nothing to allow, nothing to ask: in an idle environment there never is.
+        if any(commands for _, commands in found) and self._is_confirmed(confirmed):
+            for client, commands in found:
+                self._try(partial(client.allow, commands))
+
+    def _is_confirmed(self, confirmed: Callable[[], bool]) -> bool:
+        try:
+            return confirmed()
+        except Fenced:
+            raise
+        except SqlError as failure:
+            # Indexes keep what they have for a while; this is asked again.
+            self._told_again("indexes are not allowed to compact", failure)
+            return False
 
     def _limit_history(self) -> bool:
         """Limit for how long inputs are held for replicas that are away; return whether everything that should be held

@@ -1,11 +1,11 @@
 """A controller's record of one dataflow of a replica, and the interfaces that a controller needs.
 
-Promise: only values and protocols; their owner does the locking.
+Promise: only values, what follows from them, and protocols; their owner does the locking.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -13,7 +13,7 @@ import msgspec
 
 from mzsql.compute.dependencies import ReadHold
 from mzsql.compute.logs import LogRow
-from mzsql.compute.protocol import CreateDataflow, RefreshStats, Status, StatusRow
+from mzsql.compute.protocol import AllowCompaction, CreateDataflow, RefreshStats, Status, StatusRow
 from mzsql.repr.frontier import Frontier, Timestamp
 from mzsql.repr.ids import GlobalId
 
@@ -115,6 +115,31 @@ def stored_below(
     read = command.dataflow
     below = (one for index in read.indexes for one in known[index].stored)
     return tuple(dict.fromkeys((*read.sources, *below)))
+
+
+def compactions(dataflows: Collection[DataflowState], present: Timestamp) -> list[AllowCompaction]:
+    """What would allow the indexes of a replica to compact times before the last complete one, unless a dataflow that needs them is
+    about to open the index.
+
+    Never beyond the present, at which new dataflows begin; an index on a view with a refresh schedule is complete beyond it.
+    """
+    found = (_compaction(one, dataflows, present) for one in dataflows)
+    return [one for one in found if one is not None]
+
+
+def _compaction(
+    one: DataflowState, dataflows: Iterable[DataflowState], present: Timestamp
+) -> AllowCompaction | None:
+    gid, frontier = one.command.id, one.frontier
+    if one.command.output_shard is not None or frontier is None or frontier == 0:
+        return None
+    waiting = (
+        other.command.as_of
+        for other in dataflows
+        if not (other.opened or other.dropped) and other.reads(gid)
+    )
+    allowed = min([frontier - 1, present, *waiting])
+    return AllowCompaction(gid, allowed) if allowed > one.allowed else None
 
 
 def release_all(holds: Sequence[ReadHold]) -> None:
