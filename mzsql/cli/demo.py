@@ -174,8 +174,8 @@ class Demo:
     def _change(self, connection: Any) -> None:
         self._title("Changes, each followed by the views")
         self._say(
-            "  steps: one for each transaction that concerns the view; refresh: the slowest of them; anew: the whole query, the faster of"
-            " two runs"
+            "  steps: one for each transaction that concerns the view; refresh: the slowest of them; anew: the whole query, Spark's faster"
+            " of two runs"
         )
         with self._timed("  started Spark, to compare with"):
             session = connection.spark.session
