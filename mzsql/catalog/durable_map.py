@@ -3,7 +3,8 @@
 Promise: `apply` is atomic and linearizable: the change is computed from the newest contents by a pure function, and
 appended only if nobody appended since; after a lost race the other updates are read and the function is called again.
 Times are integer steps, as in Materialize's durable cache. History is released soon, so that compaction keeps one row
-per key. The trade-off: every process holds the whole map in memory.
+per key: after some steps, and at once where most of what is stored has been replaced. The trade-off: every process
+holds the whole map in memory.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ SCHEMA = pa.schema([pa.field("key", pa.string()), pa.field("value", pa.binary())
 
 #: History is released every so many steps.
 HELD_STEPS = 16
+#: Everything is merged once so many updates, at least half as many as there are entries, are of no use any more.
+REPLACED_UPDATES = 256
 
 #: So many lost races in a row mean a bug or a livelock.
 MOST_CONFLICTS = 1000
@@ -66,6 +69,8 @@ class DurableMap:
             self._shard_id, SCHEMA, purpose=self._purpose
         )
         self._entries, self._upper, self._held, self._lapsed = {}, 0, 0, False
+        # How many of the stored updates cancel each other, about.
+        self._replaced = 0
         upper = self._reader.fetch_upper()
         if upper is None:
             raise InternalError(f"the shard of the {self._purpose} is sealed")
@@ -73,6 +78,7 @@ class DurableMap:
             # Consolidated below: grouping by large values takes longer than reading them.
             table = self._reader.snapshot_arrow(upper - 1, consolidate=False)
             self._entries = self._contents(table)
+            self._replaced = len(table) - len(self._entries)
         self._upper = upper
         self._hold()
 
@@ -108,6 +114,7 @@ class DurableMap:
                 self._entries[key] = value
             elif diff == -1 and self._entries.get(key) == value:
                 del self._entries[key]
+                self._replaced += 2
             else:
                 raise InternalError(f"the {self._purpose} holds {key!r} {diff} times")
 
@@ -117,15 +124,37 @@ class DurableMap:
         The read or append before has succeeded, so a failure here is logged and retried with later changes; a handle
         that has expired is replaced at the next `sync`.
         """
-        if self._upper < self._held + HELD_STEPS:
-            return
+        if self._upper >= self._held + HELD_STEPS:
+            self._release()
+
+    def _release(self) -> bool:
+        """Release history now; see `_hold`. Whether it was released."""
+        self._held = self._upper
         try:
             self._reader.downgrade_since(self._upper - 1)
         except ExpiredHandle:
             self._lapsed = True
         except SqlError as failure:
             _log.warning("the %s keeps history a little longer: %s", self._purpose, failure)
-        self._held = self._upper
+        else:
+            return True
+        return False
+
+    def _compact(self) -> None:
+        """Once most of the stored updates have been replaced, have the shard hold one a key.
+
+        Few batches, however large, are too few for the shard's own maintenance, and whoever opens the map reads them
+        all. As in `_hold` a failure is logged.
+        """
+        if self._replaced < max(REPLACED_UPDATES, len(self._entries) // 2):
+            return
+        self._replaced = 0
+        if not self._release() or not self._persist.maintains:
+            return
+        try:
+            self._persist.maintain(self._shard_id, full=True, all_due=False)
+        except SqlError as failure:
+            _log.warning("the %s is compacted later: %s", self._purpose, failure)
 
     @property
     def reader_id(self) -> str:
@@ -231,12 +260,14 @@ class DurableMap:
                     lost, in_vain = lost + 1, in_vain + 1
                     continue
                 self._upper = step + 1
+                self._replaced += 2 * sum(diff < 0 for _, _, diff in rows)
                 for key, value in change.items():
                     if value is None:
                         self._entries.pop(key, None)
                     else:
                         self._entries[key] = value
                 self._hold()
+                self._compact()
                 return step
             raise InternalError(
                 f"the {self._purpose} could not be changed: "

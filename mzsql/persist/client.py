@@ -427,6 +427,11 @@ class PersistClient(Inspector):
             timeout=timeout,
         )
 
+    @property
+    def maintains(self) -> bool:
+        """Whether this process maintains what it writes, by `Settings.maintenance`."""
+        return self._context.settings.maintenance == "in process"
+
     @metered("maintain")
     def maintain(
         self,

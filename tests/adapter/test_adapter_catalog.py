@@ -279,6 +279,28 @@ def test_a_change_counts_though_history_could_not_be_released(
     assert mine.entries() == other.entries()
 
 
+@pytest.mark.parametrize("maintenance", ["in process", "elsewhere"])
+def test_a_map_of_which_most_was_replaced_is_stored_once(maintenance: str) -> None:
+    settings = Settings(maintenance=maintenance, inline_bytes=0)
+    client = PersistClient(
+        open_blob("mem:"), open_consensus("mem:"), background=False, settings=settings
+    )
+    shard = client.new_shard_id()
+    mine = DurableMap(client, shard, "map")
+    mine.apply(lambda _: {str(n): b"one" for n in range(1000)})
+    mine.apply(lambda _: {"0": b"two"})
+    assert len(client.inspect(shard).trace) == 2
+    mine.apply(lambda _: {str(n): b"three" for n in range(1000)})
+    stored = sum(batch.rows for batch in client.inspect(shard).trace)
+    assert stored == (1000 if maintenance == "in process" else 3002)
+    assert DurableMap(client, shard, "map").entries() == mine.entries()
+    # What an earlier process left is merged by the next one that changes something, as far as others have let go of it.
+    later = DurableMap(PersistClient(client.blob, client.consensus, background=False), shard, "map")
+    later.apply(lambda _: {"0": b"four"})
+    if maintenance == "elsewhere":
+        assert sum(batch.rows for batch in client.inspect(shard).trace) == 1002
+
+
 def test_a_map_whose_reader_has_expired_is_opened_anew() -> None:
     client = PersistClient(open_blob("mem:"), open_consensus("mem:"), background=False)
     mine = DurableMap(client, client.new_shard_id(), "map")

@@ -109,9 +109,8 @@ def entry_key(build: str, gid: GlobalId, kind: str) -> str:
 
 def parts_of(key: str) -> tuple[str, GlobalId, str]:
     """The build, object and kind of a key. A text that is no key has an empty build."""
-    build, _, rest = key.rpartition("/")
-    build, _, gid = build.rpartition("/")
-    return build, GlobalId(gid), rest
+    build, gid, kind = ("", "", *key.rsplit("/", 2))[-3:]
+    return build, GlobalId(gid), kind
 
 
 def dependents_of_index(state: CatalogState, on: GlobalId) -> set[GlobalId]:
@@ -295,9 +294,9 @@ class ExpressionCache:
     ) -> Change:
         """The change that removes entries that no longer apply."""
         doomed: dict[str, bytes | None] = {}
-        waiting = {build for build, _, kind in map(parts_of, entries) if kind == WAITING}
-        for key, value in entries.items():
-            build, gid, kind = parts_of(key)
+        parts = [parts_of(key) for key in entries]
+        waiting = {build for build, _, kind in parts if kind == WAITING}
+        for (key, value), (build, gid, kind) in zip(entries.items(), parts, strict=True):
             if build != self._build:
                 # Entries of a waiting deployment belong to it. An arrangement's entry is the only name of its shard, so the shard is
                 # retired first.
@@ -414,15 +413,16 @@ class ExpressionCache:
         plan may turn out to be damaged.
         """
         asked = list(gids)
-        return self._with_map(lambda entries: dict(self._glanced(entries, asked)))
+        return self._with_map(lambda entries: dict(self._glanced(entries.entries(), asked)))
 
     def _glanced(
-        self, entries: DurableMap | _InMemory, gids: Iterable[GlobalId]
+        self, entries: Mapping[str, bytes], gids: Iterable[GlobalId]
     ) -> Iterator[tuple[GlobalId, GlobalExpressions]]:
         """The plans of `glances`; the lock is held."""
+        build = self._build
         for gid in gids:
             for kind in (RUNNING, GLOBAL):
-                key = entry_key(self._build, gid, kind)
+                key = entry_key(build, gid, kind)
                 data = entries.get(key)
                 entry = None if data is None else self._read(key, data, kind)
                 if isinstance(entry, GlobalExpressions):
@@ -578,7 +578,7 @@ def _is_current(
         return False
     if running:
         return True
-    return features in (None, entry.features) and current.keys() >= set(entry.index_imports)
+    return features in (None, entry.features) and all(one in current for one in entry.index_imports)
 
 
 @functools.lru_cache(maxsize=64)
