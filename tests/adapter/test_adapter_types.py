@@ -139,7 +139,7 @@ def test_they_are_made_in_transactions_and_named_in_recursions(con: Connection) 
         ("CREATE TYPE e AS ENUM ('a')", "AS ENUM is not supported"),
         (
             "CREATE TYPE e AS MAP (KEY TYPE = int, VALUE TYPE = int)",
-            "keys of a map are of type text",
+            "map key type must be text, got integer",
         ),
         ("CREATE TYPE e AS LIST (KEY TYPE = int)", "Expected ELEMENT TYPE"),
         ("CREATE TYPE e AS MAP (KEY TYPE = text)", "VALUE TYPE option is required"),

@@ -46,6 +46,8 @@ CASES = [
     ("SELECT lower(a, b) FROM t", "function lower(integer, integer) does not exist", "lower"),
     ("SELECT * FROM nofunc(1)", 'function "nofunc" does not exist', None),
     ("SELECT a::nope FROM t", 'type "nope" does not exist', "nope"),
+    ("SELECT current_time", 'column "current_time" does not exist', "current_time"),
+    ("SELECT '{}'::map[int=>int]", "map key type must be text, got integer", None),
     (
         "SELECT greatest(row(1, 2), 'hello')",
         "greatest could not convert type record(f1: integer,f2: integer) to text",
@@ -552,3 +554,27 @@ def test_hints_tell_functions_from_operators(catalog: MemoryCatalog, text: str, 
     said = hint + "You might need to add explicit type casts."
     assert refused.value.hint == said
     assert str(refused.value).endswith(f"\nHINT: {said}")
+
+
+@pytest.mark.parametrize(
+    ("sql", "found"),
+    [
+        ("SELECT 1 ORDER BY 1 NULLS NEVER", 'one of FIRST or LAST, found identifier "never"'),
+        ("SELECT rank() OVER (ORDER BY 1 NULLS)", "one of FIRST or LAST, found right parenthesis"),
+        ("SELECT INTERVAL '1' SECOND(1) TO SECOND", "end of statement, found SECOND"),
+        ("SELECT INTERVAL '1' HOUR(1)", "end of statement, found left parenthesis"),
+        ("SELECT INTERVAL '1' SECOND(x)", 'end of statement, found string literal "1"'),
+    ],
+)
+def test_what_was_expected_instead_of_a_word_is_said(sql: str, found: str) -> None:
+    with pytest.raises(SqlSyntaxError) as caught:
+        parse_statements(sql)
+    assert str(caught.value).startswith(f"Expected {found}")
+
+
+def test_sizes_of_arrays_mean_nothing(catalog: MemoryCatalog) -> None:
+    """As in PostgreSQL; a column named like a type can be subscripted all the same."""
+    plan = catalog.plan("SELECT ARRAY[1]::int[3], '{1}'::text[2][], NULL::int[4] list")
+    types = lower_query(plan.query).desc.typ.columns
+    assert [str(column.type) for column in types] == ["integer[]", "text[]", "integer[] list"]
+    assert catalog.plan("SELECT date[1] FROM (SELECT ARRAY[1] AS date) AS x")

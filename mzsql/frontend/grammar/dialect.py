@@ -418,21 +418,28 @@ class Parser(QueryGrammar, ClauseGrammar, ContainerGrammar, ScalarGrammar, TypeG
                     self.expected("end of statement")
                 unit = f"{unit} TO {self._curr.text.upper().rstrip('S')}"
                 self._advance()
-            unit += self._second_precision(unit)
+            unit += self._second_precision(unit, index + 1)
+            if self._curr and self._curr.token_type == TokenType.L_PAREN:
+                self.expected("end of statement")
+            if self._match_text_seq("TO"):
+                self._retreat(index + 2)
+                self.expected("end of statement")
         node = exp.Interval(
             this=exp.Literal.string(token.text), unit=exp.Var(this=unit) if unit else None
         )
         node.meta.update(start=token.start, end=token.end)
         return node
 
-    def _second_precision(self, unit: str) -> str:
-        """The number of fractional digits in ``SECOND(3)``."""
+    def _second_precision(self, unit: str, text: int) -> str:
+        """The number of fractional digits in ``SECOND(3)``; ``text`` is the index of the interval's text."""
         follows = self._curr and self._curr.token_type == TokenType.L_PAREN
         if not follows or not unit.endswith("SECOND"):
             return ""
         self._advance()
         if not self._curr or not self._curr.text.isdigit():
-            self.expected("literal unsigned integer")
+            # Then this is no interval: the word INTERVAL is taken for a name, as Materialize does.
+            self._retreat(text)
+            self.expected("end of statement")
         digits = self._curr.text
         if int(digits) > 6:
             at = self._curr.start + 1
@@ -471,7 +478,8 @@ class Dialect(Materialize):
         KEYWORDS: ClassVar[dict[str, TokenType]] = {
             word: (TokenType.VAR if kind in _STATEMENT_WORDS else kind)
             for word, kind in Materialize.Tokenizer.KEYWORDS.items()
-            if kind not in (TokenType.COMMENT, TokenType.OBJECT_IDENTIFIER)
+            # Without times that have a zone, current_time is a name as others are.
+            if kind not in (TokenType.COMMENT, TokenType.OBJECT_IDENTIFIER, TokenType.CURRENT_TIME)
         }
 
         def _init_core(self) -> TokenizerCore:

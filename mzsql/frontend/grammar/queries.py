@@ -45,6 +45,14 @@ class QueryGrammar(MaterializeParser):
             self.raise_error("Expected OVER")
         return done
 
+    def _parse_ordered(self, *args: Any, **kwargs: Any) -> exp.Ordered | None:
+        done = super()._parse_ordered(*args, **kwargs)
+        nulls = self._curr and self._curr.token_type != TokenType.IDENTIFIER
+        if done is not None and nulls and self._curr.text.upper() == "NULLS":
+            self._advance()
+            self.raise_error("Expected one of FIRST or LAST")
+        return done
+
     #: Parses SHOW as a query; the statement parser sets it.
     parse_show: Any = None
 

@@ -34,6 +34,8 @@ class TypeGrammar(MaterializeParser):
         this = super()._parse_types(*args, **kwargs)
         if first and isinstance(this, exp.DataType):
             _name_leaf(this, first)
+        if not kwargs.get("check_func"):
+            this = self._sized(this)
         while isinstance(this, exp.DataType) and self._match(TokenType.LIST):
             # sqlglot only parses LIST before array brackets.
             this = exp.DataType(this=exp.DType.LIST, expressions=[this], nested=True)
@@ -41,6 +43,22 @@ class TypeGrammar(MaterializeParser):
                 this = exp.DataType(this=exp.DType.ARRAY, expressions=[this], nested=True)
         if first and isinstance(this, exp.DataType):
             this.meta["span"] = (first.start, self._prev.end + 1)
+        return this
+
+    def _sized(self, this: Any) -> Any:
+        """The type of an array written with sizes, ``int[3][2]``, which mean nothing, as in PostgreSQL.
+
+        Not for lists, which can be subscripted after a cast.
+        """
+        while isinstance(this, exp.DataType) and this.this != exp.DType.LIST:
+            brackets = self._tokens[self._index : self._index + 3]
+            kinds = tuple(token.token_type for token in brackets)
+            if kinds == (TokenType.L_BRACKET, TokenType.NUMBER, TokenType.R_BRACKET):
+                self._advance(3)
+            elif not self._match_pair(TokenType.L_BRACKET, TokenType.R_BRACKET):
+                break
+            if this.this != exp.DType.ARRAY:
+                this = exp.DataType(this=exp.DType.ARRAY, expressions=[this], nested=True)
         return this
 
     def _parse_user_defined_type(self, identifier: exp.Identifier) -> exp.Expr | None:

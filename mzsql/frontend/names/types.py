@@ -11,7 +11,13 @@ from sqlglot import expressions as exp
 from mzsql.frontend.names.named_types import NamedTypes, TypeLookup
 from mzsql.frontend.names.type_depth import check_levels
 from mzsql.repr import types as t
-from mzsql.repr.errors import InvalidParameter, UndefinedObject, Unsupported, alike
+from mzsql.repr.errors import (
+    InvalidParameter,
+    SqlSyntaxError,
+    UndefinedObject,
+    Unsupported,
+    alike,
+)
 from mzsql.repr.types import SqlType
 
 _KINDS: dict[str, SqlType] = {
@@ -100,8 +106,9 @@ def resolve_type(node: exp.DataType, named: TypeLookup | None = None) -> SqlType
         if len(node.expressions) != 2:
             raise UndefinedObject('type "map" does not exist')
         key, value = node.expressions
-        if resolve_type(key, named).kind != "text":
-            raise Unsupported("the keys of a map are of type text")
+        keys = resolve_type(key, named)
+        if keys.kind != "text":
+            raise SqlSyntaxError(f"map key type must be text, got {keys}")
         return check_levels(SqlType("map", element=resolve_type(value, named)))
     found = _KINDS.get(name)
     if found is None:

@@ -53,7 +53,7 @@ def plan_create_type(statement: st.CreateType, catalog: CatalogView) -> ddl_plan
             assert statement.key is not None
             key, _ = resolved(statement.key)
             if key.kind != "text":
-                raise Unsupported("the keys of a map are of type text")
+                raise SqlSyntaxError(f"map key type must be text, got {key}")
             body = f"MAP (KEY TYPE = text, VALUE TYPE = {shown})"
     sql = f"CREATE TYPE {quoted_name(name)} AS {body}"
     return ddl_plans.CreateTypePlan(name=name, typ=typ, create_sql=sql, types=named.used)
