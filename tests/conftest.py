@@ -63,16 +63,18 @@ def ctrl_c() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def patience(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def patience(request: pytest.FixtureRequest) -> Iterator[None]:
     """No statement of a test that takes long ends by the default of ``statement_timeout``: that would say how fast the machine is.
 
     The test's own timeout ends it. Programs that tests start set theirs.
     """
-    if any(request.node.get_closest_marker(name) for name in _LENGTHY):
-        from mzsql.catalog.settings import VARIABLES
+    with pytest.MonkeyPatch.context() as patch:
+        if any(request.node.get_closest_marker(name) for name in _LENGTHY):
+            from mzsql.catalog.settings import VARIABLES
 
-        patient = structs.replace(VARIABLES["statement_timeout"], default=_PATIENCE)
-        monkeypatch.setitem(VARIABLES, "statement_timeout", patient)
+            patient = structs.replace(VARIABLES["statement_timeout"], default=_PATIENCE)
+            patch.setitem(VARIABLES, "statement_timeout", patient)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -188,14 +188,14 @@ def maintain(connection, seed: int, rows: int) -> bool:
 
 
 @given(st.integers(0, 10**9))
-@settings(max_examples=9, deadline=None, derandomize=True)
+@settings(max_examples=5, deadline=None, derandomize=True)
 def test_lean_statements_give_what_guarded_ones_do(connection, seed):
     maintain(connection, seed, 12)
 
 
 @pytest.mark.long
 @given(st.integers(0, 10**9))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 def test_lean_statements_give_what_guarded_ones_do_over_many_rows(connection, seed):
     maintain(connection, seed, 120)
 

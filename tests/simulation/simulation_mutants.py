@@ -525,11 +525,11 @@ MUTANTS: dict[str, list[Patch]] = {
 
 FOUND_BY: dict[str, int] = {
     "tokens are drawn for each try": 29,
-    "doubt is denied": 57,
+    "doubt is denied": 45,
     "an expired writer is not in doubt": 49,
     "leaks are judged by wall clocks": 36,
     "a stale upper refuses": 1,
-    "collection ignores readers": 3,
+    "collection ignores readers": 17,
     "a merge loses a row": 2,
     "a merge deletes its inputs itself": 20,
     "since passes other readers": 1,
@@ -539,9 +539,11 @@ FOUND_BY: dict[str, int] = {
     "reads below since are served": 2,
     "listens overlap": 1,
     "parts are skipped too eagerly": 1,
-    "objects are discarded in doubt": 172,
+    "objects are discarded in doubt": 57,
     "a failed upload is taken for done": 3,
     "checksums are not compared": 176,
+    "expired writers are registered in silence": 3,
+    "shards end whoever holds them": 2,
 }
 """The first seed that finds a mutant, where it is not 0: where to look before searching from the first seed on."""
 

@@ -8,10 +8,10 @@ from simulation_plans import draw_buffered
 from simulation_run import run_all
 
 FOUND_BY = {
-    "what failed is not put back": 3,
-    "what failed is put back twice": 3,
+    "what failed is not put back": 4,
+    "what failed is put back twice": 4,
     "failed appends are acknowledged": 1,
-    "doubtful appends are tried again": 36,
+    "doubtful appends are tried again": 10,
     "a flush does not wait": 1,
     "closing does not flush": 1,
     "pushes are not checked": 2,

@@ -8,7 +8,7 @@ from simulation_run import run_all
 FIRST = 12_500
 SCHEDULES = 2500
 CHUNK = 250
-LONG = 500
+LONG = 250
 """The others are soaked."""
 
 

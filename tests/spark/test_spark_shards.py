@@ -237,8 +237,9 @@ TYPED = pa.table(
     ("times", "each"),
     [
         (1, 4),
-        pytest.param(1, 1, marks=pytest.mark.long),
-        pytest.param(80, 1, marks=pytest.mark.long),
+        pytest.param(1, 1, marks=pytest.mark.soak),
+        pytest.param(80, 3, marks=pytest.mark.long),
+        pytest.param(80, 1, marks=pytest.mark.soak),
     ],
 )
 def test_a_filter_keeps_what_it_keeps_in_arrow(session, client, times, each):

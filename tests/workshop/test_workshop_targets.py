@@ -120,17 +120,32 @@ def test_histories_are_recorded() -> None:
         pytest.param("bench-planning", "--quick --only a,c", marks=pytest.mark.soak),
         ("bench-planning", "--quick --only f --against ."),
         ("bench-refresh", "--only a,b,e --scales 0.001 --rounds 2 --views 2 --queries 5,13"),
-        ("bench-refresh", "--only c,f --scales 0.001 --batches 1 --queries 1,3"),
-        ("bench-refresh", "--only d --scales 0.001 --batches 1 --queries 1,3 --no-spark"),
-        (
+        # Spark is started for the first, anew for each engine that is compared.
+        pytest.param(
+            "bench-refresh",
+            "--only c,f --scales 0.001 --batches 1 --queries 1,3",
+            marks=pytest.mark.soak,
+        ),
+        pytest.param(
+            "bench-refresh",
+            "--only d --scales 0.001 --batches 1 --queries 1,3 --no-spark",
+            marks=pytest.mark.soak,
+        ),
+        pytest.param(
             "bench-refresh",
             "--only i,l,n --scales 0.001 --rounds 2 --queries 1,3 --groups 1000 --no-spark",
+            marks=pytest.mark.soak,
         ),
         (
             "bench-refresh",
             "--only g,h,j --scales 0.001 --rounds 2 --ticks 5 --seconds 2 --queries 1,3 --no-spark",
         ),
-        ("bench-replicas", "--only a,b,c --scales 0.001 --rounds 3 --idle 1"),
+        ("bench-replicas", "--only b --scales 0.001 --rounds 2 --idle 1"),
+        pytest.param(
+            "bench-replicas",
+            "--only a,c --scales 0.001 --rounds 3 --idle 1",
+            marks=pytest.mark.soak,
+        ),
         # Two clusters of Spark's are started, one after the other.
         pytest.param(
             "bench-replicas",
@@ -138,7 +153,8 @@ def test_histories_are_recorded() -> None:
             marks=pytest.mark.soak,
         ),
         ("bench-hydration", "--scales 0.001 --pairs 1 --queries 6"),
-        ("bench-startup", "--views 12 --rounds 1"),
+        ("bench-startup", "--views 2 --rounds 1 --only a,d"),
+        pytest.param("bench-startup", "--views 12 --rounds 2", marks=pytest.mark.soak),
         # Spark's pipelines are started for it.
         pytest.param(
             "bench-refresh",
