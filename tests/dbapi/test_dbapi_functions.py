@@ -30,7 +30,24 @@ _OVER_PATTERNS = [
     "regexp_replace(x, {0}, '<#>')",
     "regexp_replace(x, {0}, '<#>', 'g')",
 ]
-_SPLIT_PATTERNS = ["b", "X", ",", "[0-9]+", "\\s", "o", "(o)b"]
+_SPLIT_PATTERNS = [
+    "b",
+    "X",
+    ",",
+    "[0-9]+",
+    "\\s",
+    "o",
+    "(o)b",
+    "",
+    "\\s*",
+    "o*",
+    "^.",
+    "^",
+    "$",
+    ".$",
+    "(?:)",
+    "[a-z]*",
+]
 _SAME = [
     "SELECT upper(t), lower(t), initcap(t), reverse(t) FROM (VALUES ('ßxß ǆy'), ('e\u0301x'), ('İI ıΣς')) AS v (t) ORDER BY 2",
     "SELECT quote_ident('a'), quote_ident('A b'), quote_ident('select'), quote_ident('a\"b'), quote_ident(''), quote_ident('int')",

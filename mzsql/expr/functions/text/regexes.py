@@ -308,18 +308,44 @@ def _by_duckdb(replacement: Ast) -> Ast:
 # --- splitting ---------------------------------------------------------------------------------------
 
 
+def _pieces(text: Ast, pattern: Ast) -> Ast:
+    """The pieces between matches, by DuckDB, without those that an empty match cuts off at an end or right after another match.
+
+    DuckDB's own splitting knows nothing of what is before a piece: of an anchor, of the match before. So each match is
+    put between marks first. A text with a mark of its own, which only bytes and documents can bring in, is left to it.
+    """
+    mark, given, parts = s.call("CHR", s.num(0)), s.variable("rp0"), s.variable("rp1")
+    replacement = s.concat(mark, s.text("\\0"), mark)
+    marked = s.call("REGEXP_REPLACE", given, pattern, replacement, s.text("g"))
+
+    def empty(*places: int) -> Ast:
+        return s.and_(
+            s.gt(s.call("LEN", parts), s.num(1)),
+            *(s.eq(s.call("LIST_EXTRACT", parts, s.num(at)), s.text("")) for at in places),
+        )
+
+    first = s.case((empty(1, 2), s.num(3)), otherwise=s.num(1))
+    cut = s.and_(empty(-1, -2), s.gt(s.call("LEN", parts), first))
+    last = s.case((cut, s.add(s.call("LEN", parts), s.num(-2))), otherwise=s.call("LEN", parts))
+    between = s.call("LIST_SLICE", parts, first, last, s.num(2))
+    made = s.let(s.call("STRING_SPLIT", marked, mark), "rp1", between, Engine.DUCKDB)
+    plain = s.call("REGEXP_SPLIT_TO_ARRAY", given, pattern)
+    marks = s.call("CONTAINS", given, mark)
+    return s.let(text, "rp0", s.case((marks, plain), otherwise=made), Engine.DUCKDB)
+
+
 def split(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
     """The pieces between matches."""
     flags, text = known_flags(args, 2), args[0].ast
     if not is_known(args[1]):
-        pieces = _by_row(engine, args[1], flags, lambda p: s.call("REGEXP_SPLIT_TO_ARRAY", text, p))
+        pieces = _by_row(engine, args[1], flags, lambda p: _pieces(text, p))
         return s.case((s.is_not_null(args[1].ast), pieces))
     pattern = valid_pattern(args[1])
     if pattern is None:
         return s.cast(s.null(), typ, engine)
     whole = spelled(pattern, flags, engine)
     if engine is Engine.DUCKDB:
-        return s.call("REGEXP_SPLIT_TO_ARRAY", text, s.text(whole))
+        return _pieces(text, s.text(whole))
     refuse_nothing(pattern, flags)
     return s.call("SPLIT", text, s.text(whole), s.num(-1))
 
