@@ -48,12 +48,13 @@ def _invalid(name: str, text: str, hint: str | None = None) -> InvalidParameter:
 
 
 @functools.lru_cache(256)
-def milliseconds(text: str, name: str) -> int:
+def milliseconds(text: str, name: str, most: int = _MOST_MS) -> int:
     """A duration such as ``500``, ``500 ms``, ``10s`` or ``1 min`` in milliseconds; a bare number is in milliseconds.
 
     Args:
         text: the duration.
         name: the variable, for the error.
+        most: the longest that is in range.
 
     Raises:
         InvalidParameter: it is no duration, or out of range.
@@ -67,10 +68,10 @@ def milliseconds(text: str, name: str) -> int:
         value = int(exact.to_integral_value()) if abs(exact) < 2**63 else -1
     except InvalidOperation:
         raise _invalid(name, text) from None
-    if not 0 <= value <= _MOST_MS:
+    if not 0 <= value <= most:
         said = f"{value} ms" if abs(exact) < 2**63 else text[:64]
         raise InvalidParameter(
-            f'{said} is outside the valid range for parameter "{name}" (0 ms .. {_MOST_MS} ms)'
+            f'{said} is outside the valid range for parameter "{name}" (0 ms .. {most} ms)'
         )
     return value
 
@@ -199,10 +200,11 @@ class Duration(Kind, frozen=True):
     """Stored in the largest unit that divides it."""
 
     vartype: ClassVar[str] = "integer"
+    most: int = _MOST_MS
 
     def kept(self, name: str, text: str) -> str:
         """As `Kind.kept`."""
-        value = milliseconds(text, name)
+        value = milliseconds(text, name, self.most)
         if value == 0:
             return "0"
         for unit in ("d", "h", "min", "s"):
@@ -213,7 +215,7 @@ class Duration(Kind, frozen=True):
 
     def shown(self) -> tuple[str | None, str | None, tuple[str, ...]]:
         """As `Kind.shown`, in milliseconds."""
-        return "0", str(_MOST_MS), ()
+        return "0", str(self.most), ()
 
 
 class Size(Kind, frozen=True):
@@ -375,6 +377,12 @@ SCHEDULING_INTERVAL = "cluster_check_scheduling_policies_interval"
 COMPACTION_ESTIMATE = "cluster_refresh_mv_compaction_estimate"
 """For how long such a cluster stays on after a refresh, for what is left to be tidied up."""
 
+STORAGE_INTERVAL = "storage_usage_collection_interval"
+"""How often it is noted how much is stored; 0: never."""
+STORAGE_RETENTION = "storage_usage_retention_period"
+"""For how long these notes are kept, at most for `MOST_KEPT_MS`."""
+MOST_KEPT_MS = 36_525 * 24 * 60 * 60 * 1000
+
 INTROSPECTION = "enable_introspection_subscribes"
 """Whether replicas report introspection rows: frontiers of their dataflows, and elapsed time."""
 
@@ -405,6 +413,8 @@ _OF_SYSTEM: Mapping[str, Variable] = {
     INTROSPECTION: _switch(True),
     SCHEDULING_INTERVAL: Variable("3 s", Duration(), of_system=True),
     COMPACTION_ESTIMATE: Variable("20 min", Duration(), of_system=True),
+    STORAGE_INTERVAL: Variable("1 h", Duration(), of_system=True),
+    STORAGE_RETENTION: Variable("30 d", Duration(MOST_KEPT_MS), of_system=True),
     "max_connections": _unlimited("5000"),
     "superuser_reserved_connections": _unlimited("3"),
     STEP_ENGINE: Variable(

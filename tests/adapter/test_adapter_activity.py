@@ -6,15 +6,18 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import mzsql
 from mzsql.adapter.dataflows import lag
+from mzsql.adapter.dataflows.storage_history import StorageHistory
 from mzsql.adapter.system import statement_log
 from mzsql.catalog import audit
 from mzsql.dbapi import Connection
+from mzsql.persist import CorruptPart
 
 WAIT = 60.0
 
@@ -242,3 +245,62 @@ def test_how_far_views_were_behind_is_kept_minute_by_minute(
         until(con, query, lambda found: found == [(v, "00:00:00")])
     with mzsql.connect(tmp_path, read_only=True) as beside:
         assert (v, r, "00:00:00") in rows(beside, history)
+
+
+def test_what_is_stored_is_kept_from_time_to_time(tmp_path: Path) -> None:
+    history = (
+        "SELECT o.name, u.size_bytes, u.collection_timestamp FROM mz_catalog.mz_storage_usage AS u"
+        " JOIN mz_objects AS o ON o.id = u.object_id WHERE o.name = 'v'"
+    )
+    with mzsql.connect(tmp_path) as con:
+        con.execute("ALTER SYSTEM SET storage_usage_collection_interval = '10 ms'")
+        con.execute("ALTER SYSTEM SET step_engine = 'duckdb'; CREATE TABLE t (a int)")
+        con.execute("CREATE MATERIALIZED VIEW v AS SELECT a FROM t; INSERT INTO t VALUES (1)")
+        assert rows(con, "SELECT a FROM v") == [(1,)]
+        found = until(
+            con, history, lambda found: len(found) > 1 and max(size for _, size, _ in found) > 0
+        )
+        assert len({at for *_, at in found}) == len(found)
+        shards = "SELECT count(*), count(DISTINCT id) FROM mz_internal.mz_storage_usage_by_shard"
+        ((number, distinct),) = rows(con, shards)
+        assert number == distinct
+        ((first,),) = rows(
+            con, "SELECT min(collection_timestamp) FROM mz_internal.mz_storage_usage_by_shard"
+        )
+        con.execute("ALTER SYSTEM SET storage_usage_retention_period = '1 ms'")
+        oldest = "SELECT min(collection_timestamp) FROM mz_internal.mz_storage_usage_by_shard"
+        until(con, oldest, lambda found: found[0][0] is None or found[0][0] > first)
+        con.execute("ALTER SYSTEM RESET storage_usage_retention_period")
+        con.execute("ALTER SYSTEM SET storage_usage_collection_interval = '0'")
+        con.execute("DROP MATERIALIZED VIEW v")
+        assert rows(con, history) == []
+        assert rows(con, "SHOW storage_usage_retention_period") == [("30 d",)]
+        con.execute("ALTER SYSTEM SET storage_usage_retention_period = '36525 d'")
+        with pytest.raises(mzsql.Error, match="outside the valid range"):
+            con.execute("ALTER SYSTEM SET storage_usage_retention_period = '36526 d'")
+
+
+def test_a_shard_that_cannot_be_read_does_not_hide_what_others_take() -> None:
+    held = SimpleNamespace(trace=[SimpleNamespace(size=7), SimpleNamespace(size=5)])
+
+    def inspect_many(shards: list[str]) -> dict[str, object]:
+        if "broken" in shards:
+            raise CorruptPart("the part is no file")
+        return {one: held for one in shards if one != "absent"}
+
+    told: list[tuple[object, ...]] = []
+    env = SimpleNamespace(
+        clock=SimpleNamespace(monotonic=lambda: 10.0),
+        oracle=SimpleNamespace(present_ms=lambda: 1000),
+        persist=SimpleNamespace(inspect_many=inspect_many),
+        manager=SimpleNamespace(
+            append=lambda _, updates: told.extend(row for row, _ in updates),
+            delete=lambda *_: None,
+        ),
+    )
+    stored = [SimpleNamespace(shard=one) for one in ("whole", "broken", "absent", "other")]
+    state = SimpleNamespace(stored=stored, settings={"storage_usage_collection_interval": "1 ms"})
+    history = StorageHistory(env)
+    history.look(state)
+    history.look(state)
+    assert [(shard, size) for _, shard, size, _ in told] == [("other", 12), ("whole", 12)]

@@ -25,6 +25,7 @@ from mzsql.adapter.dataflows.order import in_order
 from mzsql.adapter.dataflows.preflight import Preflight, Unreported
 from mzsql.adapter.dataflows.replica_history import ReplicaHistory
 from mzsql.adapter.dataflows.scheduled_clusters import ScheduledClusters
+from mzsql.adapter.dataflows.storage_history import StorageHistory
 from mzsql.adapter.environment.arrangement_registry import CatalogArrangements
 from mzsql.adapter.environment.cache_entries import GlobalExpressions
 from mzsql.adapter.environment.closing import close_all
@@ -99,6 +100,7 @@ class Dataflows:
             transient_ids=env.transient_ids,
         )
         self._lag = LagHistory(env)
+        self._storage = StorageHistory(env)
         self._replica_history = ReplicaHistory(env, self._controller.offline)
         self._refreshing = DueRefreshes(env)
         self._scheduled = ScheduledClusters(env)
@@ -215,6 +217,7 @@ class Dataflows:
                 if self._leads:
                     self._scheduled.look(state)
                     self._lag.look(self._controller.status())
+                    self._storage.look(state)
                     self._replica_history.look(
                         self._env.catalog.state.replicas.values(), self._controller.commanded
                     )
@@ -256,6 +259,7 @@ class Dataflows:
         self._env.collections.own_holds()
         register_managed(self._env)
         self._lag.begin()
+        self._storage.begin()
         self._replica_history.begin()
         # The catalog's step only grows, so a later leader has a higher epoch, and replicas refuse commands of a lower one.
         self._connections.epoch = self._env.catalog.step
