@@ -146,6 +146,9 @@ class ExportLog(Protocol):
         writes.
         """
 
+    def hasten(self) -> None:
+        """Tell the log that others wait for what was added, so that an empty span is written as soon as updates are."""
+
     def flush(self) -> None:
         """Write everything that was added to the log.
 

@@ -214,6 +214,15 @@ class ExportLog:
                 self._settled = True
                 self._changed.notify_all()
 
+    def hasten(self) -> None:
+        """Readers elsewhere wait for what is queued, though it may be only uppers: it is committed as soon as updates would be, but for
+        uppers of very many shards. Returns at once.
+        """
+        with self._changed:
+            if self._waiting and self._updates_since is None:
+                self._updates_since = self._clock.monotonic()
+                self._changed.notify_all()
+
     def _due(self) -> float | None:
         """Seconds until something must be committed; None if nothing is queued. The caller holds the lock."""
         if not self._waiting:

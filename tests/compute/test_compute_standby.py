@@ -335,6 +335,28 @@ def test_what_stands_by_makes_no_step_of_what_is_written(pair: _Pair) -> None:
     assert flow.standing.does(flow.dataflow, 6, 7, later)[0] is Does.STEP
 
 
+def test_what_is_taken_over_is_told_at_once_though_there_are_no_rows(pair: _Pair) -> None:
+    first = pair.begin(0)
+    first.wait_until("u3", 3, 60)
+    # What is only an upper would wait for as long as this test may.
+    pair.logs[1]._quiet = 600.0
+    second = pair.begin(1)
+    second.wait_until("u3", 3, 60)
+    pair.change(4)
+    second.wait_until("u3", 4, 60)
+    pair.logs[0].flush()
+    first.close()
+    told = pair.logs[0]
+    told.attach(pair.clients[0].open_reader(pair.shard))
+    for one in ("u1", "u2"):
+        pair.world.storage.write(one, [], upper=6)
+    second.wait_until("u3", 5, 60)
+    until = time.monotonic() + 60
+    while told.others(pair.shard) < 6:
+        assert time.monotonic() < until, "nobody is told"
+        told.next_move(told.follow().upper, 1.0)
+
+
 def test_one_whose_process_has_sessions_stands_by_for_nobody(pair: _Pair) -> None:
     first = pair.begin(0, stands_by=False)
     first.wait_until("u3", 3, 60)

@@ -385,6 +385,24 @@ def test_what_was_added_is_committed_by_itself(store: Store) -> None:
         there.close()
 
 
+def test_an_upper_that_others_wait_for_is_committed_as_updates_are(store: Store) -> None:
+    here, there = store.process("here"), store.process("there")
+    try:
+        quiet = Batch(SHARDS[0], 0, 9)
+        here.writer(SHARDS[0]).append_quietly(quiet)
+        here.log.hasten()  # nothing is queued
+        here.log.add(quiet)
+        here.log.settle()
+        assert here.log._due() == pytest.approx(NEVER, abs=60)
+        here.log.hasten()
+        assert here.log._due() == pytest.approx(NEVER, abs=60)  # the others of its tick go along
+        here.log.settle()
+        assert there.log.wait(there.reader(SHARDS[0]), 8, timeout=60) == 9
+    finally:
+        here.close()
+        there.close()
+
+
 _NUMBER = st.integers(0, 2)
 _STEPS = st.lists(
     st.tuples(

@@ -421,6 +421,9 @@ class DataflowLifecycle:
                 raise
             else:
                 self.standing.stepped(upper, does, empty=stats.kind == "empty")
+                if does is Does.TAKE_OVER and self.replica.exports is not None:
+                    # Whoever waits for the view has waited for the other replica already.
+                    self.replica.exports.hasten()
             self._refusals.clear()
         elif does is Does.FOLLOW:
             self.standing.stepped(upper, does, empty=True)
