@@ -36,12 +36,17 @@ def test_whoever_does_not_fit_waits_and_nobody_overtakes(wanted: list[dict[Globa
             granted.append(number)
             leave.wait(HANG)
 
+    def asked() -> int:
+        # A request waits for a moment before it is granted; with the lock it is one or the other.
+        with locks._lock:
+            return len(locks._held) + len(locks._waiting)
+
     for number, modes in enumerate(wanted):
         thread = threading.Thread(target=hold, args=(number, modes))
         thread.start()
         threads.append(thread)
         end = time.monotonic() + HANG
-        while len(locks._held) + len(locks._waiting) < number + 1:
+        while asked() < number + 1:
             assert time.monotonic() < end
             time.sleep(0)
     expected = {
