@@ -28,8 +28,6 @@ class ManagedKind(msgspec.Struct, frozen=True):
         most_rows: for a history, about how many rows it keeps: when it has twice as many, those with the least
             values in `oldest_by` are deleted. None: all.
         oldest_by: a column whose values grow with time.
-        gather: seconds before a write for commands that come with those that cause it, so that what tells of some work
-            takes no processor from it; as with `pause`.
         pause: seconds between two writes, unless somebody waits for them (`flush`) or it is closed.
         longest_pause: while changes keep coming each pause is twice the previous one, up to so many seconds.
     """
@@ -38,7 +36,6 @@ class ManagedKind(msgspec.Struct, frozen=True):
     lasting: tuple[int, ...] | None = None
     most_rows: int | None = None
     oldest_by: int = 0
-    gather: float = 0.0
     pause: float = 0.0
     longest_pause: float = 0.0
 

@@ -225,7 +225,6 @@ class ManagedCollection:
                     self._changed.wait_for(lambda: self._closing or self._has_work())
                     if not self._has_work():
                         return
-                    self._rest(self._kind.gather)
                     desired = self._mirror.desired()
                     if self._differential or not self._at_work:
                         # Commands of a failed write are not mixed with later ones: they may be in the shard.
@@ -238,14 +237,10 @@ class ManagedCollection:
                     self._written = self._taken
                     self._changed.notify_all()
                     # Commands that come soon after a write are written with those that follow.
-                    self._rest(self._pause)
+                    self._pausing = True
+                    self._changed.wait_for(self._in_a_hurry, self._pause)
+                    self._pausing = False
                     self._pause = self._next_pause()
-
-    def _rest(self, seconds: float) -> None:
-        """Wait, unless somebody is in a hurry; what is queued meanwhile wakes nobody. The caller holds the lock."""
-        self._pausing = True
-        self._changed.wait_for(self._in_a_hurry, seconds)
-        self._pausing = False
 
     def _next_pause(self) -> float:
         """How long to pause after the next write. The caller holds the lock."""

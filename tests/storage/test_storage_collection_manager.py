@@ -187,20 +187,6 @@ def test_what_comes_while_pauses_grow_is_written_by_who_waits_for_it(site: Site)
     assert len(site.contents()) == 6
 
 
-def test_what_is_gathered_is_written_at_once_for_who_waits_for_it(site: Site) -> None:
-    manager = CollectionManager(site.client())
-    kind = ManagedKind(False, gather=3600.0)
-    manager.register(STATUS, site.shard, COLUMNS, kind=kind, name="history")
-    for i in range(5):
-        manager.append(STATUS, [((f"r{i}", True, None), 1)])
-    manager.flush(STATUS)
-    assert len(site.contents()) == 5
-    manager.append(STATUS, [(("last", True, None), 1)])
-    assert len(site.contents()) == 5
-    manager.close()
-    assert len(site.contents()) == 6
-
-
 class _Failing(MemConsensus):
     """A store that fails while told to: before a write happens, or after it did, so that nobody can tell."""
 

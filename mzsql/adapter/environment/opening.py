@@ -58,9 +58,7 @@ MANAGED: Mapping[tuple[str, str], ManagedKind] = {
     ("mz_internal", "mz_storage_usage_by_shard"): ManagedKind(
         False, most_rows=50_000, oldest_by=3, pause=5.0
     ),
-    ("mz_internal", "mz_refreshes"): ManagedKind(
-        False, most_rows=2000, oldest_by=12, gather=0.25, pause=5.0
-    ),
+    ("mz_internal", "mz_refreshes"): ManagedKind(False, most_rows=2000, oldest_by=12, pause=5.0),
 }
 
 
