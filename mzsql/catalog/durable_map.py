@@ -3,8 +3,8 @@
 Promise: `apply` is atomic and linearizable: the change is computed from the newest contents by a pure function, and
 appended only if nobody appended since; after a lost race the other updates are read and the function is called again.
 Times are integer steps, as in Materialize's durable cache. History is released soon, so that compaction keeps one row
-per key: after some steps, and at once where most of what is stored has been replaced. The trade-off: every process
-holds the whole map in memory.
+per key: after some steps, and at once where half as many updates as there are entries have been replaced. The
+trade-off: every process holds the whole map in memory.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class DurableMap:
         return False
 
     def _compact(self) -> None:
-        """Once most of the stored updates have been replaced, have the shard hold one a key.
+        """Once half as many updates as there are entries have been replaced, have the shard hold one a key.
 
         Few batches, however large, are too few for the shard's own maintenance, and whoever opens the map reads them
         all. As in `_hold` a failure is logged.
