@@ -53,6 +53,10 @@ class RegisterModel:
                 return state if operation.known and operation.result == size else None
         raise AssertionError(f"a Blob's key knows no operation {operation.name}")
 
+    def pending(self, _state: str, operation: Operation) -> Hashable | None:
+        """See `Pending.pending`."""
+        return (operation.name, operation.args) if operation.name in ("set", "remove") else None
+
 
 class LogModel:
     """One key of a Consensus. The state is the oldest entry's sequence number and all entries.
@@ -93,6 +97,18 @@ class LogModel:
                 arrived = newest is not None and newest > args[0]
                 return state if known and (arrived or not result) else None
         raise AssertionError(f"a Consensus key knows no operation {operation.name}")
+
+    def pending(self, state: _Log, operation: Operation) -> Hashable | None:
+        """See `Pending.pending`: a compare-and-set whose moment has passed, or a truncation of what is gone, does nothing any more."""
+        oldest, entries = state
+        newest = oldest + len(entries) - 1 if entries else -1
+        match operation.name:
+            case "compare_and_set":
+                expected = -1 if operation.args[0] is None else operation.args[0]
+                return (operation.name, operation.args) if expected >= newest else None
+            case "truncate":
+                return (operation.name, operation.args) if operation.args[0] > oldest else None
+        return None
 
 
 def _truncated(
@@ -179,7 +195,8 @@ class OracleModel:
         match operation.name:
             case "write_ts":
                 if not known:
-                    return (read, max(write + 1, args[0]), False)
+                    # Above a bound it only narrows what may be: whatever fits after it fits without it.
+                    return (read, max(write + 1, args[0]), False) if exact else None
                 return (read, result, True) if result > write and result >= args[0] else None
             case "peek_write_ts":
                 fits = known and (result == write or (not exact and result > write))
@@ -190,3 +207,14 @@ class OracleModel:
                 after = (max(read, args[0]), max(write, args[0]), exact)
                 return after if known or after != state else None
         raise AssertionError(f"an oracle knows no operation {operation.name}")
+
+    def pending(self, state: _Timestamps, operation: Operation) -> Hashable | None:
+        """See `Pending.pending`: allocations by clocks that the write timestamp has passed are alike, and what was applied stays so."""
+        read, write, _ = state
+        match operation.name:
+            case "write_ts":
+                return (operation.name, max(write, operation.args[0]))
+            case "apply_write":
+                ts = operation.args[0]
+                return (operation.name, ts) if ts > read or ts > write else None
+        return None

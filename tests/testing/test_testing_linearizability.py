@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import random
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -181,6 +183,52 @@ def test_a_long_history_takes_no_recursion_and_few_steps():
     verdict = _verdict(history)
     assert verdict.outcome == "linearizable"
     assert verdict.steps < 200_000
+
+
+def _timeline(seed, unknown, count=1_500, processes=5):
+    """What processes did to a timeline that is right, a share of it with unknown outcomes of which half took effect."""
+    rng = random.Random(seed)
+    moments = []
+    for process in range(processes):
+        now = rng.randrange(10)
+        for number in range(count // processes):
+            took = rng.randrange(1, 8) * rng.choice((1,) * 9 + (40,))
+            moments.append((now + rng.randint(0, took), process, number, now, now + took + 1))
+            now += took + 1 + rng.randrange(1, 6)
+    read = write = 0
+    history = []
+    allocated = [[] for _ in range(processes)]
+    for _, process, number, call, end in sorted(moments):
+        lost = rng.random() < unknown
+        acts = not lost or rng.random() < 0.5
+        name = rng.choices(("write_ts", "apply_write", "read_ts", "peek_write_ts"), (7, 5, 5, 3))[0]
+        args, result = (), None
+        if name == "write_ts":
+            args = (1_000 + 2 * number + rng.randrange(-20, 20),)
+            result = max(write + 1, args[0])
+            write = result if acts else write
+            allocated[process] += [] if lost else [result]
+        elif name == "apply_write":
+            last = allocated[process].pop() if allocated[process] else 0
+            args = (max(0, last + rng.choice((0, 0, 0, 0, -7, 3))),)
+            read, write = (max(read, *args), max(write, *args)) if acts else (read, write)
+        else:
+            result = read if name == "read_ts" else write
+        outcome = (None, None) if lost else (end, result)
+        history.append(Operation(process, "t", name, args, call, *outcome))
+    return history
+
+
+@pytest.mark.parametrize("unknown", [0.1, 0.3])
+def test_long_histories_with_many_unknown_outcomes_are_decided(unknown):
+    for seed in range(3):
+        history = _timeline(seed, unknown)
+        verdict = _verdict(history, OracleModel, budget=100_000)
+        assert verdict.outcome == "linearizable", verdict.text
+    reads = [n for n, one in enumerate(history) if one.known and one.name == "read_ts"]
+    wrong = history[reads[20]]
+    history[reads[20]] = msgspec.structs.replace(wrong, result=wrong.result - 1)
+    assert _verdict(history, OracleModel).outcome == "violation"
 
 
 def test_what_the_budget_does_not_decide_is_not_well():
