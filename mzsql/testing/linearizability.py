@@ -236,7 +236,7 @@ class _Search:
         return event if event % 2 else self._next_unknown(0)
 
     def _next_unknown(self, start: int) -> int | None:
-        """The first from ``start`` on that may come next: it had begun when the first of the others returned, and is of a kind not tried."""
+        """The first from ``start`` on that may come next: it had begun when the first of the others returned; its kind was not tried."""
         limit = self._first_end()
         before = set()
         for u, one in enumerate(self._unknown):
