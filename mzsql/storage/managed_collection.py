@@ -100,9 +100,9 @@ class ManagedCollection:
         self._pausing = False
         self._closing = False
         self.dropped = 0
-        # Used by the writer's thread only: a mirror's shard's contents as far as known, the commands of a history
-        # being written, and an append whose outcome is unknown.
-        self._held: Counter[ManagedRow] = Counter()
+        # Used by the writer's thread only: by what a mirror's shard differs from the desired contents as they were
+        # when last taken, the commands of a history being written, and an append whose outcome is unknown.
+        self._lacks: Counter[ManagedRow] = Counter()
         self._at_work: list[Change] = []
         self._taken = 0
         self._doubtful: tuple[str, Timestamp] | None = None
@@ -225,12 +225,14 @@ class ManagedCollection:
                     self._changed.wait_for(lambda: self._closing or self._has_work())
                     if not self._has_work():
                         return
-                    desired = self._mirror.desired()
-                    if self._differential or not self._at_work:
+                    if self._differential:
+                        self._taken = self._given
+                        _add(self._lacks, self._mirror.take())
+                    elif not self._at_work:
                         # Commands of a failed write are not mixed with later ones: they may be in the shard.
                         self._at_work, self._taken = list(self._waiting), self._given
                         self._waiting.clear()
-                self._write(desired)
+                self._write()
                 self._at_work = []
                 thread.well()
                 with self._changed:
@@ -332,15 +334,15 @@ class ManagedCollection:
                 held[tuple(map(_freeze, row))] += diff
         return held
 
-    def _write(self, desired: Counter[ManagedRow]) -> None:
-        """Append what makes a mirror's shard equal ``desired``, or the effect of a history's commands."""
+    def _write(self) -> None:
+        """Append what a mirror's shard lacks, or the effect of a history's commands."""
         while True:
             if self._doubtful is not None:
                 wrote = self._wrote(*self._doubtful)
                 self._doubtful, self._reconcile = None, True
                 if wrote and not self._differential:
                     return
-            pending = self._pending(desired)
+            pending = self._pending()
             updates = [(row, n) for row, n in pending.items() if n]
             if not updates and (self._upper > 0 or not self._differential):
                 return
@@ -359,7 +361,7 @@ class ManagedCollection:
                 self._doubtful = None
                 raise
             else:
-                self._doubtful, self._held = None, desired
+                self._doubtful, self._lacks = None, Counter()
                 if self._count is not None:
                     self._count += pending.total()
                 return
@@ -375,17 +377,23 @@ class ManagedCollection:
             return state.may_have_expired(writer_id) and state.upper == at + 1
         return writer.upper == at + 1
 
-    def _pending(self, desired: Counter[ManagedRow]) -> Counter[ManagedRow]:
+    def _pending(self) -> Counter[ManagedRow]:
         """What to append at the shard's upper, which is fetched first if another process may have written."""
         if self._reconcile:
             self._upper = self._writer.fetch_upper() or 0
         if not self._differential:
             pending = self._bounded(self._folded(self._at_work))
+        elif self._reconcile:
+            held = self._read()
+            with self._changed:
+                # What was desired meanwhile is written with the rest.
+                self._taken = self._given
+                self._mirror.take()
+                desired = self._mirror.desired()
+            desired.subtract(held)
+            pending = self._lacks = Counter({row: n for row, n in desired.items() if n})
         else:
-            if self._reconcile:
-                self._held = self._read()
-            pending = Counter(desired)
-            pending.subtract(self._held)
+            pending = self._lacks
         self._reconcile = False
         return pending
 
@@ -420,6 +428,14 @@ class ManagedCollection:
         times = pa.array([time] * len(updates), pa.int64())
         diffs = pa.array([diff for _, diff in updates], pa.int64())
         return pa.table([*columns, times, diffs], names=[*self._schema.names, "mz_time", "mz_diff"])
+
+
+def _add(to: Counter[ManagedRow], changes: Counter[ManagedRow]) -> None:
+    """Add changes to others, and keep none that are undone."""
+    for row, diff in changes.items():
+        to[row] += diff
+        if not to[row]:
+            del to[row]
 
 
 def _freeze(value: Any) -> Any:

@@ -48,9 +48,16 @@ def test_what_was_left_counts_whenever_it_is_learnt(
         mirror.seed(Counter(left))
         assert mirror.seeded
         assert _there(mirror.desired()) == _there(_model(Counter(left), before))
+    mirror.take()
+    written = mirror.desired()
     for change in after:
         mirror.apply(change)
     assert _there(mirror.desired()) == _there(_model(Counter(left), [*before, *after]))
+    taken = mirror.take()
+    assert all(taken.values())
+    written.update(taken)
+    assert _there(written) == _there(mirror.desired())
+    assert not mirror.take()
 
 
 def test_without_rows_that_last_there_is_nothing_to_learn() -> None:

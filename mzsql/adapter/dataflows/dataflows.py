@@ -216,7 +216,7 @@ class Dataflows:
                     self._env.pass_time()
                 if self._leads:
                     self._scheduled.look(state)
-                    self._lag.look(self._controller.status())
+                    self._lag.look(self._controller.status)
                     self._storage.look(state)
                     self._replica_history.look(
                         self._env.catalog.state.replicas.values(), self._controller.commanded

@@ -8,7 +8,7 @@ environment writes nothing. One thread calls.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from mzsql.adapter.environment.environment import Environment
 from mzsql.catalog.builtin import builtins_by_name
@@ -38,8 +38,8 @@ class LagHistory:
         """Start anew: this process leads from now on."""
         self._at, self._current = self._env.clock.monotonic(), set()
 
-    def look(self, statuses: Iterable[Status]) -> None:
-        """Record the lags of all dataflows, if `LAG_SECONDS` have passed since the last time."""
+    def look(self, statuses: Callable[[], Iterable[Status]]) -> None:
+        """Record the lags of all dataflows, if `LAG_SECONDS` have passed since the last time; only then is asked for their statuses."""
         now = self._env.clock.monotonic()
         if self._at is None or now < self._at + LAG_SECONDS:
             return
@@ -49,7 +49,7 @@ class LagHistory:
         at = datetime.datetime.fromtimestamp(clock / 1000, datetime.UTC)
         before, self._current = self._current, set()
         rows = []
-        for one in statuses:
+        for one in statuses():
             lag = _lag(one.frontier, committed, clock)
             key = one.object_id, one.replica_id
             if lag == 0:

@@ -30,6 +30,8 @@ class Installed:
         changed: the lock of everything that is known of the dataflows; notified when there may be work.
         closing: whether the replica is about to end, so that no work is begun any more.
         opening: the dataflows that are not open yet.
+        added: how many dataflows were installed.
+        looked_after: whether those to be opened are looked for soon in any case, so that an installed one wakes nobody.
     """
 
     def __init__(self, replica_id: str, respond: Respond) -> None:
@@ -40,6 +42,8 @@ class Installed:
         #: before
         self._leaving: list[DataflowLifecycle] = []
         self.opening: dict[GlobalId, DataflowLifecycle] = {}
+        self.added = 0
+        self.looked_after = False
         self._woken = True
         self.changed = threading.Condition()
         self.closing = False
@@ -132,8 +136,10 @@ class Installed:
         """Install a dataflow, and report its status."""
         with self.changed:
             self._flows[flow.gid] = self.opening[flow.gid] = flow
+            self.added += 1
             self._respond(flow.status())
-        self.wake()
+            if not self.looked_after:
+                self.wake()
 
     def allow(self, gid: GlobalId, frontier: Timestamp) -> None:
         """Record that an index need not be readable before ``frontier`` any more. An unknown id is ignored."""
