@@ -144,7 +144,7 @@ class DurableMap:
         """Once half as many updates as there are entries have been replaced, have the shard hold one a key.
 
         Few batches, however large, are too few for the shard's own maintenance, and whoever opens the map reads them
-        all. As in `_hold` a failure is logged.
+        all. Nobody waits for that: it may take seconds. As in `_hold` a failure is logged.
         """
         if self._replaced < max(REPLACED_UPDATES, len(self._entries) // 2):
             return
@@ -152,7 +152,7 @@ class DurableMap:
         if not self._release() or not self._persist.maintains:
             return
         try:
-            self._persist.maintain(self._shard_id, full=True, all_due=False)
+            self._persist.maintain(self._shard_id, beside=True)
         except SqlError as failure:
             _log.warning("the %s is compacted later: %s", self._purpose, failure)
 

@@ -69,8 +69,15 @@ class BackgroundWork:
         """
         if self._context.settings.maintenance == "elsewhere":
             return
-        if not due_here(opened):
-            return
+        if due_here(opened):
+            self._do(opened, deadline)
+
+    def merge_all(self, opened: Opened, deadline: Deadline) -> None:
+        """Merge all batches of a shard into one; otherwise as `changed`."""
+        opened.merges_all = True
+        self._do(opened, deadline)
+
+    def _do(self, opened: Opened, deadline: Deadline | None) -> None:
         if not self._threads:
             self._maintain_quietly(opened, deadline)
             return
@@ -90,7 +97,8 @@ class BackgroundWork:
             seconds = min(seconds, max(deadline.remaining(), _LEAST_MAINTENANCE_SECONDS))
         try:
             patience = Patience(self._context.clock, seconds)
-            maintain(opened, patience, all_due=False, only_ours=True)
+            full, opened.merges_all = opened.merges_all, False
+            maintain(opened, patience, full=full, all_due=False, only_ours=True)
         except LocationError as failure:
             self._count_failure(failure)
             level = logging.INFO if self._context.closing.is_set() else logging.WARNING

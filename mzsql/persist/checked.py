@@ -124,6 +124,7 @@ MOST_SPLITS = 1_000_000
 CHECKS: Mapping[str, Check] = {
     "after": _optional(_least(0)),
     "all_due": _flag,
+    "beside": _flag,
     "as_of": check_time,
     "background": _flag,
     "batch": _batches,

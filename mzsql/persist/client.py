@@ -439,6 +439,7 @@ class PersistClient(Inspector):
         *,
         full: bool = False,
         all_due: bool = True,
+        beside: bool = False,
         timeout: float | None = None,
     ) -> Report:
         """Compact the shard, write a rollup and collect garbage as due, in this thread; if it has ended, delete its
@@ -449,9 +450,14 @@ class PersistClient(Inspector):
             full: merge all its batches into one, whatever their sizes.
             all_due: collect all garbage that can be collected; otherwise only if there is enough to be worth a
                 rollup, as in the background.
+            beside: merge all batches on the client's thread of maintenance, where it has one, and return at once, with an
+                empty report; what fails there is logged.
             timeout: seconds the call may take.
         """
         opened = self._open(shard_id, None, None, timeout)
+        if beside:
+            self._background_work.merge_all(opened, opened.deadline(timeout))
+            return Report()
         report = maintain(opened, self._context.deadline(timeout), full=full, all_due=all_due)
         if opened.shard.state.finalized and not opened.readers:
             self._shards.forget(opened)

@@ -68,6 +68,8 @@ class Opened:
         """Batches that cannot be merged, as something in them is missing or corrupt; known until the process ends."""
         self.merge_from = 0
         """No merges are tried before this seqno, as one ran out of resources."""
+        self.merges_all = False
+        """Whether the next maintenance is to merge all batches into one."""
         self._seen_due: tuple[int, int] | None = None
         self._doubtful: dict[str, int] = {}
         self._interrupts: list[Callable[[], None]] = []

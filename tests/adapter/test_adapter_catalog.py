@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import msgspec
 import pytest
@@ -29,7 +30,8 @@ from mzsql.catalog.objects import (
 from mzsql.catalog.state import CatalogState, applied
 from mzsql.location import Determinate, Versioned, open_blob, open_consensus
 from mzsql.location.mem import MemConsensus
-from mzsql.persist import PersistClient, Settings
+from mzsql.persist import PersistClient, Settings, background_work
+from mzsql.persist.shard_maintenance import Report
 from mzsql.repr.errors import DependentObjects, DuplicateObject, UndefinedTable
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import INTEGER, ColumnType, RelationDesc, RelationType
@@ -299,6 +301,35 @@ def test_a_map_of_which_most_was_replaced_is_stored_once(maintenance: str) -> No
     later.apply(lambda _: {"0": b"four"})
     if maintenance == "elsewhere":
         assert sum(batch.rows for batch in client.inspect(shard).trace) == 1002
+
+
+def test_nobody_waits_for_a_map_to_be_merged(monkeypatch: pytest.MonkeyPatch) -> None:
+    began, go, maintain = threading.Event(), threading.Event(), background_work.maintain
+
+    def slow(*args: object, **options: object) -> Report:
+        began.set()
+        assert go.wait(60)
+        return maintain(*args, **options)
+
+    monkeypatch.setattr(background_work, "maintain", slow)
+    settings = Settings(inline_bytes=0)
+    client = PersistClient(open_blob("mem:"), open_consensus("mem:"), settings=settings)
+    shard = client.new_shard_id()
+    mine = DurableMap(client, shard, "map")
+    try:
+        for value in (b"one", b"two"):
+            mine.apply(lambda _, value=value: {str(n): value for n in range(1000)})
+        assert began.wait(60)
+        mine.apply(lambda _: {"0": b"three"})
+        assert (mine.get("0"), mine.get("1")) == (b"three", b"two")
+    finally:
+        go.set()
+    end = time.monotonic() + 60
+    while sum(batch.rows for batch in client.inspect(shard).trace) > 1002:
+        assert time.monotonic() < end, "it was not merged"
+        time.sleep(0.01)
+    assert DurableMap(client, shard, "map").entries() == mine.entries()
+    client.close()
 
 
 def test_a_map_whose_reader_has_expired_is_opened_anew() -> None:

@@ -92,6 +92,7 @@ class Surface:
             "delete_of_no_shard": False,
             "full": False,
             "all_due": True,
+            "beside": False,
             "flush_interval": None,
             "flush_bytes": None,
             "version": "0.1.0",
