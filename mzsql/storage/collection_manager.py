@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from mzsql.persist import Clock, PersistClient, SystemClock
 from mzsql.repr.errors import UndefinedTable
@@ -77,6 +78,17 @@ class CollectionManager:
             UndefinedTable: this process does not write the collection.
         """
         self._written(gid).send(Delete(predicate))
+
+    def expire(self, gid: GlobalId, before: Any) -> None:
+        """Retract every row appended before this call whose value in the kind's `oldest_by` is less than ``before``. Returns at
+        once, and a history's rows are read only where some may be.
+
+        Raises:
+            UndefinedTable: this process does not write the collection.
+        """
+        collection = self._written(gid)
+        column = collection.kind.oldest_by
+        collection.send(Delete(lambda row: row[column] < before, before))
 
     def _written(self, gid: GlobalId) -> ManagedCollection:
         with self._lock:

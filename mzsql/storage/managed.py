@@ -50,9 +50,12 @@ class Append(msgspec.Struct, frozen=True):
 
 
 class Delete(msgspec.Struct, frozen=True):
-    """The retraction of every row that was appended before and that a predicate holds for."""
+    """The retraction of every row that was appended before and that a predicate holds for. `before`: it holds for those alone
+    whose value in the kind's `oldest_by` is less, so where a history has none, there is nothing to look for.
+    """
 
     predicate: Callable[[ManagedRow], bool]
+    before: Any = None
 
 
 Change: TypeAlias = Append | Delete

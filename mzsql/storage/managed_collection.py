@@ -4,7 +4,8 @@ Promise: commands take effect in the order in which they were given; all that ar
 deletion is a predicate over rows and covers everything appended before it, by this process or an earlier one. After
 a conflict, and at the start, the difference between a mirror's desired contents (`mzsql.storage.mirror`) and its
 shard is written. A history is appended to without reading, except for deletions, which are recomputed from its
-contents whenever another process has written in between; it may be bounded. The writer is a supervised thread:
+contents whenever another process has written in between; of those that delete what is old, it is read for those
+alone that may meet a row. It may be bounded. The writer is a supervised thread:
 whatever it fails with, it continues from there, and neither repeats nor loses anything. Commands queued meanwhile
 take no more memory than a mirror's contents, or a bounded number of a history's commands, of which the oldest rows
 are then dropped and counted.
@@ -12,11 +13,12 @@ are then dropped and counted.
 
 from __future__ import annotations
 
+import functools
 import logging
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 from prometheus_client import Counter as Count
@@ -34,10 +36,12 @@ from mzsql.repr.errors import NotReadable
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.interrupt import NO_LIMIT
 from mzsql.repr.types import ColumnType, arrow_schema
-from mzsql.storage.managed import Append, Change, ManagedKind, ManagedRow
+from mzsql.storage.managed import Append, Change, Delete, ManagedKind, ManagedRow
 from mzsql.storage.mirror import Mirror
 from mzsql.storage.tables import empty_updates
 from mzsql.threads import Supervised, ThreadStatus
+
+_Read: TypeAlias = Callable[[], Counter[ManagedRow]]
 
 _log = logging.getLogger(__name__)
 
@@ -80,7 +84,7 @@ class ManagedCollection:
         most_waiting: int = MOST_WAITING,
     ) -> None:
         self._schema = arrow_schema(columns)
-        self._kind = kind
+        self.kind = kind
         self._differential = kind.differential
         self._name = name
         self._clock = clock
@@ -112,6 +116,10 @@ class ManagedCollection:
         self._pause = kind.pause
         # About how many rows a bounded history has; None: not known yet.
         self._count: int | None = None
+        # A value that no row of a history is older than, nothing where it has no rows, and the same once what is being written is;
+        # None: not known.
+        self._oldest: tuple[Any, ...] | None = None
+        self._oldest_then: tuple[Any, ...] | None = None
         self._reconcile = True
         self._closer: Callable[[], float] | None = None
         self._thread = persist.supervisor.start(
@@ -246,7 +254,7 @@ class ManagedCollection:
 
     def _next_pause(self) -> float:
         """How long to pause after the next write. The caller holds the lock."""
-        kind = self._kind
+        kind = self.kind
         if self._written == self._given:
             return kind.pause
         return max(kind.pause, min(2 * self._pause, kind.longest_pause))
@@ -259,33 +267,38 @@ class ManagedCollection:
         first = self._differential and self._upper == 0
         return first or self._written < self._given
 
-    def _folded(self, changes: Sequence[Change]) -> Counter[ManagedRow]:
+    def _folded(self, changes: Sequence[Change], read: _Read) -> Counter[ManagedRow]:
         """What ``changes`` do to a history's present contents, as a difference."""
         pending: Counter[ManagedRow] = Counter()
-        held: Counter[ManagedRow] | None = None
+        oldest = None if self._reconcile else self._oldest
         for change in changes:
             if isinstance(change, Append):
                 for row, diff in change.updates:
                     pending[row] += diff
+                if oldest is not None:
+                    oldest = _least((*oldest, *(self._age(row) for row, _ in change.updates)))
                 continue
-            if held is None:
-                held = self._read()
+            if change.before is not None and oldest is not None and not _any_older(oldest, change):
+                continue
+            held = read()
             for row in held.keys() | pending.keys():
                 if held[row] + pending[row] and change.predicate(row):
                     pending[row] = -held[row]
+            if change.before is not None:
+                rows = held.keys() | pending.keys()
+                oldest = _least(self._age(row) for row in rows if held[row] + pending[row])
+        self._oldest_then = oldest
         return pending
 
-    def _bounded(self, pending: Counter[ManagedRow]) -> Counter[ManagedRow]:
+    def _bounded(self, pending: Counter[ManagedRow], read: _Read) -> Counter[ManagedRow]:
         """What to append to a history, and the retractions of its oldest rows if it has too many."""
-        most = self._kind.most_rows
+        most = self.kind.most_rows
         if most is None:
             return pending
-        held: Counter[ManagedRow] | None = None
         if self._count is None or self._reconcile:
-            held = self._read()
-            self._count = held.total()
+            self._count = read().total()
         if self._count + pending.total() > 2 * most:
-            after = Counter(self._read() if held is None else held)
+            after = Counter(read())
             after.update(pending)
             rows = sorted((row for row, n in after.items() if n), key=self._age, reverse=True)
             kept = 0
@@ -296,7 +309,7 @@ class ManagedCollection:
         return pending
 
     def _age(self, row: ManagedRow) -> Any:
-        return row[self._kind.oldest_by]
+        return row[self.kind.oldest_by]
 
     @property
     def _writer(self) -> WriteHandle:
@@ -345,6 +358,7 @@ class ManagedCollection:
             pending = self._pending()
             updates = [(row, n) for row, n in pending.items() if n]
             if not updates and (self._upper > 0 or not self._differential):
+                self._oldest = self._oldest_then
                 return
             at = max(self._clock.now_ms(), self._upper)
             # Set before the append and cleared when its outcome is known: any failure may come after it was committed.
@@ -361,7 +375,7 @@ class ManagedCollection:
                 self._doubtful = None
                 raise
             else:
-                self._doubtful, self._lacks = None, Counter()
+                self._doubtful, self._lacks, self._oldest = None, Counter(), self._oldest_then
                 if self._count is not None:
                     self._count += pending.total()
                 return
@@ -379,10 +393,16 @@ class ManagedCollection:
 
     def _pending(self) -> Counter[ManagedRow]:
         """What to append at the shard's upper, which is fetched first if another process may have written."""
+        if not self._reconcile and any(
+            isinstance(one, Delete) and one.before is not None for one in self._at_work
+        ):
+            # Whether some of it may be old is known only as long as no other process wrote.
+            self._reconcile = self._upper != (self._writer.fetch_upper() or 0)
         if self._reconcile:
             self._upper = self._writer.fetch_upper() or 0
         if not self._differential:
-            pending = self._bounded(self._folded(self._at_work))
+            read = functools.cache(self._read)
+            pending = self._bounded(self._folded(self._at_work, read), read)
         elif self._reconcile:
             held = self._read()
             with self._changed:
@@ -445,3 +465,14 @@ def _freeze(value: Any) -> Any:
     if isinstance(value, dict):
         return tuple(_freeze(v) for v in value.values())
     return value
+
+
+def _least(ages: Iterable[Any]) -> tuple[Any, ...]:
+    """The least of some values; nothing where there are none."""
+    found = min(ages, default=None)
+    return () if found is None else (found,)
+
+
+def _any_older(oldest: tuple[Any, ...], deletion: Delete) -> bool:
+    """Whether one of the rows, none of which is older than ``oldest``, may be one that a deletion of what is old is about."""
+    return any(one < deletion.before for one in oldest)

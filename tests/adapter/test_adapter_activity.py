@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import mzsql
 from mzsql.adapter.dataflows import lag
-from mzsql.adapter.dataflows.storage_history import StorageHistory
 from mzsql.adapter.system import statement_log
 from mzsql.catalog import audit
 from mzsql.dbapi import Connection
-from mzsql.persist import CorruptPart
 
 WAIT = 60.0
 
@@ -280,27 +279,39 @@ def test_what_is_stored_is_kept_from_time_to_time(tmp_path: Path) -> None:
             con.execute("ALTER SYSTEM SET storage_usage_retention_period = '36526 d'")
 
 
-def test_a_shard_that_cannot_be_read_does_not_hide_what_others_take() -> None:
-    held = SimpleNamespace(trace=[SimpleNamespace(size=7), SimpleNamespace(size=5)])
-
-    def inspect_many(shards: list[str]) -> dict[str, object]:
-        if "broken" in shards:
-            raise CorruptPart("the part is no file")
-        return {one: held for one in shards if one != "absent"}
-
-    told: list[tuple[object, ...]] = []
-    env = SimpleNamespace(
-        clock=SimpleNamespace(monotonic=lambda: 10.0),
-        oracle=SimpleNamespace(present_ms=lambda: 1000),
-        persist=SimpleNamespace(inspect_many=inspect_many),
-        manager=SimpleNamespace(
-            append=lambda _, updates: told.extend(row for row, _ in updates),
-            delete=lambda *_: None,
-        ),
+def test_a_shard_that_cannot_be_read_does_not_hide_what_others_take(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    at = (
+        "SELECT o.name, max(u.collection_timestamp) FROM mz_catalog.mz_storage_usage AS u"
+        " JOIN mz_objects AS o ON o.id = u.object_id GROUP BY 1"
     )
-    stored = [SimpleNamespace(shard=one) for one in ("whole", "broken", "absent", "other")]
-    state = SimpleNamespace(stored=stored, settings={"storage_usage_collection_interval": "1 ms"})
-    history = StorageHistory(env)
-    history.look(state)
-    history.look(state)
-    assert [(shard, size) for _, shard, size, _ in told] == [("other", 12), ("whole", 12)]
+    with mzsql.connect(tmp_path) as con:
+        con.execute("ALTER SYSTEM SET step_engine = 'duckdb'")
+        for name in ("a", "broken", "z"):
+            con.execute(f"CREATE TABLE {name} (n int); INSERT INTO {name} VALUES (1)")
+        con.execute("CREATE MATERIALIZED VIEW v AS SELECT 1 AS one")
+        con.execute("ALTER SYSTEM SET storage_usage_collection_interval = '10 ms'")
+        until(con, at, lambda found: len(found) == 4)
+        ((shard,),) = rows(
+            con,
+            "SELECT shard_id FROM mz_internal.mz_storage_shards JOIN mz_objects ON id = object_id WHERE name = 'broken'",
+        )
+        junk = b"no entry of a log"
+        with closing(sqlite3.connect(tmp_path / "consensus.db")) as database, database:
+            database.execute(
+                "INSERT INTO consensus (shard, sequence_number, data)"
+                " SELECT shard, max(sequence_number) + 1, ? FROM consensus WHERE shard = ? GROUP BY 1",
+                (junk, shard),
+            )
+        told = f"it is not noted how much {shard} takes: "
+        until(con, "SELECT 1", lambda _: told in caplog.text)
+        before = dict(rows(con, at))
+
+        def others_go_on(found: list[tuple[Any, ...]]) -> bool:
+            return all(found_at > before[name] for name, found_at in found if name != "broken")
+
+        assert dict(until(con, at, others_go_on))["broken"] == before["broken"]
+        with closing(sqlite3.connect(tmp_path / "consensus.db")) as database, database:
+            database.execute("DELETE FROM consensus WHERE data = ?", (junk,))
+        until(con, at, lambda found: dict(found)["broken"] > before["broken"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
@@ -154,6 +155,59 @@ def test_a_deletion_reads_a_history_once(site: Site) -> None:
 
 
 @pytest.mark.parametrize("differential", [True, False])
+def test_what_is_old_is_deleted_and_a_history_read_only_where_something_may_be(
+    site: Site, differential: bool
+) -> None:
+    site.manager(differential=False).append(STATUS, [(("01", True, None), 1)])
+    manager = site.manager(differential=differential)
+    collection = manager._collections[STATUS]
+    reads: list[int] = []
+    read = collection._read
+    collection._read = lambda: reads.append(1) or read()  # type: ignore[method-assign]
+
+    def expire(before: str, *added: str) -> int:
+        """How often it was read for that."""
+        reads.clear()
+        manager.append(STATUS, [((one, True, None), 1) for one in added])
+        manager.expire(STATUS, before)
+        manager.flush(STATUS)
+        return len(reads)
+
+    manager.append(STATUS, [((one, True, None), 1) for one in ("03", "05", "05", "09")])
+    expire("04", "08")
+    assert [(row[0], row[3]) for row in site.contents()] == [("05", 2), ("08", 1), ("09", 1)]
+    assert expire("05", "06") == 0
+    assert expire("05", "02") == (not differential)
+    assert [row[0] for row in site.contents()] == ["05", "06", "08", "09"]
+    assert expire("07") == (not differential)
+    assert expire("08") == 0
+    assert expire("99") == (not differential)
+    assert site.contents() == []
+    assert expire("99") == 0
+    assert expire("10", "12") == 0
+    assert [row[0] for row in site.contents()] == ["12"]
+    manager.close()
+
+
+def test_what_is_old_is_looked_for_again_where_another_process_wrote(site: Site) -> None:
+    one, two = (site.manager(differential=False) for _ in range(2))
+    rng, model = random.Random(7), list[int]()
+    for _ in range(60):
+        manager = rng.choice((one, two))
+        before = rng.randrange(60, 100)
+        for age in (rng.randrange(50, 100) for _ in range(rng.randrange(3))):
+            manager.append(STATUS, [((str(age), True, None), 1)])
+            model.append(age)
+        if rng.random() < 0.6:
+            manager.expire(STATUS, str(before))
+            model = [age for age in model if age >= before]
+        manager.flush(STATUS)
+        assert [int(row[0]) for row in site.contents() for _ in range(row[3])] == sorted(model)
+    one.close()
+    two.close()
+
+
+@pytest.mark.parametrize("differential", [True, False])
 def test_history_is_given_up_now_and_then(site: Site, differential: bool) -> None:
     manager = site.manager(differential=differential)
     manager.append(STATUS, [(("r", True, None), 1)])
@@ -298,6 +352,7 @@ def test_a_collection_that_nobody_registered_is_named_in_a_typed_error(site: Sit
     for act in (
         lambda: manager.append(missing, [(("a", True, None), 1)]),
         lambda: manager.delete(missing, bool),
+        lambda: manager.expire(missing, "a"),
         lambda: manager.flush(missing),
     ):
         with pytest.raises(UndefinedTable, match="unknown catalog item 's99'"):

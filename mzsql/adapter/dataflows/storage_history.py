@@ -1,34 +1,26 @@
 """The history of what is stored: the rows of ``mz_storage_usage_by_shard``.
 
-Promise: every `STORAGE_INTERVAL`, first `SETTLED_SECONDS` after this process has begun to lead, each shard of a table or materialized view
-gets a row, all of one collection with the same time. Shards are looked at some at a time, so that many delay nothing else. Rows older than
-`STORAGE_RETENTION` are deleted with each collection. One thread calls.
+Promise: every `STORAGE_INTERVAL`, each shard of a table or materialized view gets a row, all of one collection with the same
+time. Shards are looked at some at a time, so that many delay nothing else. Rows are kept for `STORAGE_RETENTION`
+(`periodic`). One thread calls.
 """
 
 from __future__ import annotations
 
-import datetime
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 
+from mzsql.adapter.dataflows.periodic import Periodic, moment
 from mzsql.adapter.environment.environment import Environment
-from mzsql.catalog.builtin import builtins_by_name
-from mzsql.catalog.settings import (
-    MOST_KEPT_MS,
-    STORAGE_INTERVAL,
-    STORAGE_RETENTION,
-    milliseconds,
-    system_value,
-)
+from mzsql.catalog.settings import STORAGE_INTERVAL, STORAGE_RETENTION
 from mzsql.catalog.state import CatalogState
 from mzsql.persist import CorruptPart, MissingPart, NewerVersion, ShardState
 from mzsql.repr.errors import SqlError
+from mzsql.repr.frontier import Timestamp
 from mzsql.storage import ManagedRow
 
 _log = logging.getLogger(__name__)
 
-#: Seconds of leading before the first collection, which makes that of short-lived processes the exception.
-SETTLED_SECONDS = 60.0
 #: How many shards one look asks for.
 _AT_ONCE = 256
 #: Room for the number of a row within its collection; the time is before it.
@@ -44,39 +36,30 @@ class StorageHistory:
 
     def __init__(self, env: Environment) -> None:
         self._env = env
-        self._relation = builtins_by_name()["mz_internal", "mz_storage_usage_by_shard"].id
-        self._begun = 0.0
-        self._collected: float | None = None
+        self._periodic = Periodic(
+            env, "mz_storage_usage_by_shard", STORAGE_INTERVAL, STORAGE_RETENTION
+        )
         # The collection under way.
         self._pages: Iterator[list[ManagedRow]] = iter(())
 
     def begin(self) -> None:
         """Start anew: this process leads from now on."""
-        self._begun, self._collected = self._env.clock.monotonic(), None
+        self._periodic.begin()
         self._pages = iter(())
 
     def look(self, state: CatalogState) -> None:
         """Go on with a collection, or begin one where it is time to."""
         rows = next(self._pages, None)
         if rows is not None:
-            if rows:
-                self._env.manager.append(self._relation, [(row, 1) for row in rows])
+            self._periodic.append(rows)
             return
-        now, every = self._env.clock.monotonic(), _setting(state, STORAGE_INTERVAL)
-        since, pause = self._begun, min(SETTLED_SECONDS, every / 1000)
-        if self._collected is not None:
-            since, pause = self._collected, every / 1000
-        if now < since + pause or not every:
-            return
-        self._collected = now
-        present = self._env.oracle.present_ms()
-        oldest = _time(max(0, present - _setting(state, STORAGE_RETENTION, MOST_KEPT_MS)))
-        self._env.manager.delete(self._relation, lambda row: row[3] < oldest)
-        self._pages = self._read(sorted({item.shard for item in state.stored}), present)
+        at = self._periodic.due(state)
+        if at is not None:
+            self._pages = self._read(sorted({item.shard for item in state.stored}), at)
 
-    def _read(self, shards: list[str], at: int) -> Iterator[list[ManagedRow]]:
+    def _read(self, shards: list[str], at: Timestamp) -> Iterator[list[ManagedRow]]:
         """The rows of a collection, some at a time. A shard that does not exist yet has none."""
-        taken = _time(at)
+        taken = moment(at)
         for first in range(0, len(shards), _AT_ONCE):
             page = shards[first : first + _AT_ONCE]
             found = self._states(page)
@@ -97,11 +80,3 @@ class StorageHistory:
                 return {}
         # One that cannot be read is no reason to leave out the others.
         return {name: state for one in shards for name, state in self._states([one]).items()}
-
-
-def _time(ms: int) -> datetime.datetime:
-    return datetime.datetime.fromtimestamp(ms / 1000, datetime.UTC)
-
-
-def _setting(state: CatalogState, name: str, *most: int) -> int:
-    return milliseconds(system_value(state.settings, name), name, *most)
