@@ -136,8 +136,8 @@ class Coordinator:
                 self.planner.descriptions.builtin_desc,
                 reports.running,
                 reports.arrangements,
-                reports.trouble,
-                reports.usage,
+                self._dataflows.replicas.trouble,
+                self._dataflows.replicas.usage,
                 self._activity,
             )
         )

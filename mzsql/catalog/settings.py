@@ -381,6 +381,10 @@ STORAGE_INTERVAL = "storage_usage_collection_interval"
 """How often it is noted how much is stored; 0: never."""
 STORAGE_RETENTION = "storage_usage_retention_period"
 """For how long these notes are kept, at most for `MOST_KEPT_MS`."""
+METRICS_INTERVAL = "replica_metrics_history_interval"
+"""How often it is noted what replicas take of their machines; 0: never."""
+METRICS_RETENTION = "replica_metrics_history_retention_interval"
+"""For how long these notes are kept, at most for `MOST_KEPT_MS`."""
 MOST_KEPT_MS = 36_525 * 24 * 60 * 60 * 1000
 
 INTROSPECTION = "enable_introspection_subscribes"
@@ -415,6 +419,8 @@ _OF_SYSTEM: Mapping[str, Variable] = {
     COMPACTION_ESTIMATE: Variable("20 min", Duration(), of_system=True),
     STORAGE_INTERVAL: Variable("1 h", Duration(), of_system=True),
     STORAGE_RETENTION: Variable("30 d", Duration(MOST_KEPT_MS), of_system=True),
+    METRICS_INTERVAL: Variable("1 min", Duration(), of_system=True),
+    METRICS_RETENTION: Variable("30 d", Duration(MOST_KEPT_MS), of_system=True),
     "max_connections": _unlimited("5000"),
     "superuser_reserved_connections": _unlimited("3"),
     STEP_ENGINE: Variable(

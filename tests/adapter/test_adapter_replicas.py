@@ -13,6 +13,7 @@ import pytest
 
 import mzsql
 from mzsql.adapter.dataflows import replica_history
+from mzsql.adapter.dataflows.replica_reports import ReplicaReports
 from mzsql.adapter.environment.environment import CATALOG_SHARD, Environment
 from mzsql.adapter.environment.leader import this_process
 from mzsql.adapter.environment.locations import locate
@@ -27,6 +28,7 @@ from mzsql.compute.protocol import CreateDataflow
 from mzsql.compute.transport import frames
 from mzsql.compute.transport.frames import Hello
 from mzsql.compute.transport.server import ReplicaServer
+from mzsql.compute.transport.usage import Usage
 from mzsql.persist import SystemClock
 from mzsql.repr.errors import DuplicateObject, EnvironmentRefused, ObjectInUse
 from mzsql.threads import Supervisor
@@ -188,6 +190,69 @@ def test_what_became_of_replicas_is_kept_and_nothing_while_nothing_does(
     assert told()["r3"] == [(0, "offline", replica_history.NOBODY)]
     with mzsql.connect(str(tmp_path / "env"), read_only=True) as beside:
         eventually(lambda: told(beside) == told(con), lambda: told(beside))
+
+
+def test_what_replicas_take_is_kept_from_time_to_time_for_those_that_answer(
+    con: mzsql.Connection, tmp_path: Path
+) -> None:
+    con.execute(f"CREATE MATERIALIZED VIEW v IN CLUSTER c AS {VIEW}")
+    names = "JOIN mz_cluster_replicas AS r ON r.id = m.replica_id JOIN mz_clusters AS c ON c.id = r.cluster_id"
+    history = (
+        "SELECT c.name || '.' || r.name, m.occurred_at, m.memory_bytes BETWEEN 1 AND m.memory_limit AND"
+        " m.disk_bytes BETWEEN 0 AND m.disk_limit AND m.cpu_nano_cores >= 0 AND m.cpu_limit > 0"
+        f" FROM mz_internal.mz_cluster_replica_metrics_history AS m {names}"
+    )
+
+    def told(of: mzsql.Connection = con) -> dict[str, set[object]]:
+        found: dict[str, set[object]] = {}
+        for name, at, within in of.execute(history).fetchall():
+            assert within is True
+            found.setdefault(name, set()).add(at)
+        return found
+
+    con.execute("ALTER SYSTEM SET replica_metrics_history_interval = '10 ms'")
+    eventually(lambda: len(told().get("c.r1", ())) > 1, told)
+    assert told().keys() == {"quickstart.r1", "c.r1"}
+    utilized = (
+        "SELECT c.name, m.occurred_at FROM mz_internal.mz_cluster_replica_utilization_history AS m"
+        f" {names} WHERE m.memory_percent BETWEEN 0 AND 100 AND m.disk_percent BETWEEN 0 AND 100 AND m.cpu_percent >= 0"
+    )
+    seen = told()["c.r1"]
+    assert {at for name, at in rows(con, utilized) if name == "c"} >= seen
+    first = min(seen)
+    con.execute("ALTER SYSTEM SET replica_metrics_history_retention_interval = '1 ms'")
+    eventually(lambda: min(told().get("c.r1", {first})) > first, told)
+    con.execute("ALTER SYSTEM SET replica_metrics_history_interval = '0'")
+    con.execute("ALTER SYSTEM RESET replica_metrics_history_retention_interval")
+    assert rows(con, "SHOW replica_metrics_history_retention_interval") == [("30 d",)]
+    with mzsql.connect(str(tmp_path / "env"), read_only=True) as beside:
+        eventually(lambda: told(beside) == told(), lambda: (told(beside), told()))
+
+
+def test_a_replica_that_hangs_when_asked_what_it_takes_delays_nothing_else(
+    con: mzsql.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, answer = threading.Semaphore(0), threading.Event()
+    usage = ReplicaReports.usage
+
+    def hanging(self: ReplicaReports, replica: Replica) -> Usage | None:
+        asked.release()
+        assert answer.wait(WAIT)
+        return usage(self, replica)
+
+    monkeypatch.setattr(ReplicaReports, "usage", hanging)
+    con.coordinator.dataflows._metrics._usage = con.coordinator.dataflows.replicas.usage
+    con.execute("ALTER SYSTEM SET replica_metrics_history_interval = '1 ms'")
+    con.execute(f"CREATE MATERIALIZED VIEW v IN CLUSTER c AS {VIEW}")
+    assert asked.acquire(timeout=WAIT)
+    con.execute("INSERT INTO t VALUES (3, 3)")
+    assert rows(con, "SELECT * FROM v") == [(1, 1), (2, 2), (3, 3)]
+    for _ in range(5):
+        con.coordinator.dataflows.tick()
+    lately = "SELECT count(*) FROM mz_internal.mz_cluster_replica_metrics_history"
+    assert rows(con, lately) == [(0,)]
+    answer.set()
+    eventually(lambda: rows(con, lately)[0][0], lambda: rows(con, lately))
 
 
 def test_history_is_not_kept_for_ever_for_a_replica_that_is_away(con: mzsql.Connection) -> None:

@@ -13,7 +13,7 @@ REASONS = {
     "mzsql/threads/priority.py ThreadPoolExecutor": "starts what others ask for, who wait for that and get what it raises",
     "mzsql/compute/engines/spark_start.py Thread": "one attempt: its failure is raised where the session is waited for; a call tries again",
     "mzsql/compute/engines/paths.py Thread": "one question: its caller waits for the answer, bounded, and takes silence for no",
-    "mzsql/adapter/system/rows.py ThreadPoolExecutor": "each asks one replica, and a statement waits for them",
+    "mzsql/adapter/replicas/places.py ThreadPoolExecutor": "each asks one replica, and who wants the answers waits for them",
     "mzsql/compute/peek/spark.py ThreadPoolExecutor": "one query: its caller waits for the result, and gets what it raises",
     "mzsql/persist/fetch.py ThreadPoolExecutor": "questions of one call, which waits for them and gets what they raise",
     "mzsql/persist/parts.py ThreadPoolExecutor": "deletes of one call, which waits for them and gets what they raise",

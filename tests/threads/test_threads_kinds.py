@@ -20,12 +20,15 @@ import pyarrow as pa
 import pytest
 from threads_kit import HANG, Nothing, Place, append, restarts_of
 
+from mzsql.adapter.dataflows.metrics_history import MetricsHistory
+from mzsql.adapter.environment.status_collections import register_managed
 from mzsql.catalog.objects import Table
 from mzsql.compute import ComputeSettings
 from mzsql.compute.engines.jobs import JobCount, cancelled_when
 from mzsql.compute.protocol import CreateInstance, Ping, Pong
 from mzsql.compute.replica.hydration.hydration import _Watch
 from mzsql.compute.replica.replica import Replica
+from mzsql.compute.transport.usage import Usage
 from mzsql.persist import Batch, background_work
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import INTEGER, TEXT, ColumnType
@@ -137,6 +140,40 @@ def _status_writer(place: Place) -> Iterator[Case]:
 
     yield Case(lambda: manager.append(status, [(("a",), 1)]), works)
     manager.close()
+
+
+@contextmanager
+def _replica_metrics(place: Place) -> Iterator[Case]:
+    register_managed(place.env)
+    place.run("ALTER SYSTEM SET replica_metrics_history_interval = '1 ms'")
+    history = MetricsHistory(place.env, lambda _: Usage(1, 2, 3, 4))
+    history.begin()
+
+    def stir() -> None:
+        before = history._periodic._collected
+
+        def collected() -> bool:
+            history.look(place.env.catalog.state)
+            return history._periodic._collected != before
+
+        _until(collected)
+
+    def works() -> None:
+        ((before,),) = place.run(
+            "SELECT count(*) FROM mz_internal.mz_cluster_replica_metrics_history"
+        )
+
+        def more() -> bool:
+            stir()
+            ((now,),) = place.run(
+                "SELECT count(*) FROM mz_internal.mz_cluster_replica_metrics_history WHERE disk_bytes = 3"
+            )
+            return now > before
+
+        _until(more)
+
+    yield Case(stir, works)
+    history.close()
 
 
 @contextmanager
@@ -387,6 +424,7 @@ CASES: dict[str, Any] = {
     "leases": _leases,
     "log-follower": _log_follower,
     "maintenance": _maintenance,
+    "replica-metrics": _replica_metrics,
     "scheduler": _scheduler,
     "statement-timeouts": _statement_timeouts,
     "status-writer": _status_writer,

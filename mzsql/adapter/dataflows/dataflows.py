@@ -21,9 +21,11 @@ from mzsql.adapter.dataflows.connections import Connections, InProcess
 from mzsql.adapter.dataflows.due_refreshes import DueRefreshes
 from mzsql.adapter.dataflows.history import HistoryRelease
 from mzsql.adapter.dataflows.lag import LagHistory
+from mzsql.adapter.dataflows.metrics_history import MetricsHistory
 from mzsql.adapter.dataflows.order import in_order
 from mzsql.adapter.dataflows.preflight import Preflight, Unreported
 from mzsql.adapter.dataflows.replica_history import ReplicaHistory
+from mzsql.adapter.dataflows.replica_reports import ReplicaReports
 from mzsql.adapter.dataflows.scheduled_clusters import ScheduledClusters
 from mzsql.adapter.dataflows.storage_history import StorageHistory
 from mzsql.adapter.environment.arrangement_registry import CatalogArrangements
@@ -70,6 +72,9 @@ class Dataflows:
         spark: creates the Spark session; called when the first dataflow is installed.
         lead: whether to try to lead at all.
         reconcile_cache: removes stale entries from the expression cache, after a promotion.
+
+    Attributes:
+        replicas: says how the replicas are.
     """
 
     def __init__(
@@ -101,6 +106,8 @@ class Dataflows:
         )
         self._lag = LagHistory(env)
         self._storage = StorageHistory(env)
+        self.replicas = ReplicaReports(env, self._controller, lambda: self._leads)
+        self._metrics = MetricsHistory(env, self.replicas.usage)
         self._replica_history = ReplicaHistory(env, self._controller.offline)
         self._refreshing = DueRefreshes(env)
         self._scheduled = ScheduledClusters(env)
@@ -218,6 +225,7 @@ class Dataflows:
                     self._scheduled.look(state)
                     self._lag.look(self._controller.status)
                     self._storage.look(state)
+                    self._metrics.look(state)
                     self._replica_history.look(
                         self._env.catalog.state.replicas.values(), self._controller.commanded
                     )
@@ -260,6 +268,7 @@ class Dataflows:
         register_managed(self._env)
         self._lag.begin()
         self._storage.begin()
+        self._metrics.begin()
         self._replica_history.begin()
         # The catalog's step only grows, so a later leader has a higher epoch, and replicas refuse commands of a lower one.
         self._connections.epoch = self._env.catalog.step
@@ -268,6 +277,7 @@ class Dataflows:
     def _resign(self) -> None:
         with self._lock:
             self._leads = False
+            self._metrics.end()
             self._env.collections.disown_holds()
             self._deployed.clear()
             self._reconciled = ()
@@ -468,7 +478,13 @@ class Dataflows:
         if self._thread is not None:
             self._thread.stop()
             self._thread.join()
-        steps = (self._ahead.close, self._stop_preparing, self._resign, self._give_back)
+        steps = (
+            self._ahead.close,
+            self._metrics.close,
+            self._stop_preparing,
+            self._resign,
+            self._give_back,
+        )
         close_all(steps, self._env.clock)
 
     def _stop_preparing(self) -> None:

@@ -2,7 +2,7 @@
 
 Promise: it is time every so often as a setting says, first `SETTLED_SECONDS` after this process has begun to lead, and never
 where it says 0. What is older than another setting says is deleted with each collection; nothing is read for that where nothing
-is. One thread calls.
+is. One thread calls all but `append`.
 """
 
 from __future__ import annotations

@@ -13,10 +13,7 @@ from mzsql.adapter.environment.cache_entries import GlobalExpressions
 from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.environment.leader import seems_alive
 from mzsql.adapter.planning.planner import Planner
-from mzsql.adapter.replicas.places import trouble, usage_of
 from mzsql.catalog.objects import Maintained
-from mzsql.catalog.objects import Replica as CatalogReplica
-from mzsql.compute.transport.usage import Meter, Usage, usage
 from mzsql.render.nodes.naming import fingerprint_in, index_in
 from mzsql.repr.ids import GlobalId
 
@@ -34,7 +31,6 @@ class DataflowReports:
         self._env = env
         self._planner = planner
         self._dataflows = dataflows
-        self._meter = Meter(env.clock.monotonic)
 
     def _runs(self, item: Maintained) -> GlobalExpressions:
         """The plan that an index or a materialized view runs with, in this process or another."""
@@ -95,19 +91,3 @@ class DataflowReports:
                     yield item.id, lir_id, replica, shard
             for replica, shard in registered.get(item.id, ()):
                 yield item.id, runs.plan.root.plan.lir_id, replica, shard
-
-    def trouble(self, replica: CatalogReplica) -> str | None:
-        """Why a replica does not work, as far as this process can tell; None where it does, or has nothing to do."""
-        if self._dataflows.leads and replica.id in self._dataflows.controller.commanded:
-            return self._dataflows.controller.offline(replica.id)
-        return trouble(self._env, replica)
-
-    def usage(self, replica: CatalogReplica) -> Usage | None:
-        """The CPU, memory and disk used by the process that runs a replica; None where that is not known here."""
-        if self.trouble(replica) is not None:
-            return None
-        if replica.process is not None:
-            return usage_of(self._env, replica)
-        if not self._dataflows.leads:
-            return None
-        return usage(self._env.local.kept(replica.id), self._meter)

@@ -58,6 +58,9 @@ MANAGED: Mapping[tuple[str, str], ManagedKind] = {
     ("mz_internal", "mz_storage_usage_by_shard"): ManagedKind(
         False, most_rows=50_000, oldest_by=3, pause=5.0
     ),
+    ("mz_internal", "mz_cluster_replica_metrics_history"): ManagedKind(
+        False, most_rows=50_000, oldest_by=8, pause=5.0
+    ),
     ("mz_internal", "mz_refreshes"): ManagedKind(False, most_rows=2000, oldest_by=12, pause=5.0),
 }
 

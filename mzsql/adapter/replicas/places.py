@@ -6,6 +6,10 @@ connection verify each other (`compute.transport.frames`). Nothing here writes.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
 from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.environment.leader import is_gone, is_here, seems_alive
 from mzsql.catalog.objects import Replica, ReplicaProcess
@@ -17,6 +21,10 @@ from mzsql.persist import Clock
 #: Seconds after which a silent process on another machine counts as gone, so that its replica may be taken over.
 TAKEN_SECONDS = 10.0
 _PAUSE_SECONDS = 0.5
+#: At most so many replicas are asked at the same time.
+_ASKED_AT_ONCE = 32
+
+T = TypeVar("T")
 
 
 def address_of(process: ReplicaProcess) -> Address:
@@ -80,3 +88,12 @@ def usage_of(env: Environment, replica: Replica) -> Usage | None:
     if process is None or is_gone(process.who):
         return None
     return usage_at(address_of(process), hello_of(env, replica.id, None))
+
+
+def about_each(replicas: Iterable[Replica], ask: Callable[[Replica], T]) -> list[tuple[Replica, T]]:
+    """The answer about each replica. Replicas in processes of their own are asked in parallel, so that a hanging one delays no other."""
+    all_ = list(replicas)
+    if sum(one.process is not None for one in all_) < 2:
+        return [(one, ask(one)) for one in all_]
+    with ThreadPoolExecutor(min(len(all_), _ASKED_AT_ONCE), "mzsql-replicas") as threads:
+        return list(zip(all_, threads.map(ask, all_), strict=True))

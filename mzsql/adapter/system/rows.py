@@ -11,11 +11,11 @@ import datetime
 import functools
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
+from mzsql.adapter.replicas.places import about_each
 from mzsql.adapter.system import objects, time_zones
 from mzsql.adapter.system.described import key_texts
 from mzsql.adapter.system.existing import StateOf, states_ahead
@@ -49,7 +49,6 @@ from mzsql.catalog.objects import (
     Item,
     MaterializedView,
     RelationItem,
-    Replica,
     Table,
     Type,
     View,
@@ -76,10 +75,6 @@ from mzsql.repr.type_oids import (
 from mzsql.storage import Reach
 from mzsql.threads import PROCESS
 
-T = TypeVar("T")
-
-#: At most so many replicas are asked at the same time.
-_ASKED_AT_ONCE = 32
 #: A value computed only where its column is read.
 Later = Callable[[], Any]
 
@@ -384,21 +379,12 @@ def _cluster_replicas(source: Source) -> Rows:
 
 
 def _replica_statuses(source: Source) -> Rows:
-    for one, reason in _asked(source, source.trouble):
+    for one, reason in about_each(source.state.replicas.values(), source.trouble):
         yield one.id, 0, "online" if reason is None else "offline", reason
 
 
-def _asked(source: Source, ask: Callable[[Replica], T]) -> list[tuple[Replica, T]]:
-    """The answer about each replica. Replicas in processes of their own are asked in parallel, so that a hanging one delays no other."""
-    replicas = list(source.state.replicas.values())
-    if sum(one.process is not None for one in replicas) < 2:
-        return [(one, ask(one)) for one in replicas]
-    with ThreadPoolExecutor(min(len(replicas), _ASKED_AT_ONCE), "mzsql-replicas") as threads:
-        return list(zip(replicas, threads.map(ask, replicas), strict=True))
-
-
 def _replica_metrics(source: Source) -> Rows:
-    for one, found in _asked(source, source.usage):
+    for one, found in about_each(source.state.replicas.values(), source.usage):
         if found is not None:
             stored = found.memory, found.memory_limit, found.disk, found.disk_limit
             yield one.id, 0, found.cpu, found.cpu_limit, *stored
