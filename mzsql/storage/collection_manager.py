@@ -58,6 +58,7 @@ class CollectionManager:
         updates: Sequence[tuple[ManagedRow, int]],
         *,
         anew: Group | None = None,
+        after: GlobalId | None = None,
     ) -> None:
         """Append rows with their diffs, all at one time. Returns at once.
 
@@ -65,11 +66,16 @@ class CollectionManager:
             gid: the collection.
             updates: the rows.
             anew: a group of a mirror's rows that is removed at the same time, whoever wrote it.
+            after: another collection, which is never written after this one: who reads these rows finds there what was
+                appended before this call, unless that cannot be written within `FIRST_SECONDS`.
 
         Raises:
             UndefinedTable: this process does not write the collection.
         """
-        self._written(gid).send(Append(tuple(updates), anew))
+        other = None if after is None else self._written(after)
+        self._written(gid).send(
+            Append(tuple(updates), anew), None if other is None else (other, other.given)
+        )
 
     def delete(self, gid: GlobalId, predicate: Callable[[ManagedRow], bool]) -> None:
         """Retract every row appended before this call for which ``predicate`` holds. Returns at once.

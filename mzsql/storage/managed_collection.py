@@ -5,7 +5,8 @@ deletion is a predicate over rows and covers everything appended before it, by t
 a conflict, and at the start, the difference between a mirror's desired contents (`mzsql.storage.mirror`) and its
 shard is written. A history is appended to without reading, except for deletions, which are recomputed from its
 contents whenever another process has written in between; of those that delete what is old, it is read for those
-alone that may meet a row. It may be bounded. The writer is a supervised thread:
+alone that may meet a row. It may be bounded. Rows that are to be seen after those of another collection wait until those
+are durable, where that works. The writer is a supervised thread:
 whatever it fails with, it continues from there, and neither repeats nor loses anything. Commands queued meanwhile
 take no more memory than a mirror's contents, or a bounded number of a history's commands, of which the oldest rows
 are then dropped and counted.
@@ -17,7 +18,7 @@ import functools
 import logging
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -47,6 +48,8 @@ _log = logging.getLogger(__name__)
 
 #: Default for how many commands of a history may be queued.
 MOST_WAITING = 10_000
+#: At most so many seconds a write waits for that of another collection that is to be seen before it.
+FIRST_SECONDS = 5.0
 #: Least time between two downgrades of since, in milliseconds: each is a write of its own, and with each append would
 #: double the writes.
 LET_GO_MS = 30_000
@@ -101,6 +104,7 @@ class ManagedCollection:
         self._given = 0
         self._written = 0
         self._hurried = 0
+        self._first: dict[ManagedCollection, int] = {}
         self._pausing = False
         self._closing = False
         self.dropped = 0
@@ -130,9 +134,13 @@ class ManagedCollection:
             changed=self._tell,
         )
 
-    def send(self, command: Change) -> None:
+    def send(self, command: Change, after: tuple[ManagedCollection, int] | None = None) -> None:
         """Queue a command; returns at once. Its memory does not grow without bound while a backend fails (see the
         module).
+
+        Args:
+            command: the command.
+            after: another collection, which never waits for this one, and how many of its commands are to be durable before.
 
         Raises:
             Determinate: a history whose shard cannot be written has more deletions queued than it keeps.
@@ -144,8 +152,16 @@ class ManagedCollection:
                 self._make_room()
                 self._waiting.append(command)
             self._given += 1
+            if after is not None:
+                other, given = after
+                self._first[other] = max(given, self._first.get(other, 0))
             if not self._pausing:
                 self._changed.notify_all()
+
+    @property
+    def given(self) -> int:
+        """How many commands were given."""
+        return self._given
 
     def _make_room(self) -> None:
         """Drop the oldest rows of a history beyond the commands that may be queued. The caller holds the lock."""
@@ -167,6 +183,19 @@ class ManagedCollection:
             )
         self.dropped += len(gone.updates)
         _DROPPED.labels(self._name).inc(len(gone.updates))
+
+    def hasten(self, given: int, timeout: float) -> bool:
+        """Wait until so many commands are durable, for ``timeout`` seconds at most and as long as the writer works; whether they are."""
+
+        def decided() -> bool:
+            works = self._thread.is_alive() and self._thread.status.status == "running"
+            return self._written >= given or not works
+
+        with self._changed:
+            self._hurried = max(self._hurried, given)
+            self._changed.notify_all()
+            self._changed.wait_for(decided, timeout)
+            return self._written >= given
 
     def flush(self, timeout: float) -> None:
         """Wait until all commands given before are durable.
@@ -240,6 +269,8 @@ class ManagedCollection:
                         # Commands of a failed write are not mixed with later ones: they may be in the shard.
                         self._at_work, self._taken = list(self._waiting), self._given
                         self._waiting.clear()
+                    first, self._first = self._first, {}
+                _hasten(first)
                 self._write()
                 self._at_work = []
                 thread.well()
@@ -410,6 +441,8 @@ class ManagedCollection:
                 self._taken = self._given
                 self._mirror.take()
                 desired = self._mirror.desired()
+                first, self._first = self._first, {}
+            _hasten(first)
             desired.subtract(held)
             pending = self._lacks = Counter({row: n for row, n in desired.items() if n})
         else:
@@ -448,6 +481,12 @@ class ManagedCollection:
         times = pa.array([time] * len(updates), pa.int64())
         diffs = pa.array([diff for _, diff in updates], pa.int64())
         return pa.table([*columns, times, diffs], names=[*self._schema.names, "mz_time", "mz_diff"])
+
+
+def _hasten(first: Mapping[ManagedCollection, int]) -> None:
+    """Wait until other collections have written so many commands, where they can."""
+    for other, given in first.items():
+        other.hasten(given, FIRST_SECONDS)
 
 
 def _add(to: Counter[ManagedRow], changes: Counter[ManagedRow]) -> None:

@@ -423,6 +423,26 @@ def test_what_each_node_takes_stands_beside_the_plan_that_runs(con: Connection) 
             rows(con, statement)
 
 
+def test_who_sees_that_a_view_is_hydrated_sees_what_that_took(env: Path) -> None:
+    hydrated = "SELECT hydrated FROM mz_internal.mz_hydration_statuses AS h JOIN mz_objects AS o ON o.id = h.object_id WHERE name = '{}'"
+    took = "EXPLAIN ANALYZE CPU FOR MATERIALIZED VIEW {}"
+    with mzsql.connect(env) as con, mzsql.connect(env, read_only=True) as beside:
+        for number in range(6):
+            name = f"v{number}"
+            if number == 3:
+                # Of a replica that has just begun as well.
+                con.execute("CREATE CLUSTER c SIZE '1'; SET cluster = c")
+            con.execute(
+                f"CREATE MATERIALIZED VIEW {name} AS SELECT a + {number} AS k, sum(b) + 1 AS s FROM t GROUP BY 1"
+            )
+            for who in (con, beside) if number % 2 else (beside, con):
+                until(who, hydrated.format(name), lambda found: found == [(True,)])
+                found = rows(who, took.format(name))
+                # The root has the export's statement, and what it is made of the arrangement's.
+                assert len([spent for _, spent in found if spent is not None]) == 2, found
+                assert found[0][1] is not None
+
+
 def test_what_everything_on_a_cluster_takes(con: Connection) -> None:
     con.execute("INSERT INTO t SELECT a + 10, b FROM t")
     con.execute("SELECT * FROM v").fetchall()

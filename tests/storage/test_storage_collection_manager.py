@@ -207,6 +207,42 @@ def test_what_is_old_is_looked_for_again_where_another_process_wrote(site: Site)
     two.close()
 
 
+def test_rows_that_come_after_those_of_another_collection_are_written_after_them(
+    site: Site,
+) -> None:
+    manager = CollectionManager(site.client())
+    other, shard = GlobalId("s8"), site.client().new_shard_id()
+    kind = ManagedKind(True, pause=3600.0)
+    manager.register(other, shard, COLUMNS, kind=kind, name="times")
+    manager.register(STATUS, site.shard, COLUMNS, kind=ManagedKind(True), name="statuses")
+    # From now on it rests for an hour, unless it is hastened.
+    manager.flush(other)
+    seen: list[int] = []
+    collection = manager._collections[STATUS]
+    append = collection._append
+
+    def after_the_other(updates: object, at: int) -> None:
+        reader = site.client().open_reader(shard)
+        seen.append(reader.snapshot_arrow((reader.fetch_upper() or 0) - 1).num_rows)
+        append(updates, at)  # type: ignore[arg-type]
+
+    collection._append = after_the_other  # type: ignore[method-assign]
+    for number in range(1, 4):
+        manager.append(other, [((f"r{number}", True, None), 1)])
+        manager.append(STATUS, [((f"r{number}", True, None), 1)], after=other)
+        manager.flush(STATUS)
+        assert seen[-1] == number
+    # One that fails, or has ended, keeps nothing from being written.
+    failing = manager._collections[other]
+    failing._write = lambda _: pytest.fail("planted")  # type: ignore[method-assign]
+    manager.append(other, [(("r4", True, None), 1)])
+    manager.append(STATUS, [(("r4", True, None), 1)], after=other)
+    manager.flush(STATUS)
+    assert seen[-1] == 3
+    assert len(site.contents()) == 4
+    manager.close()
+
+
 @pytest.mark.parametrize("differential", [True, False])
 def test_history_is_given_up_now_and_then(site: Site, differential: bool) -> None:
     manager = site.manager(differential=differential)

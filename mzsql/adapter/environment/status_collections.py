@@ -51,6 +51,7 @@ class StatusCollections:
         self.dataflows = named("mz_compute_dataflow_statuses")
         self.refreshes = named("mz_refreshes")
         by_full_name = {one.full_name: one.id for one in builtins_by_name().values()}
+        self.elapsed = named("mz_compute_elapsed_unified")
         self._unified = {one.relation: by_full_name[one.relation] for one in SUBSCRIBES}
         self._manager = manager
         self._monotonic = monotonic
@@ -70,6 +71,7 @@ class StatusCollections:
     def update(self, rows: Sequence[tuple[StatusRow, int]]) -> None:
         """Append status rows with their diffs."""
         operators: dict[_Dataflow, list[tuple[ManagedRow, int]]] = {}
+        hydrated: set[_Dataflow] = set()
         with self._lock:
             for row, diff in rows:
                 one = row.object_id, row.replica_id
@@ -78,15 +80,19 @@ class StatusCollections:
                     known.append((_operator_row(row), diff))
                 elif diff > 0:
                     self._object(one, row.hydrated)
+                    if row.hydrated:
+                        hydrated.add(one)
             for one, updates in operators.items():
+                # Who sees that it is hydrated sees what that took.
+                after = self.elapsed if one in hydrated else None
                 if one in self._told:
-                    self._manager.append(self.operators, updates)
+                    self._manager.append(self.operators, updates, after=after)
                     continue
                 # First report since the replica connected: it replaces all rows of before, so retractions of those are
                 # dropped.
                 self._told.add(one)
                 there = [(row, diff) for row, diff in updates if diff > 0]
-                self._manager.append(self.operators, there, anew=one)
+                self._manager.append(self.operators, there, anew=one, after=after)
 
     def _object(self, one: _Dataflow, hydrated: bool) -> None:
         """Record that an object is, or is not yet, hydrated; the lock is held."""
@@ -133,7 +139,8 @@ class StatusCollections:
                 status.failures,
                 self._now(),
             )
-            self._manager.append(self.dataflows, [(row, 1)], anew=one)
+            after = self.elapsed if status.hydrated else None
+            self._manager.append(self.dataflows, [(row, 1)], anew=one, after=after)
 
     def refreshed(self, replica_id: str, stats: RefreshStats) -> None:
         """Record a step or a hydration of a replica."""

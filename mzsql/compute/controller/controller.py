@@ -323,6 +323,9 @@ class ComputeController:
             )
             self._replicas[replica.id] = found
             self._on[replica.id] = set()
+            if not found.apart:
+                # Nothing runs there yet, so what it reports is of what it is told to run: before that, so that none of it is missed.
+                self._try(partial(found.introspect, self._seconds.get(replica.id)))
         return found
 
     def maintain(self, confirmed: Callable[[], bool]) -> None:

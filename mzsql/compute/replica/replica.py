@@ -207,6 +207,7 @@ class Replica:
             later=self._work.later,
             exports=exports,
             respond=respond,
+            times=self._introspection.tell_times,
         )
         self._peeks = PendingPeeks(respond, self._installed.readable, indexes.rows)
         self._commands = Commands(replica_id, self._take, start, settings.timeout)

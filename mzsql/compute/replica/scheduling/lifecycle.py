@@ -369,6 +369,8 @@ class DataflowLifecycle:
         self.dataflow.output.begin_to_tell()
         self.dataflow.pass_to_refresh()
         self.frontier = self.dataflow.frontier()
+        # First, so that who hears that it is hydrated has heard what that took.
+        self.replica.times(self.gid, self.elapsed)
         self.report.object_done()
         self.report.show()
         self._hold(force=True)

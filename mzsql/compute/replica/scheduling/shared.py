@@ -14,6 +14,7 @@ from mzsql.compute.engines.spark_start import SparkStart
 from mzsql.compute.protocol import Respond
 from mzsql.compute.replica.arrangements.arrangement import Arrangement
 from mzsql.compute.replica.arrangements.arrangement_shards import ArrangementShards
+from mzsql.compute.replica.dataflows.elapsed import Elapsed
 from mzsql.compute.replica.endings import Closes
 from mzsql.compute.replica.hydration.databases import HydrationDatabases
 from mzsql.compute.replica.hydration.filling import Beside
@@ -49,5 +50,7 @@ class Shared:
     #: runs work that makes later steps faster but that no step needs, beside other work
     later: Callable[[Callable[[], None]], None]
     respond: Respond
+    #: tells at once how long the replica was at each node of a dataflow
+    times: Callable[[GlobalId, Elapsed], None]
     #: the log in which outputs become durable together; None if each view writes its own shard
     exports: ExportLog | None = None
