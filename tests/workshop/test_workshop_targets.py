@@ -152,7 +152,13 @@ def test_histories_are_recorded() -> None:
             "--only d --scales 0.001 --hydrations 1 --queries 6",
             marks=pytest.mark.soak,
         ),
-        ("bench-hydration", "--scales 0.001 --pairs 1 --queries 6"),
+        ("bench-hydration", "--only a --scales 0.001 --pairs 1 --queries 6"),
+        # With replicas in processes of their own.
+        pytest.param(
+            "bench-hydration",
+            "--only b --dataflows 12 --nodes 20 --replicas 2 --rounds 3",
+            marks=pytest.mark.soak,
+        ),
         ("bench-startup", "--views 2 --rounds 1 --only a,d"),
         pytest.param("bench-startup", "--views 12 --rounds 2", marks=pytest.mark.soak),
         # Spark's pipelines are started for it.
