@@ -11,6 +11,8 @@ import compute_kit as kit
 import pytest
 from test_compute_views import TOTALS
 
+from mzsql.compute.protocol import CreateDataflow
+from mzsql.compute.replica.scheduling import standby
 from mzsql.compute.replica.scheduling.standby import (
     FOLLOW_SECONDS,
     PATIENCE,
@@ -21,8 +23,11 @@ from mzsql.compute.replica.scheduling.standby import (
     stands_by,
     stepped,
 )
+from mzsql.lir.sealed import SealedDataflow
 from mzsql.location.mem import MemBlob, MemConsensus
 from mzsql.persist import PersistClient
+from mzsql.render.dataflow import render
+from mzsql.render.rendered import Outline
 from mzsql.storage import ExportLog, log_shard_of
 
 LOG = log_shard_of("s00000000-0000-4000-8000-00000000000a")
@@ -199,7 +204,7 @@ def test_of_two_one_steps_and_the_other_is_soon_there_when_it_dies(seed: int) ->
             # Killed, and begun anew from where its steps had come.
             at = rng.randrange(2)
             made = lives[at].standby.made
-            begun = _Life(log, Standby(made, made), frontier=made, steps=lives[at].steps)
+            begun = _Life(log, Standby(0, made), frontier=made, steps=lives[at].steps)
             begun.look()
             lives[at] = begun
         for life in rng.sample(lives, 2):
@@ -226,7 +231,9 @@ class _Pair:
         self.shard = self.world.storage.add("u3", TOTALS, errors=True)
         self.controllers: list[kit.Controller] = []
 
-    def begin(self, number: int, *, stands_by: bool = True) -> kit.Controller:
+    def begin(
+        self, number: int, *, stands_by: bool = True, outline: Outline | None = None
+    ) -> kit.Controller:
         made_now = self.world.controller(
             replica=f"r{number}",
             persist=self.clients[number],
@@ -238,8 +245,9 @@ class _Pair:
             stands_by=stands_by,
         )
         self.controllers.append(made_now)
-        plan = kit.region_totals()
-        made_now.install("u3", plan, output_shard=self.shard, as_of=1, name="u3")
+        sealed = SealedDataflow.of(kit.region_totals())
+        made_now.create_dataflow(CreateDataflow("u3", "u3", sealed, self.shard, 1, outline))
+        assert made_now.settle(made_now.settings.timeout)
         return made_now
 
     def change(self, at: int) -> None:
@@ -333,6 +341,36 @@ def test_what_stands_by_makes_no_step_of_what_is_written(pair: _Pair) -> None:
     assert stats.kind == "step"
     pair.change(6)
     assert flow.standing.does(flow.dataflow, 6, 7, later)[0] is Does.STEP
+
+
+def test_one_that_is_started_anew_stands_by_and_prepares_its_steps_meanwhile(
+    pair: _Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = pair.begin(0)
+    first.wait_until("u3", 3, 60)
+    for at in range(4, 8):
+        pair.change(at)
+    second = pair.begin(1)
+    second.wait_until("u3", 7, 60)
+    second.close()
+    pair.controllers.remove(second)
+    pair.change(8)
+    first.wait_until("u3", 8, 60)
+    pair.logs[0].flush()
+    # No step of its own comes first.
+    monkeypatch.setattr(standby, "FOLLOW_SECONDS", 600.0)
+    # As in an environment that was open before, nothing of the statements is there but their outline.
+    again = pair.begin(1, outline=render(kit.region_totals()).outline)
+    again.wait_until("u3", 8, 60)
+    flow = again.replica._installed.get("u3")
+    until = time.monotonic() + 60
+    while not flow.practised:
+        assert time.monotonic() < until, "its steps are not prepared"
+        time.sleep(0.01)
+    assert flow.rendered.is_rendered
+    flow = _held(again)
+    pair.change(9)
+    assert flow.standing.does(flow.dataflow, flow.frontier, 10, time.monotonic())[0] is Does.WAIT
 
 
 def test_what_is_taken_over_is_told_at_once_though_there_are_no_rows(pair: _Pair) -> None:

@@ -30,7 +30,7 @@ from mzsql.compute.transport.server import ReplicaServer
 from mzsql.lir.sealed import SealedDataflow
 from mzsql.repr.errors import NotReadable, UndefinedObject
 from mzsql.repr.ids import TransientIds
-from mzsql.threads import Supervised
+from mzsql.threads import Backoff, Supervised
 
 WAIT = 60.0
 SETTINGS = ComputeSettings(step_engine="duckdb", since_seconds=0.0, retry_seconds=0.01)
@@ -354,6 +354,18 @@ def test_a_greeting_that_comes_in_drops_ends_at_one_deadline():
         done.set()
         thread.join()
         theirs.close()
+
+
+def test_a_process_that_was_started_anew_is_met_at_once(side, monkeypatch):
+    # Whoever is not there is tried again after longer than this test waits.
+    monkeypatch.setattr(links, "_PAUSES", Backoff(600.0, 600.0))
+    nobody = socket.create_server(("127.0.0.1", 0))
+    at = [Address("127.0.0.1", nobody.getsockname()[1], side.secret)]
+    nobody.close()
+    client = side.controller(1, address=lambda: at[0])
+    eventually(lambda: "nobody answers" in (client.offline or ""))
+    at[0] = side.address
+    eventually(lambda: client.offline is None)
 
 
 def test_a_replica_that_takes_nothing_is_waited_for_once(world):

@@ -5,7 +5,8 @@ the queue, for up to `ROOM_SECONDS`. What a reconnected replica is sent, and wha
 connection, is defined by `compute.transport.conversation`. `offline` says that the replica is away, at the latest
 `SILENT_SECONDS` after its last sign of life, or that it takes no commands. `gone` is true if nobody has been at its
 address for `GONE_SECONDS`, or somebody who has been silent for `MOST_SILENT_SECONDS`. Connecting is retried for
-ever, after pauses of 0.1 to 2 seconds.
+ever, after pauses of 0.1 to 2 seconds; a process at another address, as one that was started anew is, is not kept waiting by
+them.
 """
 
 from __future__ import annotations
@@ -61,6 +62,8 @@ _PAUSES = Backoff(0.1, 2.0)
 #: A replica whose full queue has not moved for this long is reported to take no commands, in seconds.
 ROOM_SECONDS = 3.0
 _LOOK_SECONDS = 1.0
+#: How often a pause looks for another address, which calls no backend, in seconds.
+_ADDRESS_SECONDS = 0.05
 _JOIN_SECONDS = 5.0
 
 
@@ -274,7 +277,21 @@ class RemoteLink:
             self._lost(why)
             self._is_there(somebody)
             failures += 1
-            self._closed.wait(_PAUSES.pause(failures, rng))
+            failures = self._pause(address, _PAUSES.pause(failures, rng), failures)
+
+    def _pause(self, address: Address | None, seconds: float, failures: int) -> int:
+        """Wait before connecting again: for so many seconds, or until there is another address, whose process was never tried.
+
+        Returns:
+            How often whoever is at the address has been tried in vain.
+        """
+        end = self._monotonic() + seconds
+        while (left := end - self._monotonic()) > 0:
+            if self._closed.wait(min(left, _ADDRESS_SECONDS)):
+                break
+            if self._address() != address:
+                return 0
+        return failures
 
     def _is_there(self, somebody: bool) -> None:
         with self._changed:

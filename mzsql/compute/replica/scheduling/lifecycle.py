@@ -274,7 +274,8 @@ class DataflowLifecycle:
         self.dataflow = dataflow
         ready = dataflow.goes_on = not dataflow.to_hydrate()
         if ready:
-            self._hydrated(behind=False)
+            # Since it was here last another replica has probably written the view, or nobody waits for it just now.
+            self._hydrated(behind=True)
         return ready
 
     def hydrate(self) -> RefreshStats | None:
@@ -312,17 +313,17 @@ class DataflowLifecycle:
         except Exception as error:
             _LOG.warning("what %s looks into is loaded later: %s", self.gid, error)
 
-    def warm(self) -> None:
-        """Load the traces that its steps will look into and nobody has loaded, and render its statements. Runs beside
-        its steps.
+    def warm(self, give_way: Callable[[], object] = lambda: None) -> None:
+        """Load the traces that its steps will look into and nobody has loaded, and prepare its steps if that is likely to be of
+        use. Runs beside its steps; `give_way` as for `prepare`.
         """
         dataflow = self.dataflow
         if dataflow is not None and not self._unwanted():
             self._warm(dataflow, least=WARMED_ROWS)
             # Plans that were never rendered stay encoded: there may be thousands of dataflows whose inputs never
-            # change.
-            if dataflow.rendered.is_rendered:
-                self.prepare()
+            # change. Who stands by has time now, and none once the other replica is gone.
+            if dataflow.rendered.is_rendered or self.standing.may_wait:
+                self.prepare(give_way)
 
     def prepare(self, give_way: Callable[[], object] = lambda: None) -> None:
         """Make what its first steps would otherwise wait for: their statements, rendered and planned. Runs beside its

@@ -5,7 +5,8 @@ the processors from the first. A dataflow *stands by* where another replica has 
 made. Then it gives the other `PATIENCE` seconds for each change of its inputs, and takes over, with one step over
 everything since, what is not written by then: because the other is dead, hangs, fails, or is slower. Its arrangements
 follow every `FOLLOW_SECONDS`, with one step over what was written meanwhile, so that taking over is soon done and holds
-move on. Whoever wrote last stands by for nobody: replicas that begin together both step until one has lost. So does one
+move on. Whoever wrote last stands by for nobody: replicas that begin together both step until one has lost. One that is started
+anew has not: meanwhile another one has probably written, and its steps are not to be disturbed. Nobody is stood by for, either, by one
 that took over `VAIN_WAITS` times without anything written by others in between, though its steps had no rows to write.
 
 What is told of others (`written`, `others`) may be late; then a step is made in vain, and what is written twice is
@@ -33,7 +34,7 @@ class Standby(msgspec.Struct, frozen=True):
     """What a dataflow has made itself, and what it waits for.
 
     Attributes:
-        wrote: up to where it has written itself, or before a restart; 0 where it began behind what another replica had written.
+        wrote: up to where it has written itself; 0 where it began with an output that was there, by another replica or before a restart.
         made: up to where its own steps have gone.
         awaited: up to where the other replica is to write next; None if nothing is waited for.
         awaited_at: the monotonic time at which that was seen.

@@ -32,12 +32,17 @@ class Standing:
         self._exports = replica.exports if stands_by else None
         self._standby = Standby()
 
+    @property
+    def may_wait(self) -> bool:
+        """Whether it ever waits for another replica."""
+        return self._exports is not None
+
     def begin(self, lower: Frontier, *, behind: bool) -> None:
         """The dataflow is open and hydrated, so that its next step begins at `lower`.
 
         Args:
             lower: of the next step.
-            behind: whether it was hydrated although its output was there, so that somebody else is likely to write that.
+            behind: whether its output was there when it was opened or hydrated, so that somebody else is likely to write that.
         """
         made = lower or 0
         self._standby = Standby(0 if behind else made, made)

@@ -217,7 +217,9 @@ class Work:
             flow.report.show()
         self._moved(flow, State.RUNNING if ready else State.HYDRATING)
         if ready:
-            self._warm_later(flow, partial(self._warm, flow, DataflowLifecycle.warm))
+            self._warm_later(
+                flow, partial(self._warm, flow, lambda one: one.warm(self._let_steps_pass))
+            )
 
     def _warm_later(self, flow: DataflowLifecycle, job: Callable[[], None]) -> None:
         """Have a job run in advance for a dataflow, unless `MOST_WARMED` others that are still installed had one."""
@@ -235,7 +237,7 @@ class Work:
         """
         installed = self._installed
         # Steps that are queued already go first.
-        self.steps.rest(LATER_SECONDS)
+        self._let_steps_pass()
         with installed.changed:
             if flow.ends or installed.closing or not installed.has(flow):
                 return
@@ -249,6 +251,14 @@ class Work:
                 flow.warming = False
             installed.worked(flow)
 
+    def _let_steps_pass(self) -> None:
+        """Wait for a moment without steps. First steps make what they need themselves, and what is made beside them for later ones
+        would only keep them waiting.
+        """
+        until = self._clock.monotonic() + LATER_SECONDS
+        for lane in (self.firsts, self.steps):
+            lane.rest(max(until - self._clock.monotonic(), 0.0))
+
     def _prepare(self, flow: DataflowLifecycle, at: float) -> None:
         """Prepare the steps of a hydrated dataflow, not before the monotonic time `at`."""
         installed = self._installed
@@ -260,7 +270,7 @@ class Work:
         with installed.changed:
             pause = at - self._clock.monotonic()
             installed.changed.wait_for(lambda: flow.ends or installed.closing, max(pause, 0.0))
-        self._warm(flow, lambda one: one.prepare(lambda: self.steps.rest(LATER_SECONDS)))
+        self._warm(flow, lambda one: one.prepare(self._let_steps_pass))
 
     def _hydrate(self, flow: DataflowLifecycle) -> None:
         flow.say("begins to be hydrated")
