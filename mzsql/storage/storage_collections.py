@@ -324,7 +324,7 @@ class Collections:
             wal = self.tables.wal
             if wal.state.upper <= as_of and wal.follow().upper <= as_of:
                 wal.advance_past(as_of)
-            self.tables.ensure_known(one.table, as_of)
+            self.tables.ensure_known(one.table)
         return one
 
     def _reading(self, gid: GlobalId, as_of: Timestamp, read: Callable[[OpenCollection], T]) -> T:

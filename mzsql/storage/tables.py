@@ -84,7 +84,7 @@ class TableShard:
         self._persist = persist
         self._lock = threading.RLock()
         self._writer, self._reader = self._open()
-        #: the log's progress (see `take`) when the shard's upper was last fetched
+        #: up to here what the log has retracted is known here (see `take`)
         self._looked: Timestamp = -1
 
     def _open(self) -> tuple[WriteHandle, ReadHandle]:
@@ -121,13 +121,12 @@ class TableShard:
         with self._lock:
             self._writer.delete_batch(batch)
 
-    def take(self, state: WalState, as_of: Timestamp) -> bool:
-        """Take note of what the log has up to ``as_of``; entries with objects are applied to the shard instead. Returns
-        whether the shard is behind.
+    def take(self, state: WalState) -> bool:
+        """Take note of all that the log has; entries with objects are applied to the shard instead. Returns whether the
+        shard is behind.
 
-        Args:
-            state: the log, known past ``as_of``.
-            as_of: the time up to which the table will be read.
+        All of it, however early the time that is read: what is left out now may be retracted before the next look, which
+        then would begin behind it.
         """
         with self._lock:
             tidied = state.tidied_until(self.shard_id)
@@ -135,19 +134,20 @@ class TableShard:
                 # Entries that others have applied and retracted are only visible in the shard, if it was last asked
                 # before the log was like this.
                 self._reader.fetch_upper()
-                self._looked = state.upper - 1
             known = self._reader.upper
             entries = state.live.get(self.shard_id, ())
-            new = [e for e in entries if e.ts <= as_of and contains(known, e.ts)]
+            new = [e for e in entries if contains(known, e.ts)]
             batches = [Batch.from_bytes(entry.batch).rewrite_ts(entry.ts) for entry in new]
             # Objects are safe from deletion only where a state names them, so a batch with objects is not read ahead of the shard.
             if any(batch.blob_keys() for batch in batches):
-                self.apply([e for e in entries if e.ts <= as_of])
-                return False
+                self.apply(entries)
+                batches = []
             for batch in batches:
                 assert known is not None
                 self._reader.learn(batch.with_bounds(known, batch.upper))
                 known = batch.upper
+            # Not before all that is live is known: where that fails the shard is asked again.
+            self._looked = max(self._looked, tidied)
             return self.is_behind
 
     @property
@@ -201,7 +201,7 @@ class TableShard:
         """The time at which the shard, as known here, has the table's contents at ``as_of``; None if nothing was ever
         written.
 
-        The log's entries up to ``as_of`` must be known (`take`).
+        The log's entries must be known (`take`), past ``as_of``.
         """
         upper = self._reader.upper
         if upper is None or upper > as_of:
@@ -238,6 +238,7 @@ class TableShard:
         """Open new handles after a lease has expired."""
         with self._lock:
             self._writer, self._reader = self._open()
+            self._looked = -1
 
     def close(self) -> None:
         """Close the handles. Idempotent."""
@@ -299,16 +300,16 @@ class Tables:
         if shard is not None:
             shard.close()
 
-    def ensure_known(self, table: TableShard, as_of: Timestamp) -> None:
-        """Ensure that reads of the table's shard include everything that the log has for it up to ``as_of``.
+    def ensure_known(self, table: TableShard) -> None:
+        """Ensure that reads of the table's shard include everything that the log, as last seen, has for it.
 
-        The log must be known past ``as_of`` (`WriteAheadLog.wait_past`, `advance_past`).
+        The log must be known past the time that is read (`WriteAheadLog.wait_past`, `advance_past`).
         """
         try:
-            behind = table.take(self.wal.state, as_of)
+            behind = table.take(self.wal.state)
         except ExpiredHandle:
             table.reopen()
-            behind = table.take(self.wal.state, as_of)
+            behind = table.take(self.wal.state)
         if not behind or not self._writing.allowed:
             return
         if table.is_far_behind:

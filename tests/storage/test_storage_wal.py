@@ -214,6 +214,32 @@ def test_what_another_process_has_applied_and_tidied_away_is_read(stores) -> Non
     two.close()
 
 
+@pytest.mark.parametrize("again", ["no", "lapsed"])
+def test_what_is_tidied_away_after_an_earlier_time_was_read_is_read(stores, again: str) -> None:
+    """Who reads an earlier time may know of later writes from the log alone, and these may be gone from it at the next look."""
+    one = Process(*stores)
+    one.write(10, u1=rows((1, "a")))
+    one.contents("u1", 10)
+    one.collections.table(GlobalId("u1")).catch_up()
+    for ts in (20, 30):
+        one.write(ts, u1=rows((ts, "x")))
+    two = Process(*stores)
+    assert two.contents("u1", 10) == [(1, "a", 1)]
+    if again == "lapsed":
+        two.collections.table(GlobalId("u1")).reopen()
+        assert two.contents("u1", 10) == [(1, "a", 1)]
+    one.contents("u1", 30)
+    one.collections.table(GlobalId("u1")).catch_up()
+    for ts in (40, 50):
+        one.write(ts, u1=rows((ts, "y")))
+    two.wal.follow()
+    assert [entry.ts for entry in two.wal.state.live[stores[3]["u1"]]] == [40, 50]
+    assert two.contents("u1", 40) == [(1, "a", 1), (20, "x", 1), (30, "x", 1), (40, "y", 1)]
+    assert two.collections.updates(GlobalId("u1"), 11, 51)["c0"].to_pylist() == [20, 30, 40, 50]
+    one.close()
+    two.close()
+
+
 def test_applied_entries_are_tidied_so_the_log_stays_small(stores) -> None:
     one = Process(*stores)
     most = BEHIND_WRITES + 2

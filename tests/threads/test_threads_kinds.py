@@ -252,7 +252,7 @@ def _tables_follow(place: Place) -> Iterator[Case]:
             expected=log.follow(),
             register=[shard.shard_id],
         )
-        tables.ensure_known(shard, ts)
+        tables.ensure_known(shard)
 
     def works() -> None:
         stir()
