@@ -143,7 +143,9 @@ def test_nothing_is_prepared_for_what_nobody_wants_any_more(world, monkeypatch):
     asked.clear()
     flow = controller.replica._installed.get("u3")
     replica = flow.replica
-    preparing.prepare_steps(flow.dataflow, replica.driver, replica.deltas, lambda: True)
+    preparing.prepare_steps(
+        flow.dataflow, replica.driver, replica.deltas, lambda: True, several=True
+    )
     assert asked == []
     controller.close()
 

@@ -11,6 +11,7 @@ import compute_kit as kit
 import pytest
 from test_compute_views import TOTALS
 
+from mzsql.compute.engines.driver import Driver
 from mzsql.compute.protocol import CreateDataflow
 from mzsql.compute.replica.scheduling import standby
 from mzsql.compute.replica.scheduling.standby import (
@@ -26,8 +27,8 @@ from mzsql.compute.replica.scheduling.standby import (
 from mzsql.lir.sealed import SealedDataflow
 from mzsql.location.mem import MemBlob, MemConsensus
 from mzsql.persist import PersistClient
-from mzsql.render.dataflow import render
 from mzsql.render.rendered import Outline
+from mzsql.render.rewrites.templates import StepTemplate
 from mzsql.storage import ExportLog, log_shard_of
 
 LOG = log_shard_of("s00000000-0000-4000-8000-00000000000a")
@@ -360,7 +361,7 @@ def test_one_that_is_started_anew_stands_by_and_prepares_its_steps_meanwhile(
     # No step of its own comes first.
     monkeypatch.setattr(standby, "FOLLOW_SECONDS", 600.0)
     # As in an environment that was open before, nothing of the statements is there but their outline.
-    again = pair.begin(1, outline=render(kit.region_totals()).outline)
+    again = pair.begin(1, outline=first.replica._installed.get("u3").rendered.outline)
     again.wait_until("u3", 8, 60)
     flow = again.replica._installed.get("u3")
     until = time.monotonic() + 60
@@ -371,6 +372,17 @@ def test_one_that_is_started_anew_stands_by_and_prepares_its_steps_meanwhile(
     flow = _held(again)
     pair.change(9)
     assert flow.standing.does(flow.dataflow, flow.frontier, 10, time.monotonic())[0] is Does.WAIT
+    # It comes late, and takes over what came at several times: nothing is rendered or planned for that.
+    pair.change(10)
+    made: list[str] = []
+    for owner, name in ((Driver, "_plan"), (Driver, "_run"), (StepTemplate, "_make")):
+        monkeypatch.setattr(owner, name, lambda *_, name=name, **__: made.append(name))
+    known = dict(flow.rendered._steps)
+    stats = flow.advance(11, Does.STEP)
+    assert stats is not None
+    assert (stats.kind, stats.upper, made) == ("step", 11, [])
+    assert flow.rendered._steps == known
+    pair.right(10)
 
 
 def test_what_is_taken_over_is_told_at_once_though_there_are_no_rows(pair: _Pair) -> None:

@@ -44,7 +44,6 @@ from mzsql.repr.refresh import done
 
 _LOG = logging.getLogger(__name__)
 
-
 #: How many seconds a dataflow's first step is expected to take.
 FIRST_STEP_SECONDS = 0.3
 #: A trace of fewer updates loads so quickly that it is left to the step that first looks into it.
@@ -274,7 +273,7 @@ class DataflowLifecycle:
         self.dataflow = dataflow
         ready = dataflow.goes_on = not dataflow.to_hydrate()
         if ready:
-            # Since it was here last another replica has probably written the view, or nobody waits for it just now.
+            # Another replica has probably written the view meanwhile.
             self._hydrated(behind=True)
         return ready
 
@@ -314,8 +313,8 @@ class DataflowLifecycle:
             _LOG.warning("what %s looks into is loaded later: %s", self.gid, error)
 
     def warm(self, give_way: Callable[[], object] = lambda: None) -> None:
-        """Load the traces that its steps will look into and nobody has loaded, and prepare its steps if that is likely to be of
-        use. Runs beside its steps; `give_way` as for `prepare`.
+        """Load the traces that its steps will look into and nobody has loaded, and prepare its steps if that is likely to be of use.
+        Runs beside its steps; `give_way` as for `prepare`.
         """
         dataflow = self.dataflow
         if dataflow is not None and not self._unwanted():
@@ -340,7 +339,8 @@ class DataflowLifecycle:
         if replica.settings.engine == Engine.SPARK.value:
             dataflow.rendered.prepare()
         else:
-            prepare_steps(dataflow, replica.driver, replica.deltas, unwanted)
+            may_wait = self.standing.may_wait
+            prepare_steps(dataflow, replica.driver, replica.deltas, unwanted, several=may_wait)
         self.practised = True
 
     def _warm(self, dataflow: Dataflow, *, least: int = 0) -> None:

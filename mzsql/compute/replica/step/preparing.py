@@ -8,7 +8,8 @@ runs the full text. It is meant for a thread that nobody waits for.
 
 Trade-off: it takes a tenth to half a second for a dataflow whose inputs may never change, and the plan takes memory
 (`mzsql.compute.engines.plans` keeps the most recently used ones), so only so many dataflows are prepared. Steps over
-many times are not: their text is made when the first of them comes.
+several times are where these will come first, as of a dataflow that lets another replica go ahead: their full text is planned, too.
+Elsewhere it is made when the first of them comes.
 """
 
 from __future__ import annotations
@@ -27,9 +28,21 @@ from mzsql.render.rewrites.templates import TEMPLATES, StepTemplate
 
 
 def prepare_steps(
-    dataflow: Dataflow, driver: Driver, deltas: Deltas, unwanted: Callable[[], bool]
+    dataflow: Dataflow,
+    driver: Driver,
+    deltas: Deltas,
+    unwanted: Callable[[], bool],
+    *,
+    several: bool,
 ) -> None:
     """Prepare an open dataflow's steps; nothing more once it is `unwanted`.
+
+    Args:
+        dataflow: it.
+        driver: plans.
+        deltas: the replica's.
+        unwanted: asked now and then.
+        several: whether also steps over several times.
 
     Raises:
         duckdb.Error: DuckDB does not plan a statement; steps will run it as written.
@@ -60,6 +73,21 @@ def prepare_steps(
         if unwanted():
             return
         rendered.template(Engine.DUCKDB, changed, at_once=not rendered.temporal)
+    if several and not rendered.temporal and not unwanted():
+        _prepare_several(dataflow, driver)
+
+
+def _prepare_several(dataflow: Dataflow, driver: Driver) -> None:
+    """Plan the full text of a step over several times, and make its lookups for a change of each input alone; no more than
+    are kept beside what was made for steps at once.
+    """
+    template = dataflow.rendered.template(Engine.DUCKDB)
+    if template.is_long or template.step is None or driver.is_planned(template.text):
+        return
+    reads = template.step.reads
+    driver.plan(template.text, {name: empty_relation(dataflow, name).schema for name in reads})
+    for one in itertools.islice(dataflow.inputs, TEMPLATES // 4):
+        dataflow.rendered.template(Engine.DUCKDB, [f"delta_{one.spec.id}"])
 
 
 def likely_changes(inputs: Sequence[str]) -> list[tuple[str, ...]]:
