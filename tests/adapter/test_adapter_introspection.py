@@ -293,6 +293,17 @@ def test_one_replica_is_named_or_it_is_refused(con: Connection) -> None:
         with pytest.raises(mzsql.Error, match=r"unknown cluster replica 'pair\.eats'") as unknown:
             rows(con, asked)
         assert 'Perhaps you meant "east"' in str(unknown.value)
+    for asked in (
+        "EXPLAIN ANALYZE CPU FOR MATERIALIZED VIEW w",
+        "EXPLAIN ANALYZE CLUSTER MEMORY",
+    ):
+        with pytest.raises(mzsql.Error, match=r"unknown cluster replica 'pair\.eats'"):
+            rows(con, asked)
+        rows(con, asked + " AS SQL")
+    con.execute("SET cluster_replica = west")
+    assert rows(con, "EXPLAIN ANALYZE CLUSTER CPU") != []
+    with pytest.raises(mzsql.Error, match=r"unknown cluster replica 'quickstart\.west'"):
+        rows(con, "EXPLAIN ANALYZE CPU FOR MATERIALIZED VIEW v")
     con.execute("RESET cluster_replica; SET cluster = quickstart")
     assert rows(con, query) == [(4,)]
     con.execute("CREATE CLUSTER none SIZE '1', REPLICATION FACTOR 0; SET cluster = none")

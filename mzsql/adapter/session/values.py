@@ -105,16 +105,24 @@ def session_values(session: Session, state: CatalogState, build: str) -> Mapping
     }
 
 
-def targeted_replica(session: Session, state: CatalogState) -> Replica | None:
+def targeted_replica(
+    session: Session, state: CatalogState, of: str | None = None
+) -> Replica | None:
     """The replica that the variable ``cluster_replica`` names; None where it is empty.
 
+    Args:
+        session: the session.
+        state: the catalog.
+        of: the cluster that it must be one of; None: the session's.
+
     Raises:
-        UndefinedObject: the session's cluster has no replica of that name.
+        UndefinedObject: the cluster has no replica of that name.
     """
     name = session.get("cluster_replica")
     if not name:
         return None
-    cluster = session.get("cluster")
+    cluster = of or session.get("cluster")
+    whose = "the session's" if of is None else "its"
     replicas = _replicas(cluster, state)
     found = next((one for one in replicas if one.name == name), None)
     if found is None:
@@ -122,7 +130,7 @@ def targeted_replica(session: Session, state: CatalogState) -> Replica | None:
         raise UndefinedObject(
             f"unknown cluster replica '{cluster}.{name}'",
             hint=alike(name, names)
-            or "SET cluster_replica to one of the session's cluster, or RESET cluster_replica.",
+            or f"SET cluster_replica to one of {whose} cluster, or RESET cluster_replica.",
         )
     return found
 

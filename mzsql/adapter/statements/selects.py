@@ -74,9 +74,11 @@ class Selects:
         """Refuse to read users' relations on a cluster that does not exist, as Materialize does.
 
         The system catalog is read on a cluster of its own, by SHOW always, by others unless the session says otherwise. Of all else a
-        replica named by ``cluster_replica`` must be one of the session's cluster.
+        replica named by ``cluster_replica`` must be one of the session's cluster; of EXPLAIN ANALYZE, one of what that is about.
         """
         cluster = session.get("cluster")
+        if plan.replicas_of is not None:
+            targeted_replica(session, self._env.catalog.state, plan.replicas_of)
         if self._env.catalog.state.cluster(cluster) is not None:
             # Nearly always no replica is named, and where the query is run makes no difference.
             if session.get("cluster_replica") and not _on_catalog_cluster(session, plan):

@@ -21,6 +21,7 @@ class SelectPlan(StatementPlan, frozen=True, tag="select"):
         as_of: the constant expression of AS OF, of type mz_timestamp.
         at_least: whether it was AS OF AT LEAST.
         shows: whether it is a SHOW, which any transaction may contain.
+        replicas_of: the cluster of which it shows a replica, the one that ``cluster_replica`` names; None for other queries.
     """
 
     command: ClassVar[str] = "SELECT"
@@ -29,6 +30,7 @@ class SelectPlan(StatementPlan, frozen=True, tag="select"):
     as_of: Scalar | None = None
     at_least: bool = False
     shows: bool = False
+    replicas_of: str | None = None
 
 
 #: Any statement's plan. Each family's classes stand in a module of their own, such as `mzsql.frontend.plan.ddl_plans`.

@@ -82,19 +82,20 @@ def _expect_kind(item: CatalogItem, kind: str) -> None:
 
 def _explain_analyze(statement: st.ExplainAnalyze, catalog: CatalogView) -> plans.SelectPlan:
     if statement.explainee is None:
-        text = analyzed_cluster(
-            cluster_name(catalog, None), statement.properties, skew=statement.skew
-        )
+        cluster: str | None = cluster_name(catalog, None)
+        text = analyzed_cluster(cluster or "", statement.properties, skew=statement.skew)
     else:
         item = item_named(catalog, statement.explainee.name)
         _expect_kind(item, statement.explainee.kind)
+        cluster = item.cluster
         text = analyzed(item.id, statement.properties, skew=statement.skew)
     if statement.as_sql:
         shown = exp.select(exp.alias_(exp.Literal.string(text), "SQL"))
         return plans.SelectPlan(QueryPlanner(catalog).top_level(shown), shows=True)
     (parsed,) = parse_statements(text)
     assert isinstance(parsed, st.Select)
-    return plans.SelectPlan(QueryPlanner(catalog).top_level(parsed.query), shows=True)
+    query = QueryPlanner(catalog).top_level(parsed.query)
+    return plans.SelectPlan(query, shows=True, replicas_of=cluster)
 
 
 def _show(statement: st.Show, catalog: CatalogView) -> plans.SelectPlan:
