@@ -37,6 +37,15 @@ class LiteralError(msgspec.Struct, frozen=True, tag="error", cache_hash=True, gc
     typ: SqlType
 
 
+TOO_MANY_RECORDS = "more than one record produced in subquery"
+"""The error in the place of a scalar subquery's value where it has several rows."""
+
+
+def guards_rows(expr: Scalar) -> bool:
+    """Whether ``expr`` says that its rows are too many, rather than what one column of them is: there must be none, read or not."""
+    return isinstance(expr, LiteralError) and expr.message == TOO_MANY_RECORDS
+
+
 class Call(msgspec.Struct, frozen=True, tag="call", cache_hash=True, gc=False):
     """A function applied to arguments.
 

@@ -1,7 +1,8 @@
 """ProjectionPushdown: only columns that something above reads flow through the plan.
 
 Promise: the output columns and their order stay the same. Reduces lose aggregates and Maps lose expressions that
-nobody reads. What a Threshold, a DISTINCT, a recursion or an arrangement needs stays whole.
+nobody reads, but for the error that a scalar subquery has several rows: it becomes a filter, as without it each of
+these rows would multiply those of the query. What a Threshold, a DISTINCT, a recursion or an arrangement needs stays whole.
 Source: Materialize's transform `ProjectionPushdown`.
 """
 
@@ -271,7 +272,10 @@ def _map(rel: mir.Map, inner: mir.Relation, place: dict[int, int], keep: Columns
         if width + offset in wanted:
             scalars.append(sc.permute(scalar, place))
             place[width + offset] = base + len(scalars) - 1
-    new = mir.Map(inner, tuple(scalars)) if scalars else inner
+    unread = (one for offset, one in enumerate(rel.scalars) if width + offset not in wanted)
+    guards = tuple(dict.fromkeys(filter(sc.guards_rows, unread)))
+    below = mir.Filter(inner, guards) if guards else inner
+    new = mir.Map(below, tuple(scalars)) if scalars else below
     return project(new, [place[column] for column in keep])
 
 

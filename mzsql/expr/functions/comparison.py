@@ -54,16 +54,27 @@ OPERATORS: dict[str, tuple[str, str, Callable[[Ast, Ast], Ast]]] = {
 }
 
 
+def nested(op: str, engine: Engine, left: Ast, right: Ast) -> Ast:
+    """A comparison of structs or lists, as which intervals, records, arrays and the like are kept."""
+    made = OPERATORS[op][2](left, right)
+    if engine is Engine.DUCKDB and op not in ("eq", "not_eq"):
+        # DuckDB makes one BETWEEN of two bounds of a column, and has none for nested types ("Invalid type for BETWEEN").
+        return s.neq(made, s.boolean(False))
+    return made
+
+
 def _comparison(op: str, kind: str) -> ScalarFunc:
     symbol, negation, build = OPERATORS[op]
 
-    def value(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+    def value(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
         left, right = (arg.ast for arg in args)
         if kind == "numeric" and args[0].typ.effective_scale != args[1].typ.effective_scale:
             return _numeric_comparison(build, args)
         if kind == "char" and args[0].typ != args[1].typ:
             # Trailing blanks do not count: chars of one declared length are padded to it.
             left, right = s.call("RTRIM", left), s.call("RTRIM", right)
+        if kind == "interval":
+            return nested(op, engine, left, right)
         return build(left, right)
 
     return ScalarFunc(

@@ -223,7 +223,12 @@ class Parser(QueryGrammar, ClauseGrammar, ContainerGrammar, ScalarGrammar, TypeG
 
     def _parse_statement(self) -> exp.Expr | None:
         # sqlglot calls this for the body of a WITH and of a CTE, which must be a query in this dialect.
-        return self.parse_query()
+        query = self.parse_query()
+        body = query
+        while isinstance(body, exp.Subquery) and body.is_wrapper:
+            body = body.this
+        # sqlglot's VALUES has no place for a WITH.
+        return _selected(query) if isinstance(body, exp.Values) else query
 
     def parse_query(self) -> exp.Expr:
         """A query: WITH …, SELECT, VALUES, TABLE, set operations, parentheses."""
@@ -451,6 +456,12 @@ class Parser(QueryGrammar, ClauseGrammar, ContainerGrammar, ScalarGrammar, TypeG
 
 #: Tokens after which sqlglot would swallow the rest of a statement; FETCH is also a clause, and is kept.
 _STATEMENT_WORDS = frozenset(Materialize.Tokenizer.COMMANDS - {TokenType.FETCH})
+
+
+def _selected(query: exp.Expr) -> exp.Select:
+    """``SELECT * FROM (query)``."""
+    inner = query if isinstance(query, exp.Subquery) else exp.Subquery(this=query)
+    return exp.Select(expressions=[exp.Star()], from_=exp.From(this=inner))
 
 
 class SyntaxProblem(ParseError):

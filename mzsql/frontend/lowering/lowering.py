@@ -42,8 +42,6 @@ from mzsql.repr.types import (
     SqlType,
 )
 
-_TOO_MANY = "more than one record produced in subquery"
-
 
 def _values(rows: Sequence[Row], typ: RelationType) -> list[ms.Scalar]:
     """The values of all rows, one after another."""
@@ -349,7 +347,9 @@ class Lowering:
                 counts = get_answer.reduce(list(range(arity)), [one], None)
                 many = ms.Call("gt_bigint", (ms.Column(arity), ms.Literal(1, BIGINT)), BOOLEAN)
                 errors = counts.filter([many]).project(range(arity))
-                return Rel.union([get_answer, errors.map([ms.LiteralError(_TOO_MANY, typ)])])
+                return Rel.union(
+                    [get_answer, errors.map([ms.LiteralError(ms.TOO_MANY_RECORDS, typ)])]
+                )
 
             return self.lookup(get_inner, self.let_in(answer, guarded), [(None, typ)])
 

@@ -217,21 +217,24 @@ class Scope:
             )
         return None
 
-    def star(self, table: TableName | None, position: int | None) -> list[int]:
-        """The positions of the columns that ``*`` or ``table.*`` stands for.
+    def star(self, table: TableName | None, position: int | None) -> list[tuple[int, int]]:
+        """The levels and positions of the columns that ``*`` or ``table.*`` stands for; the table may be one of an outer query's.
 
         Raises:
+            AmbiguousColumn: several tables to the left have the name.
             UndefinedTable: no such table is in scope.
         """
         if table is None:
-            return [i for i, item in enumerate(self.items) if item.starred]
-        if not any(matches(t, table) for t in self.table_names()):
+            return [(0, i) for i, item in enumerate(self.items) if item.starred]
+        known = self.find_table(table, position)
+        if known is None:
             raise UndefinedTable(
                 f"no table named '{'.'.join(table)}' in scope", position=position, sqlstate="42P01"
             )
-        found = [i for i, item in enumerate(self.items) if item.is_of(table)]
+        level, scope = known
+        found = [i for i, item in enumerate(scope.items) if item.is_of(table)]
         # Sorted by place: USING moves merged columns to the front, but ``table.*`` keeps the table's own order.
-        return sorted(found, key=lambda i: self.items[i].place)
+        return [(level, i) for i in sorted(found, key=lambda i: scope.items[i].place)]
 
     def renamed(self, table: TableName | None, names: tuple[str, ...]) -> Scope:
         """The columns under a table alias, the first ones under new names. Columns that ``*`` skips cannot be referred

@@ -13,8 +13,8 @@ from mzsql.frontend.parse.pieces import fold
 from mzsql.frontend.query.grouping import SelectState
 from mzsql.frontend.query.output_names import output_name
 from mzsql.frontend.scalar.coerce import Typed
-from mzsql.frontend.scalar.containers import record_fields
 from mzsql.frontend.scalar.nodes import position_of
+from mzsql.frontend.scalar.rows import record_fields
 from mzsql.repr.errors import SqlSyntaxError, Unsupported
 
 
@@ -61,13 +61,11 @@ def _expanded(
     position = position_of(node)
     if table is None and not scope.items and not select.node.args.get("from_"):
         raise SqlSyntaxError("SELECT * with no tables specified is not valid", position=position)
-    found = scope.star(table, position)
-    for index in found:
-        select.positions.setdefault(index, position)
+    found = [(level, i, scope.item(level, i)) for level, i in scope.star(table, position)]
+    for level, i, _ in found:
+        if level == 0:
+            select.positions.setdefault(i, position)
     return [
-        (
-            scope.items[i].name,
-            Typed(hir.Column(i), scope.items[i].typ.type, scope.items[i].typ.nullable),
-        )
-        for i in found
+        (item.name, Typed(hir.Column(i, level), item.typ.type, item.typ.nullable))
+        for level, i, item in found
     ]

@@ -52,6 +52,13 @@ def array_fill(ctx: ExprContext, node: exp.Expr) -> Typed:
     if value.typ.kind == "array":
         raise Unsupported("array_fill with arrays not yet supported", position=position)
     sizes, *bounds = (_items(array, position) for array in whole if array is not None)
+    if any(_is_array(item) for one in (sizes, *bounds) for item in one):
+        raise DataError(
+            "wrong number of array subscripts",
+            position=position,
+            sqlstate="2202E",
+            hint="The dimension array must be one-dimensional.",
+        )
     if bounds:
         if len(bounds[0]) != len(sizes):
             raise DataError("wrong number of array subscripts", position=position, sqlstate="2202E")
@@ -64,6 +71,17 @@ def array_fill(ctx: ExprContext, node: exp.Expr) -> Typed:
     check_dimensions(len(sizes))
     done = call(array_filling.key(len(sizes)), [value, *sizes])
     return Typed(done.expr, done.typ, False)
+
+
+def _is_array(item: Typed) -> bool:
+    """Whether an element of an array of any dimensions, which has the type of one of one dimension, is an array."""
+    match item.expr:
+        case Literal(value=value):
+            return isinstance(value, list | tuple)
+        case hir.Call(func="array"):
+            return True
+        case _:
+            return item.typ.kind == "array"
 
 
 def _items(array: Typed, position: int | None) -> list[Typed]:

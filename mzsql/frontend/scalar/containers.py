@@ -276,22 +276,6 @@ def field_of(value: Typed, name: str, position: int | None) -> Typed:
     raise UndefinedColumn(f"field {name} not found in data type record", position=position)
 
 
-def record_fields(value: Typed, position: int | None) -> list[tuple[str, Typed]]:
-    """``(record).*``: each field with its name.
-
-    Raises:
-        SqlError: ``type integer is not composite``.
-    """
-    if value.typ.kind != "record":
-        raise SqlError(
-            f"type {type_name(value.typ)} is not composite", position=position, sqlstate="42809"
-        )
-    return [
-        (name, call(f"record_get_{i}", [value], column.type))
-        for i, (name, column) in enumerate(value.typ.fields, start=1)
-    ]
-
-
 def whole_row(ctx: ExprContext, table: tuple[str, ...], position: int | None) -> Typed | None:
     """A table's row as a record, by the table's name; None where no table in scope has the name."""
     found = ctx.scope.find_table(table, position)

@@ -14,12 +14,14 @@ from sqlglot import expressions as exp
 
 from mzsql.expr.scalar import Literal
 from mzsql.frontend import hir
+from mzsql.frontend.parse.pieces import fold
 from mzsql.frontend.scalar.coerce import Typed, call, cast, operator_call
 from mzsql.frontend.scalar.context import ExprContext
 from mzsql.frontend.scalar.nodes import combine, function_name, known, negate, position_of, unparen
 from mzsql.frontend.scalar.planned_queries import Planned
 from mzsql.repr import types as t
-from mzsql.repr.errors import SqlSyntaxError, UndefinedFunction
+from mzsql.repr.errors import SqlError, SqlSyntaxError, UndefinedFunction
+from mzsql.repr.types import type_name
 
 
 @dataclass(frozen=True)
@@ -46,13 +48,53 @@ def operand(ctx: ExprContext, node: exp.Expr) -> Operand:
 
 
 def row_items(ctx: ExprContext, node: exp.Expr) -> tuple[Typed, ...]:
-    """The values of a row constructor; ``a.*`` is every column of a table."""
+    """The values of a row constructor; ``a.*`` is every column of a table, or every field of a record."""
     items: list[Typed] = []
     for inner in node.expressions:
-        value = ctx.plan(inner)
-        starred = isinstance(inner, exp.Column) and isinstance(inner.this, exp.Star)
-        items += fields(value) if starred else (value,)
+        if isinstance(inner, exp.Column) and isinstance(inner.this, exp.Star):
+            items += columns_of(ctx, inner)
+        elif isinstance(inner, exp.Dot) and isinstance(inner.expression, exp.Star):
+            items += (value for _, value in record_fields(ctx.plan(inner.this), position_of(inner)))
+        else:
+            items.append(ctx.plan(inner))
     return tuple(items)
+
+
+def columns_of(ctx: ExprContext, node: exp.Column) -> list[Typed]:
+    """``table.*``: each of its columns.
+
+    Raises:
+        SqlSyntaxError: no table is named.
+        UndefinedTable: no such table is in scope.
+    """
+    position = position_of(node)
+    table = tuple(
+        fold(node.args[part]) for part in ("catalog", "db", "table") if node.args.get(part)
+    )
+    if not table:
+        raise SqlSyntaxError("wildcard in invalid position", position=position)
+    found = ctx.scope.star(table, position)
+    for level, i in found:
+        if level == 0:
+            ctx.positions.setdefault(i, position)
+    typed = ((level, i, ctx.scope.item(level, i).typ) for level, i in found)
+    return [Typed(hir.Column(i, level), typ.type, typ.nullable) for level, i, typ in typed]
+
+
+def record_fields(value: Typed, position: int | None) -> list[tuple[str, Typed]]:
+    """``(record).*``: each field with its name.
+
+    Raises:
+        SqlError: ``type integer is not composite``.
+    """
+    if value.typ.kind != "record":
+        raise SqlError(
+            f"type {type_name(value.typ)} is not composite", position=position, sqlstate="42809"
+        )
+    return [
+        (name, call(f"record_get_{i}", [value], column.type))
+        for i, (name, column) in enumerate(value.typ.fields, start=1)
+    ]
 
 
 def _is_row_call(node: exp.Expr) -> bool:
@@ -99,6 +141,8 @@ def query_sides(left: Operand, planned: Planned, position: int | None) -> tuple[
     """
     columns = tuple(_columns(planned))
     if len(columns) == 1:
+        if left.row and [value.typ for value in left.values] == [columns[0].typ]:
+            return left, Operand(columns, True)
         right = Operand(columns)
         if not left.row or len(right.columns()) == len(left.values):
             return left, right

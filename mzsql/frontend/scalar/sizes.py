@@ -23,9 +23,9 @@ from mzsql.frontend.scalar.coerce import (
     operator_call,
     settle,
 )
-from mzsql.frontend.scalar.containers import record_fields
 from mzsql.frontend.scalar.context import ExprContext
 from mzsql.frontend.scalar.nodes import function_name, position_of
+from mzsql.frontend.scalar.rows import record_fields
 from mzsql.repr import types as t
 from mzsql.repr.errors import UndefinedFunction, Unsupported
 from mzsql.repr.types import type_name

@@ -142,7 +142,8 @@ def _distance(ctx: ExprContext, node: exp.Expr, order: Sequence[Typed]) -> str:
     negative = (
         min(value.months, value.days, value.microseconds) < 0
         if isinstance(value, Interval)
-        else value < 0
+        # NaN is no distance; a decimal one does not even compare.
+        else value != value or value < 0
     )
     if negative:
         raise InvalidParameter(

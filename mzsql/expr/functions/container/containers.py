@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mzsql.expr.functions.comparison import ANY, OPERATORS
+from mzsql.expr.functions.comparison import ANY, OPERATORS, nested
 from mzsql.expr.functions.container import array_parts, array_shapes, maps, ranges
 from mzsql.expr.functions.container import reading as container_reading
 from mzsql.expr.functions.container import sequences as q
@@ -52,14 +52,14 @@ def _constructor(kind: str) -> ScalarFunc:
 
 
 def _comparison(op: str, param: SqlType) -> ScalarFunc:
-    symbol, negation, build = OPERATORS[op]
+    symbol, negation, _ = OPERATORS[op]
     kind = param.kind
 
     def value(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
         ordered = op not in ("eq", "not_eq")
         if engine is Engine.SPARK and (kind == "map" or (ordered and kind != "range")):
             raise duckdb_only(f"the comparison of {kind}s by {symbol}")
-        return build(args[0].ast, args[1].ast)
+        return nested(op, engine, args[0].ast, args[1].ast)
 
     return ScalarFunc(
         key=f"{op}_{kind}",
