@@ -7,6 +7,7 @@ with GROUPS and RANGE only: with ROWS the result would depend on the order of eq
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from sqlglot import expressions as exp
@@ -143,7 +144,7 @@ def _distance(ctx: ExprContext, node: exp.Expr, order: Sequence[Typed]) -> str:
         min(value.months, value.days, value.microseconds) < 0
         if isinstance(value, Interval)
         # NaN is no distance; a decimal one does not even compare.
-        else value != value or value < 0
+        else math.isnan(value) or value < 0
     )
     if negative:
         raise InvalidParameter(
