@@ -43,6 +43,7 @@ from mzsql.catalog.objects import (
 from mzsql.catalog.state import CatalogState
 from mzsql.persist import NewerVersion, PersistClient
 from mzsql.repr.errors import EnvironmentRefused, Fenced
+from mzsql.repr.garbage import undisturbed
 from mzsql.repr.version import VERSION
 
 #: The format version of an environment, in its marker file and in its catalog; a higher one is refused. Read as
@@ -225,6 +226,7 @@ class DurableCatalog:
                 assert isinstance(deployment, Deployment)
                 check_generation(CatalogState(deployment=deployment), self.generation)
 
+    @undisturbed()
     def _decode_from(
         self,
         before: Mapping[str, tuple[bytes, object]],

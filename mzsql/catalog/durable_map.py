@@ -62,6 +62,8 @@ class DurableMap:
         self._entries: dict[str, bytes] = {}
         self._upper = 0
         self._lapsed = False
+        # Whether a merge was begun, which may not be over.
+        self._merges = False
         self._open()
 
     def _open(self) -> None:
@@ -144,15 +146,19 @@ class DurableMap:
         """Once half as many updates as there are entries have been replaced, have the shard hold one a key.
 
         Few batches, however large, are too few for the shard's own maintenance, and whoever opens the map reads them
-        all. Nobody waits for that: it may take seconds. As in `_hold` a failure is logged.
+        all. No statement waits for that, which may take seconds, but `close` does. As in `_hold` a failure is logged.
         """
         if self._replaced < max(REPLACED_UPDATES, len(self._entries) // 2):
             return
         self._replaced = 0
         if not self._release() or not self._persist.maintains:
             return
+        self._merges = True
+        self._maintain(beside=True)
+
+    def _maintain(self, *, beside: bool) -> None:
         try:
-            self._persist.maintain(self._shard_id, beside=True)
+            self._persist.maintain(self._shard_id, full=True, all_due=False, beside=beside)
         except SqlError as failure:
             _log.warning("the %s is compacted later: %s", self._purpose, failure)
 
@@ -275,7 +281,11 @@ class DurableMap:
             )
 
     def close(self) -> None:
-        """Close the handles. Idempotent."""
+        """Close the handles, once what was to be merged is. Idempotent."""
+        merges, self._merges = self._merges, False
+        if merges:
+            # The process may have had no time for it.
+            self._maintain(beside=False)
         self._reader.expire()
         self._writer.expire()
 

@@ -332,6 +332,23 @@ def test_nobody_waits_for_a_map_to_be_merged(monkeypatch: pytest.MonkeyPatch) ->
     client.close()
 
 
+def test_a_map_that_is_closed_at_once_is_merged_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    client = PersistClient(
+        open_blob("mem:"), open_consensus("mem:"), settings=Settings(inline_bytes=0)
+    )
+    # The thread has no time for it.
+    monkeypatch.setattr(background_work, "maintain", lambda *_, **__: Report())
+    shard = client.new_shard_id()
+    mine = DurableMap(client, shard, "map")
+    for value in (b"one", b"two"):
+        mine.apply(lambda _, value=value: {str(n): value for n in range(1000)})
+    mine.close()
+    assert sum(batch.rows for batch in client.inspect(shard).trace) == 1000
+    client.close()
+
+
 def test_a_map_whose_reader_has_expired_is_opened_anew() -> None:
     client = PersistClient(open_blob("mem:"), open_consensus("mem:"), background=False)
     mine = DurableMap(client, client.new_shard_id(), "map")

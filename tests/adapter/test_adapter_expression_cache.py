@@ -236,6 +236,58 @@ def test_an_entry_whose_plan_is_cut_off_is_told_of_and_made_again(world: World) 
     assert cache.plan(u(2), "f", 1) == made
 
 
+class _Told(OneShard):
+    """Remembers the entries that could not be read."""
+
+    def __init__(self) -> None:
+        super().__init__(SHARD)
+        self.entries: list[str] = []
+
+    def damaged_entry(self, key: str, reason: str) -> None:
+        del reason
+        self.entries.append(key)
+
+
+def _former(made: GlobalExpressions) -> bytes:
+    """A plan's entry in the format before the present one: everything in one array, without the header's copies."""
+    encoded = [msgspec.Raw(msgspec.msgpack.encode(one)) for one in (made.mir, None)]
+    head = (made.features, made.version, made.index_imports, made.offered, made.notices)
+    return msgspec.msgpack.encode((*head, encoded[0], made.sealed, encoded[1], 0))
+
+
+def test_a_plan_in_the_former_format_is_made_again_and_is_no_damage(world: World) -> None:
+    kept, made = plan(3), plan(2)
+    world.cache().insert_expressions(new_global={u(3): kept})
+    entries = DurableMap(PersistClient(world.blob, world.consensus, background=False), SHARD, "x")
+    entries.apply(lambda _: {"1/u2/global": _former(made)})
+    told = _Told()
+    client = PersistClient(world.blob, world.consensus, background=False)
+    cache = ExpressionCache(client, told, "1")
+    assert cache.plan(u(2), "f", 1) is None
+    assert cache.glances([u(2), u(3)]) == {u(3): kept}
+    cache.insert_expressions(new_global={u(2): made})
+    assert cache.plan(u(2), "f", 1) == made
+    assert world.cache().open({u(2): 1, u(3): 1}, "f", remove_prior_versions=True) == {
+        u(2): made,
+        u(3): kept,
+    }
+    assert told.entries == []
+
+
+def test_what_relations_show_of_a_plan_is_in_its_header() -> None:
+    made = plan(2, indexes=(u(9),))
+    read = GlobalExpressions.read(made.to_bytes())
+    sealed = made.sealed
+    assert read.reads == (*sealed.sources, *sealed.indexes)
+    assert read.sealed == sealed
+    assert (read.is_outlined, read.arrangements, read.lir_ids) == (False, None, made.lir_ids)
+    assert read == made
+    # Another length of a part is damage, though the bytes are those that were written.
+    for moved in (made.replaced(mir_bytes=1), made.replaced(plan_bytes=1)):
+        with pytest.raises(msgspec.MsgspecError):
+            moved.check()
+
+
 def test_an_index_invalidates_dependents_through_plain_views_only() -> None:
     def item(n: int, kind: str, *on: int) -> Item:
         common = (u(n), f"o{n}", "public", "", tuple(u(i) for i in on))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from mzsql.adapter.dataflows import dataflows
 from mzsql.adapter.environment.cache_entries import GlobalExpressions
 from mzsql.adapter.planning.planner import Planner
 from mzsql.catalog.objects import Maintained
+from mzsql.compute.controller.controller import ComputeController
 from mzsql.compute.replica.scheduling import lifecycle
 
 HANG = 60.0
@@ -97,6 +99,48 @@ def test_what_somebody_waits_for_is_taken_up_first(
     first = order.index("one")
     assert order[first : first + 3] == ["one", "two", "three"]
     assert "beside" not in order[:first]
+
+
+def test_garbage_is_looked_for_again_once_all_are_taken_up_or_the_process_closes(
+    env: Path, held: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dataflows, "AT_ONCE", 1)
+    was, install, during = gc.isenabled(), ComputeController.install, list[bool]()
+
+    def told(self: ComputeController, *args: object) -> None:
+        during.append(gc.isenabled())
+        install(self, *args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(ComputeController, "install", told)
+    gc.enable()
+    held.set()
+    try:
+        with mzsql.connect(env) as con:
+            assert con.coordinator.env.startup.wait(HANG)
+            assert len(during) == 5
+            assert not any(during)
+            assert con.execute("SELECT s FROM three").fetchall() == [(12,)]
+            _soon(gc.isenabled)
+        held.clear()
+        with mzsql.connect(env):
+            _soon(lambda: not gc.isenabled())
+            held.set()
+        _soon(gc.isenabled)
+        # What takes long has the collector back.
+        monkeypatch.setattr(dataflows, "UNDISTURBED_SECONDS", -1.0)
+        during.clear()
+        with mzsql.connect(env) as con:
+            assert con.coordinator.env.startup.wait(HANG)
+            assert any(during)
+    finally:
+        gc.enable() if was else gc.disable()
+
+
+def _soon(found: Callable[[], bool]) -> None:
+    until = time.monotonic() + HANG
+    while not found():
+        assert time.monotonic() < until
+        time.sleep(0.001)
 
 
 def test_phases_are_told(env: Path) -> None:

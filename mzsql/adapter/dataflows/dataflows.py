@@ -1,7 +1,8 @@
 """The environment's dataflows in this process: installed while it leads, stopped when it does not.
 
 Promise: while this process leads, every materialized view and index in the catalog has a dataflow, whoever created it. Plans come from the
-expression cache; those that startup had to make are written there in one write. Read holds on history that nothing needs are released.
+expression cache; those that startup had to make are written there in one write. While many are installed, Python's cycle collector does
+not start, for `UNDISTURBED_SECONDS` at most. Read holds on history that nothing needs are released.
 While a view filters by ``mz_now()``, or a refresh is due, time advances even where nobody writes. The leading thread is joined on close;
 Spark starts with the first dataflow. The trade-off: one thread does all of this, so the dataflows' order needs no locks between leaders.
 """
@@ -44,6 +45,7 @@ from mzsql.compute.controller.controller import ComputeController
 from mzsql.compute.dependencies import ArrangementRegistry, ExportLog
 from mzsql.compute.engines.spark_session import require_java
 from mzsql.repr.errors import Fenced
+from mzsql.repr.garbage import undisturbed
 from mzsql.repr.ids import GlobalId
 from mzsql.threads import Backoff, Supervised
 
@@ -53,6 +55,8 @@ _log = logging.getLogger(__name__)
 TICK = 0.5
 #: At most so many dataflows are installed before the thread looks at the catalog again and other threads get the lock.
 AT_ONCE = 64
+#: While more than `AT_ONCE` are installed garbage is not looked for: what is made for each stays. For so many seconds at most.
+UNDISTURBED_SECONDS = 10.0
 #: After a pause of so many seconds the thread reads the catalog without a notification: a process that was suspended may have missed some.
 PAUSE_SECONDS = LEASE_MS / 4000
 #: The longest pause, in seconds, before commands that a replica has not confirmed are sent again.
@@ -119,6 +123,9 @@ class Dataflows:
         self._unwritten: dict[GlobalId, GlobalExpressions] = {}
         self._took_up: set[GlobalId] = set()
         self._more = self._looked = False
+        # The pause of garbage collection while many dataflows are installed, and when it began; None: there was none since all were.
+        self._undisturbed = contextlib.ExitStack()
+        self._undisturbed_at: float | None = None
         self._ahead = PlansAhead(env.cache.lacking, planner.features)
         self._leads = False
         # The count of dropped replicas at the last retirement of their shards; -1 when none was done since this process leads.
@@ -278,6 +285,7 @@ class Dataflows:
         with self._lock:
             self._leads = False
             self._metrics.end()
+            self._disturb()
             self._env.collections.disown_holds()
             self._deployed.clear()
             self._reconciled = ()
@@ -308,13 +316,29 @@ class Dataflows:
             self._pause = min(2 * self._pause, _AGAIN_SECONDS) if again else TICK
             self._again_at = now + self._pause
         if self._missing:
+            self._undisturb()
             self._env.startup.wanted = len(self._missing) + len(self._controller.installed)
             self._install(state, first)
         if not self._missing:
+            self._disturb()
             self._ahead.close()
             self._write_plans()
             self._controller.maintain(self._knows_all)
             self._env.startup.completed()
+
+    def _undisturb(self) -> None:
+        """Begin the pause of garbage collection where many dataflows are missing, or end it where it has lasted long."""
+        now = self._env.clock.monotonic()
+        if self._undisturbed_at is None:
+            if len(self._missing) > AT_ONCE:
+                self._undisturbed_at = now
+                self._undisturbed.enter_context(undisturbed())
+        elif now - self._undisturbed_at > UNDISTURBED_SECONDS:
+            self._undisturbed.close()
+
+    def _disturb(self) -> None:
+        self._undisturbed.close()
+        self._undisturbed_at = None
 
     def _knows_all(self) -> bool:
         """Whether this process leads, and every dataflow that is wanted is installed, by the catalog as it is now. Reads that.

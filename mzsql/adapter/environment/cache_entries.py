@@ -1,15 +1,16 @@
 """The entries of the expression cache, and their encoding.
 
-Promise: reading an entry is lazy. `GlobalExpressions.read` decodes the header that says whether the entry applies, in a
-few microseconds; `check` compares the rest with its checksum; `plan` and `outline` are decoded once, when first asked
-for; `mir`, which only EXPLAIN needs, on each call. An entry is read only by the build that wrote it, so the format
-never needs a migration.
+Promise: reading an entry is lazy. A plan's entry is a small header and a body. `GlobalExpressions.read` decodes the header
+alone, in a few microseconds whatever the plan's size: whether the entry applies, and what relations about dataflows show
+of it. `check` compares the body with its checksum; `plan` and `outline` are decoded once, when first asked for; `mir`,
+which only EXPLAIN needs, on each call. An entry is read only by the build that wrote it, and one of another format is told
+by its first byte (`OtherFormat`), so no format is ever migrated: such a plan is made again.
 """
 
 from __future__ import annotations
 
 import zlib
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -43,6 +44,9 @@ OF_DEPLOYMENTS = frozenset({WAITING, STANDING, ARRANGEMENT, CHARGE})
 #: Bytes per call of `zlib.crc32`. For longer ones zlib releases the GIL, and acquiring that again while other threads
 #: run takes a hundred times as long as the sum.
 _PIECE = 4096
+
+
+Buffer: TypeAlias = bytes | memoryview | msgspec.Raw
 
 
 class StoredNotice(msgspec.Struct, frozen=True, array_like=True):
@@ -80,65 +84,56 @@ class _StoredLocal(msgspec.Struct, frozen=True, array_like=True):
     mir: msgspec.Raw
 
 
-class _StoredGlobal(msgspec.Struct, frozen=True, array_like=True):
+class OtherFormat(msgspec.DecodeError):
+    """An entry that was written in another format than this program's."""
+
+
+#: The first byte of a plan's entry, which no MessagePack value begins with.
+_MARK = b"\xc1"
+#: The first byte of the format before it, which was a MessagePack array of nine.
+_FORMER = b"\x99"
+#: Bytes of the length of the header, which follow the mark.
+_LENGTH = 4
+
+
+class _Head(msgspec.Struct, frozen=True, array_like=True):
+    """What is known of a plan without decoding it; the fields from ``indexes`` to ``arrangements`` are copies from the body.
+
+    ``lir_ids`` and ``arrangements`` (nodes and fingerprints) are None where there is no outline. The body is the MIR, in
+    ``mir_bytes``, the physical plan, in ``plan_bytes``, and the outline.
+    """
+
     features: str
     version: int
     index_imports: tuple[GlobalId, ...]
     offered: Offered
     notices: tuple[StoredNotice, ...]
-    mir: msgspec.Raw
-    plan: SealedDataflow
-    outline: msgspec.Raw
-    checksum: int
+    indexes: tuple[GlobalId, ...]
+    sources: tuple[GlobalId, ...]
+    exports_index: bool
+    lir_ids: tuple[int, ...] | None
+    arrangements: tuple[tuple[int, str], ...] | None
+    mir_bytes: int
+    plan_bytes: int
+    checksum: int = 0
 
-    def summed(self) -> int:
-        """The CRC-32 of the fields that are decoded lazily."""
-        found = 0
-        for part in (self.mir, self.plan.data, self.outline):
-            data = memoryview(part)
-            for at in range(0, len(data), _PIECE):
-                found = zlib.crc32(data[at : at + _PIECE], found)
+    def summed(self, body: memoryview) -> int:
+        """The CRC-32 of a body, and of how it is divided."""
+        found = zlib.crc32(b"%d %d" % (self.mir_bytes, self.plan_bytes))
+        for at in range(0, len(body), _PIECE):
+            found = zlib.crc32(body[at : at + _PIECE], found)
         return found
 
 
-class _Arrangement(msgspec.Struct, frozen=True, array_like=True):
-    """The leading fields of an `ArrangementSpec`; only the node and the fingerprint are decoded."""
-
-    name: msgspec.Raw
-    lir_id: int
-    columns: msgspec.Raw
-    key_arity: msgspec.Raw
-    additive: msgspec.Raw
-    fingerprint: str
-
-
-class _Arrangements(msgspec.Struct, frozen=True, array_like=True):
-    """The leading fields of an `Outline`; only nodes and arrangements are decoded."""
-
-    inputs: msgspec.Raw
-    lir_ids: tuple[int, ...]
-    arrangements: tuple[_Arrangement, ...]
-
-
 _LOCALS = msgspec.msgpack.Decoder(_StoredLocal)
-_GLOBALS = msgspec.msgpack.Decoder(_StoredGlobal)
+_HEADS = msgspec.msgpack.Decoder(_Head)
 _RELATIONS: msgspec.msgpack.Decoder[Relation] = msgspec.msgpack.Decoder(Relation)
 _DATAFLOWS = msgspec.msgpack.Decoder(MirDataflow)
-_ARRANGEMENTS: msgspec.msgpack.Decoder[_Arrangements | None] = msgspec.msgpack.Decoder(
-    _Arrangements | None
-)
 _OUTLINES: msgspec.msgpack.Decoder[Outline | None] = msgspec.msgpack.Decoder(Outline | None)
-
-
-_NOTHING = msgspec.msgpack.encode(None)
 
 
 def _raw(value: object) -> msgspec.Raw:
     return msgspec.Raw(msgspec.msgpack.encode(value))
-
-
-def _with_checksum(stored: _StoredGlobal) -> _StoredGlobal:
-    return msgspec.structs.replace(stored, checksum=stored.summed())
 
 
 class LocalExpression:
@@ -195,11 +190,8 @@ class GlobalExpressions:
 
     Attributes:
         index_imports: the indexes that the MIR or the physical plan uses.
-        sealed: the physical plan, encoded, with the ids of what it reads.
         features: the optimizer features it was made with, as `spell_features` writes them.
         version: the version of the object's definition.
-        notices: the optimizer's notices.
-        offered: the indexes that the optimizer could choose from.
     """
 
     def __init__(
@@ -213,33 +205,80 @@ class GlobalExpressions:
         outline: Outline | None = None,
         offered: Offered = Offered(),  # noqa: B008  it is immutable
     ) -> None:
-        sealed = SealedDataflow.of(plan)
-        stored = _StoredGlobal(
-            features, version, index_imports, offered, notices, _raw(mir), sealed, _raw(outline), 0
+        self._sealed: SealedDataflow | None
+        self._sealed = sealed = SealedDataflow.of(plan)
+        head = _Head(
+            features,
+            version,
+            index_imports,
+            offered,
+            notices,
+            sealed.indexes,
+            sealed.sources,
+            sealed.exports_index,
+            *_outlined(outline),
+            0,
+            0,
         )
-        self._take(_with_checksum(stored))
+        self._put_together(head, msgspec.msgpack.encode(mir), sealed.data, outline)
 
-    def _take(self, stored: _StoredGlobal) -> None:
-        self._stored = stored
-        self.sealed = stored.plan
+    def _put_together(
+        self, head: _Head, mir: Buffer, plan: Buffer, outline: Outline | None
+    ) -> None:
+        parts = (memoryview(mir), memoryview(plan), msgspec.msgpack.encode(outline))
+        body = memoryview(b"".join(parts))
+        head = msgspec.structs.replace(head, mir_bytes=len(parts[0]), plan_bytes=len(parts[1]))
+        self._take(msgspec.structs.replace(head, checksum=head.summed(body)), body)
+
+    def _take(self, head: _Head, body: memoryview) -> None:
+        self._head, self._body = head, body
         self._outline: Outline | None = None
-        self._outlined = False
-        self.features = stored.features
-        self.version = stored.version
-        self.index_imports = stored.index_imports
-        self.notices = stored.notices
-        self.offered = stored.offered
+        self._decoded = False
+        self.features = head.features
+        self.version = head.version
+        self.index_imports = head.index_imports
 
     @classmethod
     def read(cls, data: bytes) -> GlobalExpressions:
         """Decode an entry's header; the rest is decoded later.
 
         Raises:
+            OtherFormat: the entry is of another format.
             msgspec.MsgspecError: these bytes are not such an entry.
         """
-        made = cls.__new__(cls)
-        made._take(_GLOBALS.decode(data))
+        if data[:1] != _MARK:
+            former = data[:1] == _FORMER
+            raise (OtherFormat if former else msgspec.DecodeError)("it is of another format")
+        begins = 1 + _LENGTH
+        ends = begins + int.from_bytes(data[1:begins], "big")
+        made, whole = cls.__new__(cls), memoryview(data)
+        made._sealed = None
+        made._take(_HEADS.decode(whole[begins:ends]), whole[ends:])
         return made
+
+    @property
+    def notices(self) -> tuple[StoredNotice, ...]:
+        """The optimizer's notices."""
+        return self._head.notices
+
+    @property
+    def offered(self) -> Offered:
+        """The indexes that the optimizer could choose from."""
+        return self._head.offered
+
+    @property
+    def reads(self) -> tuple[GlobalId, ...]:
+        """What the physical plan imports: collections, then indexes; decodes nothing."""
+        return (*self._head.sources, *self._head.indexes)
+
+    @property
+    def sealed(self) -> SealedDataflow:
+        """The physical plan, encoded, with the ids of what it reads."""
+        if self._sealed is None:
+            head = self._head
+            data = msgspec.Raw(self._body[head.mir_bytes :][: head.plan_bytes])
+            self._sealed = SealedDataflow(head.indexes, head.sources, head.exports_index, data)
+        return self._sealed
 
     @property
     def mir(self) -> MirDataflow:
@@ -248,7 +287,7 @@ class GlobalExpressions:
         Raises:
             msgspec.MsgspecError: the stored bytes are damaged.
         """
-        return _DATAFLOWS.decode(self._stored.mir)
+        return _DATAFLOWS.decode(self._body[: self._head.mir_bytes])
 
     @property
     def plan(self) -> DataflowDescription:
@@ -266,21 +305,16 @@ class GlobalExpressions:
         Raises:
             msgspec.MsgspecError: the stored bytes are damaged.
         """
-        if not self._outlined:
-            self._outline, self._outlined = _OUTLINES.decode(self._stored.outline), True
+        if not self._decoded:
+            head = self._head
+            data = self._body[head.mir_bytes + head.plan_bytes :]
+            self._outline, self._decoded = _OUTLINES.decode(data), True
         return self._outline
 
     @property
     def arrangements(self) -> tuple[tuple[int, str], ...] | None:
-        """Node and fingerprint of each arrangement in the outline, without decoding the rest of it; None without an outline.
-
-        Raises:
-            msgspec.MsgspecError: the bytes are not an outline.
-        """
-        found = _ARRANGEMENTS.decode(self._stored.outline)
-        if found is None:
-            return None
-        return tuple((one.lir_id, one.fingerprint) for one in found.arrangements)
+        """Node and fingerprint of each arrangement in the outline; None without an outline. Decodes nothing."""
+        return self._head.arrangements
 
     @property
     def lir_ids(self) -> tuple[int, ...]:
@@ -289,15 +323,14 @@ class GlobalExpressions:
         Raises:
             msgspec.MsgspecError: the stored bytes are damaged.
         """
-        found = _ARRANGEMENTS.decode(self._stored.outline)
-        if found is not None:
-            return found.lir_ids
+        if self._head.lir_ids is not None:
+            return self._head.lir_ids
         return tuple(node.lir_id for built in self.plan.objects for node in walk(built.plan))
 
     @property
     def is_outlined(self) -> bool:
         """Whether there is an outline; decodes nothing."""
-        return memoryview(self._stored.outline) != _NOTHING
+        return self._head.lir_ids is not None
 
     def as_taken_up(self) -> tuple[SealedDataflow, Outline | None]:
         """The plan and its outline, as a replica is given them."""
@@ -309,30 +342,36 @@ class GlobalExpressions:
         Raises:
             msgspec.MsgspecError: the bytes are not those that were written.
         """
-        if self._stored.summed() != self._stored.checksum:
+        if self._head.summed(self._body) != self._head.checksum:
             raise msgspec.DecodeError("its checksum is another")
         _ = self.outline
 
     def with_outline(self, outline: Outline) -> GlobalExpressions:
         """This entry with an outline."""
-        return self._of(
-            _with_checksum(msgspec.structs.replace(self._stored, outline=_raw(outline)))
-        )
+        lir_ids, arrangements = _outlined(outline)
+        head = msgspec.structs.replace(self._head, lir_ids=lir_ids, arrangements=arrangements)
+        made = GlobalExpressions.__new__(GlobalExpressions)
+        made._sealed = self.sealed
+        made._put_together(head, self._body[: head.mir_bytes], self.sealed.data, outline)
+        return made
 
     def to_bytes(self) -> bytes:
         """The encoding that `read` decodes."""
-        return msgspec.msgpack.encode(self._stored)
+        head = msgspec.msgpack.encode(self._head)
+        return b"".join((_MARK, len(head).to_bytes(_LENGTH, "big"), head, self._body))
 
-    def replaced(self, **fields: Any) -> GlobalExpressions:
-        """This entry with some stored fields replaced and the checksum left as it was, so a changed checksummed field
-        reads as damage.
+    def replaced(self, *, plan: bytes | None = None, **fields: Any) -> GlobalExpressions:
+        """This entry with another encoded physical plan, or with some fields of the header replaced, and the checksum left
+        as it was, so that another plan reads as damage.
         """
-        return self._of(msgspec.structs.replace(self._stored, **fields))
-
-    @staticmethod
-    def _of(stored: _StoredGlobal) -> GlobalExpressions:
+        head, body = self._head, self._body
+        if plan is not None:
+            after = body[head.mir_bytes + head.plan_bytes :]
+            body = memoryview(b"".join((body[: head.mir_bytes], plan, after)))
+            fields["plan_bytes"] = len(plan)
         made = GlobalExpressions.__new__(GlobalExpressions)
-        made._take(stored)
+        made._sealed = None
+        made._take(msgspec.structs.replace(head, **fields), body)
         return made
 
     def __eq__(self, other: object) -> bool:
@@ -340,3 +379,13 @@ class GlobalExpressions:
 
     def __hash__(self) -> int:
         return hash(self.to_bytes())
+
+
+def _outlined(
+    outline: Outline | None,
+) -> tuple[tuple[int, ...] | None, tuple[tuple[int, str], ...] | None]:
+    """What a header has of an outline: the nodes, and node and fingerprint of each arrangement."""
+    if outline is None:
+        return None, None
+    found = ((one.lir_id, one.fingerprint) for one in outline.arrangements)
+    return tuple(outline.lir_ids), tuple(found)

@@ -30,6 +30,7 @@ from mzsql.adapter.environment.cache_entries import (
     WAITING,
     GlobalExpressions,
     LocalExpression,
+    OtherFormat,
 )
 from mzsql.catalog.durable_map import Change, DurableMap
 from mzsql.catalog.objects import View
@@ -326,13 +327,15 @@ class ExpressionCache:
     # --- reading ------------------------------------------------------------------------------
 
     def _read(self, key: str, data: bytes, kind: str) -> Entry | None:
-        """Decode an entry of this build, of a kind; None where it is damaged, which counts as absent."""
+        """Decode an entry of this build, of a kind; None where it is damaged or of another format, which counts as absent."""
         known = self._known.get(key)
         if known is not None and known[0] is data:
             return known[1]
         read = _READ.get(kind)
         try:
             entry = None if read is None else read(data)
+        except OtherFormat:
+            return None
         except msgspec.MsgspecError as failure:
             self._damaged(key, failure)
             return None

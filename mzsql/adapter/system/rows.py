@@ -427,7 +427,7 @@ def _read(source: Source) -> Iterator[tuple[GlobalId, set[GlobalId]]]:
     """What the plan of each running dataflow reads."""
     for item, runs in source.running():
         # What runs reads the physical plan's imports; the MIR may import other indexes.
-        yield item.id, {*runs.sealed.sources, *runs.sealed.indexes}
+        yield item.id, {*runs.reads}
 
 
 def _compute_dependencies(source: Source) -> Rows:
