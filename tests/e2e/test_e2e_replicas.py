@@ -191,6 +191,22 @@ def test_a_replica_of_another_version_than_the_one_that_leads_is_refused(
     assert all(one.process is None for one in state.replicas.values())
 
 
+def test_a_size_that_the_machine_cannot_give_is_told_and_one_that_is_none_is_refused(
+    con: mzsql.Connection, run: Callable[..., Process]
+) -> None:
+    with pytest.raises(mzsql.Error, match="unknown cluster replica size 999"):
+        con.execute("CREATE CLUSTER REPLICA c.r3 (SIZE '999')")
+    con.execute("CREATE CLUSTER REPLICA c.r3 (SIZE '32')")
+    large = run("replica", "--cluster", "c", "--name", "r3")
+    assert large.line().startswith("replica c.r3 listens at 127.0.0.1:")
+    large.signal(signal.SIGTERM)
+    code, said, errors = large.end()
+    assert (code, said) == (0, "replica c.r3 has ended: it was asked to\n")
+    processors = os.cpu_count() or 1
+    told = f"WARNING:  size 32 has 32 workers, and this machine {processors} processors: "
+    assert errors.startswith(told) == (processors < 32), errors
+
+
 def test_there_is_no_replica_where_there_is_no_environment(
     env: str, run: Callable[..., Process]
 ) -> None:
