@@ -126,7 +126,7 @@ bench-hydration: java $(READY)  ## what it costs hydrations to be told of, node 
 	$(BIN)/python bench/hydration $(BENCH)
 
 .PHONY: bench-replicas
-bench-replicas: java $(READY)  ## replicas in processes of their own, against the one in process; BENCH="--scales 0.01 --rounds 9 --idle 30" for a quick look
+bench-replicas: java $(READY)  ## replicas in processes of their own, against the one in process; BENCH="--scales 0.01 --rounds 9 --idle 30 --killing 30" for a quick look
 	$(BIN)/python bench/replicas $(BENCH)
 
 .PHONY: bench-startup

@@ -1,7 +1,8 @@
-"""What it costs and gives to have replicas in processes of their own: beside the in-process one, a second one, idle ones, more executors.
+"""What it costs and gives to have replicas in processes of their own: beside the in-process one, a second one, idle ones, more executors,
+and ones that are killed.
 
     python bench/replicas                                            # all cases
-    python bench/replicas --scales 0.01 --rounds 9 --idle 30         # a quick look
+    python bench/replicas --scales 0.01 --rounds 9 --idle 30 --killing 30   # a quick look
     python bench/replicas --only a,b --scales 0.1 --rounds 60 --json found.json --directory /path/on/the/disk
 
 bench/README.md says what each case is. At the end of a case the contents of its views are compared with what DuckDB computes from the same
@@ -27,6 +28,7 @@ import command  # noqa: E402
 import executors  # noqa: E402
 import freshness  # noqa: E402
 import idle  # noqa: E402
+import killed  # noqa: E402
 import second  # noqa: E402
 from figures import Case, machine, run_cases, scratch, shown  # noqa: E402
 from judge import WrongAnswer  # noqa: E402
@@ -38,6 +40,7 @@ CASES: dict[str, Callable[[asked.Asked], Case]] = {
     "b": second.second,
     "c": idle.idle,
     "d": executors.executors,
+    "e": killed.killed,
 }
 
 

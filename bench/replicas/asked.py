@@ -17,6 +17,7 @@ class Asked:
     scales: tuple[float, ...]
     rounds: int
     idle: float
+    killing: float
     queries: tuple[str, ...]
     hydrations: int
     directory: Path
@@ -29,7 +30,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=several(float, "a scale factor above 0"),
         default=(0.1, 1.0),
         metavar="FACTORS",
-        help="scale factors of TPC-H, by commas; case c takes the first alone (0.1,1)",
+        help="scale factors of TPC-H, by commas; cases c and e take the first alone (0.1,1)",
     )
     parser.add_argument(
         "--rounds",
@@ -44,6 +45,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default=240.0,
         metavar="S",
         help="for how long case c counts; it waits half as long before that (240)",
+    )
+    parser.add_argument(
+        "--killing",
+        type=above_0(float, "a number of seconds above 0"),
+        default=300.0,
+        metavar="S",
+        help="for how long case e kills replicas (300)",
     )
     parser.add_argument(
         "--queries",
@@ -67,6 +75,7 @@ def asked(given: argparse.Namespace) -> Asked:
         scales=given.scales,
         rounds=given.rounds,
         idle=given.idle,
+        killing=given.killing,
         queries=given.queries,
         hydrations=given.hydrations,
         directory=given.directory,
