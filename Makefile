@@ -122,7 +122,7 @@ bench-refresh: java $(READY)  ## what refreshes take and cost, against DuckDB an
 	$(BIN)/python bench/refresh $(BENCH)
 
 .PHONY: bench-hydration
-bench-hydration: java $(READY)  ## what it costs hydrations to be told of, node by node; BENCH="--scales 0.01 --pairs 4" for a quick look
+bench-hydration: java $(READY)  ## what it costs hydrations to be told of, node by node; BENCH="--scales 0.01 --pairs 4 --dataflows 20" for a quick look
 	$(BIN)/python bench/hydration $(BENCH)
 
 .PHONY: bench-replicas

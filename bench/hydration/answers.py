@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from time import monotonic, perf_counter, sleep
@@ -57,21 +58,25 @@ def answers(dataflows: int, nodes: int, replicas: int, rounds: int, directory: P
         for name in ASKED:
             case.row(
                 asked=name,
-                hydrating_median=median(during[name]),
-                hydrated_first=here[name][0],
-                hydrated_median=median(here[name]),
-                hydrated_most=max(here[name]),
-                another_process_first=beside[name][0],
-                another_process_median=median(beside[name]),
-                another_process_most=max(beside[name]),
+                hydrating_median=_median(during[name]),
+                hydrated_first=here[name][0][0],
+                hydrated_median=_median(here[name]),
+                another_process_first=beside[name][0][0],
+                another_process_median=_median(beside[name]),
+                processors_first=beside[name][0][1],
+                processors_median=median([cpu for _, cpu in beside[name]]),
             )
     case.notes.append(
         f"{rows:,} rows, one for each worker of each node; all were hydrated after {took:.0f} s."
     )
     for who, found in (("the leader", here), ("another process", beside)):
-        slowest = max(median(one) for one in found.values())
+        slowest = max(_median(one) for one in found.values())
         case.target(f"the slowest relation's median in {who}", slowest, most=MOST_MS)
     return case
+
+
+def _median(took: Sequence[Sequence[float]]) -> float:
+    return median([wall for wall, *_ in took])
 
 
 def _query(number: int, nodes: int) -> str:
@@ -93,7 +98,7 @@ def _await(con: Connection, wanted: int) -> None:
         sleep(0.5)
 
 
-def _beside(env: Path, rounds: int) -> dict[str, list[float]]:
+def _beside(env: Path, rounds: int) -> dict[str, list[list[float]]]:
     """What a process of its own finds."""
     done = subprocess.run(
         [sys.executable, str(Path(__file__).with_name("questions.py")), str(env), str(rounds)],
@@ -102,5 +107,5 @@ def _beside(env: Path, rounds: int) -> dict[str, list[float]]:
         check=True,
         timeout=_PATIENCE,
     )
-    found: dict[str, list[float]] = json.loads(done.stdout.splitlines()[-1])
+    found: dict[str, list[list[float]]] = json.loads(done.stdout.splitlines()[-1])
     return found
