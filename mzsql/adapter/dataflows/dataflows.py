@@ -110,7 +110,7 @@ class Dataflows:
         )
         self._lag = LagHistory(env)
         self._storage = StorageHistory(env)
-        self.replicas = ReplicaReports(env, self._controller, lambda: self._leads)
+        self.replicas = ReplicaReports(env, self._controller)
         self._metrics = MetricsHistory(env, self.replicas.usage)
         self._replica_history = ReplicaHistory(env, self._controller.offline)
         self._refreshing = DueRefreshes(env)
@@ -279,11 +279,11 @@ class Dataflows:
         self._replica_history.begin()
         # The catalog's step only grows, so a later leader has a higher epoch, and replicas refuse commands of a lower one.
         self._connections.epoch = self._env.catalog.step
-        self._leads = True
+        self._leads = self.replicas.leads = True
 
     def _resign(self) -> None:
         with self._lock:
-            self._leads = False
+            self._leads = self.replicas.leads = False
             self._metrics.end()
             self._disturb()
             self._env.collections.disown_holds()

@@ -6,8 +6,6 @@ where their processes hang. Thread-safe.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.replicas.places import trouble, usage_of
 from mzsql.catalog.objects import Replica
@@ -21,20 +19,20 @@ class ReplicaReports:
     Args:
         env: the environment.
         controller: commands replicas while this process leads.
+
+    Attributes:
         leads: whether it does.
     """
 
-    def __init__(
-        self, env: Environment, controller: ComputeController, leads: Callable[[], bool]
-    ) -> None:
+    def __init__(self, env: Environment, controller: ComputeController) -> None:
         self._env = env
         self._controller = controller
-        self._leads = leads
+        self.leads = False
         self._meter = Meter(env.clock.monotonic)
 
     def trouble(self, replica: Replica) -> str | None:
         """Why a replica does not work, as far as this process can tell; None where it does, or has nothing to do."""
-        if self._leads() and replica.id in self._controller.commanded:
+        if self.leads and replica.id in self._controller.commanded:
             return self._controller.offline(replica.id)
         return trouble(self._env, replica)
 
@@ -44,6 +42,6 @@ class ReplicaReports:
             return None
         if replica.process is not None:
             return usage_of(self._env, replica)
-        if not self._leads():
+        if not self.leads:
             return None
         return usage(self._env.local.kept(replica.id), self._meter)
