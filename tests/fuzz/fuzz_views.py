@@ -11,7 +11,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fuzz_awkward import COMMON, FAMILIES, KINDS, Column, Table
+from fuzz_awkward import COMMON, FAMILIES, KINDS, Column, Table, value_of
 from fuzz_calls import Calls, Ref, common_functions
 from fuzz_tree import Node, clause, expr, listed, text
 
@@ -106,7 +106,17 @@ class Views:
 
     def _condition(self, refs: Sequence[Ref]) -> Node:
         """A condition."""
-        match self.rng.randrange(5):
+        match self.rng.randrange(6):
+            case 5:
+                ref = self.rng.choice(refs)
+                if ref.kind is None:
+                    return expr("boolean", "true")
+                low, high = (
+                    f"{value_of(self.rng, ref.kind, nulls=0.05)}::{KINDS[ref.kind][0]}"
+                    for _ in "ab"
+                )
+                word = self.rng.choice(["", "", "NOT "])
+                return expr("boolean", f"({ref.sql} {word}BETWEEN {low} AND {high})")
             case 0:
                 ref = self.rng.choice(refs)
                 return expr("boolean", f"({ref.sql} IS {self.rng.choice(['', 'NOT '])}NULL)")

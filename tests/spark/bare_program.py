@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 
+from patient_streams import run_out
 from pyspark.sql import SparkSession
 
 import mzsql
@@ -26,7 +27,7 @@ def main(env: str, place: str) -> None:
     writer = stream.writeStream.format("parquet").option(
         "checkpointLocation", f"{place}/checkpoint"
     )
-    writer.trigger(availableNow=True).start(f"{place}/out").awaitTermination()
+    run_out(lambda: writer.trigger(availableNow=True).start(f"{place}/out"))
     found = {
         "read": sorted(row.a for row in read.collect()),
         "streamed": sorted(row.a for row in spark.read.parquet(f"{place}/out").collect()),

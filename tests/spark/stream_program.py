@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 
 import pyarrow as pa
+from patient_streams import run_out
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
@@ -19,7 +20,7 @@ def follow(spark: SparkSession, env: str, place: str, *, until_told: bool) -> No
         .option("checkpointLocation", f"{place}/checkpoint")
     )
     how = {"availableNow": True} if until_told else {"processingTime": "100 milliseconds"}
-    writer.trigger(**how).start(f"{place}/out").awaitTermination()
+    run_out(lambda: writer.trigger(**how).start(f"{place}/out"))
 
 
 def failing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from patient_streams import run_out
 from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
@@ -44,15 +45,14 @@ class Stream:
 
     def run(self) -> None:
         frame = self.spark.readStream.format("mzsql").option("env", str(self.env))
-        query = (
+        writer = (
             frame.options(**self.options)
             .load(self.relation)
             .writeStream.format("parquet")
             .option("checkpointLocation", str(self.place / "checkpoint"))
             .trigger(availableNow=True)
-            .start(str(self.place / "out"))
         )
-        query.awaitTermination()
+        run_out(lambda: writer.start(str(self.place / "out")))
 
     def rows(self) -> list[Any]:
         return self.spark.read.parquet(str(self.place / "out")).collect()
