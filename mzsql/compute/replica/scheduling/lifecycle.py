@@ -370,14 +370,12 @@ class DataflowLifecycle:
         self.dataflow.output.begin_to_tell()
         self.dataflow.pass_to_refresh()
         self.frontier = self.dataflow.frontier()
-        # First, so that who hears that it is hydrated has heard what that took.
-        self.replica.times(self.gid, self.elapsed)
+        self.replica.times(self.gid, self.elapsed)  # before it is said to be hydrated
         self.report.object_done()
         self.report.show()
         self._hold(force=True)
 
     def _hydration(self, dataflow: Dataflow, engine: Engine, reason: str) -> Hydration:
-        settings = self.replica.settings
         kind = HydrationHere if engine is Engine.DUCKDB else Hydration
         return kind(
             dataflow,
@@ -385,7 +383,7 @@ class DataflowLifecycle:
             session=self._sessions.hydration,
             arrangements=self.replica.arrangements,
             persist=self.replica.persist,
-            settings=settings,
+            settings=self.replica.settings,
             stopped=self._unwanted,
             reason=reason,
             doing=self.say,
