@@ -111,6 +111,9 @@ class ManagedCollection:
         # Used by the writer's thread only: by what a mirror's shard differs from the desired contents as they were
         # when last taken, the commands of a history being written, and an append whose outcome is unknown.
         self._lacks: Counter[ManagedRow] = Counter()
+        # The upper of a mirror's shard when its lasting rows were read, and all that it held; None once that was used.
+        self._found: tuple[Timestamp, Counter[ManagedRow]] | None = None
+        self._read_at = 0
         self._at_work: list[Change] = []
         self._taken = 0
         self._doubtful: tuple[str, Timestamp] | None = None
@@ -255,6 +258,7 @@ class ManagedCollection:
         with waiting(self._left):
             if not self._mirror.seeded:
                 left = self._read()
+                self._found = self._read_at, left
                 with self._changed:
                     self._mirror.seed(left)
             while True:
@@ -364,6 +368,7 @@ class ManagedCollection:
 
     def _read(self) -> Counter[ManagedRow]:
         upper = self._reader.fetch_upper()
+        self._read_at = upper or 0
         held: Counter[ManagedRow] = Counter()
         if upper:
             try:
@@ -435,7 +440,9 @@ class ManagedCollection:
             read = functools.cache(self._read)
             pending = self._bounded(self._folded(self._at_work, read), read)
         elif self._reconcile:
-            held = self._read()
+            found, self._found = self._found, None
+            # What was there at first need not be read twice.
+            held = found[1] if found is not None and found[0] == self._upper else self._read()
             with self._changed:
                 # What was desired meanwhile is written with the rest.
                 self._taken = self._given

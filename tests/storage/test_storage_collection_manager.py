@@ -158,7 +158,9 @@ def test_a_deletion_reads_a_history_once(site: Site) -> None:
 def test_what_is_old_is_deleted_and_a_history_read_only_where_something_may_be(
     site: Site, differential: bool
 ) -> None:
-    site.manager(differential=False).append(STATUS, [(("01", True, None), 1)])
+    first = site.manager(differential=False)
+    first.append(STATUS, [(("01", True, None), 1)])
+    first.close()
     manager = site.manager(differential=differential)
     collection = manager._collections[STATUS]
     reads: list[int] = []
