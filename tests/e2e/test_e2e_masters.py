@@ -127,6 +127,26 @@ def test_a_replica_maintains_on_executors_and_goes_on_when_one_is_killed(
 
 
 @pytest.mark.soak
+def test_a_replica_whose_jvm_is_killed_starts_another_and_goes_on(
+    env: str, con: mzsql.Connection, start: Callable[[Sequence[str]], subprocess.Popen[str]]
+) -> None:
+    replica = start(mzsql_command(env))
+    assert said(replica).startswith("replica c.r1 listens at 127.0.0.1:")
+    con.execute("CREATE MATERIALIZED VIEW m AS SELECT a, sum(b) AS s FROM t GROUP BY a")
+    assert sums(con) == [(1, 1), (2, 2)]
+    jvms = [pid for pid in below(replica.pid) if "java" in told(Path(f"/proc/{pid}/cmdline"))]
+    assert jvms
+    for pid in jvms:
+        os.kill(pid, signal.SIGKILL)
+    con.execute("INSERT INTO t VALUES (1, 10), (3, 3)")
+    assert sums(con) == [(1, 11), (2, 2), (3, 3)]
+    assert engines(con) == [("spark",)]
+    replica.terminate()
+    rest, errors = replica.communicate(timeout=WAIT)
+    assert (replica.returncode, rest) == (0, "replica c.r1 has ended: it was asked to\n"), errors
+
+
+@pytest.mark.soak
 def test_a_replica_takes_the_master_that_spark_submit_gives(
     env: str,
     con: mzsql.Connection,

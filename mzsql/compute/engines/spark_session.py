@@ -30,7 +30,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from mzsql.compute.engines.paths import is_connect
-from mzsql.compute.engines.spark_start import Launch, is_stopped
+from mzsql.compute.engines.spark_start import Launch, is_stopped, leave_gone_jvm
 from mzsql.expr.engines import SPARK_STEP_SETTINGS
 from mzsql.repr.errors import EnvironmentRefused
 
@@ -199,6 +199,7 @@ def local_session(
             settings.
     """
     with _starting:
+        leave_gone_jvm()
         active = SparkSession.getActiveSession()
         if active is not None:
             return active

@@ -22,6 +22,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, wait
 from pathlib import Path
 
+from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
@@ -29,6 +30,8 @@ from pyspark.sql import SparkSession
 
 from mzsql.repr.errors import EnvironmentRefused, QueryCanceled
 from mzsql.threads import plainly
+
+_log = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 0.05
 _EXIT_SECONDS = 3.0
@@ -94,12 +97,34 @@ def _is_over(attempt: Future[SparkSession]) -> bool:
 
 
 def is_stopped(session: SparkSession) -> bool:
-    """Whether a session's application has ended; False for Spark Connect, where it is not known."""
+    """Whether a session's application has ended, by itself or with its JVM; False for Spark Connect, where it is not known."""
     try:
         context = session.sparkContext
     except (PySparkException, AttributeError):
         return False  # a session of Spark Connect has none
-    return context._jsc is None or bool(context._jsc.sc().isStopped())
+    return _has_ended(context)
+
+
+def _has_ended(context: SparkContext) -> bool:
+    if context._jsc is None:
+        return True
+    try:
+        return bool(context._jsc.sc().isStopped())
+    except (Py4JError, OSError):
+        return True  # nobody answers: its JVM was killed, or ran out of memory
+
+
+def leave_gone_jvm() -> None:
+    """Where this process's JVM has ended, have PySpark start another: by itself it asks the one that was there for ever."""
+    context = SparkContext._active_spark_context
+    gateway = SparkContext._gateway
+    process = getattr(gateway, "proc", None)
+    if context is None or process is None or process.poll() is None or not _has_ended(context):
+        return
+    _log.warning("Spark's JVM has ended with exit code %s, and is started anew", process.returncode)
+    SparkContext._active_spark_context = None
+    SparkContext._gateway = SparkContext._jvm = None
+    SparkSession._instantiatedSession = None
 
 
 def _make(make: Callable[[], SparkSession], attempt: Future[SparkSession]) -> None:
