@@ -8,7 +8,7 @@
 CREATE VIEW mz_internal.mz_materialization_lag AS
 WITH
     frontiers (id, at) AS (
-        SELECT object_id, coalesce(write_frontier::text::numeric, 18446744073709551615)
+        SELECT object_id, coalesce(write_frontier::bigint, 9223372036854775807)
         FROM mz_internal.mz_frontiers
     ),
     local_inputs (object_id, input_id, at) AS (
@@ -25,8 +25,8 @@ WITH
     )
 SELECT
     l.object_id,
-    CASE WHEN o.at > 0 THEN (greatest(l.at - o.at, 0)::double precision / 1000) * INTERVAL '1 second' END AS local_lag,
-    CASE WHEN o.at > 0 THEN (greatest(g.at - o.at, 0)::double precision / 1000) * INTERVAL '1 second' END AS global_lag,
+    CASE WHEN o.at > 0 THEN greatest(l.at - o.at, 0) * INTERVAL '1 millisecond' END AS local_lag,
+    CASE WHEN o.at > 0 THEN greatest(g.at - o.at, 0) * INTERVAL '1 millisecond' END AS global_lag,
     l.input_id AS slowest_local_input_id,
     g.input_id AS slowest_global_input_id
 FROM local_inputs AS l

@@ -74,6 +74,11 @@ def _scaled(*, divide: bool) -> Spelling:
         if divide:
             factor = s.nullif(factor, s.double(s.num(0)))
         apply = s.div if divide else s.mul
+        constant = known(args[0].ast)
+        if constant is not None and not constant.months and not constant.days:
+            # Without months and days nothing moves between fields. Plans of relations have many such products, of a number of seconds.
+            micros = _round(apply(s.double(s.num(constant.microseconds)), factor), engine)
+            return build(s.num(0), s.num(0), _bounded(micros, engine), engine)
         fields = {
             short: apply(s.double(s.field(args[0].ast, name)), factor)
             for short, name in zip("mdu", _FIELDS, strict=True)
@@ -140,12 +145,7 @@ def _bounded(ast: Ast, engine: Engine) -> Ast:
 
 def _out_of_range(symbol: str) -> Spelling:
     def message(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
-        shown = [
-            interval_text(arg.ast)
-            if arg.typ.kind == "interval"
-            else to_text(arg.ast, arg.typ, engine)
-            for arg in args
-        ]
+        shown = [_shown(arg, engine) for arg in args]
         body = (
             [s.text('"'), shown[0]]
             if len(shown) == 1
@@ -154,6 +154,13 @@ def _out_of_range(symbol: str) -> Spelling:
         return s.concat(*body, s.text('" interval out of range'))
 
     return message
+
+
+def _shown(arg: Sql, engine: Engine) -> Ast:
+    if arg.typ.kind != "interval":
+        return to_text(arg.ast, arg.typ, engine)
+    constant = known(arg.ast)
+    return interval_text(arg.ast) if constant is None else s.text(str(constant))
 
 
 def _lost(value: Spelling) -> Spelling:
