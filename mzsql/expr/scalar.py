@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import is_
+from typing import TypeGuard
 
 import msgspec
 
@@ -41,7 +42,7 @@ TOO_MANY_RECORDS = "more than one record produced in subquery"
 """The error in the place of a scalar subquery's value where it has several rows."""
 
 
-def guards_rows(expr: Scalar) -> bool:
+def guards_rows(expr: Scalar) -> TypeGuard[LiteralError]:
     """Whether ``expr`` says that its rows are too many, rather than what one column of them is: there must be none, read or not."""
     return isinstance(expr, LiteralError) and expr.message == TOO_MANY_RECORDS
 

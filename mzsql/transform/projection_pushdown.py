@@ -17,7 +17,7 @@ from mzsql.expr import scalar as sc
 from mzsql.expr.memo import memo
 from mzsql.expr.mfp import extract_mfp
 from mzsql.expr.parts import Part, kinds_of, part_of, parts
-from mzsql.repr.types import RelationType
+from mzsql.repr.types import BOOLEAN, RelationType
 from mzsql.transform.context import OptimizerContext
 from mzsql.transform.visit import kept, project, replace_inputs
 
@@ -273,7 +273,9 @@ def _map(rel: mir.Map, inner: mir.Relation, place: dict[int, int], keep: Columns
             scalars.append(sc.permute(scalar, place))
             place[width + offset] = base + len(scalars) - 1
     unread = (one for offset, one in enumerate(rel.scalars) if width + offset not in wanted)
-    guards = tuple(dict.fromkeys(filter(sc.guards_rows, unread)))
+    # As predicates, so that they are the same as one that is there already.
+    failures = (sc.LiteralError(one.message, BOOLEAN) for one in unread if sc.guards_rows(one))
+    guards = tuple(dict.fromkeys(failures))
     below = mir.Filter(inner, guards) if guards else inner
     new = mir.Map(below, tuple(scalars)) if scalars else below
     return project(new, [place[column] for column in keep])
