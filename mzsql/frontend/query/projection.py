@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from sqlglot import expressions as exp
 
-from mzsql.frontend import hir
-from mzsql.frontend.parse.pieces import fold
 from mzsql.frontend.query.grouping import SelectState
 from mzsql.frontend.query.output_names import output_name
 from mzsql.frontend.scalar.coerce import Typed
 from mzsql.frontend.scalar.nodes import position_of
-from mzsql.frontend.scalar.rows import record_fields
+from mzsql.frontend.scalar.rows import record_fields, starred, table_of
 from mzsql.repr.errors import SqlSyntaxError, Unsupported
 
 
@@ -30,12 +28,7 @@ def plan_select_items(select: SelectState) -> list[tuple[str, Typed]]:
             continue
         star = _star_of(node)
         if star is not None:
-            table = tuple(
-                fold(node.args[part])
-                for part in ("catalog", "db", "table")
-                if isinstance(node, exp.Column) and node.args.get(part)
-            )
-            expanded = _expanded(select, table or None, node)
+            expanded = _expanded(select, table_of(node), node)
             items.extend(expanded)
             select.items.extend((None, value) for _, value in expanded)
             continue
@@ -61,11 +54,4 @@ def _expanded(
     position = position_of(node)
     if table is None and not scope.items and not select.node.args.get("from_"):
         raise SqlSyntaxError("SELECT * with no tables specified is not valid", position=position)
-    found = [(level, i, scope.item(level, i)) for level, i in scope.star(table, position)]
-    for level, i, _ in found:
-        if level == 0:
-            select.positions.setdefault(i, position)
-    return [
-        (item.name, Typed(hir.Column(i, level), item.typ.type, item.typ.nullable))
-        for level, i, item in found
-    ]
+    return starred(scope, select.positions, table, position)

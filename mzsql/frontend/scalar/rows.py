@@ -14,6 +14,7 @@ from sqlglot import expressions as exp
 
 from mzsql.expr.scalar import Literal
 from mzsql.frontend import hir
+from mzsql.frontend.names.scope import Scope
 from mzsql.frontend.parse.pieces import fold
 from mzsql.frontend.scalar.coerce import Typed, call, cast, operator_call
 from mzsql.frontend.scalar.context import ExprContext
@@ -68,17 +69,36 @@ def columns_of(ctx: ExprContext, node: exp.Column) -> list[Typed]:
         UndefinedTable: no such table is in scope.
     """
     position = position_of(node)
-    table = tuple(
-        fold(node.args[part]) for part in ("catalog", "db", "table") if node.args.get(part)
-    )
-    if not table:
+    table = table_of(node)
+    if table is None:
         raise SqlSyntaxError("wildcard in invalid position", position=position)
-    found = ctx.scope.star(table, position)
-    for level, i in found:
+    return [value for _, value in starred(ctx.scope, ctx.positions, table, position)]
+
+
+def table_of(star: exp.Expr) -> tuple[str, ...] | None:
+    """The table's name before ``.*``, in parts; None where there is none."""
+    given = [star.args.get(part) for part in ("catalog", "db", "table")]
+    return tuple(fold(part) for part in given if part) or None
+
+
+def starred(
+    scope: Scope,
+    positions: dict[int, int | None],
+    table: tuple[str, ...] | None,
+    position: int | None,
+) -> list[tuple[str, Typed]]:
+    """The columns that ``*`` or ``table.*`` stands for, each with its name; those of this query are noted in ``positions``.
+
+    Raises:
+        UndefinedTable: no such table is in scope.
+    """
+    found = []
+    for level, i in scope.star(table, position):
         if level == 0:
-            ctx.positions.setdefault(i, position)
-    typed = ((level, i, ctx.scope.item(level, i).typ) for level, i in found)
-    return [Typed(hir.Column(i, level), typ.type, typ.nullable) for level, i, typ in typed]
+            positions.setdefault(i, position)
+        item = scope.item(level, i)
+        found.append((item.name, Typed(hir.Column(i, level), item.typ.type, item.typ.nullable)))
+    return found
 
 
 def record_fields(value: Typed, position: int | None) -> list[tuple[str, Typed]]:

@@ -6,7 +6,7 @@ made. Then it gives the other `PATIENCE` seconds for each change of its inputs, 
 everything since, what is not written by then: because the other is dead, hangs, fails, or is slower. Its arrangements
 follow every `FOLLOW_SECONDS`, with one step over what was written meanwhile, so that taking over is soon done and holds
 move on. Whoever wrote last stands by for nobody: replicas that begin together both step until one has lost. One that is started
-anew has not: meanwhile another one has probably written, and its steps are not to be disturbed. Nobody is stood by for, either, by one
+anew stands by at first, since another one has probably written meanwhile, whose steps are not to be disturbed. One no longer does
 that took over `VAIN_WAITS` times without anything written by others in between, though its steps had no rows to write.
 
 What is told of others (`written`, `others`) may be late; then a step is made in vain, and what is written twice is
