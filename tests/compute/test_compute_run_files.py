@@ -288,6 +288,49 @@ def test_one_process_at_a_time_keeps_what_a_replica_has(
     third.close()
 
 
+@pytest.mark.parametrize("given_up", [lambda d: d.retain(set()), lambda d: d.remove("shard")])
+def test_what_was_never_opened_can_be_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given_up: Callable[[HotDirectory], None]
+) -> None:
+    """A view may be dropped before the process that has just started opened its arrangements."""
+    root = tmp_path / "r1"
+    first = HotDirectory(root, lambda: tmp_path)
+    files = first.of("shard", "s")
+    files.keep(_filled(files, monkeypatch).runs, 0, 4)
+    other = HotDirectory(root, lambda: tmp_path)
+    given_up(other)
+    assert (root / "shard").exists(), "somebody has it"
+    first.close()
+    second = HotDirectory(root, lambda: tmp_path)
+    given_up(second)
+    assert not (root / "shard").exists()
+    second.close()
+    nowhere = HotDirectory(tmp_path / "r2", lambda: tmp_path)
+    given_up(nowhere)
+    assert not (tmp_path / "r2").exists()
+
+
+def test_closed_while_it_saves_nothing_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = HotDirectory(tmp_path / "r1", lambda: tmp_path)
+    files = directory.of("shard", "s")
+    made = _filled(files, monkeypatch)
+    listed = RunFiles._listed
+
+    def gone(self: RunFiles, run: Run, there: Path) -> object:
+        found = listed(self, run, there)
+        files.close()
+        directory.remove("shard")
+        return found
+
+    monkeypatch.setattr(RunFiles, "_listed", gone)
+    files.keep(made.runs, 0, 4)
+    assert not (tmp_path / "r1" / "shard").exists()
+    assert sum(run.rows.num_rows for run in made.runs) > 0
+    directory.close()
+
+
 def test_where_no_directory_can_be_made_nothing_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

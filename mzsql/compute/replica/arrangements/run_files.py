@@ -223,6 +223,11 @@ class RunFiles:
         make_file(path)
         path.write_bytes(msgspec.json.encode(kept))
         with self._lock:
+            if self._closed:
+                # Closed while files were being written: the arrangement may be deleted by now.
+                path.unlink(missing_ok=True)
+                self._remove_unsaved(directory)
+                return
             path.replace(directory / _LIST)
             before, self._kept = self._kept, kept
             self._sweep()
@@ -271,11 +276,15 @@ class RunFiles:
         with self._lock:
             self._closed = True
             if self._directory is not None:
-                self._sweep()
-                self._unlink(set(self._used) - _names(self._kept))
-                if self._kept is None:
-                    with contextlib.suppress(OSError):
-                        self._directory.rmdir()
+                self._remove_unsaved(self._directory)
+
+    def _remove_unsaved(self, directory: Path) -> None:
+        """Delete the files that are not saved, and the directory if nothing is. The caller holds the lock."""
+        self._sweep()
+        self._unlink(set(self._used) - _names(self._kept))
+        # Only if it is empty.
+        with contextlib.suppress(OSError):
+            directory.rmdir()
 
 
 class HotDirectory:
@@ -309,6 +318,11 @@ class HotDirectory:
             if self._held is None:
                 self._root = None
 
+    def _take_existing(self) -> None:
+        """As `_take`, unless there is nothing to take. Arrangements may be given up that this process never opened."""
+        if self._root is not None and self._root.is_dir():
+            self._take()
+
     def of(self, shard: str, signature: str) -> RunFiles:
         """The files of the arrangement in a shard."""
         self._take()
@@ -317,11 +331,13 @@ class HotDirectory:
 
     def remove(self, shard: str) -> None:
         """Delete what is saved of a shard."""
+        self._take_existing()
         if self._held is not None and self._root is not None:
             shutil.rmtree(self._root / shard, ignore_errors=True)
 
     def retain(self, shards: Collection[str]) -> None:
         """Delete what is saved of all other shards."""
+        self._take_existing()
         if self._held is not None and self._root is not None:
             with contextlib.suppress(OSError):  # somebody has deleted it
                 for path in self._root.iterdir():
