@@ -1,22 +1,25 @@
 """Relations that plugins add to the system catalog: checked when they are registered, read when a query reads them.
 
 Promise: an invalid relation (a bad name, an unknown type, a name that is taken) is left out and reported with its
-plugin; others are not affected. A fault of a plugin's function when it is called (it raises, its rows do not fit, are
-too many, or never come) is a `PluginRelationFailed` of the query that reads the relation, and of nothing else. The
-function runs on a thread of its own, for which a query waits no longer than its time limit. While a call runs no second
-one is started: other queries wait for the first to end. A relation's id follows from its name and columns, so processes
-with different plugins agree on it.
+plugin; others are not affected. A fault of a plugin's function when it is called (it raises, whatever that is; its rows do not fit, are
+too many, or never come) is a `PluginRelationFailed` of the query that reads the relation, and of nothing else. No value is changed to
+fit its column. The function runs on a thread of its own, for which a query waits no longer than its time limit. While a call runs no
+second one is started: other queries wait for the first to end. A relation's id follows from its name and columns, so processes with
+different plugins agree on it.
 """
 
 from __future__ import annotations
 
-import itertools
+import contextlib
+import datetime as dt
+import numbers
 import queue
 import re
 import threading
 import time
 import zlib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 import msgspec
@@ -31,7 +34,6 @@ from mzsql.location import (
     Whereabouts,
     without_secrets,
 )
-from mzsql.repr.errors import QueryCanceled
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.interrupt import current
 from mzsql.repr.types import ColumnType, RelationDesc, RelationType, SqlType, arrow_schema
@@ -39,6 +41,12 @@ from mzsql.threads import PROCESS, Supervised
 
 #: A plugin's relation holds metadata: more rows are an error, never truncated.
 MAX_ROWS = 100_000
+#: Its texts and bytes together have at most so many characters and bytes.
+MAX_BYTES = 64 * 2**20
+#: Of an error, so many characters are told.
+_MOST_TOLD = 2000
+#: As many as a table of PostgreSQL's has at most.
+_MOST_COLUMNS = 1600
 #: A function may take so many seconds, or the query's remaining time if that is less.
 MOST_SECONDS = 30.0
 
@@ -118,7 +126,7 @@ def checked_relations(
             name = (relation.schema, relation.name)
             if name in taken or name in found or one.id in ids:
                 raise ValueError("there is a relation of this name")
-        except (ValueError, TypeError, AttributeError) as wrong:  # a stranger made it, of anything
+        except Exception as wrong:  # a stranger made it, of anything
             registry.complain(plugin, f"its relation {relation.name!r} is left out: {wrong}")
         else:
             found[name] = one
@@ -137,6 +145,8 @@ def _check(
             raise ValueError(f"{name!r} is no name: lower case letters, digits and underscores")
     if not names or len(set(names)) != len(names):
         raise ValueError("it needs columns, each of another name")
+    if len(names) > _MOST_COLUMNS:
+        raise ValueError(f"it has more than {_MOST_COLUMNS} columns")
     if not callable(relation.rows):
         raise TypeError("its rows are no function")
     if not isinstance(relation.comment, str):
@@ -166,42 +176,15 @@ def plugin_rows(one: Checked, where: Whereabouts) -> pa.Table:
     Raises:
         PluginRelationFailed: the plugin's function raised, took too long, or gave too many rows or rows that do not
             fit.
+        QueryCanceled: the query may wait no longer.
     """
-    try:
-        rows = _in_time(one, where)
-    except (PluginRelationFailed, QueryCanceled):
-        raise
-    except (Exception, SystemExit) as failure:
-        # A plugin's function may raise anything; all of it becomes the query's error.
-        text = f"{type(failure).__name__}: {failure}"
-        for url in (where.blob, where.consensus, where.oracle):
-            text = without_secrets(text, url)
-        raise _failed(one, text) from None
-    if len(rows) > MAX_ROWS:
-        raise _failed(one, f"it yields more than {MAX_ROWS} rows")
-    schema = arrow_schema(one.desc.typ.columns)
-    arrays = []
-    for n, field in enumerate(schema):
-        try:
-            arrays.append(pa.array([row[n] for row in rows], field.type))
-        except (pa.ArrowException, TypeError, ValueError, OverflowError) as wrong:
-            column = one.relation.columns[n]
-            raise _failed(one, f"column {column.name!r} is no {column.type}: {wrong}") from None
-    return pa.table(arrays, names=schema.names)
-
-
-def _in_time(one: Checked, where: Whereabouts) -> list[tuple[Any, ...]]:
-    """The rows, or the function's exception; fails where the function takes too long."""
-    answer: queue.SimpleQueue[list[tuple[Any, ...]] | BaseException] = queue.SimpleQueue()
-
-    def read(_: Supervised) -> None:
-        try:
-            answer.put(list(itertools.islice(_fitting(one, where), MAX_ROWS + 1)))
-        except BaseException as failure:  # whoever has asked meets it
-            answer.put(failure)
-
+    answer: queue.SimpleQueue[pa.Table | str] = queue.SimpleQueue()
     query = current()
     name = f"{one.relation.schema}.{one.relation.name}"
+
+    def read(_: Supervised) -> None:
+        answer.put(_read(one, where))
+
     while True:
         _wait_for_earlier(one)
         with _starting:
@@ -223,8 +206,8 @@ def _in_time(one: Checked, where: Whereabouts) -> list[tuple[Any, ...]]:
                 continue
             raise _failed(one, f"its function has not yielded them within {seconds:g} s") from None
         thread.join(_LOOK_SECONDS)
-        if isinstance(found, BaseException):
-            raise found
+        if isinstance(found, str):
+            raise _failed(one, found)
         return found
 
 
@@ -241,15 +224,117 @@ def _wait_for_earlier(one: Checked) -> None:
             raise _failed(one, "an earlier read of it has not ended")
 
 
-def _fitting(one: Checked, where: Whereabouts) -> Iterator[tuple[Any, ...]]:
-    columns = one.relation.columns
+class _Unfit(Exception):
+    """Rows are not what the relation says that they are."""
+
+
+def _read(one: Checked, where: Whereabouts) -> pa.Table | str:
+    """The rows, or what is wrong with them.
+
+    All that touches what the plugin made is done here, on its thread: a value's own methods may hang or raise as well as the function.
+    """
+    try:
+        return _table(one, _fitting(one, where))
+    except _Unfit as wrong:
+        return str(wrong)
+    except (
+        BaseException
+    ) as failure:  # KeyboardInterrupt, too: nobody at the keyboard has raised it here
+        return _shown(failure, where)
+
+
+def _shown(failure: BaseException, where: Whereabouts) -> str:
+    text = type(failure).__name__
+    # An exception may fail to say what it is about.
+    with contextlib.suppress(BaseException):
+        text = f"{text}: {failure}"
+    for url in (where.blob, where.consensus, where.oracle):
+        text = without_secrets(text, url)
+    return text if len(text) <= _MOST_TOLD else f"{text[:_MOST_TOLD]}…"
+
+
+def _table(one: Checked, rows: list[tuple[Any, ...]]) -> pa.Table:
+    schema = arrow_schema(one.desc.typ.columns)
+    arrays = []
+    for n, field in enumerate(schema):
+        try:
+            arrays.append(pa.array([row[n] for row in rows], field.type))
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as wrong:
+            column = one.relation.columns[n]
+            raise _Unfit(f"column {column.name!r} is no {column.type}: {wrong}") from None
+    return pa.table(arrays, names=schema.names)
+
+
+def _fitting(one: Checked, where: Whereabouts) -> list[tuple[Any, ...]]:
+    """The rows, each value of a class that its column takes."""
+    columns = [
+        (column, _classes(typ.type))
+        for column, typ in zip(one.relation.columns, one.desc.typ.columns, strict=True)
+    ]
+    found: list[tuple[Any, ...]] = []
+    left = MAX_BYTES
     for row in one.relation.rows(where):
         if not isinstance(row, tuple | list) or len(row) != len(columns):
-            raise _failed(one, f"a row is not {len(columns)} values")
-        for value, column in zip(row, columns, strict=True):
-            if value is None and not column.nullable:
-                raise _failed(one, f"column {column.name!r} has a NULL and says it has none")
-        yield tuple(row)
+            raise _Unfit(f"a row is not {len(columns)} values")
+        for value, (column, classes) in zip(row, columns, strict=True):
+            if value is None:
+                if not column.nullable:
+                    raise _Unfit(f"column {column.name!r} has a NULL and says it has none")
+                continue
+            for inner in value if classes.several and isinstance(value, list | tuple) else (value,):
+                if not ((inner is None and classes.several) or classes.take(inner)):
+                    told = f"{type(inner).__name__} {inner!r:.40}"
+                    raise _Unfit(f"column {column.name!r} is no {column.type}: it has the {told}")
+                if isinstance(inner, str | bytes):
+                    left -= len(inner)
+        found.append(tuple(row))
+        if len(found) > MAX_ROWS:
+            raise _Unfit(f"it yields more than {MAX_ROWS} rows")
+        if left < 0:
+            raise _Unfit(f"its rows have more than {MAX_BYTES >> 20} MiB")
+    return found
+
+
+class _Classes(NamedTuple):
+    """The classes of values that a column takes.
+
+    Attributes:
+        classes: them; of the elements, where the column has lists.
+        but: classes of those that it does not take.
+        zoned: whether a time must have a zone; None: it is no time.
+        several: whether it takes lists.
+    """
+
+    classes: tuple[type, ...]
+    but: tuple[type, ...] = ()
+    zoned: bool | None = None
+    several: bool = False
+
+    def take(self, value: object) -> bool:
+        if not isinstance(value, self.classes) or isinstance(value, self.but):
+            return False
+        return self.zoned is None or (value.tzinfo is not None) == self.zoned  # type: ignore[attr-defined]
+
+
+#: What Arrow would take beside, it would change: 1.5 to 1, a time to its date, a number to a date, bytes to text.
+_TAKEN = {
+    "boolean": _Classes((bool,)),
+    "real": _Classes((numbers.Real,), (bool,)),
+    "double": _Classes((numbers.Real,), (bool,)),
+    "numeric": _Classes((Decimal, numbers.Integral), (bool,)),
+    "text": _Classes((str,)),
+    "bytea": _Classes((bytes,)),
+    "date": _Classes((dt.date,), (dt.datetime,)),
+    "timestamp": _Classes((dt.datetime,), zoned=False),
+    "timestamptz": _Classes((dt.datetime,), zoned=True),
+}
+_WHOLE = _Classes((numbers.Integral,), (bool,))
+
+
+def _classes(typ: SqlType) -> _Classes:
+    if typ.element is not None:
+        return _classes(typ.element)._replace(several=True)
+    return _TAKEN.get(typ.kind, _WHOLE)
 
 
 def _failed(one: Checked, what: str) -> PluginRelationFailed:

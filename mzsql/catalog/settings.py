@@ -363,6 +363,8 @@ REFRESH_EVERY = "enable_refresh_every_mvs"
 """Whether materialized views may have REFRESH AT and REFRESH EVERY."""
 UNSAFE_FUNCTIONS = "unsafe_enable_unsafe_functions"
 """Whether the functions of ``mz_unsafe`` may be called, which make a statement wait or fail."""
+UNSTABLE_DEPENDENCIES = "unsafe_enable_unstable_dependencies"
+"""Whether views may depend on relations, and on unnamed columns of relations, that another release may have otherwise."""
 TIMESTAMP_ORACLE = "timestamp_oracle"
 """The implementation that serves timestamps."""
 WAY_BACK = "timestamp_oracle_way_back"
@@ -409,6 +411,7 @@ _OF_SYSTEM: Mapping[str, Variable] = {
     REFRESH_EVERY: _switch(True),
     CLUSTER_SCHEDULES: _switch(True),
     UNSAFE_FUNCTIONS: _switch(True),
+    UNSTABLE_DEPENDENCIES: _switch(False),
     **{
         name: Variable(str(_ANY_NUMBER), Integer(0, _ANY_NUMBER), of_system=True) for name in LIMITS
     },

@@ -26,6 +26,8 @@ SYSTEM_SCHEMAS = (
 )
 #: The system schemas that are searched for unqualified names before the search path.
 IMPLICIT_SCHEMAS = tuple(name for name in SYSTEM_SCHEMAS if name != "information_schema")
+#: The system schemas whose relations may be others in the next release.
+UNSTABLE_SCHEMAS = ("mz_internal", "mz_introspection", "mz_unsafe")
 
 
 #: A session's schema of temporary objects, which only it sees; it is in no database.
@@ -153,6 +155,11 @@ class CatalogView(Protocol):
     @property
     def unsafe_functions(self) -> bool:
         """Whether the functions of ``mz_unsafe`` may be called."""
+        ...
+
+    @property
+    def unstable_dependencies(self) -> bool:
+        """Whether views may depend on what the next release may have otherwise."""
         ...
 
     def resolve_item(self, name: PartialName) -> CatalogItem | None:

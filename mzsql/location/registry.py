@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import re
 import threading
 import warnings
@@ -40,6 +41,8 @@ _WHAT: dict[str, str] = {
 _PROTOCOLS: dict[str, type] = {"blob": Blob, "consensus": Consensus, "oracle": TimestampOracle}
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*\Z")
 _BY_PROGRAM = "(registered by the program)"
+#: A plugin adds at most so many relations to the system catalog.
+_MOST_RELATIONS = 1000
 
 
 class Installed(msgspec.Struct, frozen=True):
@@ -267,7 +270,10 @@ class Registry:
         for name, plugin in self._plugins():
             try:
                 answers = self._only(plugin, "mzsql_builtin_relations")()
-                relations = [relation for answer in answers for relation in answer]
+                every = itertools.chain.from_iterable(answers)
+                relations = list(itertools.islice(every, _MOST_RELATIONS + 1))
+                if len(relations) > _MOST_RELATIONS:
+                    raise ValueError(f"there are more than {_MOST_RELATIONS}")
                 for relation in relations:
                     if not isinstance(relation, PluginRelation):
                         raise TypeError(f"{relation!r} is no PluginRelation")
@@ -412,7 +418,10 @@ def _about(one: Installed, scheme: str, package: str) -> bool:
 
 
 def _told(failure: BaseException) -> str:
-    text = str(failure).strip()
+    try:
+        text = str(failure).strip()
+    except Exception:  # a plugin's own exception may fail to say what it is about
+        text = ""
     if isinstance(failure, pluggy.PluginValidationError):
         text = " ".join(text.split())
     return f"{type(failure).__name__}: {text}" if text else type(failure).__name__

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import sys
 import threading
 import time
@@ -13,14 +14,15 @@ from decimal import Decimal
 import pytest
 
 import mzsql
-from mzsql.catalog.plugin_relations import MAX_ROWS
 from mzsql.location import (
     PluginColumn,
     PluginRelation,
+    PluginRelationFailed,
     PluginWarning,
     default_registry,
     hookimpl,
 )
+from mzsql.repr.errors import QueryCanceled
 
 SENTINEL = "xyzzyS3NTINEL"
 
@@ -72,7 +74,7 @@ def test_a_plugins_relation_is_read_as_any_other(install, tmp_path):
         stock[3] = "milk"
         assert rows("SELECT count(*), max(b) FROM shop WHERE a > 1") == [(2, "milk")]
         connection.execute(
-            "CREATE VIEW wares AS SELECT b FROM mz_internal.shop WHERE b IS NOT NULL"
+            "CREATE TEMP VIEW wares AS SELECT b FROM mz_internal.shop WHERE b IS NOT NULL"
         )
         assert sorted(rows("SELECT b FROM wares")) == [("milk",), ("tea",)]
         assert rows("SELECT name FROM mz_catalog.mz_sources WHERE name = 'shop'") == [("shop",)]
@@ -115,6 +117,23 @@ def _raises(_):
     raise ConnectionError(f"no shop at file://u:{SENTINEL}@h")
 
 
+def _throw(failure):
+    raise failure
+
+
+class _Mute(Exception):
+    def __str__(self):
+        raise RuntimeError("says nothing")
+
+
+class _Hostile:
+    def __getattribute__(self, name):
+        raise KeyboardInterrupt(name)
+
+    def __repr__(self):
+        return "hostile"
+
+
 @pytest.mark.parametrize(
     ("rows", "told"),
     [
@@ -122,13 +141,26 @@ def _raises(_):
         (lambda _: 1 / 0, "ZeroDivisionError"),
         (lambda _: None, "TypeError"),
         (lambda _: sys.exit("bye"), "SystemExit: bye"),
+        (lambda _: _throw(KeyboardInterrupt("stop")), "KeyboardInterrupt: stop"),
+        (lambda _: _throw(GeneratorExit()), "GeneratorExit"),
+        (lambda _: _throw(QueryCanceled("mine")), "QueryCanceled: mine"),
+        (lambda _: _throw(PluginRelationFailed("no rows of mine")), "no rows of mine"),
+        (lambda _: _throw(_Mute()), "cannot be had: _Mute"),
+        (lambda _: _throw(ValueError("v" * 10_000_000)), "v…"),
+        (lambda _: 7, "TypeError"),
+        (lambda _: {"a": 1}, "a row is not 2 values"),
+        (lambda _: ["ab"], "a row is not 2 values"),
+        (lambda _: [(1, "x", "y")], "a row is not 2 values"),
         (lambda _: [(1,)], "a row is not 2 values"),
         (lambda _: [7], "a row is not 2 values"),
         (lambda _: [(None, "x")], "column 'a' has a NULL"),
         (lambda _: [("x", "x")], "column 'a' is no bigint"),
         (lambda _: [(2**63, "x")], "column 'a' is no bigint"),
         (lambda _: [(1, 2)], "column 'b' is no text"),
-        (lambda _: ((n, "") for n in range(MAX_ROWS + 1)), "more than 100000 rows"),
+        (lambda _: [(1, "\ud800")], "column 'b' is no text"),
+        (lambda _: [(_Hostile(), "x")], "KeyboardInterrupt: __class__"),
+        (lambda _: ((n, "") for n in itertools.count()), "more than 100000 rows"),
+        (lambda _: ((n, "x" * 2**20) for n in itertools.count()), "more than 64 MiB"),
     ],
 )
 def test_what_a_function_does_wrong_fails_its_query_alone(install, tmp_path, rows, told):
@@ -139,7 +171,36 @@ def test_what_a_function_does_wrong_fails_its_query_alone(install, tmp_path, row
         assert "the rows of mz_internal.shop cannot be had" in str(failed.value)
         assert told in str(failed.value)
         assert failed.value.sqlstate == "38000"
+        assert failed.value.detail.startswith("The plugin ")
+        assert len(str(failed.value)) < 3000
+        assert SENTINEL not in str(failed.value) or rows is _raises
         assert connection.execute("SELECT * FROM fine").fetchall() == [(5, "five")]
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("integer", 1.5),
+        ("integer", True),
+        ("bigint", Decimal(1)),
+        ("boolean", 1),
+        ("double", "1"),
+        ("numeric", 1.5),
+        ("text", b"x"),
+        ("bytea", "x"),
+        ("date", dt.datetime(2024, 2, 29, 1)),
+        ("date", 5),
+        ("timestamp", 5),
+        ("timestamp", dt.datetime(2024, 2, 29, tzinfo=dt.UTC)),
+        ("timestamptz", dt.datetime(2024, 2, 29)),
+        ("integer list", [1, 1.5]),
+        ("integer list", 1),
+    ],
+)
+def test_no_value_is_changed_to_fit_its_column(install, tmp_path, column, value):
+    install(relation(lambda _: [(value,)], PluginColumn("a", column)))
+    with pytest.raises(mzsql.Error, match=f"column 'a' is no {column}"):
+        ask(tmp_path / "env", "SELECT * FROM mz_internal.shop")
 
 
 @pytest.fixture
@@ -216,6 +277,11 @@ def test_who_reads_a_relation_that_is_being_read_waits_as_long_as_it_may(install
         (relation(list, PluginColumn("a", "colour")), "cannot have the type 'colour'"),
         (relation(list, PluginColumn("a", "text"), PluginColumn("a", "text")), "another name"),
         (relation(None), "no function"),
+        (relation(list, *(PluginColumn(f"c{n}", "text") for n in range(1601))), "1600 columns"),
+        (PluginRelation("bad", None, "", list), "left out"),
+        (PluginRelation("bad", (7,), "", list), "left out"),
+        (PluginRelation(7, (PluginColumn("a", "text"),), "", list), "left out"),
+        (relation(list, PluginColumn("a", 7)), "left out"),
         (PluginRelation("bad", (PluginColumn("a", "text"),), None, list), "comment is no text"),
     ],
 )
@@ -225,6 +291,18 @@ def test_a_relation_that_cannot_be_is_reported_and_left_out(install, tmp_path, b
     with pytest.warns(PluginWarning, match=told):
         assert ask(tmp_path / "env", "SELECT a FROM mz_internal.fine") == [(5,)]
     assert told in registry.installed[-1].failure
+
+
+@pytest.mark.usefixtures("install")
+def test_a_plugin_that_has_relations_without_end_is_reported(tmp_path):
+    class Endless:
+        @hookimpl
+        def mzsql_builtin_relations(self):
+            return (relation(list, name=f"r{n}") for n in itertools.count())
+
+    default_registry().register("endless", Endless())
+    with pytest.warns(PluginWarning, match="there are more than 1000"):
+        assert ask(tmp_path / "env", "SELECT 1") == [(1,)]
 
 
 @pytest.mark.usefixtures("install")
@@ -244,9 +322,10 @@ def test_a_plugin_that_fails_to_say_what_it_has_is_reported(tmp_path):
 def test_a_view_outlives_the_plugin_it_reads_from(install, tmp_path):
     """Ids follow from names and columns: another process's plugins do not shift them; without the plugin the view says what is missing."""
     env = tmp_path / "env"
-    install(relation(lambda _: [(1, "one")]))
+    stable = {"schema": "mz_catalog"}  # views may read no others
+    install(relation(lambda _: [(1, "one")], **stable))
     with mzsql.connect(env) as connection:
-        connection.execute("CREATE VIEW wares AS SELECT b FROM mz_internal.shop")
+        connection.execute("CREATE VIEW wares AS SELECT b FROM mz_catalog.shop")
         assert connection.execute("SELECT * FROM wares").fetchall() == [("one",)]
     default_registry.cache_clear()
     with warnings.catch_warnings():
@@ -258,6 +337,7 @@ def test_a_view_outlives_the_plugin_it_reads_from(install, tmp_path):
                 "SELECT count(*) FROM mz_views WHERE name = 'wares'"
             ).fetchall() == [(1,)]
     install(
-        relation(lambda _: [(2, "aardvark")], name="aardvark"), relation(lambda _: [(1, "two")])
+        relation(lambda _: [(2, "aardvark")], name="aardvark"),
+        relation(lambda _: [(1, "two")], **stable),
     )
     assert ask(env, "SELECT * FROM wares") == [("two",)]

@@ -20,7 +20,7 @@ from mzsql.catalog.objects import (
     cluster_of,
     type_of,
 )
-from mzsql.catalog.settings import UNSAFE_FUNCTIONS, system_value
+from mzsql.catalog.settings import UNSAFE_FUNCTIONS, UNSTABLE_DEPENDENCIES, system_value
 from mzsql.catalog.state import CatalogState
 from mzsql.frontend.catalog import (
     IMPLICIT_SCHEMAS,
@@ -119,7 +119,15 @@ class SessionCatalog:
     @property
     def unsafe_functions(self) -> bool:
         """Whether the functions of ``mz_unsafe`` may be called."""
-        return self._stored or system_value(self.state.settings, UNSAFE_FUNCTIONS) == "on"
+        return self._allowed(UNSAFE_FUNCTIONS)
+
+    @property
+    def unstable_dependencies(self) -> bool:
+        """Whether views may depend on what the next release may have otherwise."""
+        return self._allowed(UNSTABLE_DEPENDENCIES)
+
+    def _allowed(self, setting: str) -> bool:
+        return self._stored or system_value(self.state.settings, setting) == "on"
 
     def resolve_item(self, name: PartialName) -> CatalogItem | None:
         """The object that a name refers to, through the search path where it is unqualified; None where there is none."""

@@ -296,7 +296,7 @@ class CatalogStatements:
             )
 
     def _meaning(self, state: CatalogState, item: Item) -> object:
-        catalog = SessionCatalog(state, self._planner.descriptions)
+        catalog = SessionCatalog(state, self._planner.descriptions, stored=True)
         (statement,) = parse_statements(item.create_sql)
         plan = plan_statement(statement, catalog)
         assert isinstance(plan, ddl_plans.CreatingPlan), (

@@ -48,7 +48,7 @@ from mzsql.catalog.objects import (
 from mzsql.catalog.settings import REFRESH_EVERY, system_value
 from mzsql.catalog.state import CatalogState, ItemT, applied, removed
 from mzsql.expr.functions import Engine
-from mzsql.expr.relation import Relation
+from mzsql.expr.relation import Get, Relation
 from mzsql.expr.typing import relation_type
 from mzsql.frontend import lower_query
 from mzsql.frontend.catalog import SYSTEM_SCHEMAS, FullName
@@ -242,7 +242,7 @@ class Definitions:
         if not replaced and self._taken(session, plan.name, if_not_exists=plan.if_not_exists):
             return
         raw = lower_query(plan.query)
-        self._check_maintainable(raw.relation, "materialized view")
+        self._check_maintainable(raw.relation)
         view = self._planner.local(plan.query)
         item = self._new(
             MaterializedView,
@@ -270,6 +270,8 @@ class Definitions:
             return
         if plan.on.id in builtins():
             raise Unsupported(f"indexes on system objects are not supported: {plan.on.name}")
+        if plan.on.desc is not None:
+            self._refuse_system(Get(plan.on.id, plan.on.desc.typ), "an index")
         item = self._new(
             Index,
             plan,
@@ -281,14 +283,18 @@ class Definitions:
         )
         self._deploy(item, None, [])
 
-    def _check_maintainable(self, relation: Relation, what: str) -> None:
+    def _refuse_system(self, relation: Relation, what: str) -> None:
+        """Refuse to maintain what reads relations of the system, which have no history."""
         for gid in self._queries.inputs(relation):
             builtin = builtins().get(gid)
             if builtin is not None:
                 raise Unsupported(
-                    f"a {what} that reads the system relation {builtin.full_name} is not supported",
+                    f"{what} that reads the system relation {builtin.full_name} is not supported",
                     hint="Create a view instead: it is computed when it is read.",
                 )
+
+    def _check_maintainable(self, relation: Relation) -> None:
+        self._refuse_system(relation, "a materialized view")
         found = unmaterializables(relation) - {"mz_now"}
         if found:
             names = ", ".join(sorted(found))

@@ -15,6 +15,7 @@ from mzsql.frontend.catalog import (
     PartialName,
     is_temporary,
 )
+from mzsql.frontend.names.types import builtin_type
 from mzsql.frontend.parse.statements import Name, Show
 from mzsql.repr.errors import SqlError, UndefinedObject, UndefinedTable, alike
 
@@ -95,6 +96,30 @@ def unknown_item(
 def find_item(catalog: CatalogView, name: Name) -> CatalogItem | None:
     """The object that a name after IF EXISTS refers to; None where it, its schema or its database does not exist."""
     return catalog.resolve_item(name.partial)
+
+
+def target_item(
+    catalog: CatalogView, kind: str, name: Name, verb: str, *, if_exists: bool
+) -> CatalogItem | None:
+    """The object of this kind that a statement is to ``verb`` (remove, alter, …); None where IF EXISTS is said and none has the name.
+
+    Raises:
+        UndefinedTable: ``unknown catalog item 'x'``.
+        SqlError: the object is of the system, or of another kind.
+    """
+    builtin = builtin_type(name.partial) if kind == "type" else None
+    if builtin is not None:
+        raise _of_system(builtin, name)
+    item = find_item(catalog, name) if if_exists else item_named(catalog, name)
+    if item is not None:
+        expect_kind(item, kind, name, verb)
+    return item
+
+
+def _of_system(found: FullName, name: Name) -> SqlError:
+    return SqlError(
+        f"system item '{found}' cannot be modified", position=name.position, sqlstate="42501"
+    )
 
 
 def new_name(catalog: CatalogView, name: Name, *, temporary: bool = False) -> FullName:
@@ -229,11 +254,7 @@ def expect_kind(item: CatalogItem, kind: str, name: Name, verb: str) -> None:
         SqlError: the object is of the system, or of another kind.
     """
     if item.name.database is None:
-        raise SqlError(
-            f"system item '{item.name}' cannot be modified",
-            position=name.position,
-            sqlstate="42501",
-        )
+        raise _of_system(item.name, name)
     # As in PostgreSQL, DROP TABLE does not drop a view, and so on.
     if item.kind.replace("-", " ") != kind:
         raise wrong_kind(item, kind, name, verb)

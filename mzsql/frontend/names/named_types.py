@@ -43,8 +43,10 @@ class NamedTypes:
         item = self.catalog.resolve_item(PartialName(*reversed(parts)))
         if item is None or item.typ is None:
             return None
-        start, end = node.meta["named"]
-        self.references.append((start, end, item.name))
+        place = node.meta.get("named")
+        if place is not None:
+            start, end = place
+            self.references.append((start, end, item.name))
         self.ids.add(item.id)
         return msgspec.structs.replace(item.typ, custom_id=str(item.id))
 

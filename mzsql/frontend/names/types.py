@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from sqlglot import expressions as exp
 
+from mzsql.frontend.catalog import FullName, PartialName
 from mzsql.frontend.names.named_types import NamedTypes, TypeLookup
 from mzsql.frontend.names.type_depth import check_levels
 from mzsql.repr import types as t
@@ -77,6 +78,8 @@ _NAMED: dict[str, SqlType] = {
     **t.RANGES,
 }
 _SCHEMAS = frozenset({"pg_catalog", "mz_catalog"})
+#: The types that PostgreSQL does not have.
+_OURS = frozenset({"uint2", "uint4", "uint8", "mz_timestamp", "mz_aclitem", "list", "map"})
 _SYNONYMS = {"INTEGER": "INT", "DEC": "DECIMAL", "FLOAT": "DOUBLE", "CHARACTER": "CHAR"}
 _MAX_LENGTH = 10_485_760
 
@@ -126,14 +129,30 @@ def resolve_type(node: exp.DataType, named: TypeLookup | None = None) -> SqlType
     return _modified(found, node)
 
 
-def _named(text: str, node: exp.Expr, named: TypeLookup | None) -> SqlType:
+def builtin_type(name: PartialName) -> FullName | None:
+    """The full name of the system's type that a name refers to, before any of users'; None where it refers to none."""
+    text = name.item
+    own_schema = name.schema is None or name.schema in _SCHEMAS
+    if not own_schema or text != text.lower() or not (text in _OURS or _builtin(text) is not None):
+        return None
+    ours = text.removeprefix("_") in _OURS
+    return FullName(None, "mz_catalog" if ours else "pg_catalog", text)
+
+
+def _builtin(text: str) -> SqlType | None:
     low, upper = text.lower(), text.upper()
-    found = _NAMED.get(low) or _array_of(low) or _KINDS.get(_SYNONYMS.get(upper, upper))
+    return _NAMED.get(low) or _array_of(low) or _KINDS.get(_SYNONYMS.get(upper, upper))
+
+
+def _named(text: str, node: exp.Expr, named: TypeLookup | None) -> SqlType:
+    found = _builtin(text)
     if found is None and named is not None:
         found = named(node)
     if found is None:
         raise UndefinedObject(
-            f'type "{text}" does not exist', position=_position(node), hint=_hint(low, named)
+            f'type "{text}" does not exist',
+            position=_position(node),
+            hint=_hint(text.lower(), named),
         )
     return found
 

@@ -17,10 +17,9 @@ from mzsql.frontend.names.items import (
     check_database,
     check_qualifiers,
     cluster_name,
-    expect_kind,
-    find_item,
     item_named,
     schema_named,
+    target_item,
 )
 from mzsql.frontend.names.scope import column_like
 from mzsql.frontend.parse import catalog_statements as cs
@@ -69,21 +68,21 @@ def target_of(
     """
     partial = name.partial
     if KIND[kind].in_schema:
-        item = find_item(catalog, name) if if_exists else item_named(catalog, name)
+        item = target_item(catalog, kind, name, verb, if_exists=if_exists)
         if item is None:
             return cp.Target(kind, (str(name),), None, if_exists)
-        expect_kind(item, kind, name, verb)
         return cp.Target(kind, item.name.parts, item, if_exists)
     if kind == "schema":
-        return cp.Target(kind, _schema(name, catalog, verb, if_exists=if_exists), None, if_exists)
+        return cp.Target(kind, _schema(name, catalog, if_exists=if_exists), None, if_exists)
     parts = (partial.item,) if partial.schema is None else (partial.schema, partial.item)
     return cp.Target(kind, parts, None, if_exists)
 
 
-def _schema(name: st.Name, catalog: CatalogView, verb: str, *, if_exists: bool) -> tuple[str, str]:
+def _schema(name: st.Name, catalog: CatalogView, *, if_exists: bool) -> tuple[str, str]:
     """The database and schema of a schema's name, which need not exist with IF EXISTS."""
     partial = name.partial
-    if partial.schema is None and catalog.has_schema(None, partial.item) and verb != "comment on":
+    within = partial.schema is None or catalog.has_database(partial.schema)
+    if within and catalog.has_schema(None, partial.item):
         raise SqlError(
             f"system schema '{partial.item}' cannot be modified",
             position=name.position,

@@ -22,7 +22,13 @@ from mzsql.frontend.definitions.normalize import (
     quoted_list,
     quoted_name,
 )
-from mzsql.frontend.names.items import cluster_name, expect_kind, find_item, item_named, new_name
+from mzsql.frontend.names.items import (
+    cluster_name,
+    find_item,
+    item_named,
+    new_name,
+    target_item,
+)
 from mzsql.frontend.names.scope import Scope, ScopeItem, column_like
 from mzsql.frontend.names.types import resolve_type
 from mzsql.frontend.parse import statements as st
@@ -30,6 +36,7 @@ from mzsql.frontend.parse.retention import OPTION, clause, option, retained_ms, 
 from mzsql.frontend.plan import ddl_plans
 from mzsql.frontend.plan.planners import Planners
 from mzsql.frontend.plan.refresh import refresh_options, shown_unscheduled
+from mzsql.frontend.plan.system_dependencies import check_dependencies
 from mzsql.frontend.plan.types import References, plan_create_type, shown_type
 from mzsql.frontend.query.query import QueryPlanner
 from mzsql.frontend.query.show import refuse_shows
@@ -215,6 +222,9 @@ def plan_create_view(
     planner = QueryPlanner(catalog)
     query = _renamed(planner.view(statement.query.query), statement, what, name)
     _refuse_duplicate_columns(query, statement)
+    if not statement.temporary:
+        named = [found for _, _, found in planner.references]
+        check_dependencies(what, statement.query.query, named, catalog)
     replaces = _replaced(statement, catalog, what) if statement.or_replace else None
     if replaces is not None and any(found == name for _, _, found in planner.references):
         raise DependentObjects(
@@ -463,15 +473,10 @@ def plan_drop(statement: st.Drop, catalog: CatalogView) -> ddl_plans.DropPlan:
     items: list[CatalogItem] = []
     missing: list[str] = []
     for name in statement.names:
-        if statement.if_exists:
-            found = find_item(catalog, name)
-            if found is None:
-                missing.append(str(name))
-                continue
-        else:
-            found = item_named(catalog, name)
-        expect_kind(found, statement.kind, name, "remove")
-        if found not in items:
+        found = target_item(catalog, statement.kind, name, "remove", if_exists=statement.if_exists)
+        if found is None:
+            missing.append(str(name))
+        elif found not in items:
             items.append(found)
     return ddl_plans.DropPlan(statement.kind, tuple(items), tuple(missing), statement.cascade)
 

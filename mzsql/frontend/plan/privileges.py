@@ -76,7 +76,7 @@ def _places(
     """The full names of existing schemas or databases."""
     if within == "schema":
         return tuple(
-            target_of("schema", name, catalog, if_exists=False, verb="comment on").name
+            target_of("schema", name, catalog, if_exists=False, verb="grant on").name
             for name in names
         )
     for name in names if within == "database" else ():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mzsql.frontend.catalog import CatalogItem, CatalogView
-from mzsql.frontend.names.items import expect_kind, find_item, item_named
+from mzsql.frontend.names.items import target_item
 from mzsql.frontend.parse import statements as st
 from mzsql.frontend.parse.parse import parse_statements
 from mzsql.frontend.parse.retention import retained_ms, with_retention
@@ -22,14 +22,12 @@ def altered(
     Raises:
         Unsupported: the kind of object keeps no history of its own.
     """
-    if statement.if_exists:
-        item = find_item(catalog, statement.name)
-        if item is None:
-            return None, None
-    else:
-        item = item_named(catalog, statement.name)
+    item = target_item(
+        catalog, statement.kind, statement.name, "alter", if_exists=statement.if_exists
+    )
+    if item is None:
+        return None, None
     position = statement.name.position
-    expect_kind(item, statement.kind, statement.name, "alter")
     if item.kind not in _KINDS:
         raise Unsupported(
             f"RETAIN HISTORY of {item.described} is not supported",

@@ -1,4 +1,8 @@
-"""Functions defined by an SQL expression with ``$1``, ``$2``, … for the arguments."""
+"""Functions defined by an SQL expression with ``$1``, ``$2``, … for the arguments.
+
+Promise: no part of a definition has a place in the text of the statement that calls the function. What is kept or said of that text (the
+objects in it, its normalized form, positions of errors) is about what was written there.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ from sqlglot import expressions as exp
 
 from mzsql.frontend.parse import statements as st
 from mzsql.frontend.parse.parse import parse_statements
+from mzsql.frontend.scalar.nodes import without_places
 from mzsql.repr import types as t
 from mzsql.repr.types import SqlType
 
@@ -40,7 +45,7 @@ def _parsed(sql: str) -> exp.Expr:
     (statement,) = parse_statements(f"SELECT {sql}")
     assert isinstance(statement, st.Select)
     body: exp.Expr = statement.query.expressions[0]
-    return body
+    return without_places(body)
 
 
 def filled(sql: str, arguments: Sequence[exp.Expr]) -> exp.Expr:

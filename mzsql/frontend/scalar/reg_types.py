@@ -19,7 +19,7 @@ from mzsql.frontend.parse.pieces import fold
 from mzsql.frontend.scalar.coerce import Typed
 from mzsql.frontend.scalar.context import ExprContext
 from mzsql.frontend.scalar.function_catalog import function_numbers
-from mzsql.frontend.scalar.nodes import position_of
+from mzsql.frontend.scalar.nodes import position_of, without_places
 from mzsql.frontend.scalar.qualified import schemas_of
 from mzsql.frontend.scalar.system_functions import FOUND, planned
 from mzsql.repr import types as t
@@ -170,4 +170,4 @@ def _selected(text: str) -> exp.Expr | None:
     if len(statements) != 1 or not isinstance(statements[0], st.Select):
         return None
     query = statements[0].query
-    return query.expressions[0] if len(query.expressions) == 1 else None
+    return without_places(query.expressions[0]) if len(query.expressions) == 1 else None
