@@ -131,7 +131,7 @@ def test_what_an_older_version_stored_unasked_does_no_harm(con: Connection, tmp_
 def test_no_variable_of_ours_passes_for_a_foreign_one() -> None:
     assert not any(map(is_foreign, VARIABLES))
     assert not is_foreign("no_such_thing")
-    assert is_foreign("unsafe_enable_unstable_dependencies")
+    assert is_foreign("unsafe_enable_table_foreign_key")
     assert all(not VARIABLES[name].of_system for name in SESSION_VARIABLES)
 
 
