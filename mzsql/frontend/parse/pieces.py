@@ -27,6 +27,18 @@ _STRINGS = (TokenType.STRING, TokenType.BYTE_STRING, TokenType.HEREDOC_STRING)
 _T = TypeVar("_T")
 
 
+#: What a node knows of its place in the text that it was parsed from.
+_PLACES = ("start", "end", "line", "col", "span", "named")
+
+
+def without_places(node: exp.Expr) -> exp.Expr:
+    """The node, of a text other than the statement's, without its places: they would be taken for the statement's."""
+    for one in node.walk():
+        for place in _PLACES:
+            one.meta.pop(place, None)
+    return node
+
+
 def fold(node: exp.Expr) -> str:
     """An identifier's name: unchanged if quoted, else in lower case, as in PostgreSQL."""
     return str(node.name) if node.args.get("quoted") else str(node.name).lower()

@@ -14,7 +14,7 @@ from sqlglot import expressions as exp
 
 from mzsql.frontend.parse import statements as st
 from mzsql.frontend.parse.parse import parse_statements
-from mzsql.frontend.scalar.nodes import without_places
+from mzsql.frontend.parse.pieces import without_places
 from mzsql.repr import types as t
 from mzsql.repr.types import SqlType
 

@@ -31,18 +31,6 @@ def position_of(node: exp.Expr | None) -> int | None:
     return None
 
 
-#: What a node knows of its place in the text that it was parsed from.
-_PLACES = ("start", "end", "line", "col", "span", "named")
-
-
-def without_places(node: exp.Expr) -> exp.Expr:
-    """The node, of a text other than the statement's, without its places: they would be taken for the statement's."""
-    for one in node.walk():
-        for place in _PLACES:
-            one.meta.pop(place, None)
-    return node
-
-
 def _qualifier(node: exp.Expr) -> exp.Expr | None:
     """The first part of a qualified name."""
     if not isinstance(node, exp.Column | exp.Table):

@@ -15,11 +15,11 @@ from mzsql.frontend.catalog import PartialName
 from mzsql.frontend.names.types import resolve_type
 from mzsql.frontend.parse import statements as st
 from mzsql.frontend.parse.parse import parse_statements
-from mzsql.frontend.parse.pieces import fold
+from mzsql.frontend.parse.pieces import fold, without_places
 from mzsql.frontend.scalar.coerce import Typed
 from mzsql.frontend.scalar.context import ExprContext
 from mzsql.frontend.scalar.function_catalog import function_numbers
-from mzsql.frontend.scalar.nodes import position_of, without_places
+from mzsql.frontend.scalar.nodes import position_of
 from mzsql.frontend.scalar.qualified import schemas_of
 from mzsql.frontend.scalar.system_functions import FOUND, planned
 from mzsql.repr import types as t
