@@ -1,4 +1,6 @@
 -- How many of each dataflow's nodes have processed the data that was there when the dataflow began?
+-- How to read it: where `nodes_hydrated` is less than `nodes`, the dataflow hydrates; a number that stands still is one to ask
+-- which_node_is_stuck.sql about. What no replica has begun is not here.
 SELECT
     o.name AS object,
     h.replica_id,

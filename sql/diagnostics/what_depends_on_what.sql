@@ -1,4 +1,5 @@
--- Which object's definition names which? What stands on the right cannot be dropped while what stands on the left is there.
+-- Which object's definition names which?
+-- How to read it: what stands on the right cannot be dropped, without CASCADE, while what stands on the left is there.
 SELECT
     o.name AS object,
     o.type AS object_type,

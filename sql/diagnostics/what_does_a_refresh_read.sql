@@ -1,4 +1,6 @@
 -- What did the last refreshes read and write, and how long did they take?
+-- How to read it: `kind` is `hydration`, which reads everything once, or `step`, which should read what has changed and what that meets:
+-- steps that read far more rows than they write are those to think about. `engine` and `reason` say where it ran, and why there.
 SELECT
     o.name AS object,
     r.kind,

@@ -1,4 +1,6 @@
--- What does each dataflow keep, node by node? A shard that two dataflows share stands under both.
+-- What does each dataflow keep, node by node?
+-- How to read it: the most expensive first; `plan_node_id` is the id that EXPLAIN PHYSICAL PLAN WITH (node_ids) prints. A shard that two
+-- dataflows share stands under both, so add up each `shard_id` once. A view without rows here keeps nothing but its own contents.
 SELECT
     o.name AS object,
     a.replica_id,

@@ -52,6 +52,7 @@ class Gate:
     def __init__(self) -> None:
         self.opened = threading.Event()
         self.error: Exception | None = None
+        self.only_exports = False  # whether what arrangements write passes
 
 
 @pytest.fixture
@@ -61,7 +62,8 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
     def wait(self: Any, *args: Any, **kwargs: Any) -> None:
         if made.error is not None:
             raise made.error
-        made.opened.wait()  # until the test ends, at the latest
+        if args[0].target is None or not made.only_exports:
+            made.opened.wait()  # until the test ends, at the latest
         write(self, *args, **kwargs)
 
     monkeypatch.setattr(hydration_here.HydrationHere, "_write", wait)
@@ -143,3 +145,76 @@ def test_an_error_and_when_it_is_tried_again(env: Path, gate: Gate) -> None:
         gate.opened.set()
         until(con, lambda rows: not rows)
         assert con.execute(diagnosis("which_dataflow_fails.sql")).fetchall() == []
+
+
+def test_arrangements_are_done_and_the_export_is_being_written(env: Path, gate: Gate) -> None:
+    gate.only_exports = True
+    with mzsql.connect(env) as con:
+        con.execute("CREATE MATERIALIZED VIEW sums AS SELECT a, sum(b) + 1 AS s FROM t GROUP BY a")
+        found = until(
+            con,
+            lambda rows: (
+                "sums" in rows and rows["sums"][0].startswith("computes and writes the ex")
+            ),
+        )
+        _, node, workers, hydrated, nodes = found["sums"]
+        assert hydrated < nodes, "never are all nodes done while the object is not"
+        assert node is not None
+        assert workers is not None
+        ((name, _, done, of),) = con.execute(diagnosis("hydration_progress.sql")).fetchall()
+        assert (name, of) == ("sums", nodes)
+        assert done < of
+        gate.opened.set()
+        until(con, lambda rows: not rows)
+        ((_, _, done, of),) = con.execute(diagnosis("hydration_progress.sql")).fetchall()
+        assert done == of == nodes
+
+
+def test_a_view_that_waits_for_its_refresh_says_until_when(env: Path) -> None:
+    with mzsql.connect(env) as con:
+        con.execute(
+            "CREATE MATERIALIZED VIEW later WITH (REFRESH AT mz_now()::text::int8 + 86400000)"
+            " AS SELECT a, sum(b) FROM t GROUP BY a"
+        )
+        found = until(con, lambda rows: rows["later"][0].startswith("waits until"))
+        assert " complete at " in found["later"][0]
+
+
+def test_what_views_depend_on_read_and_cost(env: Path) -> None:
+    with mzsql.connect(env) as con:
+        con.execute("CREATE MATERIALIZED VIEW sums AS SELECT a, sum(b) AS s FROM t GROUP BY a")
+        con.execute("CREATE VIEW above AS SELECT max(s) FROM sums")
+        until(con, lambda rows: not rows)
+        con.execute("INSERT INTO t VALUES (1, 5)")
+        assert sorted(con.execute("SELECT * FROM sums").fetchall()) == [(1, 10), (2, 4)]
+        depends = con.execute(diagnosis("what_depends_on_what.sql")).fetchall()
+        assert depends == [
+            ("above", "view", "sums", "materialized-view"),
+            ("sums", "materialized-view", "t", "table"),
+        ]
+        read = diagnosis("what_does_a_refresh_read.sql")
+        deadline = time.monotonic() + HANG
+        while len(found := con.execute(read).fetchall()) < 2:
+            assert time.monotonic() < deadline, found
+        # A step reads the one row that was added; it retracts a sum and adds the new one.
+        assert [(row[0], row[1], row[4]) for row in found] == [
+            ("sums", "step", 2),
+            ("sums", "hydration", 2),
+        ]
+        assert found[0][3] == 1
+        costs = con.execute(diagnosis("what_does_a_view_cost.sql")).fetchall()
+        assert {row[0] for row in costs} == {"sums"}
+        assert all(row[5] > 0 for row in costs)
+        nodes = con.execute("SELECT lir_id FROM mz_introspection.mz_lir_mapping").fetchall()
+        assert {row[2] for row in costs} <= {lir for (lir,) in nodes}
+
+
+def test_each_diagnosis_says_how_to_read_its_answer() -> None:
+    files = [
+        one
+        for one in resources.files("mzsql.scripts").joinpath("diagnostics").iterdir()
+        if one.name.endswith(".sql")
+    ]
+    assert len(files) >= 6
+    for one in files:
+        assert "\n-- How to read it: " in one.read_text("utf-8"), one.name
