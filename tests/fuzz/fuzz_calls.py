@@ -78,6 +78,8 @@ SPECIAL = {
     "crc32_text": "crc32('abc')", "crc32_bytea": "crc32('abc'::bytea)",
     "seahash_text": "seahash('abc'::text)", "seahash_bytea": "seahash('abc'::bytea)", "kafka_murmur2_text": "kafka_murmur2('abc'::text)",
     "kafka_murmur2_bytea": "kafka_murmur2('abc'::bytea)", "trim": "trim({text})", "overlay": "overlay({text} PLACING {text} FROM 2)",
+    "position_bytea": "position({bytea} IN {bytea})", "overlay_bytea": "overlay({bytea} PLACING {bytea} FROM 2)",
+    "overlay_for_bytea": "overlay({bytea} PLACING {bytea} FROM 2 FOR 1)",
     **{f"array_fill_{n}": f"array_fill({{integer}}, ARRAY[{', '.join('212112'[:n])}])" for n in range(1, 7)},
 }  # fmt: skip
 #: What no statement calls: what others are planned as, and what says something of the environment instead of its arguments.

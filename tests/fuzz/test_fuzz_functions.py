@@ -122,6 +122,8 @@ SPECIAL = {
     "jsonb_delete_path": "(jsonb_build_object('a', n1, 'b', jsonb_build_object('0', n2)) #- ta)",
     "jsonb_object_pairs": "jsonb_object(ARRAY[ARRAY['a', s1], ARRAY['b', s2]])",
     "regexp_replace_text_text_text_integer_integer_text": "regexp_replace(s1, '[ab]', '#', 1, 2, 'i')",
+    "position_bytea": "position('a'::bytea IN y1)", "overlay_bytea": "overlay(y1 PLACING 'bc'::bytea FROM 2)",
+    "overlay_for_bytea": "overlay(y1 PLACING ''::bytea FROM 1 FOR n2)",
     "array_replace": "array_replace(ia, n1, n2)",
     "jsonb_set": "jsonb_set(jsonb_build_array(n1, n2), ARRAY['0'], '5'::jsonb)",
     "jsonb_set_create": "jsonb_set(jsonb_build_array(n1, n2), ARRAY['9'], '5'::jsonb, false)",

@@ -39,6 +39,7 @@ from mzsql.expr.functions.table import (
     TableFunc,
 )
 from mzsql.expr.functions.text import (
+    byte_strings,
     charsets,
     encodings,
     hashes,
@@ -95,6 +96,7 @@ _SCALAR_MODULES: tuple[ModuleType, ...] = (
     comparison,
     casts,
     string_functions,
+    byte_strings,
     mathematics,
     operators,
     array_filling,

@@ -20,7 +20,7 @@ from mzsql.frontend.names.items import check_qualifiers, unknown_item
 from mzsql.frontend.names.scope import Scope, ScopeItem, TableName, column_like
 from mzsql.frontend.parse.pieces import fold
 from mzsql.frontend.parse.shows import shown_by
-from mzsql.frontend.query import table_functions
+from mzsql.frontend.query import record_functions, table_functions
 from mzsql.frontend.query.show import shown_query
 from mzsql.frontend.scalar import qualified
 from mzsql.frontend.scalar.coerce import (
@@ -303,6 +303,12 @@ def _call_in_from(
     planner: QueryPlans, node: exp.Expr, func: exp.Expr, left: Scope | None
 ) -> Factor:
     name = function_name(func)
+    if name in record_functions.NAMES:
+        made = record_functions.as_query(planner, node, func)
+        done = planner.query(made, left).finish()
+        items = [ScopeItem(n, None, c) for n, c in zip(done.names, done.types, strict=True)]
+        return done.relation, _aliased(Scope(tuple(items)), node.args.get("alias"), (name,))
+    record_functions.refuse_definitions(node)
     if name == "unnest" and len(func.expressions) > 1:
         # unnest of several arrays returns them side by side, as in PostgreSQL.
         calls: list[exp.Expr] = [

@@ -16,12 +16,14 @@ from sqlglot import expressions as exp
 from mzsql.expr import functions
 from mzsql.expr.functions import rows_from
 from mzsql.expr.functions.aggregate.windows import WINDOW_FUNCTIONS
+from mzsql.expr.functions.table import TableFunc
 from mzsql.expr.functions.text import patterns
 from mzsql.expr.functions.text import table_functions as text_tables
 from mzsql.expr.scalar import Literal
 from mzsql.frontend import hir
 from mzsql.frontend.names.scope import Scope, ScopeItem
 from mzsql.frontend.parse.pieces import fold
+from mzsql.frontend.query import defined_tables
 from mzsql.frontend.query.ordering import order_items
 from mzsql.frontend.scalar import qualified
 from mzsql.frontend.scalar.aggregates import is_aggregate
@@ -40,7 +42,7 @@ from mzsql.frontend.scalar.context import ExprContext, QueryPlans
 from mzsql.frontend.scalar.defined import filled
 from mzsql.frontend.scalar.nodes import function_name, position_of
 from mzsql.repr import types as t
-from mzsql.repr.errors import InvalidParameter, SqlError, UndefinedFunction
+from mzsql.repr.errors import InvalidParameter, SqlError, UndefinedFunction, Unsupported
 from mzsql.repr.types import ColumnType, RelationType, SqlType
 
 _UNIT = hir.Constant(((),), RelationType(()))
@@ -110,7 +112,8 @@ def call_of(node: exp.Expr) -> exp.Expr:
 
 def is_table_function(name: str) -> bool:
     """Whether a name means a table function."""
-    return name in _BY_CONSTANT or name in _OF_ARRAY or bool(functions.table_funcs_named(name))
+    special = name in _BY_CONSTANT or name in _OF_ARRAY or name in defined_tables.TABLES
+    return special or bool(functions.table_funcs_named(name))
 
 
 def in_from(
@@ -143,6 +146,8 @@ def planned(
     name = function_name(call_of(node))
     if name == _REPEAT and len(call_of(node).expressions) == 1:
         return _repeated(planner, node, left, clause)
+    if name in defined_tables.TABLES:
+        return _of_query(planner, node, left, clause)
     if not is_table_function(name):
         value = _scalar(planner, node, left)
         item = ScopeItem(name, None, ColumnType(value.typ, value.nullable))
@@ -160,6 +165,19 @@ def _repeated(
     series = exp.Anonymous(this="generate_series", expressions=[exp.Literal.number(1), times])
     relation, _ = planned(planner, series, left, clause)
     return hir.Project(relation, ()), ()
+
+
+def _of_query(
+    planner: QueryPlans, node: exp.Expr, left: Scope | None, clause: str
+) -> tuple[hir.Relation, Items]:
+    """A function that is a query over its arguments."""
+    inner = qualified.unqualified(planner.catalog, node) if isinstance(node, exp.Dot) else node
+    ctx = _context(planner, left, clause)
+    args = [ctx.plan(argument) for argument in inner.expressions]
+    query = defined_tables.as_query(function_name(inner), inner, args)
+    done = planner.query(query, left).finish()
+    columns = zip(done.names, done.types, strict=True)
+    return done.relation, tuple(ScopeItem(name, None, typ) for name, typ in columns)
 
 
 def _side_by_side(
@@ -239,6 +257,12 @@ def _resolve(
     name = function_name(inner)
     if not is_table_function(name):
         return _of_scalar(planner, node, left)
+    if name in defined_tables.TABLES:
+        raise Unsupported(
+            f"{name} beside other table functions is not supported",
+            position=position_of(node),
+            hint="Call it in FROM.",
+        )
     ctx = _context(planner, left, clause)
     if name in _OF_ARRAY:
         made = exp.Anonymous(this=_OF_ARRAY[name], expressions=inner.expressions)
@@ -402,8 +426,19 @@ def _reads_columns(relation: hir.Relation) -> bool:
 
 
 def _outputs(ctx: ExprContext, calls: list[exp.Expr], left: Scope) -> list[_Resolved]:
+    name = function_name(call_of(calls[0]))
+    if len(calls) == 1 and name in defined_tables.TABLES:
+        _, items = planned(ctx.planner, calls[0], left, _OTHERS)
+        return [_Resolved(_named_columns(name, items), ())]
     found = [_resolve(ctx.planner, node, left, _OTHERS) for node in calls]
     return found if len(calls) == 1 else _as_records(found)
+
+
+def _named_columns(name: str, items: Items) -> TableFunc:
+    """A function of these columns, whose rows nobody asks for."""
+    typ = RelationType(tuple(item.typ for item in items))
+    names = tuple(item.name for item in items)
+    return TableFunc(name, name, (), names, typ, rows=lambda *_: exp.Array())
 
 
 def _column(ctx: ExprContext, calls: list[exp.Expr], index: int) -> Typed:

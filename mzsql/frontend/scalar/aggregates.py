@@ -58,7 +58,13 @@ DESUGARED = frozenset(
     }
 )
 #: Aggregates planned under another name: any_value may return any value, so it returns the least.
-_SYNONYMS = {"any_value": "min", "every": "bool_and"}
+#: PostgreSQL's json is jsonb here.
+_SYNONYMS = {
+    "any_value": "min",
+    "every": "bool_and",
+    "json_agg": "jsonb_agg",
+    "json_object_agg": "jsonb_object_agg",
+}
 #: Aggregates known from PostgreSQL or CockroachDB that do not exist here.
 _UNSUPPORTED = frozenset({"concat_agg"})
 #: The function that wraps each collected value.
@@ -153,6 +159,8 @@ def plan_aggregate(
         return _counted(collector, parts, args[0], condition)
     if parts.said == "any_value" and _has_no_least(args):
         return composed_aggregates.any_value(ctx, collector, parts.args[0], where)
+    if parts.name in ("min", "max") and [a.typ.kind for a in args] == ["array"]:
+        return composed_aggregates.extreme_array(ctx, collector, parts.name, parts.args[0], where)
     return _add(collector, parts.name, args, condition, parts.distinct, parts.position, parts.said)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -11,6 +11,7 @@ from sqlglot import expressions as exp
 
 from mzsql.expr import functions
 from mzsql.expr.functions.aggregate.windows import WINDOW_FUNCTIONS
+from mzsql.expr.functions.container.sequences import dimensions
 from mzsql.expr.functions.unmaterializable import UNMATERIALIZABLE
 from mzsql.expr.scalar import Literal, Unmaterializable
 from mzsql.frontend.names.types import resolve_type
@@ -223,7 +224,14 @@ def _exists(name: str) -> bool:
 
 
 def _is_table_function(name: str) -> bool:
-    special = ("regexp_extract", "csv_extract", "string_to_table")
+    special = (
+        "regexp_extract",
+        "csv_extract",
+        "string_to_table",
+        "aclexplode",
+        "mz_aclexplode",
+        "mz_resolve_object_name",
+    )
     known = name in special or bool(functions.table_funcs_named(name))
     return known and not functions.scalars_named(name)
 
@@ -331,9 +339,17 @@ def _anonymous(ctx: ExprContext, node: exp.Expr) -> Typed:
         return operator_call(_BY_PATH[name], [document, steps], position_of(node))
     if name == "to_jsonb" and len(args) == 1:
         return as_jsonb(args[0])
+    if name == "array_cat" and _of_two_depths(args):
+        return operator_call("||", args, position_of(node))
     if len(args) == 1 and name in _CASTS and not functions.scalars_named(name):
         return explicit(args[0], _CASTS[name], position_of(node))
     return function_call(name, args, position_of(node))
+
+
+def _of_two_depths(args: Sequence[Typed]) -> bool:
+    """Whether one of two arrays has as its elements what the other one is."""
+    kinds = [arg.typ.kind for arg in args]
+    return kinds == ["array", "array"] and len({dimensions(arg.typ) for arg in args}) == 2
 
 
 #: Types that can be used like functions; other type names are keywords with a syntax of their own.

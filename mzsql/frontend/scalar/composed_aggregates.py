@@ -95,6 +95,17 @@ def any_value(
     return outer.plan(filled("(list_agg($1) FILTER (WHERE $2))[1]", [value, rows]))
 
 
+def extreme_array(
+    ctx: ExprContext, collector: Collector, name: str, value: exp.Expr, where: exp.Expr | None
+) -> Typed:
+    """The least or greatest array of the group, ``min`` or ``max``, in the order of ORDER BY; NULL of none."""
+    order = "$1" if name == "min" else "$1 DESC"
+    outer = replace(ctx, aggregates=collector, inside_aggregate=False, clause="SELECT")
+    rows = _all([_known(value)], where)
+    first = f"(list_agg($1 ORDER BY {order}) FILTER (WHERE $2))[1]"
+    return outer.plan(filled(first, [value, rows]))
+
+
 def within_group(ctx: ExprContext, node: exp.WithinGroup, where: exp.Expr | None) -> Typed:
     """An ordered-set or hypothetical-set aggregate.
 

@@ -57,3 +57,12 @@ def filled(sql: str, arguments: Sequence[exp.Expr]) -> exp.Expr:
         return node
 
     return exp.Paren(this=_parsed(sql).copy().transform(one))
+
+
+def written_type(typ: SqlType) -> exp.DataType:
+    """The type of a parameter as a cast writes it."""
+    if typ.kind == "array" and typ.element is not None:
+        return exp.DataType(
+            this=exp.DType.ARRAY, expressions=[written_type(typ.element)], nested=True
+        )
+    return exp.DataType(this=exp.DType.USERDEFINED, kind=typ.kind)

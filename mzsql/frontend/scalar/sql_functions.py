@@ -30,6 +30,10 @@ _NORMALIZED = """CASE WHEN mz_internal.mz_raise_if(cardinality(parse_ident($1)) 
         'improper relation name (too many dotted names): ' || $1)
     THEN NULL WHEN $1 IS NOT NULL
     THEN array_cat((ARRAY[NULL, NULL, NULL]::text[])[:3 - cardinality(parse_ident($1))], parse_ident($1)) END"""
+_NORMALIZED_SCHEMA = """CASE WHEN mz_internal.mz_raise_if(cardinality(parse_ident($1)) > 2,
+        'improper schema name (too many dotted names): ' || $1)
+    THEN NULL WHEN $1 IS NOT NULL
+    THEN array_cat((ARRAY[NULL, NULL]::text[])[:2 - cardinality(parse_ident($1))], parse_ident($1)) END"""
 _SPANS = tuple(
     f"${i} * INTERVAL '1 {unit}'"
     for i, unit in enumerate(("year", "month", "week", "day", "hour", "minute", "second"), start=1)
@@ -121,6 +125,16 @@ _SET_BIT = _with_byte(8, f"(get_byte($1, ($2 / 8)::integer) & (255 - {_BIT})) | 
 #: A zone as AT TIME ZONE takes it, in which an offset counts to the west, as in POSIX: here it counts to the east, as in ISO 8601.
 _EASTERN = "CASE WHEN $7 LIKE '+%' OR $7 LIKE '-%' THEN translate(left($7, 1), '+-', '-+') || substring($7, 2) ELSE $7 END"
 
+#: What takes the place of a value that is NULL, as the last argument says.
+_SET_LAX = """CASE WHEN $1 IS NULL OR $2 IS NULL OR $4 IS NULL THEN NULL
+    WHEN $3 IS NOT NULL THEN jsonb_set($1, $2, $3, $4)
+    WHEN mz_internal.mz_raise_if({how} IS NULL OR {how} NOT IN ('use_json_null', 'delete_key', 'return_target', 'raise_exception'),
+        'null_value_treatment must be "delete_key", "return_target", "use_json_null", or "raise_exception"') THEN NULL
+    WHEN mz_internal.mz_raise_if({how} = 'raise_exception', 'JSON value must not be null') THEN NULL
+    WHEN {how} = 'use_json_null' THEN jsonb_set($1, $2, 'null'::jsonb, $4)
+    WHEN {how} = 'delete_key' THEN $1 #- $2 ELSE $1 END"""
+_SET_ARGS = (t.JSONB, SqlType("array", element=_TEXT), t.JSONB, t.BOOLEAN, _TEXT)
+
 SQL_FUNCTIONS: Mapping[str, tuple[Defined, ...]] = {
     "age": (
         Defined((t.TIMESTAMP,), "age(date_trunc('day', now())::timestamp, $1)", _SPAN),
@@ -151,6 +165,16 @@ SQL_FUNCTIONS: Mapping[str, tuple[Defined, ...]] = {
         Defined((_STAMP, _SPAN), "$1 - $2", _STAMP),
         Defined((_STAMP, _SPAN, _TEXT), "(($1 AT TIME ZONE $3) - $2) AT TIME ZONE $3", _STAMP),
     ),
+    "jsonb_set_lax": tuple(
+        Defined(
+            _SET_ARGS[:count],
+            _SET_LAX.format(how="$5" if count == 5 else "'use_json_null'").replace(
+                "$4", "$4" if count > 3 else "true"
+            ),
+            t.JSONB,
+        )
+        for count in (3, 4, 5)
+    ),
     "make_interval": tuple(
         Defined(args, " + ".join(("INTERVAL '0'", *_SPANS[: len(args)])), _SPAN)
         for args in ((_INT, _INT, _INT, _INT, _INT, _INT, _DOUBLE)[:n] for n in range(8))
@@ -169,6 +193,7 @@ SQL_FUNCTIONS: Mapping[str, tuple[Defined, ...]] = {
         ),
     ),
     "mz_normalize_object_name": _one((_TEXT,), SqlType("array", element=_TEXT), _NORMALIZED),
+    "mz_normalize_schema_name": _one((_TEXT,), SqlType("array", element=_TEXT), _NORMALIZED_SCHEMA),
     "min_scale": _one((_NUMERIC,), _INT, _SCALE),
     "pg_client_encoding": _one((), _TEXT, "'UTF8'::text"),
     "pg_get_partkeydef": _one((_OID,), _TEXT, "NULL::text"),

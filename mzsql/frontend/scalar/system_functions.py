@@ -16,7 +16,7 @@ from mzsql.frontend.scalar.absent_functions import ABSENT_FUNCTIONS
 from mzsql.frontend.scalar.acl_functions import ACL_FUNCTIONS
 from mzsql.frontend.scalar.coerce import NO_OVERLOAD, NOT_UNIQUE, Typed, plain_name, resolve
 from mzsql.frontend.scalar.context import ExprContext
-from mzsql.frontend.scalar.defined import Defined, filled
+from mzsql.frontend.scalar.defined import Defined, filled, written_type
 from mzsql.frontend.scalar.defined import asking as _asking
 from mzsql.frontend.scalar.defined import overloads as _overloads
 from mzsql.frontend.scalar.held_privileges import held, held_on_columns
@@ -110,6 +110,15 @@ _NAME_OF_ID = """CASE WHEN $1 IS NOT NULL THEN coalesce(
         || quote_ident(o.schema_name) || '.' || quote_ident(o.name)
      FROM mz_internal.mz_object_fully_qualified_names AS o WHERE o.id = $1 LIMIT 1),
     CASE WHEN mz_internal.mz_raise_if(true, 'global ID ' || $1 || ' does not exist') THEN NULL END) END"""
+
+
+def _number_of(noun: str, relation: str, column: str = "oid", kind: str = "oid") -> str:
+    """The number of what has a name; an error of a name that nothing has."""
+    message = f"""'{noun} "' || $1 || '" does not exist'"""
+    return f"""CASE WHEN $1 IS NOT NULL THEN coalesce(
+        (SELECT o.{column} FROM mz_catalog.{relation} AS o WHERE o.name = $1 LIMIT 1),
+        CASE WHEN mz_internal.mz_raise_if(true, {message}) THEN NULL::{kind} END) END"""
+
 
 DEFINITIONS: Mapping[str, tuple[Defined, ...]] = {
     **SQL_FUNCTIONS,
@@ -233,6 +242,11 @@ DEFINITIONS: Mapping[str, tuple[Defined, ...]] = {
         (),
         result=t.UUID,
     ),
+    "mz_cluster_id": _overloads(_number_of("cluster", "mz_clusters", "id", "text"), (_TEXT,)),
+    **{
+        f"mz_{noun}_oid": _overloads(_number_of(noun, f"mz_{noun}s"), (_TEXT,), result=_OID)
+        for noun in ("connection", "database", "role", "schema", "secret")
+    },
     "mz_global_id_to_name": _overloads(_NAME_OF_ID, (_TEXT,)),
     "pg_char_to_encoding": _overloads(
         "CASE WHEN $1 IS NULL THEN NULL WHEN translate(upper($1), '-_', '') IN ('UTF8', 'UNICODE') THEN 6 ELSE -1 END",
@@ -297,7 +311,7 @@ def planned(
 ) -> Typed:
     """An SQL expression over arguments with given types, planned in the place of a call."""
     arguments = [
-        exp.Cast(this=argument.copy(), to=exp.DataType(this=exp.DType.USERDEFINED, kind=typ.kind))
+        exp.Cast(this=argument.copy(), to=written_type(typ))
         for argument, typ in zip(given, types, strict=True)
     ]
     inside = "SELECT" in sql

@@ -111,10 +111,11 @@ JOINABLE = ErrorRule(
 
 
 def _element_fits(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
-    """Whether an array as a new element has another length than the existing ones."""
+    """Whether an array as a new element, which an empty one is not, has another length than the existing ones."""
     (whole,) = (arg for arg in args if _inside(arg.typ))
     (one,) = (arg for arg in args if not _inside(arg.typ))
-    return s.neq(_first_size(whole, engine), size(one.ast, engine))
+    length = size(one.ast, engine)
+    return s.and_(s.gt(length, s.num(0)), s.neq(_first_size(whole, engine), length))
 
 
 #: For an array of two dimensions and one of one.

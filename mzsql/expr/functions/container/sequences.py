@@ -140,14 +140,20 @@ def concat(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
 
 def append(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
     """The array or list with an element appended."""
-    one = Sql(s.cast(s.array(args[1].ast), typ, engine), typ)
-    return concat(engine, [args[0], one], typ)
+    return concat(engine, [args[0], _alone(args[1], typ, engine)], typ)
 
 
 def prepend(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
     """The array or list with an element prepended."""
-    one = Sql(s.cast(s.array(args[0].ast), typ, engine), typ)
-    return concat(engine, [one, args[1]], typ)
+    return concat(engine, [_alone(args[0], typ, engine), args[1]], typ)
+
+
+def _alone(element: Sql, typ: SqlType, engine: Engine) -> Sql:
+    """The array or list of one element; an array that is NULL or empty is none of another array, as in PostgreSQL."""
+    one = s.cast(s.array(element.ast), typ, engine)
+    if typ.kind == element.typ.kind == "array":
+        return Sql(s.case((s.gt(size(element.ast, engine), s.num(0)), one)), typ)
+    return Sql(one, typ)
 
 
 def has_all(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:

@@ -9,7 +9,7 @@ from mzsql.expr.functions.container.polymorphic import ARRAY, LIST, MAP
 from mzsql.expr.functions.container.sequences import at, dimension
 from mzsql.expr.functions.declare import Ast, duckdb_only
 from mzsql.expr.functions.table import Engine, Sql, TableFunc
-from mzsql.repr.types import INTEGER, TEXT, ColumnType, RelationType, SqlType
+from mzsql.repr.types import BOOLEAN, INTEGER, TEXT, ColumnType, RelationType, SqlType
 
 
 def base_element(typ: SqlType) -> SqlType:
@@ -61,6 +61,12 @@ def _subscripts(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
     return s.cast(numbers, SqlType("array", element=INTEGER), engine)
 
 
+def _subscripts_back(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
+    """The subscripts, from the last one where the third argument says so."""
+    forth = _subscripts(engine, args[:2], typ)
+    return s.case((args[2].ast, s.call("LIST_REVERSE", forth)), otherwise=forth)
+
+
 def _expanded(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
     if engine is Engine.SPARK:
         raise duckdb_only("_pg_expandarray")
@@ -93,6 +99,14 @@ FUNCTIONS: tuple[TableFunc, ...] = (
         names=("generate_subscripts",),
         output=RelationType((ColumnType(INTEGER, False),)),
         rows=_subscripts,
+    ),
+    TableFunc(
+        key="generate_subscripts_reverse",
+        name="generate_subscripts",
+        args=(ARRAY, INTEGER, BOOLEAN),
+        names=("generate_subscripts",),
+        output=RelationType((ColumnType(INTEGER, False),)),
+        rows=_subscripts_back,
     ),
     TableFunc(
         key="_pg_expandarray",

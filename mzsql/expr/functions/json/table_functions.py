@@ -47,10 +47,15 @@ def _text_pairs(json: Ast) -> Ast:
 
 _KEY = ("key", ColumnType(TEXT, False))
 _VALUE, _TEXT = ("value", ColumnType(JSONB, False)), ("value", ColumnType(TEXT))
-FUNCTIONS: tuple[TableFunc, ...] = (
-    _func("jsonb_array_elements", (_VALUE,), j.elements),
-    _func("jsonb_array_elements_text", (_TEXT,), _texts),
-    _func("jsonb_object_keys", (("jsonb_object_keys", ColumnType(TEXT, False)),), j.keys),
-    _func("jsonb_each", (_KEY, _VALUE), _pairs),
-    _func("jsonb_each_text", (_KEY, _TEXT), _text_pairs),
+FUNCTIONS: tuple[TableFunc, ...] = tuple(
+    func
+    # PostgreSQL's json is jsonb here.
+    for kind in ("jsonb", "json")
+    for func in (
+        _func(f"{kind}_array_elements", (_VALUE,), j.elements),
+        _func(f"{kind}_array_elements_text", (_TEXT,), _texts),
+        _func(f"{kind}_object_keys", ((f"{kind}_object_keys", ColumnType(TEXT, False)),), j.keys),
+        _func(f"{kind}_each", (_KEY, _VALUE), _pairs),
+        _func(f"{kind}_each_text", (_KEY, _TEXT), _text_pairs),
+    )
 )
