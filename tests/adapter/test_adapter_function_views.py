@@ -1,4 +1,4 @@
-"""Functions that stand for queries, for other aggregates or for texts of bytes: a view over them is what its query answers, after every change."""
+"""Functions that stand for queries, for other aggregates or for texts of bytes: a view over them is what its query answers."""
 
 from __future__ import annotations
 
