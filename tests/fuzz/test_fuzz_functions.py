@@ -146,6 +146,7 @@ INTERNAL = {
     "mz_mode": "what mode() WITHIN GROUP is planned as, compared in the records of aggregates",
     "regexp_instr_text_text_integer_integer_integer_text_integer": "refused: no engine here tells the place of a group",
     "mz_setting": "what current_setting is planned as, asked in test_dbapi_catalog_functions",
+    "error_if_null": "what mz_unsafe.mz_error_if_null is planned as, asked in test_dbapi_own_functions",
 }
 #: What PostgreSQL lacks, or has in another shape.
 LACKING = {

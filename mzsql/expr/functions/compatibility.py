@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mzsql.expr.functions import sql as s
+from mzsql.expr.functions.comparison import ANY
 from mzsql.expr.functions.container.maps import map_get
 from mzsql.expr.functions.declare import Ast, asts, scalar
 from mzsql.expr.functions.output.to_text import text_of
@@ -100,6 +101,21 @@ FUNCTIONS: tuple[ScalarFunc, ...] = (
         ErrorRule(
             asts(lambda condition, _message: condition),
             asts(lambda _condition, message: message),
+        ),
+    ),
+    # Only plans have it: `mz_unsafe.mz_error_if_null`, whose value is never NULL.
+    ScalarFunc(
+        key="error_if_null",
+        name="error if null",
+        args=(ANY, TEXT),
+        result=lambda args: args[0],
+        value=asts(lambda value, _message: value.copy()),
+        strict=False,
+        errors=(
+            ErrorRule(
+                asts(lambda value, _message: s.is_null(value)),
+                asts(lambda _value, message: s.coalesce(message, s.text("unexpected NULL"))),
+            ),
         ),
     ),
     _plain("mz_type_name", (OID,), TEXT, asts(_type_name), nulls=True),

@@ -26,7 +26,7 @@ _PLAIN = frozenset(
 )
 
 #: Functions of any type that pass their arguments on unchanged.
-_ANYTHING = frozenset({"is_null", "coalesce", "row", "record_get", "mz_raise_if"})
+_ANYTHING = frozenset({"is_null", "coalesce", "row", "record_get", "mz_raise_if", "error_if_null"})
 #: The same, for types with one representation per value: between 0 and -0 the engines choose differently.
 _ONE_OF_ARGUMENTS = frozenset({"greatest", "least"})
 

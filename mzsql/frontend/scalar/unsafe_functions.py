@@ -14,9 +14,15 @@ from mzsql.expr.functions.unmaterializable import sleep_key
 from mzsql.expr.scalar import Literal, Unmaterializable
 from mzsql.frontend import hir
 from mzsql.frontend.scalar import qualified
-from mzsql.frontend.scalar.coerce import NO_OVERLOAD, Typed, plain_name, require
+from mzsql.frontend.scalar.coerce import (
+    NO_OVERLOAD,
+    Typed,
+    call,
+    plain_name,
+    require,
+    settle,
+)
 from mzsql.frontend.scalar.context import ExprContext
-from mzsql.frontend.scalar.defined import filled
 from mzsql.frontend.scalar.nodes import function_name, position_of
 from mzsql.frontend.scalar.standalone import constant_value, is_constant
 from mzsql.repr import types as t
@@ -24,9 +30,6 @@ from mzsql.repr.errors import InvalidParameter, UndefinedFunction, Unsupported
 
 SCHEMA = "mz_unsafe"
 _NULL = Typed(Literal(None, t.TIMESTAMPTZ), t.TIMESTAMPTZ, True)
-#: $1 is the value, $2 what the error says.
-_ERROR_IF_NULL = """CASE WHEN mz_internal.mz_raise_if(($1) IS NULL, coalesce(($2)::text, 'unexpected NULL'))
-    THEN NULL ELSE $1 END"""
 
 
 def plan_unsafe(ctx: ExprContext, node: exp.Dot) -> Typed:
@@ -44,7 +47,7 @@ def plan_unsafe(ctx: ExprContext, node: exp.Dot) -> Typed:
         case "mz_sleep", 1:
             return _sleep(ctx, args[0])
         case "mz_error_if_null", 2:
-            return ctx.plan(filled(_ERROR_IF_NULL, args))
+            return _error_if_null(ctx, args[0], args[1])
         case ("mz_sleep" | "mz_error_if_null") as name, _:
             types = ", ".join(plain_name(ctx.plan(arg).typ) for arg in args)
             raise UndefinedFunction(
@@ -54,6 +57,14 @@ def plan_unsafe(ctx: ExprContext, node: exp.Dot) -> Typed:
             )
         case _:
             raise qualified.missing(node)
+
+
+def _error_if_null(ctx: ExprContext, value: exp.Expr, message: exp.Expr) -> Typed:
+    """The value, which is not NULL: else an error that says the message."""
+    told = require(
+        ctx.plan(message), t.TEXT, "implicit", "argument of mz_error_if_null", position_of(message)
+    )
+    return call("error_if_null", [settle(ctx.plan(value)), told])
 
 
 def _sleep(ctx: ExprContext, arg: exp.Expr) -> Typed:
