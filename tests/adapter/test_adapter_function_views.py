@@ -21,8 +21,8 @@ QUERIES: dict[str, tuple[str, list[tuple[object, ...]]]] = {
         [(0, [2, 4], [[2]]), (1, [1, 2], [[1]])],
     ),
     "json": (
-        "SELECT json_agg(k ORDER BY k DESC)::text, json_object_agg(k, b ORDER BY k)::text FROM d",
-        [("[2,1]", r'{"1":"\\x0041ff","2":"\\x"}')],
+        "SELECT k % 3 > 0, json_agg(k ORDER BY k DESC)::text FROM d GROUP BY k % 3 > 0",
+        [(True, "[2,1]")],
     ),
     "entries": (
         "SELECT d.k, e.key FROM d, json_each(d.doc) AS e WHERE json_typeof(e.value) = 'number'",
