@@ -103,6 +103,23 @@ def test_a_name_is_resolved_as_a_kind_of_object(connection, kind, name, found):
     assert connection.execute(query, (kind, name)).fetchall() == found
 
 
+def test_what_fails_of_null_is_not_null(connection):
+    call = "mz_unsafe.mz_error_if_null(k, 'none')"
+    connection.execute(
+        f"CREATE MATERIALIZED VIEW v AS SELECT {call} IS NULL AS missing, {call} AS k FROM d"
+    )
+    plan = connection.execute("EXPLAIN MATERIALIZED VIEW v").fetchall()[0][0]
+    assert (
+        'Map (error_if_null(#0, "none"), false)' in plan
+        or 'Map (false, error_if_null(#0, "none"))' in plan
+    )
+    connection.execute("INSERT INTO d (k) VALUES (1)")
+    assert connection.execute("SELECT * FROM v").fetchall() == [(False, 1)]
+    connection.execute("INSERT INTO d (k) VALUES (NULL)")
+    with pytest.raises(mzsql.Error, match="none"):
+        connection.execute("SELECT * FROM v").fetchall()
+
+
 def test_numbers_of_names(connection):
     asked = (
         "mz_internal.mz_schema_oid('public') = (SELECT oid FROM mz_schemas WHERE name = 'public')"

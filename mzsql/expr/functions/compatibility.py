@@ -107,6 +107,7 @@ FUNCTIONS: tuple[ScalarFunc, ...] = (
     ScalarFunc(
         key="error_if_null",
         name="error if null",
+        explain="error_if_null({0}, {1})",
         args=(ANY, TEXT),
         result=lambda args: args[0],
         value=asts(lambda value, _message: value.copy()),
