@@ -2,7 +2,8 @@
 
 Promise: the output columns and their order stay the same. Reduces lose aggregates and Maps lose expressions that
 nobody reads, but for the error that a scalar subquery has several rows: it becomes a filter, as without it each of
-these rows would multiply those of the query. What a Threshold, a DISTINCT, a recursion or an arrangement needs stays whole.
+these rows would multiply those of the query. A TopK that keeps one row of each group, whichever that is
+(`mzsql.transform.any_row`), becomes a DISTINCT. What a Threshold, a DISTINCT, a recursion or an arrangement needs stays whole.
 Source: Materialize's transform `ProjectionPushdown`.
 """
 
@@ -18,6 +19,7 @@ from mzsql.expr.memo import memo
 from mzsql.expr.mfp import extract_mfp
 from mzsql.expr.parts import Part, kinds_of, part_of, parts
 from mzsql.repr.types import BOOLEAN, RelationType
+from mzsql.transform.any_row import any_row_will_do
 from mzsql.transform.context import OptimizerContext
 from mzsql.transform.visit import kept, project, replace_inputs
 
@@ -98,6 +100,8 @@ def needed_inputs(rel: mir.Relation, wanted: Iterable[int]) -> list[set[int]]:
                 if len(key) + offset in need:
                     reads |= sc.support(aggregate.expr)
             return [reads]
+        case mir.TopK() if any_row_will_do(rel, need):
+            return [set(rel.group_key)]
         case mir.TopK(group_key=group, order_key=order, limit=limit):
             need |= {*group, *(o.column for o in order)}
             return [need if limit is None else need | sc.support(limit)]
@@ -313,8 +317,13 @@ def _reduce(
 def _top_k(
     rel: mir.TopK, inner: mir.Relation, place: Mapping[int, int], keep: Columns
 ) -> mir.Relation:
+    if any_row_will_do(rel, set(keep)):
+        group = tuple(dict.fromkeys(rel.group_key))
+        key = tuple(sc.Column(place[c]) for c in group)
+        distinct = mir.Reduce(inner, key, (), expected_group_size=rel.expected_group_size)
+        return project(distinct, [group.index(c) for c in keep])
     order = tuple(msgspec.structs.replace(o, column=place[o.column]) for o in rel.order_key)
-    new = msgspec.structs.replace(
+    new: mir.Relation = msgspec.structs.replace(
         rel,
         input=inner,
         group_key=tuple(place[c] for c in rel.group_key),

@@ -12,6 +12,7 @@ import mzsql
 from mzsql.adapter.environment import plan_files
 from mzsql.adapter.environment.plan_files import PlanFiles
 from mzsql.adapter.planning.planner import Planner
+from mzsql.compute.peek import execute
 from mzsql.transform import pipeline
 
 ASKED = (
@@ -58,9 +59,11 @@ def test_what_reads_no_relation_is_not_kept(env: Path) -> None:
         assert list(env.glob("**/*.plan"))
 
 
+@pytest.mark.parametrize("many", [execute._MANY_ROWS, 1], ids=("few rows", "many rows"))
 def test_what_a_process_has_planned_no_other_one_plans(
-    env: Path, monkeypatch: pytest.MonkeyPatch
+    env: Path, monkeypatch: pytest.MonkeyPatch, many: int
 ) -> None:
+    monkeypatch.setattr(execute, "_MANY_ROWS", many)
     before = answers(env)
     monkeypatch.setattr(pipeline, "run", unable)
     monkeypatch.setattr("mzsql.compute.peek.query.to_sql", unable)

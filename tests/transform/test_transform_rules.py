@@ -31,6 +31,7 @@ from mzsql.transform.cardinality import cardinality, shown
 from mzsql.transform.coalesce_case import coalesce_case
 from mzsql.transform.join_implementation import join_implementation
 from mzsql.transform.literal_constraints import literal_constraints
+from mzsql.transform.projection_pushdown import projection_pushdown
 from mzsql.transform.reduce_reduction import reduce_reduction
 from mzsql.transform.redundant_join import redundant_join
 from mzsql.transform.scalars import may_error, simplify
@@ -247,6 +248,36 @@ def test_aggregates_of_two_kinds_meet_in_the_groups_that_they_share(evaluator: E
         tables = random_tables(random.Random(seed))
         assert run_mir(split, tables) == run_mir(plan, tables)
     assert reduce_reduction(plan, context(evaluator)) is plan
+
+
+def test_which_row_of_a_group_is_kept_matters_where_it_is_read_or_may_fail() -> None:
+    def first(below: mir.Relation, by: int, limit: int = 1, offset: int = 0) -> mir.Relation:
+        return mir.TopK(below, (0,), (sc.ColumnOrder(by, desc=True),), lit(limit), offset)
+
+    def added(*scalars: Scalar) -> mir.Relation:
+        return mir.Map(U1, scalars)
+
+    failing, sound = Call("add_integer", (B, lit(1)), INTEGER), sc.If(eq(B, 1), A, B)
+    wide = mir.arity(U1)
+    joined = mir.Join((U1, U2), ((A, Column(wide)),))
+    cases = (
+        (first(U1, 1), (0,), True),
+        (first(added(sound), wide), (0,), True),
+        (first(joined, wide + 1), (0,), True),
+        (first(mir.Union((U1, U1)), 1), (0,), True),
+        (first(added(failing), wide), (0,), False),
+        (first(added(failing, Column(wide)), wide + 1), (0,), False),
+        (first(U1, 1), (0, 1), False),
+        (first(U1, 1, limit=2), (0,), False),
+        (first(U1, 1, offset=1), (0,), False),
+    )
+    for kept, columns, any_will_do in cases:
+        plan = mir.Project(kept, columns)
+        pushed = projection_pushdown(plan)
+        assert any(isinstance(node, mir.TopK) for node in mir.walk(pushed)) != any_will_do
+        for seed in range(20):
+            tables = random_tables(random.Random(seed))
+            assert run_mir(pushed, tables) == run_mir(plan, tables)
 
 
 def test_what_a_semijoin_has_chosen_is_not_asked_again() -> None:

@@ -110,7 +110,8 @@ def entry_key(build: str, gid: GlobalId, kind: str) -> str:
 
 def parts_of(key: str) -> tuple[str, GlobalId, str]:
     """The build, object and kind of a key. A text that is no key has an empty build."""
-    build, gid, kind = ("", "", *key.rsplit("/", 2))[-3:]
+    parts = key.rsplit("/", 2)
+    build, gid, kind = parts if len(parts) == 3 else ("", "", *parts)[-3:]
     return build, GlobalId(gid), kind
 
 
@@ -581,7 +582,10 @@ def _is_current(
         return False
     if running:
         return True
-    return features in (None, entry.features) and all(one in current for one in entry.index_imports)
+    if features is not None and features != entry.features:
+        return False
+    imports = entry.index_imports
+    return not imports or all(one in current for one in imports)
 
 
 @functools.lru_cache(maxsize=64)

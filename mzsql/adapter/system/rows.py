@@ -432,7 +432,8 @@ def _read(source: Source) -> Iterator[tuple[GlobalId, set[GlobalId]]]:
 
 def _compute_dependencies(source: Source) -> Rows:
     for gid, read in _read(source):
-        for one in sorted(read, key=sort_key):
+        # Most read one collection.
+        for one in read if len(read) == 1 else sorted(read, key=sort_key):
             yield gid, one
 
 

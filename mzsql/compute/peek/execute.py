@@ -36,6 +36,9 @@ from mzsql.transform.row_wise import RowRead
 
 #: Over fewer rows a statement runs as it is: finding what can be left out of it costs more than it saves.
 _MANY_ROWS = 20_000
+#: The same where all inputs are builtin relations: their few columns are cheap to carry along, and a statement that does not depend
+#: on what is known of the inputs is kept beyond the process.
+_MANY_SYSTEM_ROWS = 1_000_000
 
 
 class Peeker:
@@ -241,12 +244,13 @@ class Peeker:
         """The answer by DuckDB over the inputs' contents in memory."""
         rendered = query.contents(self._inputs.has_errors)
         relations = {f"snap_{one.id}": tables[one.id] for one in rendered.inputs}
-        few = sum(one.num_rows for one in relations.values()) < _MANY_ROWS
+        rows = sum(one.num_rows for one in relations.values())
+        most = _MANY_SYSTEM_ROWS if builtins().keys() >= tables.keys() else _MANY_ROWS
         # A statement that adds equal rows up first would compute all rows before the first is taken.
-        if few and (ordered or not query.makes_rows):
+        if rows < most and (ordered or not query.makes_rows):
             statement = query.statement(self._inputs.has_errors)
             text, loops = statement.text, statement.loops
-            if not loops and not statement.finished:
+            if rows < _MANY_ROWS and not loops and not statement.finished:
                 whole = self._duckdb.at_once(text, relations, statement.limit)
                 if whole is not None:
                     return self._as_rows(query, [whole])
