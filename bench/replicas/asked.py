@@ -16,6 +16,7 @@ class Asked:
 
     scales: tuple[float, ...]
     rounds: int
+    pairs: int
     idle: float
     killing: float
     queries: tuple[str, ...]
@@ -37,7 +38,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=above_0(int, "a number above 0"),
         default=60,
         metavar="N",
-        help="transactions of a, and of each of b's three stretches; the first third of them warms up (60)",
+        help="transactions of a, and of each of b's stretches; the first third of them warms up (60)",
+    )
+    parser.add_argument(
+        "--pairs",
+        type=above_0(int, "a number above 0"),
+        default=3,
+        metavar="N",
+        help="how often case b has a second replica, and then again the first alone (3)",
     )
     parser.add_argument(
         "--idle",
@@ -74,6 +82,7 @@ def asked(given: argparse.Namespace) -> Asked:
     return Asked(
         scales=given.scales,
         rounds=given.rounds,
+        pairs=given.pairs,
         idle=given.idle,
         killing=given.killing,
         queries=given.queries,

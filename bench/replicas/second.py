@@ -1,9 +1,11 @@
 """Case b: what a second replica in a process of its own does to the refreshes of the first.
 
-A cluster has two replicas, and Q1, Q3 and Q18 as views. Three stretches of ticks as those of case a follow each other: with a process
-of the first replica alone, with one of each, and with the first alone again. What the first replica's steps took is what the environment
-tells, by replica; the time of a refresh is the sum over the views of the medians of their steps. Where the second was there first, the
-first passes over what that has written, and has no step. The first third of each stretch warms up.
+A cluster has two replicas, and Q1, Q3 and Q18 as views. Stretches of ticks as those of case a follow each other: with a
+process of the first replica alone, with one of each, with the first alone again, and so on, `--pairs` times. Each stretch
+with both is compared with those before and after it, as a machine is not as fast at all times. What the first replica's
+steps took is what the environment tells, by replica; the time of a refresh is the sum over the views of the medians of
+their steps. Where the second was there first, the first passes over what that has written, and has no step. The first
+third of each stretch warms up.
 """
 
 from __future__ import annotations
@@ -50,40 +52,53 @@ def second(asked: Asked) -> Case:
     """At each scale."""
     case = Case("b", "refreshes by the first replica, with and without a second one beside it")
     for scale in asked.scales:
-        alone, both = _scale(scale, asked)
-        for replicas, found in ((1, alone), (2, both)):
+        stretches = _scale(scale, asked)
+        for replicas, found in ((1, stretches[::2]), (2, stretches[1::2])):
             case.row(
                 scale=f"{scale:g}",
                 replicas=replicas,
-                refresh_by_the_first_ms=found.refresh(FIRST) * 1000,
-                its_steps=found.number(FIRST),
-                refresh_by_the_second_ms=found.refresh(OTHER) * 1000 if replicas > 1 else None,
-                its_steps_too=found.number(OTHER) if replicas > 1 else None,
-                fresh_p50_ms=median(found.fresh) * 1000,
+                refresh_by_the_first_ms=median([one.refresh(FIRST) for one in found]) * 1000,
+                its_steps=sum(one.number(FIRST) for one in found),
+                refresh_by_the_second_ms=(
+                    median([one.refresh(OTHER) for one in found]) * 1000 if replicas > 1 else None
+                ),
+                its_steps_too=sum(one.number(OTHER) for one in found) if replicas > 1 else None,
+                fresh_p50_ms=median([one for each in found for one in each.fresh]) * 1000,
                 cores=os.cpu_count(),
             )
-        over = both.refresh(FIRST) / alone.refresh(FIRST)
+        over = [
+            2 * both.refresh(FIRST) / (before.refresh(FIRST) + after.refresh(FIRST))
+            for before, both, after in zip(
+                stretches[::2], stretches[1::2], stretches[2::2], strict=False
+            )
+        ]
         what = f"with two over with one at SF {scale:g}, {os.cpu_count()} cores"
-        case.target(what, over, most=OVER_ALONE)
+        case.target(what, median(over), most=OVER_ALONE)
+        case.notes.append(
+            f"Of each pair at SF {scale:g}: {', '.join(f'{one:.2f}' for one in over)}."
+        )
     return case
 
 
-def _scale(scale: float, asked: Asked) -> tuple[Stretch, Stretch]:
-    alone, both = Stretch(), Stretch()
+def _scale(scale: float, asked: Asked) -> list[Stretch]:
+    """One replica, two, one, two, …, one."""
+    stretches = [Stretch()]
     with scratch(asked.directory) as folder, loaded(folder, scale) as at, ExitStack() as stack:
         cluster(at, FIRST, OTHER)
         stack.enter_context(replica(at, FIRST))
         at.hydrate(FEW)
         hydrated(at, [FIRST], FEW)
         one = ticking(at, FEW)
-        _stretch(at, one, alone, asked.rounds)
-        with replica(at, OTHER):
-            hydrated(at, [FIRST, OTHER], FEW)
-            _stretch(at, one, both, asked.rounds)
-        _stretch(at, one, alone, asked.rounds)
-        at.judge.run(s for number in range(3 * asked.rounds) for s in tick(number))
+        _stretch(at, one, stretches[0], asked.rounds)
+        for _ in range(asked.pairs):
+            stretches += [Stretch(), Stretch()]
+            with replica(at, OTHER):
+                hydrated(at, [FIRST, OTHER], FEW)
+                _stretch(at, one, stretches[-2], asked.rounds)
+            _stretch(at, one, stretches[-1], asked.rounds)
+        at.judge.run(s for number in range(len(stretches) * asked.rounds) for s in tick(number))
         at.check(FEW)
-    return alone, both
+    return stretches
 
 
 def _stretch(at: Loaded, one: Callable[[], float], found: Stretch, ticks: int) -> None:

@@ -1,7 +1,7 @@
 """Follows shards: notices that a collection has moved, without polling.
 
 Promise: while a collection is followed, its upper as known here is that of its shard, a moment after another process
-has moved it. While nothing moves, Consensus gets one wait a minute. There is one thread for each followed
+has moved it. While nothing moves, Consensus gets one wait in a minute and a half. There is one thread for each followed
 collection. Trade-off: a thread whose followers are gone ends only when its present wait does.
 """
 
@@ -19,7 +19,7 @@ from mzsql.storage.export_log import ExportLog
 from mzsql.threads import Supervised, Supervisor, ThreadStatus
 
 #: After how many seconds a follower that Consensus notifies asks by itself, in case a notification was lost.
-FOLLOW_SECONDS = 60.0
+FOLLOW_SECONDS = 90.0
 
 
 class Followers:

@@ -140,7 +140,7 @@ def test_histories_are_recorded() -> None:
             "bench-refresh",
             "--only g,h,j --scales 0.001 --rounds 2 --ticks 5 --seconds 2 --queries 1,3 --no-spark",
         ),
-        ("bench-replicas", "--only b --scales 0.001 --rounds 2 --idle 1"),
+        ("bench-replicas", "--only b --scales 0.001 --rounds 2 --pairs 1 --idle 1"),
         pytest.param(
             "bench-replicas",
             "--only a,c --scales 0.001 --rounds 3 --idle 1",

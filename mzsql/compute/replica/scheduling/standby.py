@@ -24,7 +24,7 @@ from mzsql.repr.frontier import Timestamp
 #: How long another replica may take, in seconds, to write what its inputs have, before this one does.
 PATIENCE = 0.2
 #: For how many seconds the arrangements may be behind what another replica has written.
-FOLLOW_SECONDS = 1.0
+FOLLOW_SECONDS = 2.0
 #: After so many waits in vain, one after another, nobody is waited for. A replica that lives says within a second how far it is, also
 #: where there was nothing to write.
 VAIN_WAITS = 6
