@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Callable
+from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +14,7 @@ import mzsql
 from mzsql.adapter.environment import plan_files
 from mzsql.adapter.environment.plan_files import PlanFiles
 from mzsql.adapter.planning.planner import Planner
+from mzsql.compute.engines.pool import DuckDbPool
 from mzsql.compute.peek import execute
 from mzsql.transform import pipeline
 
@@ -71,6 +74,32 @@ def test_what_a_process_has_planned_no_other_one_plans(
     assert answers(env, read_only=True) == before
 
 
+def test_asked_again_what_is_planned_once_answers_as_before(
+    env: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = (
+        *ASKED,
+        (files("mzsql.scripts") / "diagnostics" / "which_node_is_stuck.sql").read_text(),
+    )
+    with mzsql.connect(env) as con:
+        before = [sorted(con.execute(text).fetchall()) for text in texts]
+    monkeypatch.setattr(execute, "_MANY_ROWS", 1)
+    planned: list[str] = []
+    at_once = DuckDbPool.at_once
+
+    def noted(pool: DuckDbPool, text: str, *given: Any) -> Any:
+        planned.append(text)
+        return at_once(pool, text, *given)
+
+    monkeypatch.setattr(DuckDbPool, "at_once", noted)
+    with mzsql.connect(env) as con:
+        for round_ in range(3):
+            assert [sorted(con.execute(text).fetchall()) for text in texts] == before
+            assert bool(planned) == (round_ > 0)
+        con.execute("CREATE TABLE u (c int)")
+        assert ("u", "c", "integer") in con.execute(ASKED[0]).fetchall()
+
+
 def test_views_are_kept_for_queries_that_are_new(
     env: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,9 +138,9 @@ def _flipped(data: bytes) -> bytes:
 )
 def test_damaged_files_cost_time_only(env: Path, harm: Callable[[bytes], bytes]) -> None:
     before = answers(env)
-    files = list((env / "plans").iterdir())
-    assert files
-    sound = {file: file.read_bytes() for file in files}
+    kept = list((env / "plans").iterdir())
+    assert kept
+    sound = {file: file.read_bytes() for file in kept}
     for file, data in sound.items():
         file.write_bytes(harm(data))
     assert answers(env) == before

@@ -11,12 +11,12 @@ overrides the choice between the last two. Rows come piece by piece, and no more
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 
 import pyarrow as pa
 
 from mzsql.catalog.builtin import builtins
-from mzsql.compute.engines.pool import DuckDbPool
+from mzsql.compute.engines.pool import AT_ONCE_ROWS, DuckDbPool
 from mzsql.compute.peek.constants import answered
 from mzsql.compute.peek.files import FLOWING_BYTES, FilePeeks, Prepared, Source
 from mzsql.compute.peek.index import IndexReads
@@ -39,6 +39,9 @@ _MANY_ROWS = 20_000
 #: The same where all inputs are builtin relations: their few columns are cheap to carry along, and a statement that does not depend
 #: on what is known of the inputs is kept beyond the process.
 _MANY_SYSTEM_ROWS = 1_000_000
+#: Over fewer rows of builtin relations a long statement that had few rows before is planned once, in the order of its text: parsing and
+#: planning it again takes longer than joins in another order save.
+_PLANNED_SYSTEM_ROWS = 100_000
 
 
 class Peeker:
@@ -245,12 +248,15 @@ class Peeker:
         rendered = query.contents(self._inputs.has_errors)
         relations = {f"snap_{one.id}": tables[one.id] for one in rendered.inputs}
         rows = sum(one.num_rows for one in relations.values())
-        most = _MANY_SYSTEM_ROWS if builtins().keys() >= tables.keys() else _MANY_ROWS
+        most, at_once = _MANY_ROWS, _MANY_ROWS
+        if builtins().keys() >= tables.keys():
+            most = _MANY_SYSTEM_ROWS
+            at_once = _PLANNED_SYSTEM_ROWS if query.had_few_rows else _MANY_ROWS
         # A statement that adds equal rows up first would compute all rows before the first is taken.
         if rows < most and (ordered or not query.makes_rows):
             statement = query.statement(self._inputs.has_errors)
             text, loops = statement.text, statement.loops
-            if rows < _MANY_ROWS and not loops and not statement.finished:
+            if rows < at_once and not loops and not statement.finished:
                 whole = self._duckdb.at_once(text, relations, statement.limit)
                 if whole is not None:
                     return self._as_rows(query, [whole])
@@ -261,7 +267,16 @@ class Peeker:
             }
             prepared = query.prepared(rendered, known, ordered=ordered)
             text, loops = prepared.text, prepared.loops
-        return self._as_rows(query, self._duckdb.pieces(text, relations, loops))
+        return self._as_rows(query, _noted(query, self._duckdb.pieces(text, relations, loops)))
+
+
+def _noted(query: PlannedQuery, pieces: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """The same pieces; whether they are few is noted of the query once all were taken."""
+    rows = 0
+    for piece in pieces:
+        rows += piece.num_rows
+        yield piece
+    query.had_few_rows = rows <= AT_ONCE_ROWS
 
 
 def _good(rows: pa.Table) -> pa.Table:

@@ -97,6 +97,7 @@ class PlannedQuery:
 
     Attributes:
         read: the query as a row-wise read of one collection; None if it is more.
+        had_few_rows: whether an engine's result had few rows when the query was run in pieces before; set by who runs it.
     """
 
     def __init__(
@@ -119,6 +120,7 @@ class PlannedQuery:
         self._put: Callable[[bytes], object] | None = None
         self._prepared: dict[bool, tuple[Mapping[str, KnownRows], Prepared]] = {}
         self.read = _row_wise(peek)
+        self.had_few_rows = False
 
     @property
     def at_sight(self) -> bool:
