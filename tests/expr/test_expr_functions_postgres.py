@@ -77,6 +77,8 @@ _UNLIKE: dict[str, set[Datum]] = {
     "to_timestamp": {math.inf, -math.inf},
     "overlay": {2147483647},  # PostgreSQL's own overflow
     "overlay_for": {2147483647},
+    "overlay_bytea": {2147483647},
+    "overlay_for_bytea": {2147483647},
 }
 
 
