@@ -519,7 +519,7 @@ def test_how_far_views_are_behind_what_they_are_made_of(con: Connection) -> None
 
 def test_an_unknown_name_is_told_with_the_one_that_is_most_like_it(con: Connection) -> None:
     con.execute("CREATE SCHEMA s; CREATE TABLE s.orders (a int, amounts int)")
-    con.execute("CREATE TYPE many_numbers AS LIST (ELEMENT TYPE = int4)")
+    con.execute("CREATE TYPE many_numbers AS LIST (ELEMENT TYPE = int4); CREATE ROLE reader")
     for statement, hint in (
         ("SELECT * FROM mz_materialised_views", 'Perhaps you meant "mz_materialized_views".'),
         ("SELECT * FROM orders", 'Perhaps you meant "s"."orders".'),
@@ -554,11 +554,40 @@ def test_an_unknown_name_is_told_with_the_one_that_is_most_like_it(con: Connecti
         ("CREATE SCHEMA materialise.u", 'Perhaps you meant "materialize".'),
         ("SHOW SCHEMAS FROM materialise", 'Perhaps you meant "materialize".'),
         ("SHOW clustr", 'Perhaps you meant "cluster".'),
+        ("SELECT mz_nw()", 'Perhaps you meant "mz_now".'),
+        ("SELECT row_nubmer() OVER ()", 'Perhaps you meant "row_number".'),
+        ("SELECT pg_get_viewdeff(1)", 'Perhaps you meant "pg_get_viewdef".'),
+        ("SELECT 'lenght'::regproc", 'Perhaps you meant "length".'),
+        ("SELECT 's.ordres'::regclass", 'Perhaps you meant "s"."orders".'),
+        ("WITH totals AS (SELECT 1) SELECT * FROM total", 'Perhaps you meant "totals".'),
+        (
+            "WITH totals AS (SELECT 1 AS a) SELECT a FROM t WHERE a IN (SELECT a FROM total)",
+            'Perhaps you meant "totals".',
+        ),
+        ("SELECT 1 AS total ORDER BY totl", 'Perhaps you meant the column "total".'),
+        (
+            "SELECT a FROM s.orders WHERE EXISTS (SELECT FROM t WHERE amonuts = b)",
+            'Perhaps you meant the column "amounts".',
+        ),
+        (
+            "SELECT sum(a) OVER wine FROM t WINDOW win AS (ORDER BY a)",
+            'Perhaps you meant "win".',
+        ),
+        (
+            "EXPLAIN PHYSICAL PLAN WITH (node_identifier) FOR SELECT 1",
+            'Perhaps you meant "node identifiers".',
+        ),
+        ("DROP ROLE readr", 'Perhaps you meant "reader".'),
         ("SET clustr = x", 'Perhaps you meant "cluster".'),
     ):
         with pytest.raises(mzsql.Error) as unknown:
             rows(con, statement)
         assert hint in str(unknown.value), statement
+    con.execute("SET database = materialise")
+    with pytest.raises(mzsql.Error, match="unknown catalog item 't'") as unknown:
+        rows(con, "SELECT * FROM t")
+    assert "The session's database 'materialise' does not exist" in str(unknown.value)
+    con.execute("RESET database")
     with pytest.raises(mzsql.Error, match="unknown catalog item 'zzzzzzzzzz'") as unknown:
         rows(con, "SELECT * FROM zzzzzzzzzz")
     assert "Perhaps" not in str(unknown.value)

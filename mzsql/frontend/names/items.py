@@ -6,6 +6,8 @@ similar name exists.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from mzsql.frontend.catalog import (
     SYSTEM_SCHEMAS,
     TEMPORARY_SCHEMA,
@@ -85,11 +87,21 @@ def item_named(catalog: CatalogView, name: Name) -> CatalogItem:
 
 
 def unknown_item(
-    catalog: CatalogView, name: PartialName, position: int | None = None
+    catalog: CatalogView,
+    name: PartialName,
+    position: int | None = None,
+    *,
+    also: Iterable[str] = (),
 ) -> UndefinedTable:
-    """The error for a name that no object has, with a similar name as a hint."""
+    """The error for a name that no object has, with a similar name as a hint: of ``also`` (which the statement itself has), else of an
+    object. Where the session's database does not exist, that is the hint.
+    """
     like = catalog.item_like(name)
     hint = None if like is None else f"Perhaps you meant {like}."
+    if name.schema is None:
+        hint = alike(name.item, also) or hint
+    if name.database is None and not catalog.has_database(catalog.database):
+        hint = f"The session's database '{catalog.database}' does not exist: SET database to one that SHOW DATABASES lists."
     return UndefinedTable(f"unknown catalog item '{name}'", position=position, hint=hint)
 
 

@@ -156,7 +156,12 @@ class Scope:
                 raise AmbiguousColumn(f'column reference "{name}" is ambiguous', position=position)
             if found:
                 return found[0]
-        hint = column_like(name, (item.name for item in self.items))
+        # The query's own columns first, then those of the queries around it.
+        hints = (
+            column_like(name, (item.name for _, scope in together for item in scope.items))
+            for together in self.queries()
+        )
+        hint = next(filter(None, hints), None)
         raise UndefinedColumn(f'column "{name}" does not exist', position=position, hint=hint)
 
     def _resolve_qualified(

@@ -18,7 +18,7 @@ from mzsql.frontend.parse.variables import (
     set_values,
     variable_name,
 )
-from mzsql.repr.errors import SqlSyntaxError, Unsupported
+from mzsql.repr.errors import SqlSyntaxError, Unsupported, alike
 
 EXPLAIN_STAGES = (
     ("RAW",),
@@ -129,6 +129,7 @@ def _explain_option(pieces: Pieces, position: int) -> str:
         raise SqlSyntaxError(
             f"Expected a valid explain plan option name, found {' '.join(words)!r}",
             position=position,
+            hint=alike(name, EXPLAIN_OPTIONS),
         )
     return name
 

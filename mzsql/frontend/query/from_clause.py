@@ -233,7 +233,7 @@ def find_relation(planner: QueryPlans, name: PartialName, position: int | None) 
     check_qualifiers(catalog, name, position)
     item = catalog.resolve_item(name)
     if item is None:
-        raise unknown_item(catalog, name, position)
+        raise unknown_item(catalog, name, position, also=planner.cte_names())
     if item.desc is None:
         raise SqlError(
             f"catalog item '{item.name}' is {item.described} and so cannot be depended upon",

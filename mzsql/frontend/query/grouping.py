@@ -14,7 +14,7 @@ from sqlglot import expressions as exp
 
 from mzsql.frontend import hir
 from mzsql.frontend.hir_visit import map_columns, map_window, map_windows
-from mzsql.frontend.names.scope import Scope
+from mzsql.frontend.names.scope import Scope, column_like
 from mzsql.frontend.parse.pieces import fold
 from mzsql.frontend.query import grouping_sets
 from mzsql.frontend.scalar.coerce import Typed, settle, to_boolean
@@ -23,7 +23,14 @@ from mzsql.frontend.scalar.context import ExprContext, QueryPlans
 from mzsql.frontend.scalar.nodes import position_of
 from mzsql.frontend.scalar.typed import sortable
 from mzsql.frontend.scalar.windows import named_windows
-from mzsql.repr.errors import AmbiguousColumn, GroupingError, SqlError, SqlSyntaxError, Unsupported
+from mzsql.repr.errors import (
+    AmbiguousColumn,
+    GroupingError,
+    SqlError,
+    SqlSyntaxError,
+    UndefinedColumn,
+    Unsupported,
+)
 from mzsql.repr.types import ColumnType
 
 #: An item of ORDER BY or DISTINCT ON: the index of an output column, or a value over the rows before grouping.
@@ -75,7 +82,12 @@ class SelectState:
         named = _output_named(node, items)
         if named is not None:
             return named
-        value = settle(self.context(clause).plan(node))
+        try:
+            value = settle(self.context(clause).plan(node))
+        except UndefinedColumn as unknown:
+            if unknown.hint is None and isinstance(node, exp.Column) and not node.args.get("table"):
+                unknown.hint = column_like(fold(node.this), (name for name, _ in items))
+            raise
         for i, (_, other) in enumerate(items):
             if other.expr == value.expr:
                 return i

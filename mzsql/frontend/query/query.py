@@ -246,6 +246,10 @@ class QueryPlanner:
                 return names[name]
         return None
 
+    def cte_names(self) -> list[str]:
+        """The names of all CTEs that can be named, inner ones first."""
+        return [name for names in reversed(self.ctes) for name in names]
+
     def _body(self, node: exp.Expr, outer: Scope | None, keep_unknown: bool) -> Pending:
         return with_ties(self._plain_body(node, outer, keep_unknown), node)
 

@@ -53,6 +53,7 @@ from mzsql.frontend.scalar.containers import (
 from mzsql.frontend.scalar.context import ExprContext
 from mzsql.frontend.scalar.datetime_formats import datetime_by_format
 from mzsql.frontend.scalar.format_texts import plan_format
+from mzsql.frontend.scalar.function_catalog import function_names
 from mzsql.frontend.scalar.nodes import (
     function_name,
     moment,
@@ -71,6 +72,7 @@ from mzsql.repr.errors import (
     SqlSyntaxError,
     UndefinedFunction,
     Unsupported,
+    alike,
 )
 from mzsql.repr.types import SqlType, type_name
 
@@ -343,7 +345,12 @@ def _anonymous(ctx: ExprContext, node: exp.Expr) -> Typed:
         return operator_call("||", args, position_of(node))
     if len(args) == 1 and name in _CASTS and not functions.scalars_named(name):
         return explicit(args[0], _CASTS[name], position_of(node))
-    return function_call(name, args, position_of(node))
+    try:
+        return function_call(name, args, position_of(node))
+    except UndefinedFunction as unknown:
+        if not functions.scalars_named(name):
+            unknown.hint = alike(name, function_names())
+        raise
 
 
 def _of_two_depths(args: Sequence[Typed]) -> bool:
@@ -479,7 +486,7 @@ def _window(ctx: ExprContext, node: exp.Expr) -> Typed:
         raise UndefinedFunction(
             f'function "{name}" does not exist',
             position=position_of(node),
-            hint=functions.function_like(name),
+            hint=alike(name, function_names()),
         )
     return windows.plan_window(ctx, node)
 

@@ -75,6 +75,10 @@ class QueryPlans(Protocol):
         """The innermost CTE with this name; None where there is none."""
         ...
 
+    def cte_names(self) -> list[str]:
+        """The names of all CTEs that can be named."""
+        ...
+
     def select_list_table_function(self, ctx: ExprContext, node: exp.Expr) -> Typed:
         """The value of a table function call in a select list; its rows are joined to the SELECT's."""
         ...

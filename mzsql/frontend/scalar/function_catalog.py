@@ -155,6 +155,12 @@ def numbered(several: Sequence[Overload]) -> Iterator[tuple[int, Overload]]:
 
 
 @functools.cache
+def function_names() -> tuple[str, ...]:
+    """The names of all that can be called."""
+    return tuple(dict.fromkeys(one.name for _, one in function_numbers()))
+
+
+@functools.cache
 def function_numbers() -> tuple[tuple[int, Overload], ...]:
     """Every overload that is no operator, with the OID by which clients know it."""
     return tuple(

@@ -18,7 +18,7 @@ from mzsql.frontend.parse.parse import parse_statements
 from mzsql.frontend.parse.pieces import fold, without_places
 from mzsql.frontend.scalar.coerce import Typed
 from mzsql.frontend.scalar.context import ExprContext
-from mzsql.frontend.scalar.function_catalog import function_numbers
+from mzsql.frontend.scalar.function_catalog import function_names, function_numbers
 from mzsql.frontend.scalar.nodes import position_of
 from mzsql.frontend.scalar.qualified import schemas_of
 from mzsql.frontend.scalar.system_functions import FOUND, planned
@@ -29,6 +29,7 @@ from mzsql.repr.errors import (
     UndefinedObject,
     UndefinedTable,
     Unsupported,
+    alike,
 )
 from mzsql.repr.ids import oid
 from mzsql.repr.type_oids import type_oid
@@ -118,7 +119,14 @@ def _number(ctx: ExprContext, text: str, target: SqlType, position: int | None) 
         item = ctx.planner.catalog.resolve_item(PartialName(*reversed(parts)))
     if item is None:
         shown = text if parts is None else ".".join(parts)
-        raise UndefinedTable(f'relation "{shown}" does not exist', position=position)
+        like = (
+            None if parts is None else ctx.planner.catalog.item_like(PartialName(*reversed(parts)))
+        )
+        raise UndefinedTable(
+            f'relation "{shown}" does not exist',
+            position=position,
+            hint=None if like is None else f"Perhaps you meant {like}.",
+        )
     return oid(item.id)
 
 
@@ -131,7 +139,11 @@ def _function_number(parts: list[str] | None, text: str, position: int | None) -
     ]
     if not named:
         shown = text if parts is None else ".".join(parts)
-        raise UndefinedFunction(f'function "{shown}" does not exist', position=position)
+        raise UndefinedFunction(
+            f'function "{shown}" does not exist',
+            position=position,
+            hint=alike(name or "", function_names()),
+        )
     if len(named) > 1:
         raise SqlError(
             f'more than one function named "{name}"', position=position, sqlstate="42725"

@@ -29,6 +29,7 @@ from mzsql.repr.errors import (
     UndefinedFunction,
     UndefinedObject,
     Unsupported,
+    alike,
 )
 
 
@@ -272,7 +273,11 @@ def _over(ctx: ExprContext, node: exp.Expr, seen: tuple[str, ...] = ()) -> _Over
     name = fold(alias)
     named = ctx.named_windows.get(name)
     if named is None or name in seen:
-        raise UndefinedObject(f'window "{name}" does not exist', position=position_of(alias))
+        raise UndefinedObject(
+            f'window "{name}" does not exist',
+            position=position_of(alias),
+            hint=alike(name, (one for one in ctx.named_windows if one not in seen)),
+        )
     base = _over(ctx, named, (*seen, name))
     if own.partition:
         raise _cannot(f'override PARTITION BY clause of window "{name}"', alias)
