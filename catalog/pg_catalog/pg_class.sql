@@ -9,6 +9,7 @@
 -- relam: 0: there are no access methods
 -- reltablespace: 0
 -- reltuples: -1: how many rows there are is not known
+-- relpages: 0: nothing is kept in pages
 -- reltoastrelid: 0
 -- relhasindex: whether there is an index on it
 -- relpersistence: `p`: all of them are permanent
@@ -37,6 +38,7 @@ SELECT
     0::oid AS relam,
     0::oid AS reltablespace,
     -1::real AS reltuples,
+    0::integer AS relpages,
     0::oid AS reltoastrelid,
     o.relhasindex,
     'p'::"char" AS relpersistence,
