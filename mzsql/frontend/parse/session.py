@@ -180,8 +180,8 @@ def explain_pushdown(pieces: Pieces) -> st.Explain:
 
 
 def explain_analyze(pieces: Pieces) -> st.ExplainAnalyze:
-    """EXPLAIN ANALYZE CPU | MEMORY | HYDRATION, … [WITH SKEW] FOR INDEX | MATERIALIZED VIEW name [AS SQL], or EXPLAIN ANALYZE CLUSTER CPU |
-    MEMORY, … [WITH SKEW] [AS SQL], after ANALYZE.
+    """EXPLAIN ANALYZE CPU | MEMORY | HYDRATION, … [WITH SKEW] FOR INDEX | MATERIALIZED VIEW name [AS SQL], or
+    EXPLAIN ANALYZE CLUSTER CPU | MEMORY, … [WITH SKEW] [AS SQL], after ANALYZE.
 
     Raises:
         SqlSyntaxError: the text goes on differently.
