@@ -2,9 +2,8 @@
 
 Promise: a file has leading ``-- `` lines (the relation's documentation), then either ``CREATE SOURCE schema.name
 (column type [NOT NULL], …)``, whose rows the adapter computes or a storage-managed collection holds, or ``CREATE VIEW
-schema.name AS SELECT …``. Ids are ``s1``, ``s2``, … in order of qualified names. They may change with the build, and so
-does everything keyed by them. Relations of plugins are additional sources with ids of their own
-(`mzsql.catalog.plugin_relations`).
+schema.name AS SELECT …``. Ids stay the same from build to build (`mzsql.catalog.builtin_ids`). Relations of plugins are
+additional sources with ids of their own (`mzsql.catalog.plugin_relations`).
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from importlib.resources.abc import Traversable
 
 import msgspec
 
+from mzsql.catalog import builtin_ids
 from mzsql.catalog.plugin_relations import Checked, checked_relations
 from mzsql.location import Registry, default_registry
 from mzsql.repr import types as t
@@ -24,7 +24,7 @@ from mzsql.repr.errors import InternalError
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import ColumnType, RelationDesc, RelationType, SqlType
 
-PACKAGE = "mzsql.system_catalog"
+PACKAGE = builtin_ids.PACKAGE
 
 _STATEMENT = re.compile(
     r"CREATE\s+(?P<kind>SOURCE|VIEW)\s+(?P<schema>\w+)\.(?P<name>\w+)\s*(?P<rest>.*?);?\s*\Z",
@@ -181,11 +181,8 @@ def _own() -> dict[GlobalId, Builtin]:
         parse_builtin(text, GlobalId("s0"), name) for name, text in _files(resources.files(PACKAGE))
     ]
     parsed.sort(key=lambda b: (b.schema, b.name))
-    numbered = {}
-    for number, one in enumerate(parsed, start=1):
-        gid = GlobalId(f"s{number}")
-        numbered[gid] = msgspec.structs.replace(one, id=gid)
-    return numbered
+    with_ids = (msgspec.structs.replace(one, id=builtin_ids.id_of(one.full_name)) for one in parsed)
+    return {one.id: one for one in with_ids}
 
 
 @functools.lru_cache(maxsize=1)

@@ -22,6 +22,7 @@ from mzsql.catalog.change import FIELDS, SINGLE, Change
 from mzsql.catalog.commands.deployments import check_generation
 from mzsql.catalog.durable_map import Change as Entries
 from mzsql.catalog.durable_map import DurableMap
+from mzsql.catalog.former_ids import with_present_ids
 from mzsql.catalog.migrations import format_of, migrated, migration
 from mzsql.catalog.objects import (
     FIRST_DATABASE,
@@ -34,6 +35,7 @@ from mzsql.catalog.objects import (
     Item,
     Lease,
     Meta,
+    Object,
     Replica,
     Role,
     Schema,
@@ -145,7 +147,7 @@ def _decoded(key: str, value: bytes) -> object:
         decoded: object = msgspec.json.decode(value, type=_TYPES[kind])
     except msgspec.MsgspecError as failure:
         raise _unreadable(f'an entry "{key}"', failure) from None
-    return decoded
+    return with_present_ids(decoded) if isinstance(decoded, Object) else decoded
 
 
 def _unreadable(what: str, why: object) -> EnvironmentRefused:

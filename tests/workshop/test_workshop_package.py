@@ -98,6 +98,7 @@ def test_the_wheel_works_without_the_tree(tmp_path: Path) -> None:
         "import mzsql, sys, importlib.resources as r\n"
         f"assert mzsql.__file__.startswith({str(empty)!r}), mzsql.__file__\n"
         "assert r.files('mzsql.system_catalog').joinpath('mz_internal/mz_hydration_statuses.sql').is_file()\n"
+        "assert r.files('mzsql.system_catalog').joinpath('ids.json').is_file()\n"
         "assert r.files('mzsql.system_catalog').joinpath('columns.json').is_file()\n"
         "assert r.files('mzsql.scripts').joinpath('tpch/q03.sql').is_file()\n"
         "con = mzsql.connect('env')\n"

@@ -1,8 +1,9 @@
-"""Computes `catalog/columns.json`, the columns of all builtin views, which `mzsql.catalog.described` reads.
+"""Computes `catalog/columns.json`, the columns of all builtin views, which `mzsql.catalog.described` reads, and gives numbers to builtin
+relations that have none in `catalog/ids.json`, which `mzsql.catalog.builtin_ids` reads.
 
     python -m mzsql.adapter.planning.builtin_columns
 
-writes the file anew in the installation that runs it. Run it after changing the text of a builtin relation.
+writes the files anew in the installation that runs it. Run it after adding a builtin relation or changing the text of one.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import msgspec
 from mzsql.adapter.environment.expression_cache import ExpressionCache
 from mzsql.adapter.planning.planner import Planner
 from mzsql.adapter.planning.process import CatalogKinds
+from mzsql.catalog import builtin_ids
 from mzsql.catalog.builtin import PACKAGE, builtins
 from mzsql.catalog.described import FILE, Described, fingerprints, texts
 from mzsql.catalog.state import CatalogState
@@ -52,5 +54,7 @@ def written(described: dict[str, Described]) -> str:
 
 
 if __name__ == "__main__":
-    place = Path(str(resources.files(PACKAGE).joinpath(FILE)))
-    place.write_text(written(described_now()), encoding="utf-8")
+    folder = Path(str(resources.files(PACKAGE)))
+    known = builtin_ids.numbered(builtin_ids.numbers(), texts())
+    (folder / builtin_ids.FILE).write_text(builtin_ids.written(known), encoding="utf-8")
+    (folder / FILE).write_text(written(described_now()), encoding="utf-8")
