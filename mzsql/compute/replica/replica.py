@@ -205,6 +205,7 @@ class Replica:
             beside=self._work.beside,
             databases=self._databases,
             later=self._work.later,
+            let_steps_pass=self._work.let_steps_pass,
             exports=exports,
             respond=respond,
             times=self._introspection.tell_times,
@@ -212,7 +213,11 @@ class Replica:
         self._peeks = PendingPeeks(respond, self._installed.readable, indexes.rows)
         self._commands = Commands(replica_id, self._take, start, settings.timeout)
         self._retiring = Retiring(
-            self._arrangements, self._installed, self._commands, self._work.later
+            self._arrangements,
+            self._installed,
+            self._commands,
+            self._work.later,
+            partial(self._work.hydrations.rest, 0.0),
         )
         self._scheduler = Scheduler(
             replica_id,

@@ -94,7 +94,10 @@ class HydrationHere(Hydration):
         dataflow, started = self._dataflow, time.monotonic()
         missing = frozenset(desc.name for desc in dataflow.missing)
         stages = dataflow.rendered.hydration(Engine.DUCKDB, dataflow.as_of)
-        texts = {id(stage): to_sql(stage.statement, Engine.DUCKDB) for stage in stages}
+        texts = {}
+        for stage in stages:
+            self._let_steps_pass()
+            texts[id(stage)] = to_sql(stage.statement, Engine.DUCKDB)
         wide = any(is_wide(text) for text in texts.values())
         recursive = [text for one in dataflow.rendered.recursions for text in _texts(one)]
         self._used = frozenset(
@@ -240,6 +243,7 @@ class HydrationHere(Hydration):
 
         def batches() -> Iterator[pa.RecordBatch]:
             for batch in self._asked(query, stage):
+                self._let_steps_pass()
                 good = _without_errors(batch, errors) if stage.has_errors else batch
                 if not good.num_rows:
                     continue
@@ -312,6 +316,7 @@ class HydrationHere(Hydration):
 
         def batches() -> Iterator[pa.RecordBatch]:
             for batch in self._asked(f"SELECT {items} FROM ({rows})", stage):
+                self._let_steps_pass()
                 made = batch.cast(full)
                 if isinstance(target, Arrangement) and target.workers > 1:
                     made = _with_workers(made, target, schema)
@@ -364,6 +369,7 @@ class HydrationHere(Hydration):
 
         def batches() -> Iterator[pa.RecordBatch]:
             for part in parts:
+                self._let_steps_pass()
                 table = part.to_arrow(columns=columns).select(full.names).cast(full)
                 if part.time_max > as_of:
                     table = until(table, as_of)

@@ -83,9 +83,10 @@ class Hydration:
         elapsed: Elapsed,
         beside: Beside,
         databases: HydrationDatabases,
+        let_steps_pass: Callable[[], None],
     ) -> None:
         """Prepare; `reason` says why this engine was chosen, `doing` takes progress and node, `elapsed` times, `beside` sorts for
-        traces, `databases` are what DuckDB runs in.
+        traces, `databases` are what DuckDB runs in, `let_steps_pass` is called between two parts of the work.
         """
         self._dataflow = dataflow
         self._report = report
@@ -100,6 +101,7 @@ class Hydration:
         self._elapsed = elapsed
         self._beside = beside
         self._databases = databases
+        self._let_steps_pass = let_steps_pass
         #: traces of what was filled, by arrangement name
         self._traces: dict[str, Filling | Reading] = {}
         self._looked_into = {one.arrangement for one in dataflow.rendered.lookups}
@@ -183,6 +185,7 @@ class Hydration:
             self._traces[arrangement.desc.name] = filling
 
     def _fill(self, stage: HydrationStage, missing: frozenset[str]) -> None:
+        self._let_steps_pass()
         to_fill = stage.target is None or stage.target in missing
         if to_fill:
             what = "the export" if stage.target is None else "an arrangement"

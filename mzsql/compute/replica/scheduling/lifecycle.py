@@ -376,8 +376,7 @@ class DataflowLifecycle:
         self._hold(force=True)
 
     def _hydration(self, dataflow: Dataflow, engine: Engine, reason: str) -> Hydration:
-        kind = HydrationHere if engine is Engine.DUCKDB else Hydration
-        return kind(
+        return (HydrationHere if engine is Engine.DUCKDB else Hydration)(
             dataflow,
             self.report,
             session=self._sessions.hydration,
@@ -390,6 +389,7 @@ class DataflowLifecycle:
             elapsed=self.elapsed,
             beside=self.replica.beside,
             databases=self.replica.databases,
+            let_steps_pass=self.replica.let_steps_pass,
         )
 
     def advance(self, input_upper: Frontier, does: Does = Does.STEP) -> RefreshStats | None:

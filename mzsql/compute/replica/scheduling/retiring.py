@@ -29,6 +29,8 @@ STATEMENTS_SECONDS = 30.0
 STATEMENTS_LOOK = 10.0
 #: For how many dataflows at a time.
 STATEMENTS_AT_ONCE = 32
+#: For how many seconds it is put off while dataflows are hydrated: it takes a tenth of a second of the interpreter's time for each.
+STATEMENTS_WAIT = 300.0
 
 
 class Retiring:
@@ -39,6 +41,7 @@ class Retiring:
         installed: the dataflows that may use them.
         commands: runs the deletion between commands, so that no dataflow is installed meanwhile.
         later: runs work that is not urgent.
+        calm: whether nothing is being hydrated.
     """
 
     def __init__(
@@ -47,8 +50,12 @@ class Retiring:
         installed: Installed,
         commands: Commands,
         later: Callable[[Callable[[], None]], None],
+        calm: Callable[[], bool],
     ) -> None:
         self._later = later
+        self._calm = calm
+        #: the clock time from which statements are to be freed; None: they were looked at
+        self._put_off: float | None = None
         #: dataflows whose statements are queued to be freed
         self._cooling: set[GlobalId] = set()
         self._statements_at = 0.0
@@ -86,6 +93,11 @@ class Retiring:
         if now < self._statements_at or self._cooling:
             return
         self._statements_at = now + STATEMENTS_LOOK
+        if not self._calm():
+            self._put_off = now if self._put_off is None else self._put_off
+            if now - self._put_off < STATEMENTS_WAIT:
+                return
+        self._put_off = None
         warm = (flow for flow in self._installed.all() if flow.rendered.warm(STATEMENTS_SECONDS))
         for flow in itertools.islice(warm, STATEMENTS_AT_ONCE):
             self._cooling.add(flow.gid)

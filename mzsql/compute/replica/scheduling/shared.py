@@ -49,6 +49,8 @@ class Shared:
     databases: HydrationDatabases
     #: runs work that makes later steps faster but that no step needs, beside other work
     later: Callable[[Callable[[], None]], None]
+    #: called by long work between two short parts of it; waits a moment where steps are under way
+    let_steps_pass: Callable[[], None]
     respond: Respond
     #: tells at once how long the replica was at each node of a dataflow
     times: Callable[[GlobalId, Elapsed], None]

@@ -10,6 +10,7 @@ time, what somebody waits for first and the others as they come, with less of th
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
@@ -47,6 +48,10 @@ LATER_SECONDS = 1.0
 HYDRATING_SECONDS = 30.0
 #: How long after its hydration a dataflow's steps are prepared, in seconds: one that is dropped at once needs none.
 PREPARE_SECONDS = 0.3
+#: How long a hydration waits between two of its parts for a moment without steps, and for how long it goes on without waiting if there was
+#: none, in seconds.
+PASS_SECONDS = 0.1
+TURN_SECONDS = 0.02
 #: If there was no such moment, for how many seconds further deferred work does not wait again.
 BUSY_SECONDS = 5.0
 
@@ -104,6 +109,8 @@ class Work:
         )
         self.flushes = lane("flush", 1, settings.step_patience)
         self.openings = lane("open", 1, settings.step_patience)
+        #: until when a hydration's thread goes on beside steps: `until`, monotonic seconds, for each thread
+        self._turns = threading.local()
         #: monotonic time until which the steps' lane is assumed to be busy
         self._busy_until = float("-inf")
         # No threads are added if sorting takes long: each holds pieces in memory.
@@ -197,6 +204,7 @@ class Work:
         def run() -> None:
             if not made.set_running_or_notify_cancel():
                 return
+            self.let_steps_pass()
             try:
                 made.set_result(work())
             except BaseException as error:  # raised by the future's result()
@@ -250,6 +258,18 @@ class Work:
             with installed.changed:
                 flow.warming = False
             installed.worked(flow)
+
+    def let_steps_pass(self) -> None:
+        """Wait for a moment without steps. Called between two parts of a hydration: the interpreter is one thread's at a
+        time, so a step of some milliseconds takes many times as long beside it.
+
+        If steps follow each other without a pause, the thread waits for `PASS_SECONDS`, and then goes on for
+        `TURN_SECONDS` and to the end of the part that it is at.
+        """
+        now = self._clock.monotonic()
+        if now < getattr(self._turns, "until", now) or self.steps.rest(PASS_SECONDS):
+            return
+        self._turns.until = self._clock.monotonic() + TURN_SECONDS
 
     def _let_steps_pass(self) -> None:
         """Wait for a moment without steps. First steps make what they need themselves, and what is made beside them for later ones
