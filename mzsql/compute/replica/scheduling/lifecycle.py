@@ -376,7 +376,8 @@ class DataflowLifecycle:
         self._hold(force=True)
 
     def _hydration(self, dataflow: Dataflow, engine: Engine, reason: str) -> Hydration:
-        return (HydrationHere if engine is Engine.DUCKDB else Hydration)(
+        kind = HydrationHere if engine is Engine.DUCKDB else Hydration
+        return kind(
             dataflow,
             self.report,
             session=self._sessions.hydration,
@@ -508,9 +509,7 @@ class DataflowLifecycle:
             self._hold(force=False)
 
     def flush_due(self, seconds: float) -> bool:
-        """Whether updates of its arrangements have waited to become durable for `seconds`, or are too many bytes to
-        wait.
-        """
+        """Whether updates of its arrangements have waited for `seconds` to become durable, or are too many bytes to wait."""
         dataflow, settings = self.dataflow, self.replica.settings
         if dataflow is None or self.state is not State.RUNNING:
             return False
