@@ -110,6 +110,33 @@ def test_a_hydration_goes_on_beside_steps_without_a_pause(work, monkeypatch):
     go.set()
 
 
+def test_a_hydration_waits_for_no_step_that_takes_long(monkeypatch):
+    monkeypatch.setattr(scheduling, "PASS_SECONDS", WAIT)
+    supervisor, installed = Supervisor(), Installed("r1", lambda _: None)
+    settings = ComputeSettings(step_patience=0.05)
+    work = Work("r1", installed, lambda _: None, list, settings, time, supervisor.start)
+    begun, go, done = threading.Event(), threading.Event(), threading.Event()
+
+    def step():
+        begun.set()
+        assert go.wait(WAIT)
+
+    def hydrate():
+        work.let_steps_pass()
+        done.set()
+
+    try:
+        work.steps.put(step)
+        assert begun.wait(WAIT)
+        time.sleep(0.1)
+        work.hydrations.put(hydrate)
+        assert done.wait(WAIT / 2)
+    finally:
+        go.set()
+        work.close()
+        work.join(WAIT)
+
+
 def test_statements_are_freed_when_nothing_is_hydrated_or_after_minutes():
     cooled, calm = [], [False]
     rendered = SimpleNamespace(warm=lambda _: True, cool=cooled.append)
@@ -127,8 +154,12 @@ def test_statements_are_freed_when_nothing_is_hydrated_or_after_minutes():
     retiring.cool(now + 180)
     retiring.cool(now + 180 + STATEMENTS_WAIT - 1)
     assert len(cooled) == 1
-    retiring.cool(now + 180 + STATEMENTS_WAIT + STATEMENTS_LOOK)
+    late = now + 180 + STATEMENTS_WAIT + STATEMENTS_LOOK
+    retiring.cool(late)
     assert len(cooled) == 2
+    # From then on as ever, until something else is put off.
+    retiring.cool(late + STATEMENTS_LOOK)
+    assert len(cooled) == 3
 
 
 def test_a_step_whose_statements_are_to_be_made_is_beside_those_that_have_them(

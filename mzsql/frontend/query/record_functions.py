@@ -1,7 +1,8 @@
 """Functions whose rows are as a list of column definitions says: ``jsonb_to_recordset(doc) AS t (a int, b text)``.
 
 Promise: a column is the member of its name, made a value of its type as PostgreSQL makes it: of a text by the type's own form, of an
-array element by element; NULL where the document has no such member or has JSON's null. The call is planned as the query that it means.
+array element by element; NULL where the document has no such member or has JSON's null. A document of another form is an error, and so
+is an array within an array, of which PostgreSQL makes dimensions. The call is planned as the query that it means.
 """
 
 from __future__ import annotations
@@ -23,10 +24,19 @@ _DOCUMENT, _ROWS = "mz_document", "mz_documents"
 #: A member by its name $2 of the document $1, as a document and as a text.
 _MEMBER = "nullif($1 -> $2, 'null'::jsonb)"
 _TEXT = "($1 ->> $2)"
-#: The elements of an array of a member, each a text, in their order; NULL where there is none.
-_ELEMENTS = f"""CASE WHEN {_MEMBER} IS NOT NULL THEN ARRAY(
-    SELECT mz_element FROM jsonb_array_elements_text($1 -> $2) WITH ORDINALITY AS mz_elements (mz_element, mz_place)
+#: The elements of an array of a member in their order; NULL where there is none.
+_ELEMENTS = f"""CASE WHEN {_MEMBER} IS NULL THEN NULL
+    WHEN mz_internal.mz_raise_if(jsonb_typeof($1 -> $2) <> 'array', 'expected JSON array') THEN NULL
+    ELSE ARRAY(SELECT {{element}} FROM jsonb_array_elements($1 -> $2) WITH ORDINALITY AS mz_elements (mz_element, mz_place)
     ORDER BY mz_place) END"""
+_OF_DOCUMENTS = _ELEMENTS.format(element="nullif(mz_element, 'null'::jsonb)")
+#: The text of an element that is no array.
+_OF_TEXTS = _ELEMENTS.format(
+    element="CASE WHEN mz_internal.mz_raise_if(jsonb_typeof(mz_element) = 'array', "
+    "'arrays of several dimensions are not made of documents') THEN NULL ELSE mz_element #>> '{}' END"
+)
+#: What $1 is, raised where it is of another form than $2.
+_OF_FORM = "CASE WHEN mz_internal.mz_raise_if(jsonb_typeof($1) <> $2, $3) THEN NULL ELSE $1 END"
 
 
 def as_query(planner: QueryPlans, node: exp.Expr, func: exp.Expr) -> exp.Select:
@@ -55,7 +65,7 @@ def as_query(planner: QueryPlans, node: exp.Expr, func: exp.Expr) -> exp.Select:
             hint=f"Name the columns and their types, as in {name}(…) AS t (a int, b text).",
         )
     outputs = [
-        exp.alias_(_column(planner, one), exp.to_identifier(fold(one.this), quoted=True))
+        exp.alias_(_column(planner, name, one), exp.to_identifier(fold(one.this), quoted=True))
         for one in columns
     ]
     document = exp.Cast(this=given[0].copy(), to=exp.DataType(this=exp.DType.JSONB))
@@ -85,22 +95,38 @@ def _documents(name: str, document: exp.Expr) -> exp.Expr:
     """The relation of the documents whose members are the rows."""
     column = exp.to_identifier(_DOCUMENT)
     if name in _OF_MANY:
-        call = exp.Anonymous(this="jsonb_array_elements", expressions=[document])
+        rows = _of_form(document, "array", f"cannot call {name} on a non-array")
+        call = exp.Anonymous(this="jsonb_array_elements", expressions=[rows])
         alias = exp.TableAlias(this=exp.to_identifier(_ROWS), columns=[column])
         return exp.Table(this=call, alias=alias)
-    one = exp.Select(expressions=[exp.alias_(document, column)])
+    row = _of_form(document, "object", f"cannot call {name} on a non-object")
+    one = exp.Select(expressions=[exp.alias_(row, column)])
     return exp.Subquery(this=one, alias=exp.TableAlias(this=exp.to_identifier(_ROWS)))
 
 
-def _column(planner: QueryPlans, defined: exp.ColumnDef) -> exp.Expr:
+def _of_form(document: exp.Expr, form: str, complaint: str) -> exp.Expr:
+    """The document, which is an error if it is of another form (`jsonb_typeof`)."""
+    return filled(_OF_FORM, [document, exp.Literal.string(form), exp.Literal.string(complaint)])
+
+
+def _column(planner: QueryPlans, name: str, defined: exp.ColumnDef) -> exp.Expr:
     kind = defined.args["kind"]
     typ = resolve_type(kind, planner.types)
-    parts = [exp.column(_DOCUMENT, _ROWS), exp.Literal.string(fold(defined.this))]
+    document: exp.Expr = exp.column(_DOCUMENT, _ROWS)
+    if name in _OF_MANY:
+        complaint = f"argument of {name} must be an array of objects"
+        document = _of_form(document, "object", complaint)
+    parts = [document, exp.Literal.string(fold(defined.this))]
     if typ.kind == "jsonb":
         return filled(_MEMBER, parts)
     if _is_flat_array(typ):
-        whole = filled(_ELEMENTS, parts)
-        return exp.Cast(this=whole, to=kind.copy())
+        assert typ.element is not None
+        whole = filled(_OF_DOCUMENTS if typ.element.kind == "jsonb" else _OF_TEXTS, parts)
+        by_form = exp.If(
+            this=filled("jsonb_typeof($1 -> $2) = 'string'", parts),
+            true=exp.Cast(this=filled(_TEXT, parts), to=kind.copy()),
+        )
+        return exp.Case(ifs=[by_form], default=exp.Cast(this=whole, to=kind.copy()))
     if typ.element is not None or typ.kind == "record":
         raise Unsupported(
             f"a column of type {type_name(typ)} cannot be made of a document",

@@ -97,6 +97,8 @@ class HydrationHere(Hydration):
         texts = {}
         for stage in stages:
             self._let_steps_pass()
+            if self._stopped():
+                break
             texts[id(stage)] = to_sql(stage.statement, Engine.DUCKDB)
         wide = any(is_wide(text) for text in texts.values())
         recursive = [text for one in dataflow.rendered.recursions for text in _texts(one)]

@@ -67,7 +67,7 @@ class Lane:
         self._clock = clock
         lock = threading.RLock()
         self._changed = threading.Condition(lock)
-        #: notified when nothing runs and nothing is queued
+        #: notified when a job ends
         self._rested = threading.Condition(lock)
         self._awaited = awaited
         #: queued jobs, by the numbers that they got; in the order of `_order`, which has those that have begun, too
@@ -189,8 +189,7 @@ class Lane:
             finally:
                 with self._changed:
                     del self._begun[number]
-                    if self._rests():
-                        self._rested.notify_all()
+                    self._rested.notify_all()
                 self.look()
             thread.well()
 
@@ -198,10 +197,18 @@ class Lane:
         """Whether a thread has something to do: a job whose turn it is, or to end. The caller holds the lock."""
         return self._closed or bool(self._waiting and self._turns())
 
-    def rest(self, timeout: float) -> bool:
-        """Wait up to `timeout` seconds for a moment in which nothing runs or is queued; return whether there was one."""
+    def rest(self, timeout: float, *, but_long: bool = False) -> bool:
+        """Wait up to `timeout` seconds for a moment in which nothing runs or is queued; return whether there was one. With
+        `but_long` what has outlasted `patience` is not counted.
+        """
         with self._rested:
-            return self._rested.wait_for(self._rests, timeout)
+            return self._rested.wait_for(self._nothing_short if but_long else self._rests, timeout)
+
+    def _nothing_short(self) -> bool:
+        if self._rests():
+            return True
+        now = self._clock.monotonic()
+        return not self._waiting and all(now - at >= self._patience for at in self._begun.values())
 
     def _rests(self) -> bool:
         return self._closed or not (self._begun or self._waiting)

@@ -54,7 +54,7 @@ class Retiring:
     ) -> None:
         self._later = later
         self._calm = calm
-        #: the clock time from which statements are to be freed; None: they were looked at
+        #: the clock time at which it was first put off since nothing was hydrated; None: it was not
         self._put_off: float | None = None
         #: dataflows whose statements are queued to be freed
         self._cooling: set[GlobalId] = set()
@@ -93,11 +93,12 @@ class Retiring:
         if now < self._statements_at or self._cooling:
             return
         self._statements_at = now + STATEMENTS_LOOK
-        if not self._calm():
+        if self._calm():
+            self._put_off = None
+        else:
             self._put_off = now if self._put_off is None else self._put_off
             if now - self._put_off < STATEMENTS_WAIT:
                 return
-        self._put_off = None
         warm = (flow for flow in self._installed.all() if flow.rendered.warm(STATEMENTS_SECONDS))
         for flow in itertools.islice(warm, STATEMENTS_AT_ONCE):
             self._cooling.add(flow.gid)

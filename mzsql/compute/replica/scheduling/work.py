@@ -263,11 +263,11 @@ class Work:
         """Wait for a moment without steps. Called between two parts of a hydration: the interpreter is one thread's at a
         time, so a step of some milliseconds takes many times as long beside it.
 
-        If steps follow each other without a pause, the thread waits for `PASS_SECONDS`, and then goes on for
-        `TURN_SECONDS` and to the end of the part that it is at.
+        A step that has taken longer than `step_patience` is not waited for. If steps follow each other without a pause,
+        the thread waits for `PASS_SECONDS`, and then goes on for `TURN_SECONDS` and to the end of the part that it is at.
         """
         now = self._clock.monotonic()
-        if now < getattr(self._turns, "until", now) or self.steps.rest(PASS_SECONDS):
+        if now < getattr(self._turns, "until", now) or self.steps.rest(PASS_SECONDS, but_long=True):
             return
         self._turns.until = self._clock.monotonic() + TURN_SECONDS
 

@@ -62,9 +62,9 @@ def _subscripts(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
 
 
 def _subscripts_back(engine: Engine, args: Sequence[Sql], typ: SqlType) -> Ast:
-    """The subscripts, from the last one where the third argument says so."""
-    forth = _subscripts(engine, args[:2], typ)
-    return s.case((args[2].ast, s.call("LIST_REVERSE", forth)), otherwise=forth)
+    """The subscripts, from the last one where the third argument says so; NULL, and so no rows, where that is NULL."""
+    forth, back = _subscripts(engine, args[:2], typ), args[2].ast
+    return s.case((back, s.call("LIST_REVERSE", forth)), (s.not_(back), forth))
 
 
 def _expanded(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
