@@ -98,6 +98,6 @@ def test_calls_over_the_catalog_have_the_type_that_is_listed(con: mzsql.Connecti
     """Each overload of a function that is defined over the catalog, called with NULLs."""
     for name, several in DEFINITIONS.items():
         for one in several:
-            nulls = ", ".join(f"NULL::{arg.kind}" for arg in one.args)
+            nulls = ", ".join(f"NULL::{plain_name(arg)}" for arg in one.args)
             ((kind,),) = con.execute(f"SELECT pg_typeof({name}({nulls}))").fetchall()
             assert kind == plain_name(one.result), (name, one.args)
