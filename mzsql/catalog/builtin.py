@@ -181,8 +181,14 @@ def _own() -> dict[GlobalId, Builtin]:
         parse_builtin(text, GlobalId("s0"), name) for name, text in _files(resources.files(PACKAGE))
     ]
     parsed.sort(key=lambda b: (b.schema, b.name))
-    with_ids = (msgspec.structs.replace(one, id=builtin_ids.id_of(one.full_name)) for one in parsed)
-    return {one.id: one for one in with_ids}
+    numbered: dict[GlobalId, Builtin] = {}
+    for one in parsed:
+        gid = builtin_ids.id_of(one.full_name)
+        other = numbered.get(gid, one)
+        if other.full_name != one.full_name:
+            raise InternalError(f"{one.full_name} and {other.full_name} have one id, {gid}")
+        numbered[gid] = msgspec.structs.replace(one, id=gid)
+    return numbered
 
 
 @functools.lru_cache(maxsize=1)

@@ -1,8 +1,9 @@
 """Ids of builtin relations that this build does not have, in what is stored.
 
-Promise: an object depends on the builtin relations that its definition names, whichever build wrote it. Earlier builds numbered builtin
-relations anew, a relation of a plugin has another id once its columns change, and a release may drop a relation, so a stored id alone
-may mean nothing; the names in the definition last. A relation of a plugin that is not installed here keeps the id that was stored.
+Promise: an object depends on the builtin relations that its definition names, whichever build wrote it. Earlier builds numbered
+builtin relations anew, a relation of a plugin has another id once its columns change, and a release may drop a relation, so a
+stored id alone may mean nothing; the names in the definition last. What is read through a function alone has no name there, and
+nothing is left of such a dependency. A relation of a plugin that is not installed here keeps the id that was stored.
 """
 
 from __future__ import annotations

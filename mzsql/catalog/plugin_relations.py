@@ -1,11 +1,12 @@
 """Relations that plugins add to the system catalog: checked when they are registered, read when a query reads them.
 
 Promise: an invalid relation (a bad name, an unknown type, a name that is taken) is left out and reported with its
-plugin; others are not affected. A fault of a plugin's function when it is called (it raises, whatever that is; its rows do not fit, are
-too many, or never come) is a `PluginRelationFailed` of the query that reads the relation, and of nothing else. No value is changed to
-fit its column. The function runs on a thread of its own, for which a query waits no longer than its time limit. While a call runs no
-second one is started: other queries wait for the first to end. A relation's id follows from its name and columns, so processes with
-different plugins agree on it.
+plugin; others are not affected. A fault of a plugin's function when it is called (it raises, whatever that is; its rows
+do not fit, are too many, or never come) is a `PluginRelationFailed` of the query that reads the relation, and of nothing
+else. No value is changed to fit its column, but that a `real` is the nearest there is. The function runs on a thread of
+its own, for which a query waits no longer than its time limit. While a call runs no second one is started: other queries
+wait for the first to end. A relation's id follows from its name and columns, so processes with different plugins agree
+on it.
 """
 
 from __future__ import annotations
@@ -41,8 +42,9 @@ from mzsql.threads import PROCESS, Supervised
 
 #: A plugin's relation holds metadata: more rows are an error, never truncated.
 MAX_ROWS = 100_000
-#: Its texts and bytes together have at most so many characters and bytes.
+#: Its values together have at most so many bytes: a text or bytea what it is long, any other one eight, in lists too.
 MAX_BYTES = 64 * 2**20
+_VALUE_BYTES = 8
 #: Of an error, so many characters are told.
 _MOST_TOLD = 2000
 #: As many as a table of PostgreSQL's has at most.
@@ -285,13 +287,12 @@ def _fitting(one: Checked, where: Whereabouts) -> list[tuple[Any, ...]]:
                 if not ((inner is None and classes.several) or classes.take(inner)):
                     told = f"{type(inner).__name__} {inner!r:.40}"
                     raise _Unfit(f"column {column.name!r} is no {column.type}: it has the {told}")
-                if isinstance(inner, str | bytes):
-                    left -= len(inner)
+                left -= len(inner) if isinstance(inner, str | bytes) else _VALUE_BYTES
+                if left < 0:
+                    raise _Unfit(f"its rows have more than {MAX_BYTES >> 20} MiB")
         found.append(tuple(row))
         if len(found) > MAX_ROWS:
             raise _Unfit(f"it yields more than {MAX_ROWS} rows")
-        if left < 0:
-            raise _Unfit(f"its rows have more than {MAX_BYTES >> 20} MiB")
     return found
 
 

@@ -152,6 +152,10 @@ def test_numbers_of_names(connection):
             "a column of type integer list cannot be made of a document",
         ),
         ("SELECT * FROM jsonb_to_record() AS x (a int)", "of 0 arguments does not exist"),
+        (
+            "SELECT * FROM jsonb_to_record('{}') WITH ORDINALITY AS x (a int)",
+            "WITH ORDINALITY cannot be used with a column definition list",
+        ),
     ],
 )
 def test_definitions_of_columns_that_do_not_fit_are_refused(connection, query, message):

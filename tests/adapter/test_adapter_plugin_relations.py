@@ -203,6 +203,13 @@ def test_no_value_is_changed_to_fit_its_column(install, tmp_path, column, value)
         ask(tmp_path / "env", "SELECT * FROM mz_internal.shop")
 
 
+def test_values_in_lists_count_too(install, tmp_path, monkeypatch):
+    monkeypatch.setattr("mzsql.catalog.plugin_relations.MAX_BYTES", 1 << 20)
+    install(relation(lambda _: [(list(range(200_000)),)], PluginColumn("a", "integer list")))
+    with pytest.raises(mzsql.Error, match="more than 1 MiB"):
+        ask(tmp_path / "env", "SELECT * FROM mz_internal.shop")
+
+
 @pytest.fixture
 def go_on():
     """Lets a function that hangs go on; at the test's end in any case, or it would be the next one's to wait for."""

@@ -48,7 +48,7 @@ def as_query(planner: QueryPlans, node: exp.Expr, func: exp.Expr) -> exp.Select:
         func: the call alone.
 
     Raises:
-        SqlSyntaxError: the alias defines no columns.
+        SqlSyntaxError: the alias defines no columns, or there is a WITH ORDINALITY.
         UndefinedFunction: the call has not one argument.
         Unsupported: a column has a type that is not made of documents.
     """
@@ -63,6 +63,11 @@ def as_query(planner: QueryPlans, node: exp.Expr, func: exp.Expr) -> exp.Select:
             'a column definition list is required for functions returning "record"',
             position=position_of(func),
             hint=f"Name the columns and their types, as in {name}(…) AS t (a int, b text).",
+        )
+    if node.args.get("ordinality"):
+        raise SqlSyntaxError(
+            "WITH ORDINALITY cannot be used with a column definition list",
+            position=position_of(func),
         )
     outputs = [
         exp.alias_(_column(planner, name, one), exp.to_identifier(fold(one.this), quoted=True))
