@@ -16,7 +16,8 @@ TYPES = {
 
 _FORMS = {
     "and": "({0} AND {1} AND {2})", "or": "({0} OR {1} OR {2})", "not": "(NOT {0})", "is_null": "({0} IS NULL)", "is_true": "({0} IS TRUE)",
-    "is_false": "({0} IS FALSE)", "position": "position({0} in {1})", "like": "({0} LIKE {1})", "ilike": "({0} ILIKE {1})",
+    "is_false": "({0} IS FALSE)", "position": "position({0} in {1})",
+    "position_bytea": "position({0} in {1})", "like": "({0} LIKE {1})", "ilike": "({0} ILIKE {1})",
 }  # fmt: skip
 
 

@@ -46,6 +46,7 @@ DIFFERENT = {
     "try_parse_monotonic_iso8601_timestamp": "PostgreSQL has no such function",
     "is_rbac_enabled": "PostgreSQL has no such function",
     "mz_raise_if": "PostgreSQL has no such function",
+    "error_if_null": "PostgreSQL has no such function",
     **{f"text_to_{name}": "PostgreSQL names roles in items, and cuts vectors silently"
        for name in ("aclitem", "mz_aclitem", "int2vector", "oidvector")},
     **dict.fromkeys(("text_to_name", "text_to_char_code", "integer_to_char_code", "char_code_to_integer"),
@@ -154,6 +155,22 @@ def _agree(case: Case, theirs: str | None, ours: Datum | EvalError, row: tuple[D
     if case.func.key == "numeric_to_text":
         return Decimal(theirs) == Decimal(shown)
     return theirs == shown
+
+
+def test_postgresql_has_every_function_that_is_compared(postgres: psycopg.Connection) -> None:
+    cases = _comparable()
+    queries = []
+    for case in cases:
+        types = [CASES.columns[i].type for i in case.columns]
+        args = [literal(None, typ) for typ in types]
+        queries.append(f"SELECT ({spelled(case.func, args, case.expr.typ)})::text")
+    found = postgres.execute(
+        "SELECT attempt(q) FROM unnest(%s::text[]) WITH ORDINALITY AS u(q, n) ORDER BY n",
+        (queries,),
+    ).fetchall()
+    unknown = re.compile("syntax error|does not exist|ambiguous|not unique|cannot cast")
+    told = zip(cases, queries, (text for (text,) in found), strict=True)
+    assert not [(case.func.key, q, text) for case, q, text in told if unknown.search(text or "")]
 
 
 @pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.long), 3])
