@@ -139,7 +139,10 @@ def _migration(entries: Mapping[str, bytes]) -> Entries:
         raise _unreadable(f"an entry of format {found}", failure) from None
 
 
-def _decoded(key: str, value: bytes) -> object:
+def _decoded(key: str, value: bytes, renewed: set[str] | None = None) -> object:
+    """An entry's value. An object's key goes to ``renewed`` where it depends on builtin relations by ids that they do not
+    have now (`mzsql.catalog.former_ids`).
+    """
     kind = key.partition("/")[0]
     if kind not in _TYPES:
         raise _unreadable(f'an entry "{key}"', f'there is no kind "{kind}"')
@@ -147,7 +150,12 @@ def _decoded(key: str, value: bytes) -> object:
         decoded: object = msgspec.json.decode(value, type=_TYPES[kind])
     except msgspec.MsgspecError as failure:
         raise _unreadable(f'an entry "{key}"', failure) from None
-    return with_present_ids(decoded) if isinstance(decoded, Object) else decoded
+    if not isinstance(decoded, Object):
+        return decoded
+    present = with_present_ids(decoded)
+    if present != decoded and renewed is not None:
+        renewed.add(key)
+    return present
 
 
 def _unreadable(what: str, why: object) -> EnvironmentRefused:
@@ -196,6 +204,8 @@ class DurableCatalog:
         self._lock = threading.RLock()
         self._decoded: tuple[int, CatalogState] | None = None
         self._entries: dict[str, tuple[bytes, object]] = {}
+        # Keys of objects stored with ids that builtin relations do not have now.
+        self._renewed: set[str] = set()
         self._definitions = 0
 
     @property
@@ -241,7 +251,8 @@ class DurableCatalog:
             found = before.get(key)
             if found is None or found[0] != value:
                 changed.add(key)
-                found = value, _decoded(key, value)
+                self._renewed.discard(key)
+                found = value, _decoded(key, value, self._renewed)
             entries[key] = found
         if any(key.partition("/")[0] not in _OF_NO_PLAN for key in changed):
             self._definitions = step
@@ -327,12 +338,18 @@ class DurableCatalog:
             # Only the last attempt is committed, so only its result counts.
             answer[:] = [result]
             made = encode(change)
-            # Entries of an older format are rewritten by the first change, never by a process that only reads.
-            return {**_migration(entries), **made} if made else made
+            # Entries of an older format, and ids of an earlier build, are rewritten by the first change, never by a
+            # process that only reads.
+            return {**_migration(entries), **self._present_items(), **made} if made else made
 
         with self._lock, self._fencing():
             self._map.apply(make)
         return answer[0]
+
+    def _present_items(self) -> dict[str, bytes]:
+        """The objects that were stored with ids of an earlier build, as they are with those of this one. The lock is held."""
+        there = self._renewed & self._entries.keys()
+        return {key: msgspec.json.encode(self._entries[key][1]) for key in there}
 
     def close(self) -> None:
         """Close the shard's handles. Idempotent."""

@@ -148,7 +148,7 @@ class DurableMap:
         Few batches, however large, are too few for the shard's own maintenance, and whoever opens the map reads them
         all. No statement waits for that, which may take seconds, but `close` does. As in `_hold` a failure is logged.
         """
-        if self._replaced < max(REPLACED_UPDATES, len(self._entries) // 2):
+        if not self._is_much(self._replaced):
             return
         self._replaced = 0
         if not self._release() or not self._persist.maintains:
@@ -156,8 +156,17 @@ class DurableMap:
         self._merges = True
         self._maintain(beside=True)
 
+    def _is_much(self, replaced: int) -> bool:
+        """Whether so many updates are worth merging everything for."""
+        return replaced >= max(REPLACED_UPDATES, len(self._entries) // 2)
+
     def _maintain(self, *, beside: bool) -> None:
         try:
+            if not beside:
+                state = self._persist.inspect(self._shard_id)
+                stored = 0 if state is None else sum(one.rows for one in state.trace)
+                if not self._is_much(stored - len(self._entries)):
+                    return  # the thread had time for it
             self._persist.maintain(self._shard_id, full=True, all_due=False, beside=beside)
         except SqlError as failure:
             _log.warning("the %s is compacted later: %s", self._purpose, failure)

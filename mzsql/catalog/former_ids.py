@@ -3,7 +3,8 @@
 Promise: an object depends on the builtin relations that its definition names, whichever build wrote it. Earlier builds numbered
 builtin relations anew, a relation of a plugin has another id once its columns change, and a release may drop a relation, so a
 stored id alone may mean nothing; the names in the definition last. What is read through a function alone has no name there, and
-nothing is left of such a dependency. A relation of a plugin that is not installed here keeps the id that was stored.
+nothing is left of such a dependency. A relation of a plugin that is not installed here keeps the id that was stored. The first
+change of the catalog by a process in charge stores the present ids (`DurableCatalog.transact`), so texts are looked at until then only.
 """
 
 from __future__ import annotations

@@ -20,10 +20,11 @@ from mzsql.adapter.environment import cache_shard
 from mzsql.adapter.environment.environment import CATALOG_SHARD
 from mzsql.adapter.environment.locations import locate
 from mzsql.adapter.environment.opening import open_persist
-from mzsql.catalog import builtin, described
+from mzsql.catalog import builtin, described, former_ids
 from mzsql.catalog.builtin import builtins
 from mzsql.catalog.builtin_ids import FIRST, numbered, numbers, written
 from mzsql.catalog.durable_map import DurableMap
+from mzsql.frontend.definitions.references import system_relations
 from mzsql.location import PluginColumn, PluginRelation, default_registry, hookimpl
 from mzsql.persist import SystemClock
 from mzsql.repr.ids import oid
@@ -246,6 +247,35 @@ def test_an_environment_of_a_build_that_numbered_by_name_opens_with_what_its_tex
             con.execute("DROP VIEW classes")
         con.execute("DROP VIEW classes CASCADE")
         assert con.execute(DEPENDS).fetchall() == [("mine", "mz_catalog.mz_tables")]
+
+
+def test_texts_are_looked_at_until_somebody_in_charge_changes_the_catalog(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env, looked = tmp_path / "env", list[str]()
+
+    def noted(text: str) -> set[tuple[str, str]]:
+        looked.append(text)
+        return system_relations(text)
+
+    monkeypatch.setattr(former_ids, "system_relations", noted)
+    with mzsql.connect(env) as con:
+        define(con)
+    as_numbered_by_name(env)
+    assert not looked
+    with mzsql.connect(env, read_only=True) as con:
+        assert con.execute(DEPENDS).fetchall() == DEPENDENCIES
+    # Who only reads has changed nothing.
+    assert (len(looked), stored(env)["tables"]) == (2, ["s53"])
+    with mzsql.connect(env) as con:
+        con.execute("COMMENT ON TABLE t IS 'anything'")
+    present = ours()
+    assert stored(env)["tables"] == [f"s{present['mz_catalog.mz_tables']}"]
+    looked.clear()
+    with mzsql.connect(env) as con:
+        check(con)
+        con.execute("DROP VIEW both")
+    assert not looked
 
 
 def test_a_text_that_no_longer_parses_keeps_no_catalog_from_opening(tmp_path: Path) -> None:

@@ -349,6 +349,27 @@ def test_a_map_that_is_closed_at_once_is_merged_all_the_same(
     client.close()
 
 
+def test_a_map_that_was_merged_beside_is_not_merged_again_when_closed() -> None:
+    client = PersistClient(
+        open_blob("mem:"), open_consensus("mem:"), settings=Settings(inline_bytes=0)
+    )
+    shard = client.new_shard_id()
+    mine = DurableMap(client, shard, "map")
+    for value in (b"one", b"two"):
+        mine.apply(lambda _, value=value: {str(n): value for n in range(1000)})
+    end = time.monotonic() + 60
+    while sum(batch.rows for batch in client.inspect(shard).trace) > 1000:
+        assert time.monotonic() < end, "it was not merged"
+        time.sleep(0.01)
+    # What has come since is no reason to write all of it anew.
+    mine.apply(lambda _: {"0": b"three"})
+    before = {part for batch in client.inspect(shard).trace for part in batch.parts}
+    assert before
+    mine.close()
+    assert {part for batch in client.inspect(shard).trace for part in batch.parts} == before
+    client.close()
+
+
 def test_a_map_whose_reader_has_expired_is_opened_anew() -> None:
     client = PersistClient(open_blob("mem:"), open_consensus("mem:"), background=False)
     mine = DurableMap(client, client.new_shard_id(), "map")

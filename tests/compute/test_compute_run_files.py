@@ -7,6 +7,8 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import gettempdir
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -68,8 +70,9 @@ def _filled(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> Trace:
     return made
 
 
-def _opened(directory: Path, signature: str = "s") -> RunFiles:
-    return RunFiles(directory, lambda: directory.parent, signature)
+def _opened(directory: Path | None, signature: str = "s") -> RunFiles:
+    scratch = Path(gettempdir()) if directory is None else directory.parent
+    return RunFiles(directory, lambda: scratch, signature)
 
 
 def test_what_is_kept_is_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -366,3 +369,38 @@ def test_what_others_have_left_goes_unless_it_is_in_use(
     remove_others(caches / "new" / "hot", {"r1"})
     assert [path.name for path in (caches / "new" / "hot").iterdir()] == ["r1"]
     remove_others(caches / "nowhere", set())
+
+
+def test_a_run_put_while_its_arrangement_goes_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = tmp_path / "shard"
+    files, named = _opened(there), run_files._named
+
+    def meanwhile(*given: Any) -> Any:
+        # Whoever drops the arrangement closes its files and deletes them.
+        files.close()
+        shutil.rmtree(there, ignore_errors=True)
+        return named(*given)
+
+    monkeypatch.setattr(run_files, "_named", meanwhile)
+    made = _filled(files, monkeypatch)
+    assert not there.exists()
+    assert _rows(made, 3) == _rows(_filled(_opened(None), monkeypatch), 3)
+
+
+def test_a_run_put_into_a_directory_that_goes_is_put_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = tmp_path / "shard"
+    files, make = _opened(there), run_files.make_directory
+
+    def gone(path: Path) -> None:
+        make(path)
+        files.close()
+        shutil.rmtree(path)
+
+    monkeypatch.setattr(run_files, "make_directory", gone)
+    made = _filled(files, monkeypatch)
+    assert not there.exists()
+    assert _rows(made, 3)

@@ -147,12 +147,21 @@ class RunFiles:
     def put(self, run: Run) -> Run:
         """See `runs.Files`."""
         directory = self._directory
-        if directory is None or self._closed:
-            return _unnamed(run, self._scratch())
-        name, buffers, sums = _named(run, directory)
-        made = _mapped(run, *buffers)
-        self._use(made, name, sums)
-        return made
+        if directory is not None and not self._closed:
+            try:
+                name, buffers, sums = _named(run, directory)
+                made = _mapped(run, *buffers)
+                self._use(made, name, sums)
+                return made
+            except OSError:
+                if not self._closed:
+                    raise
+            finally:
+                if self._closed:
+                    # Closed, perhaps deleted, while files were being written, which made the directory anew.
+                    with self._lock:
+                        self._remove_unsaved(directory)
+        return _unnamed(run, self._scratch())
 
     def _use(self, run: Run, name: str, sums: tuple[_File, _File]) -> None:
         """Record that a run is in files, until it is garbage-collected."""
