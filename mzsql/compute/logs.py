@@ -60,8 +60,18 @@ IMPORT_FRONTIERS = _log(2, export_id=_TEXT, import_id=_TEXT, time=_TIME)
 ELAPSED = _log(
     3, export_id=_TEXT, lir_id=_BIGINT, elapsed_ns=_BIGINT, statements=_BIGINT, rows_out=_BIGINT
 )
+#: What each worker of a LIR node has put out, while a hydration is under way that takes longer than a second. The worker
+#: is NULL for rows of none, the number of rows where it is known at the end only.
+HYDRATION_PROGRESS = _log(
+    4,
+    export_id=_TEXT,
+    lir_id=_BIGINT,
+    worker_id=ColumnType(BIGINT, True),
+    rows=ColumnType(BIGINT, True),
+    bytes=_BIGINT,
+)
 #: All logs, by id.
-LOGS = {log.id: log for log in (FRONTIERS, IMPORT_FRONTIERS, ELAPSED)}
+LOGS = {log.id: log for log in (FRONTIERS, IMPORT_FRONTIERS, ELAPSED, HYDRATION_PROGRESS)}
 
 
 class LogPlan(msgspec.Struct, frozen=True):

@@ -6,7 +6,7 @@ being uploaded.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 import pyarrow as pa
@@ -66,15 +66,20 @@ class BatchBuilder:
         lower: Timestamp,
         upper: Frontier,
         deadline: Deadline,
+        written: Callable[[int], object] | None = None,
     ) -> Batch:
         """As `build`, with updates of ``workers`` workers in any order, whose column `WORKER_COLUMN` names the worker.
+
+        `written` is called with each worker whose updates are stored in objects, when they are.
 
         Up to one part per worker is in memory.
 
         Raises:
             SchemaMismatch: an update's worker does not exist.
         """
-        return self._build(range(workers), self._split(updates, workers), lower, upper, deadline)
+        return self._build(
+            range(workers), self._split(updates, workers), lower, upper, deadline, written
+        )
 
     @property
     def _piece_bytes(self) -> int:
@@ -115,6 +120,7 @@ class BatchBuilder:
         lower: Timestamp,
         upper: Frontier,
         deadline: Deadline,
+        written: Callable[[int], object] | None = None,
     ) -> Batch:
         """Build a batch from pairs of worker and piece; a piece `None` says that the worker has no more."""
         if not is_timestamp(lower) or not (upper is None or is_timestamp(upper)):
@@ -134,7 +140,12 @@ class BatchBuilder:
             for writer in writers.values():
                 # End all writers before waiting for any, so that their last parts are uploaded at the same time.
                 writer.end(inline_bytes=inline_bytes)
-            parts = [part for writer in writers.values() for part in writer.finish()]
+            parts: list[Part] = []
+            for worker, writer in writers.items():
+                made = writer.finish()
+                parts += made
+                if written is not None and worker is not None and _stored(made):
+                    written(worker)
         except BaseException:
             for writer in writers.values():
                 writer.abandon()
@@ -223,6 +234,11 @@ class BatchBuilder:
                 parts = self.without_below(batch, at, deadline).parts
                 found.append(TraceBatch(-1 - len(found), at, to, 0, parts))
         return found
+
+
+def _stored(parts: Sequence[Part]) -> bool:
+    """Whether there are parts, all of them objects."""
+    return bool(parts) and all(isinstance(part, BlobPart) for part in parts)
 
 
 def check_distinct(shard_id: str, keys: Sequence[str]) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 from msgspec import UNSET, UnsetType
@@ -296,8 +296,11 @@ class WriteHandle:
         lower: Timestamp,
         upper: Frontier,
         timeout: float | None = None,
+        written: Callable[[int], object] | None = None,
     ) -> Batch:
         """As `batch_by_worker`, with updates in any order, read once: the additional column ``mz_worker`` has the worker of each update.
+
+        `written` is called with each worker whose updates are stored in objects, when they are; not for what travels inline.
 
         Raises:
             SchemaMismatch: the columns do not fit, or the shard does not have a worker named.
@@ -310,7 +313,9 @@ class WriteHandle:
         with self._turn(timeout) as deadline:
             self._appender.check_open()
             with nothing_appended(self.shard_id):
-                return self._builder.build_split(updates, key.workers, lower, upper, deadline)
+                return self._builder.build_split(
+                    updates, key.workers, lower, upper, deadline, written
+                )
 
     def _built(
         self,

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 import duckdb
 import msgspec
 import pytest
+from hydration_kit import Watcher
 from replica_kit import WAIT, Process, offline, online, pids_of, rows, statuses, stop, until
 
 import mzsql
@@ -171,6 +172,34 @@ def test_what_replicas_tell_stays_while_one_hangs_and_goes_when_it_is_killed(
         replica("r2")
         come_to(["r1", "r2"], con, beside)
     del first
+
+
+@pytest.mark.long
+def test_what_is_hydrated_stays_so_through_reconnect_and_take_over(
+    env: str, con: mzsql.Connection, replica: Callable[..., Process]
+) -> None:
+    first = replica("r1")
+    con.execute("DROP CLUSTER REPLICA c.r2")
+    until(con, online("r1"))
+    with mzsql.connect(env, read_only=True) as beside:
+        watcher = Watcher(beside)
+        with watcher.at_work():
+            con.execute(f"CREATE MATERIALIZED VIEW w IN CLUSTER c AS {VIEW}")
+            con.execute("CREATE INDEX i IN CLUSTER c ON t (b)")
+            assert rows(con, "SELECT * FROM w") == [(1, 1, 1), (2, 2, 1)]
+            stop(first.process.pid, con)
+            until(con, offline("r1", "no sign of life"))
+            first.signal(signal.SIGCONT)
+            until(con, online("r1"))
+            con.execute("INSERT INTO t VALUES (1, 7)")
+            assert rows(con, "SELECT * FROM w") == [(1, 8, 2), (2, 2, 1)]
+            # Another process leads, and meets the replica as it is.
+            with mzsql.connect(env) as second:
+                con.close()
+                until(second, online("r1"))
+                second.execute("INSERT INTO t VALUES (1, 7)")
+                assert rows(second, "SELECT * FROM w") == [(1, 15, 3), (2, 2, 1)]
+        watcher.check("w", "i")
 
 
 def test_a_replica_of_another_version_than_the_one_that_leads_is_refused(

@@ -399,9 +399,9 @@ def _hydration_watch(_: Place) -> Iterator[Case]:
         seen.clear()
         assert seen.wait(HANG)
 
-    watch = _Watch(Report(), [1])  # type: ignore[arg-type]
+    watch = _Watch(Report(), [1], lambda _sizes: None)  # type: ignore[arg-type]
     write = threading.Thread(
-        target=watch.run, args=(lambda: written.wait(HANG), lambda: frozenset({0}))
+        target=watch.run, args=(lambda: written.wait(HANG), lambda: (frozenset({0}), {0: 1}))
     )
     write.start()
     yield Case(lambda: None, works, PROCESS)

@@ -46,6 +46,7 @@ MANAGED: Mapping[tuple[str, str], ManagedKind] = {
     ("mz_internal", "mz_compute_operator_hydration_statuses_per_worker"): _hydration(0, 2),
     ("mz_internal", "mz_compute_hydration_times"): _hydration(1, 0),
     ("mz_internal", "mz_compute_dataflow_statuses"): _hydration(0, 1),
+    ("mz_internal", "mz_compute_hydration_progress_unified"): _hydration(0),
     ("mz_internal", "mz_compute_frontiers_unified"): _INTROSPECTION,
     ("mz_internal", "mz_compute_import_frontiers_unified"): _INTROSPECTION,
     ("mz_internal", "mz_compute_elapsed_unified"): _INTROSPECTION,

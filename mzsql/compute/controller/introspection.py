@@ -14,7 +14,14 @@ from collections.abc import Callable
 
 import msgspec
 
-from mzsql.compute.logs import ELAPSED, FRONTIERS, IMPORT_FRONTIERS, over_logs, whole
+from mzsql.compute.logs import (
+    ELAPSED,
+    FRONTIERS,
+    HYDRATION_PROGRESS,
+    IMPORT_FRONTIERS,
+    over_logs,
+    whole,
+)
 from mzsql.compute.protocol import (
     CancelIntrospection,
     CreateIntrospection,
@@ -38,6 +45,10 @@ class IntrospectionSubscribe(msgspec.Struct, frozen=True):
 
 #: All introspection subscribes.
 SUBSCRIBES: tuple[IntrospectionSubscribe, ...] = (
+    IntrospectionSubscribe(
+        "mz_internal.mz_compute_hydration_progress_unified",
+        over_logs(whole(HYDRATION_PROGRESS)),
+    ),
     IntrospectionSubscribe(
         "mz_internal.mz_compute_frontiers_unified",
         over_logs(whole(FRONTIERS)),

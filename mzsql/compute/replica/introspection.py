@@ -19,7 +19,15 @@ from collections.abc import Callable, Iterable, Mapping
 import duckdb
 import pyarrow as pa
 
-from mzsql.compute.logs import ELAPSED, FRONTIERS, IMPORT_FRONTIERS, LOGS, Log, LogRow
+from mzsql.compute.logs import (
+    ELAPSED,
+    FRONTIERS,
+    HYDRATION_PROGRESS,
+    IMPORT_FRONTIERS,
+    LOGS,
+    Log,
+    LogRow,
+)
 from mzsql.compute.protocol import (
     CreateIntrospection,
     Frontiers,
@@ -376,6 +384,11 @@ def _rows_of(flow: DataflowLifecycle, uppers: _Uppers) -> dict[GlobalId, tuple[L
             (gid, one.id, upper) for one in flow.rendered.inputs for upper in uppers.of(one.id)
         ),
         ELAPSED.id: _times(gid, flow.elapsed),
+        HYDRATION_PROGRESS.id: tuple(
+            (gid, lir_id, worker, rows, size)
+            for lir_id, put_out in flow.report.put_out().items()
+            for worker, (rows, size) in put_out.items()
+        ),
     }
 
 

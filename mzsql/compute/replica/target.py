@@ -26,6 +26,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from mzsql.compute.dependencies import ExportLog
 from mzsql.compute.engines.executors import executor_write, place_for_executors
 from mzsql.compute.engines.paths import can_open, is_connect
+from mzsql.compute.replica.written_files import Files, is_part, seen, worker_in
 from mzsql.location import SparkReadable, UsageError
 from mzsql.persist import (
     WORKER_COLUMN,
@@ -48,7 +49,7 @@ _UNKNOWN_ROWS = 1_000_000
 _CODECS = {"lz4": "lz4_raw", "brotli": "zstd"}
 
 #: Runs a write (the first argument), and may meanwhile ask which workers' files are complete (the second).
-Running = Callable[[Callable[[], None], Callable[[], frozenset[int]]], None]
+Running = Callable[[Callable[[], None], Callable[[], Files]], None]
 
 
 class Overtaken(Exception):
@@ -384,10 +385,11 @@ class Target:
         with tempfile.TemporaryDirectory(prefix="mzsql-write-") as scratch:
             folder = Path(scratch)
 
-            def names() -> list[str]:
-                return [str(path.relative_to(folder)) for path in folder.rglob("*")]
+            def files() -> list[tuple[str, int]]:
+                found = folder.rglob("*")
+                return [(str(one.relative_to(folder)), one.stat().st_size) for one in found]
 
-            written = self._spark_writes(laid_out, (folder / "out").as_uri(), names, running, rows)
+            written = self._spark_writes(laid_out, (folder / "out").as_uri(), files, running, rows)
             batch = self._streamed(folder / "out", *bounds)
         self._check_rows(batch, written)
         return batch
@@ -396,7 +398,7 @@ class Target:
         self,
         frame: DataFrame,
         path: str,
-        names: Callable[[], list[str]],
+        files: Callable[[], list[tuple[str, int]]],
         running: Running | None,
         rows: int | None,
     ) -> int:
@@ -405,20 +407,19 @@ class Target:
         writer = frame.observe(counted, F.count(F.lit(1)).alias("rows")).write.mode("append")
         if self.workers is not None:
             writer = writer.partitionBy(WORKER_COLUMN).options(**self._layout(rows))
-        self._run(lambda: writer.parquet(path), names, running)
+        self._run(lambda: writer.parquet(path), files, running)
         return int(counted.get["rows"])
 
     def _run(
-        self, write: Callable[[], None], names: Callable[[], list[str]], running: Running | None
+        self,
+        write: Callable[[], None],
+        files: Callable[[], list[tuple[str, int]]],
+        running: Running | None,
     ) -> None:
-        def complete() -> frozenset[int]:
-            found = (_worker_in(name) for name in names() if _is_part(name))
-            return frozenset(w for w in found if w is not None)
-
         if running is None:
             write()
         else:
-            running(write, complete)
+            running(write, lambda: seen(files()))
 
     def _by_path(
         self,
@@ -431,18 +432,21 @@ class Target:
     ) -> Batch:
         """Have Spark write files into the Blob by path; return them as a batch."""
 
+        def files() -> list[tuple[str, int]]:
+            return list(self.persist.blob.list_keys_and_metadata(prefix))
+
         def keys() -> list[str]:
-            return [key for key, _ in self.persist.blob.list_keys_and_metadata(prefix)]
+            return [key for key, _ in files()]
 
         try:
-            written = self._spark_writes(frame, path, keys, running, rows)
-            batch = self._adopted([key for key in keys() if _is_part(key)], bounds)
+            written = self._spark_writes(frame, path, files, running, rows)
+            batch = self._adopted([key for key in keys() if is_part(key)], bounds)
             self._check_rows(batch, written)
         except BaseException:
             self._delete(keys())
             raise
         # Spark also writes marker files, such as _SUCCESS.
-        self._delete([key for key in keys() if not _is_part(key)])
+        self._delete([key for key in keys() if not is_part(key)])
         return batch
 
     def _by_executors(
@@ -460,8 +464,11 @@ class Target:
         a_worker = _UNKNOWN_ROWS if rows is None else rows // (self.workers or 1)
         keyed = self.workers is not None
 
+        def files() -> list[tuple[str, int]]:
+            return list(blob.list_keys_and_metadata(prefix))
+
         def keys() -> list[str]:
-            return [key for key, _ in blob.list_keys_and_metadata(prefix)]
+            return [key for key, _ in files()]
 
         written = []
 
@@ -481,7 +488,7 @@ class Target:
 
         place_for_executors(persist.blob_url, f"what is written to shard {self.shard_id}")
         try:
-            self._run(write, keys, running)
+            self._run(write, files, running)
             parts = {one.key for one in written}
             batch = self._adopted(parts, bounds)
             self._check_rows(batch, sum(one.rows for one in written))
@@ -494,7 +501,7 @@ class Target:
     def _adopted(self, keys: Iterable[str], bounds: tuple[Timestamp, Timestamp]) -> Batch:
         parts = sorted(keys)
         lower, upper = bounds
-        workers = None if self.workers is None else [_worker_in(key) for key in parts]
+        workers = None if self.workers is None else [worker_in(key) for key in parts]
         return self.writer.adopt_parts(parts, lower=lower, upper=upper, workers=workers)
 
     def _check_rows(self, batch: Batch, written: int) -> None:
@@ -529,8 +536,8 @@ class Target:
         """A batch of files that Spark wrote on this machine, copied into a Blob that Spark cannot write to."""
         by_worker: dict[int, list[Path]] = {}
         for path in sorted(folder.rglob("*.parquet")):
-            if _is_part(path.name):
-                worker = _worker_in(str(path))
+            if is_part(path.name):
+                worker = worker_in(str(path))
                 by_worker.setdefault(worker if worker is not None else 0, []).append(path)
         readers = {worker: _read(paths, self.schema) for worker, paths in by_worker.items()}
         if self.workers is not None:
@@ -559,25 +566,6 @@ def _read(paths: list[Path], schema: pa.Schema) -> pa.RecordBatchReader:
                     yield batch.cast(full)
 
     return pa.RecordBatchReader.from_batches(full, batches())
-
-
-def _is_part(name: str) -> bool:
-    last = name.rsplit("/", 1)[-1]
-    return (
-        last.endswith(".parquet") and not last.startswith((".", "_")) and "_temporary" not in name
-    )
-
-
-def _worker_in(name: str) -> int | None:
-    for part in name.split("/"):
-        if part.startswith(f"{WORKER_COLUMN}="):
-            number = part.removeprefix(f"{WORKER_COLUMN}=")
-            # Hive's name of a NULL partition, above all: a key's hash is never NULL, so the text that computes the
-            # worker is wrong.
-            if not number.isdigit():
-                raise InternalError(f"a row of no worker was written to {name}")
-            return int(number)
-    return None
 
 
 def by_worker_and_key(frame: DataFrame, worker: str, workers: int, keys: list[str]) -> DataFrame:

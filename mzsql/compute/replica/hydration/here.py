@@ -1,6 +1,7 @@
 """Hydration without Spark: DuckDB, in this process, fills a dataflow's arrangements and output.
 
 Promise: the stages are those that run on Spark, in the same order and with the same statuses, errors and shards.
+A node that only reads an input is reported when that is read, each worker of the others when its files are written.
 Inputs are read part by part, only columns that some stage names. A stage's result goes to its shard in batches as it
 is produced, and is kept for the stages that read it: as Arrow up to `HELD_BYTES` for a hydration, beyond that in a
 database that spills to disk (`compute.replica.hydration.relations`). No JVM is started. Trade-off: it uses one machine's cores, so
@@ -25,6 +26,7 @@ from mzsql.compute.engines.jobs import JobCount, cancelled_when
 from mzsql.compute.engines.recursion import LoopText, texts
 from mzsql.compute.protocol import RefreshStats
 from mzsql.compute.replica.arrangements.arrangement import Arrangement
+from mzsql.compute.replica.dataflows.dataflow import Dataflow
 from mzsql.compute.replica.dataflows.fixpoints import fill
 from mzsql.compute.replica.dataflows.inputs import Input
 from mzsql.compute.replica.dataflows.transient import given, load
@@ -35,6 +37,7 @@ from mzsql.compute.replica.target import Target, with_time
 from mzsql.expr.engines import is_wide, to_sql
 from mzsql.expr.functions.table import Engine
 from mzsql.expr.nodes import nodes
+from mzsql.lir import plan as lir
 from mzsql.persist import DIFF_COLUMN, TIME_COLUMN, WORKER_COLUMN, all_at, consolidate, until
 from mzsql.render.nodes.recursion import Recursion
 from mzsql.render.rendered import HydrationStage
@@ -81,6 +84,8 @@ class HydrationHere(Hydration):
     _used: frozenset[str]
     _texts: Mapping[int, str]
     _last_use: Mapping[str, int]
+    #: the nodes that pass on what each relation of an input has
+    _gets: Mapping[str, frozenset[int]]
     _held: DuckDbRelations
     #: whether there are tables that do not go with the connection
     _has_tables: bool
@@ -134,16 +139,12 @@ class HydrationHere(Hydration):
         """Whether it got to the end."""
         self._texts = texts
         self._last_use = {name: id(stage) for stage in stages for name in stage.reads}
+        self._gets = _gets(self._dataflow)
         jobs = JobCount(self._duck.interrupt)
-        at: list[Callable[[], None]] = []
-        with (
-            self._publishing(),
-            cancelled_when(self._stopped, jobs, lambda: at[-1]() if at else None),
-        ):
+        with self._publishing(), cancelled_when(self._stopped, jobs, self._tell):
             for stage in stages:
                 if self._stopped():
                     return False
-                at.append(self._progress(stage, jobs))
                 try:
                     self._fill(stage, missing)
                 except Exception as error:
@@ -164,6 +165,9 @@ class HydrationHere(Hydration):
     def _load_all(self, stage: HydrationStage) -> None:
         for name in stage.reads:
             self._load(name)
+            # What only passes rows on has put out all of them, however long the rest of the statement takes.
+            gets = self._gets.get(name, frozenset())
+            self._report.node_done(one for one in stage.completes if one in gets)
 
     def _write(
         self,
@@ -178,23 +182,36 @@ class HydrationHere(Hydration):
             rows = self._exported(stage, target)
             if corrected is not None:
                 rows = self._corrected(rows, target, upper)
-            _, self._rows_out = self._appended(self._read(rows, target, stage), target, upper)
+            _, self._rows_out = self._appended(
+                self._read(rows, target, stage), target, upper, stage.completes
+            )
         else:
             assert isinstance(target, Arrangement)
             filling = self._filling(target)
             with self._kept_for_others(stage, target) as keeping:
                 made = self._made(stage, target, keeping, filling)
-                self._appended(made, target, upper)
+                self._appended(made, target, upper, stage.completes)
             self._written(target, filling)
         self._forget(stage)
 
     def _appended(
-        self, rows: pa.RecordBatchReader, target: Target, upper: Timestamp
+        self,
+        rows: pa.RecordBatchReader,
+        target: Target,
+        upper: Timestamp,
+        completes: Sequence[int],
     ) -> tuple[Frontier, int]:
-        """Append the rows at as_of to the target's shard; return its upper and the number of rows."""
+        """Append the rows at as_of to the target's shard, and report each worker of the nodes `completes` whose share is stored.
+
+        Return the shard's upper and the number of rows.
+        """
         end = self._dataflow.as_of + 1
         if WORKER_COLUMN in rows.schema.names:
-            batch = target.writer.batch_with_workers(rows, lower=upper, upper=end)
+
+            def written(worker: int) -> None:
+                self._report.node_done(completes, [worker])
+
+            batch = target.writer.batch_with_workers(rows, lower=upper, upper=end, written=written)
         else:
             batch = target.writer.batch(rows, lower=upper, upper=end)
         # Exactly at `upper`: these are contents, not updates. On top of what another process wrote meanwhile they would count twice.
@@ -258,6 +275,7 @@ class HydrationHere(Hydration):
                     filling.add(rows)
                 if target.workers > 1:
                     rows = _with_workers(rows, target, shard)
+                self._counted(rows, keyed=True)
                 yield rows
             self._remember(errors)
 
@@ -322,9 +340,23 @@ class HydrationHere(Hydration):
                 made = batch.cast(full)
                 if isinstance(target, Arrangement) and target.workers > 1:
                     made = _with_workers(made, target, schema)
+                self._counted(made, keyed=isinstance(target, Arrangement))
                 yield made
 
         return pa.RecordBatchReader.from_batches(schema, batches())
+
+    def _counted(self, rows: pa.RecordBatch, *, keyed: bool) -> None:
+        """Count rows as put out by their workers; those that are not keyed have none."""
+        if not rows.num_rows:
+            return
+        shares: list[tuple[int | None, int]] = [(0 if keyed else None, rows.num_rows)]
+        if WORKER_COLUMN in rows.schema.names:
+            found = pc.value_counts(rows.column(WORKER_COLUMN)).to_pylist()
+            shares = [(one["values"], one["counts"]) for one in found]
+        for worker, count in shares:
+            known, size = self._put_out.get(worker, (0, 0))
+            more = rows.nbytes * count // rows.num_rows
+            self._put_out[worker] = (known or 0) + count, size + more
 
     def _items(self, target: Target) -> tuple[str, pa.Schema]:
         """The select list of a target's rows at as_of, and its schema, with their workers if there are several."""
@@ -386,6 +418,16 @@ class HydrationHere(Hydration):
             for batch in batches():
                 keep(batch)
         self._registered.add(name)
+
+
+def _gets(dataflow: Dataflow) -> dict[str, frozenset[int]]:
+    """By relation of an input the nodes that read it, and nothing else."""
+    found: dict[str, set[int]] = {}
+    for built in dataflow.spec.desc.desc.objects:
+        for node in lir.walk(built.plan):
+            if isinstance(node, lir.Get):
+                found.setdefault(f"snap_{node.id}", set()).add(node.lir_id)
+    return {name: frozenset(nodes) for name, nodes in found.items()}
 
 
 def _texts(made: Recursion) -> list[str]:

@@ -2,7 +2,8 @@
 
 Promise: each stage is one statement, which Spark runs under its node's name. What it fills is in the shard when it ends, and is kept if
 a later stage fails: the next attempt continues from there. A worker of a node is reported hydrated when its share is written; if the
-write or its publication then fails, the report is taken back. What exists already is reported at once. When the dataflow is not wanted
+write or its publication then fails, the report is taken back. What exists already is reported at once. What it does, also while it waits
+for Spark to start, is said about once a second, with what each worker has put out until then. When the dataflow is not wanted
 any more (dropped, or the process closes) its Spark jobs are cancelled and unfinished shards deleted.
 """
 
@@ -13,7 +14,7 @@ import logging
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -46,6 +47,7 @@ from mzsql.compute.replica.hydration.databases import HydrationDatabases
 from mzsql.compute.replica.hydration.filling import Beside, Filling, Reading
 from mzsql.compute.replica.hydration.report import HydrationReport
 from mzsql.compute.replica.target import Target, with_time
+from mzsql.compute.replica.written_files import Files
 from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.table import Engine
 from mzsql.location import LocationError
@@ -120,6 +122,10 @@ class Hydration:
         #: the nodes that were reported hydrated with each arrangement
         self._completed: dict[str, tuple[int, ...]] = {}
         self._published_at = 0.0
+        #: what it does now, at which node and since when; the jobs that do it; and what each worker has put out
+        self._at: tuple[str, int, float] | None = None
+        self._running_jobs: JobCount | None = None
+        self._put_out: dict[int | None, tuple[int | None, int]] = {}
         #: a directory for what Spark is to read, or left, until the run ends
         self._scratch: Path
 
@@ -131,6 +137,7 @@ class Hydration:
         with (
             tempfile.TemporaryDirectory(prefix="mzsql-hydration-") as scratch,
             self._publishing(),
+            cancelled_when(self._stopped, JobCount(self._cancel), self._tell),
         ):
             self._scratch = Path(scratch)
             for stage in dataflow.rendered.hydration(Engine.SPARK, dataflow.as_of):
@@ -188,8 +195,8 @@ class Hydration:
         self._let_steps_pass()
         to_fill = stage.target is None or stage.target in missing
         if to_fill:
-            what = "the export" if stage.target is None else "an arrangement"
-            self._doing(f"computes and writes {what}", stage.lir_id)
+            self._put_out = {}
+            self._says(_computing(stage), stage.lir_id)
         if stage.target is not None:
             self._completed[stage.target] = stage.completes
         try:
@@ -198,6 +205,8 @@ class Hydration:
         except BaseException:
             self._report.node_undone(stage.completes)
             raise
+        if to_fill:
+            self._tell_put_out(stage.lir_id)
         self._report.node_done(stage.completes)
 
     def _fill_target(self, stage: HydrationStage, missing: frozenset[str]) -> None:
@@ -368,7 +377,7 @@ class Hydration:
         self, stage: HydrationStage, frame: DataFrame, target: Target, upper: Timestamp
     ) -> int:
         """Have Spark write a stage's rows; return their number."""
-        running = _Watch(self._report, stage.completes).run
+        running = _Watch(self._report, stage.completes, self._seen).run
         # A join may make more rows than it reads, and a reduction fewer: that makes row groups somewhat smaller or larger, no more.
         about = max((self._rows[name] for name in stage.reads), default=None)
         end = self._dataflow.as_of + 1
@@ -379,11 +388,13 @@ class Hydration:
     def _running(self, stage: HydrationStage) -> Iterator[tuple[SparkSession, DataFrame]]:
         """Register what the stage reads, and yield the statement's result, whose jobs bear the node's name."""
         if self._session is None:
+            self._says("waits until Spark has started", stage.lir_id)
             self._session = self._make_session()
+            self._says(_computing(stage), stage.lir_id)
         session, gid = self._session, self._dataflow.gid
         with (
             named_jobs(session, gid, [stage.lir_id], "hydrate", HYDRATION_POOL) as count,
-            cancelled_when(self._stopped, count, self._progress(stage, count)),
+            self._cancellable(count),
         ):
             for name in stage.reads:
                 self._check_wanted()
@@ -392,18 +403,49 @@ class Hydration:
             yield session, run_statement(session, stage.statement)
         self._jobs += count.jobs
 
-    def _progress(self, stage: HydrationStage, jobs: JobCount) -> Callable[[], None]:
-        """A function that reports how far the stage is, to be called now and then while it runs."""
-        began = time.monotonic()
+    @contextlib.contextmanager
+    def _cancellable(self, jobs: JobCount) -> Iterator[None]:
+        """Within, these jobs are what is cancelled when the dataflow is not wanted any more."""
+        self._running_jobs = jobs
+        try:
+            yield
+        finally:
+            self._running_jobs = None
 
-        def tell() -> None:
-            spent = f"for {time.monotonic() - began:.0f} s"
-            tasks = jobs.tasks()
-            far = "" if tasks is None else f", {tasks[0]} of {tasks[1]} Spark tasks done"
-            what = "the export" if stage.target is None else "an arrangement"
-            self._doing(f"computes and writes {what} {spent}{far}", stage.lir_id)
+    def _cancel(self) -> None:
+        jobs = self._running_jobs
+        if jobs is not None:
+            jobs.cancel()
 
-        return tell
+    # --- what is said while it runs ---
+
+    def _says(self, what: str, lir_id: int) -> None:
+        self._at = what, lir_id, time.monotonic()
+        self._doing(what, lir_id)
+
+    def _tell(self) -> None:
+        """Say what it does, for how long it has and how far that is. Called about once a second, beside the work."""
+        at, jobs = self._at, self._running_jobs
+        if at is None:
+            return
+        what, lir_id, began = at
+        tasks = None if jobs is None else jobs.tasks()
+        far = "" if tasks is None else f", {tasks[0]} of {tasks[1]} Spark tasks done"
+        known = list(self._put_out.copy().values())
+        rows, size = sum(one or 0 for one, _ in known), sum(one for _, one in known)
+        far += f", {rows} rows" if rows else ""
+        far += f", {size >> 10} KiB" if size else ""
+        self._doing(f"{what} for {time.monotonic() - began:.0f} s{far}", lir_id)
+        self._report.node_puts_out(lir_id, self._put_out.copy())
+
+    def _tell_put_out(self, lir_id: int) -> None:
+        """Say what a node has put out in the end, if anything was said of that."""
+        if lir_id in self._report.put_out():
+            self._report.node_puts_out(lir_id, self._put_out)
+
+    def _seen(self, sizes: Mapping[int | None, int]) -> None:
+        """Take the bytes of the files that a running write has made."""
+        self._put_out = {worker: (None, size) for worker, size in sizes.items()}
 
     def _check_wanted(self) -> None:
         if self._stopped():
@@ -509,14 +551,25 @@ class _Unwanted(Exception):
     """The dataflow is not wanted any more; never leaves this module."""
 
 
-class _Watch:
-    """Lists the files of a running write, and reports each worker whose file is complete."""
+def _computing(stage: HydrationStage) -> str:
+    what = "the export" if stage.target is None else "an arrangement"
+    return f"computes and writes {what}"
 
-    def __init__(self, report: HydrationReport, lir_ids: Sequence[int]) -> None:
+
+class _Watch:
+    """Lists the files of a running write, reports each worker whose file is complete, and gives `seen` their bytes by worker."""
+
+    def __init__(
+        self,
+        report: HydrationReport,
+        lir_ids: Sequence[int],
+        seen: Callable[[Mapping[int | None, int]], None],
+    ) -> None:
         self._report = report
+        self._seen = seen
         self._lir_ids = tuple(lir_ids)
 
-    def run(self, write: Callable[[], None], complete: Callable[[], frozenset[int]]) -> None:
+    def run(self, write: Callable[[], None], files: Callable[[], Files]) -> None:
         """Run the write on this thread, with a watcher beside it if nodes are reported."""
         if not self._report.tells_nodes:
             write()
@@ -526,11 +579,12 @@ class _Watch:
         def look(thread: Supervised) -> None:
             while not ended.wait(_LOOK_SECONDS):
                 try:
-                    done = sorted(complete())
+                    complete, sizes = files()
                 except (OSError, LocationError):
                     # Spark moves files while they are listed; the next look, or the end of the write, will tell.
                     continue
-                self._report.node_done(self._lir_ids, done)
+                self._seen(sizes)
+                self._report.node_done(self._lir_ids, sorted(complete))
                 thread.well()
 
         watcher = PROCESS.start("hydration-watch", look, thread_name="mzsql-hydration-watch")

@@ -6,7 +6,8 @@ Promise: every change is one response, in the order in which it happened; a row 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
 
 from mzsql.compute.protocol import (
     HydrationStatus,
@@ -16,6 +17,9 @@ from mzsql.compute.protocol import (
     StatusRow,
 )
 from mzsql.repr.ids import GlobalId
+
+#: Rows (None where only the end tells) and bytes, by worker; None for rows of no worker, as those of a view.
+PutOut: TypeAlias = Mapping[int | None, tuple[int | None, int]]
 
 
 class HydrationReport:
@@ -44,6 +48,8 @@ class HydrationReport:
         self._object = False
         self._shown = False
         self._tells_nodes = nodes
+        #: what each worker of a node has put out until now, while the object is not hydrated
+        self._put_out: dict[int, PutOut] = {}
 
     @property
     def tells_nodes(self) -> bool:
@@ -80,6 +86,17 @@ class HydrationReport:
             if changes and self._shown:
                 self._tell(changes)
 
+    def node_puts_out(self, lir_id: int, put_out: PutOut) -> None:
+        """Record what the workers of a node have put out until now, in place of what was known of that node."""
+        with self._lock:
+            if self._tells_nodes and not self._object:
+                self._put_out[lir_id] = dict(put_out)
+
+    def put_out(self) -> dict[int, PutOut]:
+        """What the workers of each node have put out in the hydration that is under way."""
+        with self._lock:
+            return dict(self._put_out)
+
     def _turned(self, lir_id: int, worker: int, done: bool) -> list[tuple[StatusRow, int]]:
         """Set a worker of a node hydrated or not, and return the change of its row. The caller holds the lock."""
         before = self._row(lir_id, worker)
@@ -92,6 +109,7 @@ class HydrationReport:
         undone = frozenset(lir_ids)
         changes: list[tuple[StatusRow, int]] = []
         with self._lock:
+            self._put_out.clear()
             for (lir_id, worker), done in self._nodes.items():
                 if done and lir_id in undone:
                     changes += self._turned(lir_id, worker, False)
@@ -102,6 +120,7 @@ class HydrationReport:
         """Set the object and all its nodes hydrated: the output's frontier is beyond as_of."""
         changes: list[tuple[StatusRow, int]] = []
         with self._lock:
+            self._put_out.clear()
             if self._object:
                 return
             for (lir_id, worker), done in self._nodes.items():
