@@ -164,6 +164,13 @@ def test_what_replicas_tell_stays_while_one_hangs_and_goes_when_it_is_killed(
         con.execute("INSERT INTO t VALUES (1, 7)")
         assert rows(con, "SELECT * FROM w") == [(1, 8, 2), (2, 2, 1)]
         assert names(con) == names(beside) == ["r1", "r2"]
+        _one_by_one(con)
+        # Nor does it matter that nobody is left who could answer.
+        stop(first.process.pid, con)
+        until(con, offline("r1", "no sign of life"))
+        assert names(con) == names(beside) == ["r1", "r2"]
+        _one_by_one(con)
+        first.signal(signal.SIGCONT)
         second.signal(signal.SIGCONT)
         until(con, online("r1", "r2"))
         assert names(con) == ["r1", "r2"]
@@ -171,7 +178,29 @@ def test_what_replicas_tell_stays_while_one_hangs_and_goes_when_it_is_killed(
         come_to(["r1"], con, beside)
         replica("r2")
         come_to(["r1", "r2"], con, beside)
-    del first
+
+
+def _one_by_one(con: mzsql.Connection) -> None:
+    """See that what one replica tells is there for each of the two, and that another name is refused."""
+    reads = "SELECT export_id, time > 0 FROM mz_introspection.mz_compute_frontiers"
+    con.execute("SET cluster = c")
+    with pytest.raises(mzsql.Error, match="log source reads must target a replica"):
+        con.execute(reads)
+    for name in ("r1", "r2"):
+        con.execute(f"SET cluster_replica = {name}")
+        ((export, known),) = con.execute(reads).fetchall()
+        assert known
+        spent = "SELECT sum(elapsed_ns) > 0 FROM mz_introspection.mz_scheduling_elapsed"
+        assert con.execute(spent).fetchall() == [(True,)]
+        mapped = con.execute("SELECT DISTINCT global_id FROM mz_introspection.mz_lir_mapping")
+        assert mapped.fetchall() == [(export,)]
+        for what in ("HYDRATION", "CPU", "MEMORY"):
+            found = con.execute(f"EXPLAIN ANALYZE {what} FOR MATERIALIZED VIEW w").fetchall()
+            assert any("Reduce" in row[0] for row in found)
+    con.execute("SET cluster_replica = r3")
+    with pytest.raises(mzsql.Error, match=r"unknown cluster replica 'c\.r3'"):
+        con.execute(reads)
+    con.execute("RESET cluster_replica; RESET cluster")
 
 
 @pytest.mark.long
