@@ -43,7 +43,8 @@ class Watcher:
         self.looks = 0
         self.faults: list[str] = []
 
-    def look(self) -> None:
+    def look(self) -> dict[tuple[Any, ...], bool]:
+        """Whether what there is now is hydrated, by object, replica, node and worker: no node and no worker for the object itself."""
         found = {row[:4]: row[4] for row in self._con.execute(SHOWN).fetchall()}
         self.looks += 1
         gone = frozenset(self._gone)
@@ -58,6 +59,7 @@ class Watcher:
                 self.faults.append(
                     f"look {self.looks}: all nodes of {name} are done, {name} is not"
                 )
+        return found
 
     def check(self, *names: str) -> None:
         """See that nothing was wrong, and that there was something of each of these to be seen."""
@@ -74,8 +76,12 @@ class Watcher:
         ended = threading.Event()
 
         def run() -> None:
-            while not ended.wait(0.01):
-                self.look()
+            try:
+                while not ended.wait(0.01):
+                    self.look()
+            except BaseException as error:  # shown by `check`
+                self.faults.append(repr(error))
+                raise
 
         thread = threading.Thread(target=run)
         thread.start()

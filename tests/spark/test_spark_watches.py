@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 from hydration_kit import HANG, Watcher
 
 import mzsql
+from mzsql.compute.controller import controller
+from mzsql.compute.dependencies import ComputeSettings
 from mzsql.persist.parts import PartWriter
 
 if TYPE_CHECKING:
@@ -93,3 +96,49 @@ def test_a_plain_session_sees_a_hydration_while_it_is_under_way(
             for gate in gates.values():
                 gate.set()
         watcher.check("j")
+
+
+@pytest.mark.long
+def test_tasks_of_spark_are_told_worker_by_worker(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All but a few rows are one worker's, whose task takes that much longer."""
+    settings = functools.partial(
+        ComputeSettings, hydrate_here_bytes=-1, small_hydration_bytes=-1, inline_rows=0
+    )
+    monkeypatch.setattr(controller, "ComputeSettings", settings)
+    with (
+        mzsql.connect(tmp_path, spark=spark) as con,
+        mzsql.connect(tmp_path, read_only=True) as beside,
+    ):
+        con.execute("CREATE TABLE a (k int, x int); CREATE TABLE b (k int, y int)")
+        con.execute(
+            "INSERT INTO a SELECT CASE WHEN g < 50 THEN g ELSE 0 END, g FROM generate_series(1, 2000000) AS g"
+        )
+        con.execute("INSERT INTO b SELECT g, g FROM generate_series(0, 50) AS g")
+        watcher, seen, reasons = Watcher(beside), list[frozenset[Any]](), set[str]()
+        sizes: dict[tuple[int, int], int] = {}
+        end = time.monotonic() + HANG
+        con.execute("CREATE MATERIALIZED VIEW j AS SELECT a.x, b.y FROM a JOIN b ON a.k = b.k")
+        while True:
+            found = watcher.look()
+            seen.append(frozenset(row[2:4] for row, done in found.items() if done))
+            if found and all(found.values()):
+                break
+            for row in beside.execute(
+                "SELECT lir_id, worker_id, bytes FROM mz_internal.mz_compute_hydration_progress_unified"
+                " WHERE worker_id IS NOT NULL"
+            ).fetchall():
+                sizes[row[0], row[1]] = max(sizes.get(row[:2], 0), row[2])
+            reasons |= {
+                one
+                for (one,) in beside.execute("SELECT reason FROM mz_internal.mz_unhydrated_objects")
+            }
+            assert time.monotonic() < end, found
+        watcher.check("j")
+    # The node of the skewed input at a moment at which one worker was done and the other one was not.
+    alone = [one for done in seen for one in done if (one[0], 1 - (one[1] or 0)) not in done]
+    assert [one for one in alone if one[0] is not None]
+    most = max(sizes, key=lambda one: sizes[one])
+    assert sizes[most] > 100 * sizes.get((most[0], 1 - most[1]), 0)
+    assert any("Spark tasks done" in one for one in reasons), reasons
