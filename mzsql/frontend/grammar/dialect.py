@@ -24,8 +24,9 @@ from mzsql.frontend.grammar.options import group_size_options
 from mzsql.frontend.grammar.queries import QueryGrammar
 from mzsql.frontend.grammar.recursion import recursion_limit
 from mzsql.frontend.grammar.scalars import ScalarGrammar, normalize, normalized, position, substring
+from mzsql.frontend.grammar.strict import StrictGrammar, extract
 from mzsql.frontend.grammar.types import TypeGrammar
-from mzsql.frontend.grammar.words import KEYWORDS
+from mzsql.frontend.grammar.words import FOREIGN, KEYWORDS
 from mzsql.repr.errors import Unsupported
 from mzsql.repr.interrupt import check_for_interrupts
 
@@ -146,7 +147,9 @@ def _shortened(text: str) -> str:
     return text if len(text) <= 64 else f"{text[:60]}…"
 
 
-class Parser(QueryGrammar, ClauseGrammar, ContainerGrammar, ScalarGrammar, TypeGrammar):
+class Parser(
+    StrictGrammar, QueryGrammar, ClauseGrammar, ContainerGrammar, ScalarGrammar, TypeGrammar
+):
     """The parser of queries and expressions; statements are in `mzsql.frontend.parse.parse`."""
 
     # No function is rewritten: the table of functions decides what a name means.
@@ -156,6 +159,7 @@ class Parser(QueryGrammar, ClauseGrammar, ContainerGrammar, ScalarGrammar, TypeG
         "NORMALIZE": normalize,
         "SUBSTRING": substring,
         "POSITION": position,
+        "EXTRACT": extract,
     }
     NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
         name: MaterializeParser.NO_PAREN_FUNCTION_PARSERS[name] for name in ("CASE", "MAP")
@@ -491,6 +495,7 @@ class Dialect(Materialize):
             for word, kind in Materialize.Tokenizer.KEYWORDS.items()
             # Without times that have a zone, current_time is a name as others are.
             if kind not in (TokenType.COMMENT, TokenType.OBJECT_IDENTIFIER, TokenType.CURRENT_TIME)
+            and word not in FOREIGN
         }
 
         def _init_core(self) -> TokenizerCore:

@@ -17,6 +17,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from mzsql.expr.functions.text.normal_forms import FORMS
 from mzsql.frontend.grammar.number_tokens import AT_SIGN, is_parameter
+from mzsql.frontend.grammar.strict import negation
 
 #: Types whose literals have a syntax of their own, and names that are no types here.
 _NOT_BEFORE_TEXT = frozenset(
@@ -93,6 +94,10 @@ def substring(parser: Any) -> Any:
     parenthesis.
     """
     node = parser._parse_substring()
+    if node.args.get("zero_start") is not None:
+        return parser.expression(
+            exp.Anonymous(this="substring", expressions=list(node.args.values()))
+        )
     if parser._match_text_seq("SIMILAR"):
         parts = [parser._parse_bitwise()]
         if not parser._match_text_seq("ESCAPE"):
@@ -311,6 +316,7 @@ class ScalarGrammar(MaterializeParser):
     UNARY_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
         **MaterializeParser.UNARY_PARSERS,
         TokenType.DASH: _minus,
+        TokenType.NOT: negation,
         TokenType.TILDE: _complement,
         TokenType.RLIKE: _complement,
         AT_SIGN: _absolute,

@@ -265,6 +265,7 @@ def _aliased(scope: Scope, alias: exp.Expr | None, name: TableName | None = None
 def _derived(planner: QueryPlans, node: exp.Subquery, lateral: Scope | None) -> Factor:
     inner = node.this
     alias = node.args.get("alias")
+    record_functions.refuse_definitions(node)
     if (
         isinstance(inner, exp.Table)
         or (isinstance(inner, exp.Subquery) and inner.args.get("alias") is not None)
