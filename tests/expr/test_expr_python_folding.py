@@ -1,4 +1,4 @@
-"""Whole numbers, days, equal and joined texts computed in Python, against the engine's answers."""
+"""Whole numbers and their casts, days, equal and joined texts computed in Python, against the engine's answers."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 
 from mzsql.expr import python_folding
 from mzsql.expr.evaluate import EvalError, Evaluator
+from mzsql.expr.functions.cast.casts import CASTS
 from mzsql.expr.functions.declare import BOUNDS, INTEGERS
 from mzsql.expr.scalar import Call, Literal
 from mzsql.repr.datum import Datum
@@ -64,6 +65,10 @@ def test_days_and_equal_and_joined_texts_are_the_engines() -> None:
         for a, b in itertools.product(texts, repeat=2)
     ]
     calls += [
+        Call("text_to_char_code", (Literal(a, text),), SqlType("text", length=1))
+        for a in ("", "a", "Z", " ", "\x01", "\x7f", "~")
+    ]
+    calls += [
         Call("concat_text", (Literal(a, text), Literal(b, text)), text)
         for a, b in itertools.product([*texts, "\u0308", "\U0001f600"], repeat=2)
     ]
@@ -71,6 +76,41 @@ def test_days_and_equal_and_joined_texts_are_the_engines() -> None:
         found = python_folding.value(call)
         assert isinstance(found, Literal), call
         assert found.value == wanted, call
+
+
+NUMBERS = (*INTEGERS, "oid")
+EXACT = {"real": 1 << 24, "double": 1 << 53}
+
+
+def conversions() -> list[Call]:
+    """Casts of integers near the ends of all types, as far as there are such casts."""
+    casts = {one.func.key for one in CASTS}
+    ends = {0, 1, -1, 7, *EXACT.values(), *(-one for one in EXACT.values())}
+    ends |= {one + by for kind in NUMBERS for one in BOUNDS[kind] for by in (-1, 0, 1)}
+    return [
+        Call(f"{source}_to_{target}", (Literal(value, SqlType(source)),), SqlType(target))
+        for source, target in itertools.product(NUMBERS, (*NUMBERS, *EXACT))
+        if f"{source}_to_{target}" in casts
+        for value in sorted(ends)
+        if BOUNDS[source][0] <= value <= BOUNDS[source][1]
+    ]
+
+
+def test_casts_of_integers_are_the_engines() -> None:
+    calls = conversions()
+    folded = 0
+    for call, wanted in zip(calls, by_engine(calls), strict=True):
+        found = python_folding.value(call)
+        if found is None:
+            # What fails, is rounded or is another number (an OID of a negative one) the engine says.
+            (arg,) = call.args
+            assert isinstance(arg, Literal)
+            assert wanted != arg.value or abs(int(str(arg.value))) > EXACT["real"]
+            continue
+        folded += 1
+        assert isinstance(found, Literal), call
+        assert (found.value, type(found.value)) == (wanted, type(wanted)), call
+    assert folded > len(calls) / 3
 
 
 def test_others_are_left_to_the_engine() -> None:
@@ -86,6 +126,9 @@ def test_others_are_left_to_the_engine() -> None:
         python_folding.value(Call("eq_text", (Literal("a", text), Literal(None, text)), BOOLEAN))
         is None
     )
+    for several in (None, "ab", "ä"):
+        char = Call("text_to_char_code", (Literal(several, text),), SqlType("text", length=1))
+        assert python_folding.value(char) is None
     for written in (
         None,
         "2020-02-30",

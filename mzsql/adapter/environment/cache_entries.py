@@ -194,6 +194,12 @@ class GlobalExpressions:
         version: the version of the object's definition.
     """
 
+    # What one that was read has not made yet.
+    _sealed: SealedDataflow | None = None
+    _outline: Outline | None = None
+    _decoded = False
+    _data: Buffer
+
     def __init__(
         self,
         mir: MirDataflow,
@@ -205,7 +211,6 @@ class GlobalExpressions:
         outline: Outline | None = None,
         offered: Offered = Offered(),  # noqa: B008  it is immutable
     ) -> None:
-        self._sealed: SealedDataflow | None
         self._sealed = sealed = SealedDataflow.of(plan)
         head = _Head(
             features,
@@ -231,12 +236,27 @@ class GlobalExpressions:
         self._take(msgspec.structs.replace(head, checksum=head.summed(body)), body)
 
     def _take(self, head: _Head, body: memoryview) -> None:
-        self._head, self._body = head, body
-        self._outline: Outline | None = None
-        self._decoded = False
-        self.features = head.features
-        self.version = head.version
-        self.index_imports = head.index_imports
+        self._head, self._data, self._begins = head, body, 0
+
+    @property
+    def _body(self) -> memoryview:
+        """What follows the header."""
+        return memoryview(self._data)[self._begins :]
+
+    @property
+    def features(self) -> str:
+        """See above."""
+        return self._head.features
+
+    @property
+    def version(self) -> int:
+        """See above."""
+        return self._head.version
+
+    @property
+    def index_imports(self) -> tuple[GlobalId, ...]:
+        """See above."""
+        return self._head.index_imports
 
     @classmethod
     def read(cls, data: bytes) -> GlobalExpressions:
@@ -251,9 +271,9 @@ class GlobalExpressions:
             raise (OtherFormat if former else msgspec.DecodeError)("it is of another format")
         begins = 1 + _LENGTH
         ends = begins + int.from_bytes(data[1:begins], "big")
-        made, whole = cls.__new__(cls), memoryview(data)
-        made._sealed = None
-        made._take(_HEADS.decode(whole[begins:ends]), whole[ends:])
+        # Ten thousand are read while somebody waits, so nothing is made of the rest.
+        made = cls.__new__(cls)
+        made._head, made._data, made._begins = _HEADS.decode(data[begins:ends]), data, ends
         return made
 
     @property
@@ -370,7 +390,6 @@ class GlobalExpressions:
             body = memoryview(b"".join((body[: head.mir_bytes], plan, after)))
             fields["plan_bytes"] = len(plan)
         made = GlobalExpressions.__new__(GlobalExpressions)
-        made._sealed = None
         made._take(msgspec.structs.replace(head, **fields), body)
         return made
 
