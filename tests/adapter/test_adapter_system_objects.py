@@ -167,6 +167,9 @@ def test_views_that_stay_read_nothing_that_may_change(
         "SELECT (x).* FROM mz_tables AS x",
         "SELECT a FROM t WHERE a IN (SELECT y.n FROM (SELECT * FROM pg_class) AS z, (SELECT 1 AS n) AS y)",
         "SELECT x.id FROM mz_tables AS x NATURAL JOIN mz_schemas",
+        "SELECT x FROM mz_tables AS x",
+        "SELECT count(mz_tables) FROM mz_tables",
+        "SELECT a FROM t WHERE (SELECT min(mz_schemas::text) FROM mz_schemas) IS NOT NULL",
     ],
 )
 def test_views_that_stay_name_columns_of_the_systems_relations(

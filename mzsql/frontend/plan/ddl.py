@@ -224,7 +224,8 @@ def plan_create_view(
     _refuse_duplicate_columns(query, statement)
     if not statement.temporary:
         named = [found for _, _, found in planner.references]
-        check_dependencies(what, statement.query.query, named, catalog)
+        query_text = statement.query.query
+        check_dependencies(what, query_text, named, catalog, planner.whole_rows)
     replaces = _replaced(statement, catalog, what) if statement.or_replace else None
     if replaces is not None and any(found == name for _, _, found in planner.references):
         raise DependentObjects(

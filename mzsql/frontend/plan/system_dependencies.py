@@ -1,9 +1,9 @@
 """What definitions may not have of the system catalog: relations, and columns, that another release may have otherwise.
 
 Promise: a view that stays names no relation of a schema that changes from release to release (`UNSTABLE_SCHEMAS`), and each column of the
-system's relations by its name, since these get more columns: ``*`` and NATURAL JOIN would mean something else after an upgrade. Both are
-refused when a view is created; a view that the catalog has, by whichever release, is planned as it is. Temporary views may do both:
-they end with their sessions.
+system's relations by its name, since these get more columns: ``*``, NATURAL JOIN and a table's name for its row would mean something
+else after an upgrade. All are refused when a view is created; a view that the catalog has, by whichever release, is planned as it is.
+Temporary views may have them: they end with their sessions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,11 @@ _BY_NAME = "Name each column in place of *, and join with USING or ON in place o
 
 
 def check_dependencies(
-    what: str, query: exp.Expr, named: Sequence[FullName], catalog: CatalogView
+    what: str,
+    query: exp.Expr,
+    named: Sequence[FullName],
+    catalog: CatalogView,
+    rows: Sequence[int | None],
 ) -> None:
     """Refuse a view that is to stay over what does not.
 
@@ -30,6 +34,7 @@ def check_dependencies(
         query: its query.
         named: the objects that the query names.
         catalog: says whether such views are allowed.
+        rows: where it has a table's name for its row.
 
     Raises:
         SqlError: ``cannot create view with unstable dependencies``, ``cannot use wildcard expansions or NATURAL JOINs …``.
@@ -47,11 +52,11 @@ def check_dependencies(
             " stay as they are.",
             sqlstate="0A000",
         )
-    found = next(filter(_grows, query.walk()), None)
-    if found is not None:
+    found = [position_of(node) for node in query.walk() if _grows(node)] or list(rows)
+    if found:
         raise SqlError(
             f"cannot use wildcard expansions or NATURAL JOINs in a {what} that depends on system objects",
-            position=position_of(found),
+            position=found[0],
             detail="These get more columns from release to release.",
             hint=_BY_NAME,
             sqlstate="0A000",

@@ -68,6 +68,7 @@ class QueryPlanner:
         ctes: the CTEs in scope, inner ones last.
         named: the columns of subqueries planned as values.
         types: resolves types that users created, and adds them to the references.
+        whole_rows: where a table's name stands for its row.
         handlers: plans each kind of expression node.
     """
 
@@ -77,6 +78,7 @@ class QueryPlanner:
     references: list[tuple[int, int, FullName]] = field(default_factory=list)
     ctes: list[dict[str, Cte]] = field(default_factory=list)
     named: Subqueries = field(default_factory=dict)
+    whole_rows: list[int | None] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.types = NamedTypes(self.catalog, self.references)

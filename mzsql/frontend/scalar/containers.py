@@ -293,6 +293,7 @@ def whole_row(ctx: ExprContext, table: tuple[str, ...], position: int | None) ->
             ctx.positions.setdefault(i, position)
     if len(columns) == 1 and of_table[0][1].scalar:
         return columns[0][1]
+    ctx.planner.whole_rows.append(position)
     fields = tuple((name, t.ColumnType(c.typ, c.nullable)) for name, c in columns)
     done = call("row", [c for _, c in columns], SqlType("record", fields=fields))
     return Typed(done.expr, done.typ, False)

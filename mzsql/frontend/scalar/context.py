@@ -57,6 +57,11 @@ class QueryPlans(Protocol):
         """The columns of the subqueries that were planned as values; what is planned as one adds itself."""
         ...
 
+    @property
+    def whole_rows(self) -> list[int | None]:
+        """Where a table's name stands for its row."""
+        ...
+
     def query(self, node: exp.Expr, outer: Scope | None, *, keep_unknown: bool = False) -> Pending:
         """Plan a query with its WITH clause, not finished yet; with ``keep_unknown`` untyped literals keep the type
         unknown.
