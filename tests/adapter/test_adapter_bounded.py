@@ -47,6 +47,7 @@ ENDS = {
     "SnapshotCache._kept": "its rows are bounded in bytes",
     "PlannedQuery._statements": "one for each kept query that is small, and one that is not",
     "ManagedCollection._waiting": "written within seconds, which is longer than a few rounds take; no more than most_waiting",
+    "Mirror._changed": "as ManagedCollection._waiting",
     "WalState.last_write": "writes of dropped tables are known for an hour",
     "MemConsensus._logs": "the store's: what tells later comers that a shard has ended",
 }
@@ -184,7 +185,7 @@ def test_a_map_that_grows_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _grown(2) == {"mzsql.adapter.planning.planner:_planted": [2, 4, 6]}
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_nothing_grows_over_many_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dataflows, "_RETIRE_SECONDS", 0)
     monkeypatch.setattr(retiring, "RETIRE_SECONDS", 0)

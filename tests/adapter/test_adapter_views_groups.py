@@ -205,9 +205,14 @@ def test_first_rows_are_read_from_shards_where_there_is_no_trace(
     assert any(bounded)
 
 
-@pytest.mark.long
 @pytest.mark.spark
-@pytest.mark.parametrize("views", [_GROUPS, _WINDOWS], ids=["groups", "windows"])
+@pytest.mark.parametrize(
+    "views",
+    [
+        pytest.param(_GROUPS, id="groups", marks=pytest.mark.long),
+        pytest.param(_WINDOWS, id="windows", marks=pytest.mark.soak),
+    ],
+)
 def test_views_stepped_by_spark_hold_what_their_queries_answer(
     tmp_path: Path, views: tuple[str, ...]
 ) -> None:

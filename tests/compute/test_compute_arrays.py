@@ -256,7 +256,7 @@ def test_the_least_number_of_a_type_is_negated_divided_by_and_ordered(text: str)
 
 @pytest.mark.long
 @given(st.integers(10**4, 10**9))
-@settings(max_examples=3_000, deadline=None)
+@settings(max_examples=1_000, deadline=None)
 def test_many_random_statements_have_the_rows_of_duckdb(seed: int) -> None:
     _compare(seed)
 

@@ -23,13 +23,16 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.spark
-@pytest.mark.long
 @pytest.mark.timeout(1200)
+@pytest.mark.parametrize(
+    "scale",
+    [pytest.param(0.05, marks=pytest.mark.long), pytest.param(1.0, marks=pytest.mark.soak)],
+)
 def test_large_queries_without_a_view(
-    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, scale: float
 ) -> None:
     files, on_spark = tmp_path / "files", []
-    generate(files, 1.0)
+    generate(files, scale)
     duck = duckdb.connect()
     for table in TABLES:
         duck.execute(f"CREATE VIEW {table} AS FROM read_parquet('{files / table}.parquet')")

@@ -17,7 +17,7 @@ from spark_kit import hydrated_by_spark
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
 
 _VIEWS, _CHANGES = 5, 5
 #: What a dataflow maintains.
@@ -44,7 +44,13 @@ def _made(worlds: Worlds, rng: random.Random, tables: list[Table]) -> dict[str, 
     return {**views, name: query}
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "seed",
+    [
+        pytest.param(0, marks=pytest.mark.long),
+        *(pytest.param(n, marks=pytest.mark.soak) for n in range(1, 6)),
+    ],
+)
 def test_views_follow_every_change(worlds: Worlds, seed: int) -> None:
     rng = random.Random(f"views {seed}")
     tables = random_tables(rng, 2, rare=False)

@@ -247,7 +247,7 @@ def test_processes_killed_at_any_moment_lose_nothing_and_repeat_nothing(
     assert figures["appends"] > 12
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_processes_killed_for_a_minute_lose_nothing_and_repeat_nothing(
     tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:

@@ -114,7 +114,7 @@ def test_random_queries_are_maintained(evaluator, connection, seed, indexed, eag
 
 @pytest.mark.long
 @given(st.integers(0, 10**6), st.booleans(), st.booleans())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_many_random_queries_are_maintained(evaluator, connection, seed, indexed, eager):
     maintain(evaluator, connection, seed, indexed=indexed, eager=eager)
 
