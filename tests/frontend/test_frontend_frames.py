@@ -147,6 +147,17 @@ def test_a_frame_that_cannot_be_is_refused_in_postgres_words(
     assert caught.value.sqlstate == sqlstate
 
 
+@pytest.mark.parametrize("units", ["ROWS", "GROUPS"])
+@pytest.mark.parametrize("offset", [1_000_001, 2**63, 2**64 - 1])
+def test_an_offset_that_is_too_far_is_not_supported(
+    ours: Connection, units: str, offset: int
+) -> None:
+    frame = f"ORDER BY i {units} BETWEEN {offset} PRECEDING AND CURRENT ROW"
+    with pytest.raises(mzsql.NotSupportedError, match="greater than 1000000") as caught:
+        ours.execute(f"SELECT sum(i) OVER ({frame}) FROM t")
+    assert caught.value.sqlstate == "0A000"
+
+
 def test_explain_shows_a_frame_as_it_was_meant(ours: Connection) -> None:
     sql = "SELECT sum(i) OVER (ORDER BY d RANGE BETWEEN '36 hours' PRECEDING AND CURRENT ROW EXCLUDE TIES) FROM t"
     frame = "range between '36:00:00' preceding and current row exclude ties"

@@ -105,8 +105,9 @@ def _offset(
             position=position_of(node),
         )
     if int(str(node.this)) > MAX_OFFSET:
-        raise SqlError(
-            f"Window frame offsets greater than {MAX_OFFSET} are currently not supported"
+        raise Unsupported(
+            f"Window frame offsets greater than {MAX_OFFSET} are currently not supported",
+            position=position_of(node),
         )
     return int(str(node.this))
 
