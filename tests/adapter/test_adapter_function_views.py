@@ -156,6 +156,10 @@ def test_numbers_of_names(connection):
             "SELECT * FROM jsonb_to_record('{}') WITH ORDINALITY AS x (a int)",
             "WITH ORDINALITY cannot be used with a column definition list",
         ),
+        (
+            "SELECT * FROM ROWS FROM (generate_series(1, 2)) WITH ORDINALITY AS x (a int)",
+            'only allowed for functions returning "record"',
+        ),
     ],
 )
 def test_definitions_of_columns_that_do_not_fit_are_refused(connection, query, message):

@@ -104,6 +104,7 @@ class Surface:
             "cache": None,
             "cache_bytes": 1 << 20,
             "cache_memory_bytes": 1 << 20,
+            "written": None,
         }
         return known[name]
 

@@ -38,6 +38,11 @@ def _null_behind(parser: Any, _: Any) -> None:
     parser._retreat(parser._index - (2 if negated else 1))
 
 
+def _ends_function(token: Token) -> bool:
+    """Whether a token may be the last of a function in FROM."""
+    return token.token_type in (TokenType.R_PAREN, TokenType.ORDINALITY)
+
+
 class StrictGrammar(MaterializeParser):
     """The parser's methods that refuse."""
 
@@ -122,7 +127,7 @@ class StrictGrammar(MaterializeParser):
         if typed is None and alias.this is None:
             self._retreat(first + 1)
             self.raise_error("Expected identifier")
-        if typed is not None and not (before and before.token_type == TokenType.R_PAREN):
+        if typed is not None and not (before and _ends_function(before)):
             self._refuse_type(typed)
         return alias
 

@@ -346,6 +346,7 @@ def _with_schema(node: exp.Expr, func: exp.Expr) -> exp.Expr:
 
 
 def _rows_from(planner: QueryPlans, node: exp.Table, left: Scope | None) -> Factor:
+    record_functions.refuse_definitions(node)
     calls = [_with_schema(part, part.this) for part in node.args["rows_from"]]
     return _calls_in_from(planner, node, calls, left, None)
 

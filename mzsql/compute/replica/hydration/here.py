@@ -141,7 +141,7 @@ class HydrationHere(Hydration):
         self._last_use = {name: id(stage) for stage in stages for name in stage.reads}
         self._gets = _gets(self._dataflow)
         jobs = JobCount(self._duck.interrupt)
-        with self._publishing(), cancelled_when(self._stopped, jobs, self._tell):
+        with self._publishing(), cancelled_when(self._stopped, jobs, self._progress.tell):
             for stage in stages:
                 if self._stopped():
                     return False
@@ -354,9 +354,7 @@ class HydrationHere(Hydration):
             found = pc.value_counts(rows.column(WORKER_COLUMN)).to_pylist()
             shares = [(one["values"], one["counts"]) for one in found]
         for worker, count in shares:
-            known, size = self._put_out.get(worker, (0, 0))
-            more = rows.nbytes * count // rows.num_rows
-            self._put_out[worker] = (known or 0) + count, size + more
+            self._progress.add(worker, count, rows.nbytes * count // rows.num_rows)
 
     def _items(self, target: Target) -> tuple[str, pa.Schema]:
         """The select list of a target's rows at as_of, and its schema, with their workers if there are several."""

@@ -45,6 +45,7 @@ from mzsql.compute.replica.dataflows.elapsed import Elapsed
 from mzsql.compute.replica.endings import each_by_itself
 from mzsql.compute.replica.hydration.databases import HydrationDatabases
 from mzsql.compute.replica.hydration.filling import Beside, Filling, Reading
+from mzsql.compute.replica.hydration.progress import Progress
 from mzsql.compute.replica.hydration.report import HydrationReport
 from mzsql.compute.replica.target import Target, with_time
 from mzsql.compute.replica.written_files import Files
@@ -122,22 +123,19 @@ class Hydration:
         #: the nodes that were reported hydrated with each arrangement
         self._completed: dict[str, tuple[int, ...]] = {}
         self._published_at = 0.0
-        #: what it does now, at which node and since when; the jobs that do it; and what each worker has put out
-        self._at: tuple[str, int, float] | None = None
-        self._running_jobs: JobCount | None = None
-        self._put_out: dict[int | None, tuple[int | None, int]] = {}
+        self._progress = Progress(doing, report)
         #: a directory for what Spark is to read, or left, until the run ends
         self._scratch: Path
 
     def run(self) -> RefreshStats:
         """Run the stages whose target is missing, in order, until the dataflow is not wanted any more. Returns the statistics."""
-        dataflow = self._dataflow
+        dataflow, progress = self._dataflow, self._progress
         started = time.monotonic()
         missing = frozenset(desc.name for desc in dataflow.missing)
         with (
             tempfile.TemporaryDirectory(prefix="mzsql-hydration-") as scratch,
             self._publishing(),
-            cancelled_when(self._stopped, JobCount(self._cancel), self._tell),
+            cancelled_when(self._stopped, JobCount(progress.cancel), progress.tell),
         ):
             self._scratch = Path(scratch)
             for stage in dataflow.rendered.hydration(Engine.SPARK, dataflow.as_of):
@@ -195,8 +193,8 @@ class Hydration:
         self._let_steps_pass()
         to_fill = stage.target is None or stage.target in missing
         if to_fill:
-            self._put_out = {}
-            self._says(_computing(stage), stage.lir_id)
+            self._progress.anew()
+            self._progress.begin(_computing(stage), stage.lir_id)
         if stage.target is not None:
             self._completed[stage.target] = stage.completes
         try:
@@ -206,7 +204,7 @@ class Hydration:
             self._report.node_undone(stage.completes)
             raise
         if to_fill:
-            self._tell_put_out(stage.lir_id)
+            self._progress.end(stage.lir_id)
         self._report.node_done(stage.completes)
 
     def _fill_target(self, stage: HydrationStage, missing: frozenset[str]) -> None:
@@ -377,7 +375,7 @@ class Hydration:
         self, stage: HydrationStage, frame: DataFrame, target: Target, upper: Timestamp
     ) -> int:
         """Have Spark write a stage's rows; return their number."""
-        running = _Watch(self._report, stage.completes, self._seen).run
+        running = _Watch(self._report, stage.completes, self._progress.seen).run
         # A join may make more rows than it reads, and a reduction fewer: that makes row groups somewhat smaller or larger, no more.
         about = max((self._rows[name] for name in stage.reads), default=None)
         end = self._dataflow.as_of + 1
@@ -388,13 +386,13 @@ class Hydration:
     def _running(self, stage: HydrationStage) -> Iterator[tuple[SparkSession, DataFrame]]:
         """Register what the stage reads, and yield the statement's result, whose jobs bear the node's name."""
         if self._session is None:
-            self._says("waits until Spark has started", stage.lir_id)
+            self._progress.begin("waits until Spark has started", stage.lir_id)
             self._session = self._make_session()
-            self._says(_computing(stage), stage.lir_id)
+            self._progress.begin(_computing(stage), stage.lir_id)
         session, gid = self._session, self._dataflow.gid
         with (
             named_jobs(session, gid, [stage.lir_id], "hydrate", HYDRATION_POOL) as count,
-            self._cancellable(count),
+            self._progress.cancellable(count),
         ):
             for name in stage.reads:
                 self._check_wanted()
@@ -402,50 +400,6 @@ class Hydration:
             self._check_wanted()
             yield session, run_statement(session, stage.statement)
         self._jobs += count.jobs
-
-    @contextlib.contextmanager
-    def _cancellable(self, jobs: JobCount) -> Iterator[None]:
-        """Within, these jobs are what is cancelled when the dataflow is not wanted any more."""
-        self._running_jobs = jobs
-        try:
-            yield
-        finally:
-            self._running_jobs = None
-
-    def _cancel(self) -> None:
-        jobs = self._running_jobs
-        if jobs is not None:
-            jobs.cancel()
-
-    # --- what is said while it runs ---
-
-    def _says(self, what: str, lir_id: int) -> None:
-        self._at = what, lir_id, time.monotonic()
-        self._doing(what, lir_id)
-
-    def _tell(self) -> None:
-        """Say what it does, for how long it has and how far that is. Called about once a second, beside the work."""
-        at, jobs = self._at, self._running_jobs
-        if at is None:
-            return
-        what, lir_id, began = at
-        tasks = None if jobs is None else jobs.tasks()
-        far = "" if tasks is None else f", {tasks[0]} of {tasks[1]} Spark tasks done"
-        known = list(self._put_out.copy().values())
-        rows, size = sum(one or 0 for one, _ in known), sum(one for _, one in known)
-        far += f", {rows} rows" if rows else ""
-        far += f", {size >> 10} KiB" if size else ""
-        self._doing(f"{what} for {time.monotonic() - began:.0f} s{far}", lir_id)
-        self._report.node_puts_out(lir_id, self._put_out.copy())
-
-    def _tell_put_out(self, lir_id: int) -> None:
-        """Say what a node has put out in the end, if anything was said of that."""
-        if lir_id in self._report.put_out():
-            self._report.node_puts_out(lir_id, self._put_out)
-
-    def _seen(self, sizes: Mapping[int | None, int]) -> None:
-        """Take the bytes of the files that a running write has made."""
-        self._put_out = {worker: (None, size) for worker, size in sizes.items()}
 
     def _check_wanted(self) -> None:
         if self._stopped():
