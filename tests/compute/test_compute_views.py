@@ -126,10 +126,10 @@ def test_what_exceeds_the_driver_is_left_to_spark(spark, tmp_path, blob):
             driver_rows=1, driver_bytes=1, inline_rows=0, small_hydration_bytes=0
         )
         install(world, controller, kit.region_totals(), upper - 1, TOTALS)
-        controller.wait_until("u3", upper - 1, 120)
+        controller.wait_until("u3", upper - 1, 600)
         check_totals(world, [upper - 1])
         lower, upper = upper, changes.step(world.storage, size=20)
-        controller.wait_until("u3", upper - 1, 120)
+        controller.wait_until("u3", upper - 1, 600)
         check_totals(world, range(lower, upper))
         assert controller.status()[0].failures == 0
         controller.close()
