@@ -5,7 +5,7 @@
 -- export_id: the index or materialized view, a key of `mz_objects`
 -- lir_id: the node, as in `EXPLAIN PHYSICAL PLAN WITH (node_ids)`
 -- worker_id: the worker: a slice of the keys, counted from 0; NULL for rows that are of no worker, as those of a materialized view
--- rows: how many rows; NULL where Spark writes them, and only the end tells
+-- rows: how many rows; NULL where Spark writes them, which tells of bytes alone
 -- bytes: how many bytes: in files that Spark writes, in memory otherwise
 CREATE SOURCE mz_internal.mz_compute_hydration_progress_unified (
     replica_id text NOT NULL,

@@ -61,7 +61,7 @@ ELAPSED = _log(
     3, export_id=_TEXT, lir_id=_BIGINT, elapsed_ns=_BIGINT, statements=_BIGINT, rows_out=_BIGINT
 )
 #: What each worker of a LIR node has put out, while a hydration is under way that takes longer than a second. The worker
-#: is NULL for rows of none, the number of rows where it is known at the end only.
+#: is NULL for rows of none, the number of rows where Spark writes them, which tells of bytes alone.
 HYDRATION_PROGRESS = _log(
     4,
     export_id=_TEXT,

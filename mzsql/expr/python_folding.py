@@ -122,8 +122,9 @@ def _day(call: Call) -> Literal | None:
 def _byte(call: Call) -> Literal | None:
     """A text as a ``"char"``; None for one of several characters, or of another than ASCII."""
     (text,) = call.args
-    plain = _is_text(text) and len(str(text.value)) <= 1 and str(text.value).isascii()
-    return Literal(text.value, call.typ) if _is_text(text) and plain else None
+    if not _is_text(text) or len(str(text.value)) > 1 or not str(text.value).isascii():
+        return None
+    return Literal(text.value, call.typ)
 
 
 def _same_text(call: Call, wanted: bool) -> Literal | None:

@@ -261,6 +261,13 @@ def test_many_random_statements_have_the_rows_of_duckdb(seed: int) -> None:
     _compare(seed)
 
 
+@pytest.mark.soak
+@given(st.integers(10**4, 10**9))
+@settings(max_examples=3_000, deadline=None)
+def test_more_random_statements_have_the_rows_of_duckdb(seed: int) -> None:
+    _compare(seed)
+
+
 _TEXT = Text(
     sqlglot.parse_one(
         'SELECT CAST(3 AS INT) AS "mz_tag", "t" AS "c0", SUM("n") AS "c1" FROM "a" GROUP BY "t" '

@@ -48,7 +48,7 @@ def _made(worlds: Worlds, rng: random.Random, tables: list[Table]) -> dict[str, 
     "seed",
     [
         pytest.param(0, marks=pytest.mark.long),
-        *(pytest.param(n, marks=pytest.mark.soak) for n in range(1, 6)),
+        *(pytest.param(n, marks=pytest.mark.soak) for n in range(1, 3)),
     ],
 )
 def test_views_follow_every_change(worlds: Worlds, seed: int) -> None:

@@ -431,22 +431,16 @@ class Target:
         rows: int | None,
     ) -> Batch:
         """Have Spark write files into the Blob by path; return them as a batch."""
-
-        def files() -> list[tuple[str, int]]:
-            return list(self.persist.blob.list_keys_and_metadata(prefix))
-
-        def keys() -> list[str]:
-            return [key for key, _ in files()]
-
+        files = functools.partial(self._files, prefix)
         try:
             written = self._spark_writes(frame, path, files, running, rows)
-            batch = self._adopted([key for key in keys() if is_part(key)], bounds)
+            batch = self._adopted([key for key, _ in files() if is_part(key)], bounds)
             self._check_rows(batch, written)
         except BaseException:
-            self._delete(keys())
+            self._delete([key for key, _ in files()])
             raise
         # Spark also writes marker files, such as _SUCCESS.
-        self._delete([key for key in keys() if not is_part(key)])
+        self._delete([key for key, _ in files() if not is_part(key)])
         return batch
 
     def _by_executors(
@@ -464,13 +458,7 @@ class Target:
         a_worker = _UNKNOWN_ROWS if rows is None else rows // (self.workers or 1)
         keyed = self.workers is not None
 
-        def files() -> list[tuple[str, int]]:
-            return list(blob.list_keys_and_metadata(prefix))
-
-        def keys() -> list[str]:
-            return [key for key, _ in files()]
-
-        written = []
+        files, written = functools.partial(self._files, prefix), []
 
         def write() -> None:
             written.extend(
@@ -493,10 +481,14 @@ class Target:
             batch = self._adopted(parts, bounds)
             self._check_rows(batch, sum(one.rows for one in written))
         except BaseException:
-            self._delete(keys())
+            self._delete([key for key, _ in files()])
             raise
-        self._delete([key for key in keys() if key not in parts])
+        self._delete([key for key, _ in files() if key not in parts])
         return batch
+
+    def _files(self, prefix: str) -> list[tuple[str, int]]:
+        """The keys below a prefix that the Blob has now, each with its bytes."""
+        return list(self.persist.blob.list_keys_and_metadata(prefix))
 
     def _adopted(self, keys: Iterable[str], bounds: tuple[Timestamp, Timestamp]) -> Batch:
         parts = sorted(keys)

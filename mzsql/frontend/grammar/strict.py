@@ -46,15 +46,15 @@ def _ends_function(token: Token) -> bool:
 class StrictGrammar(MaterializeParser):
     """The parser's methods that refuse."""
 
-    def _outside(self, first: int, *kinds: TokenType) -> Token | None:
-        """The last token of some kinds since an index, outside of parentheses that began there."""
+    def _outside(self, first: int, *kinds: TokenType) -> int | None:
+        """The index of the last token of some kinds since an index, outside of parentheses that began there."""
         depth = 0
-        for token in reversed(self._tokens[first : self._index]):
-            kind = token.token_type
+        for index in range(self._index - 1, first - 1, -1):
+            kind = self._tokens[index].token_type
             if kind in _CLOSING or kind in _OPENING:
                 depth += 1 if kind in _CLOSING else -1
             elif depth == 0 and kind in kinds:
-                return token
+                return index
         return None
 
     def _parse_limit(self, *args: Any, **kwargs: Any) -> Any:
@@ -63,17 +63,15 @@ class StrictGrammar(MaterializeParser):
         comma = isinstance(limit, exp.Limit) and limit.args.get("offset")
         at = self._outside(first, TokenType.COMMA) if comma else None
         if at is not None:
-            self.raise_error(_END, at)
+            self.raise_error(_END, self._tokens[at])
         return limit
 
     def _parse_ordered(self, *args: Any, **kwargs: Any) -> exp.Ordered | None:
         first = self._index
         ordered: exp.Ordered | None = super()._parse_ordered(*args, **kwargs)
-        last = self._outside(first, TokenType.ASC, TokenType.DESC)
-        if last is not None and last.token_type == TokenType.DESC:
-            index = self._tokens.index(last)
-            if index > first and self._tokens[index - 1].token_type == TokenType.ASC:
-                self.raise_error(_END, last)
+        last = self._outside(first, TokenType.DESC)
+        if last is not None and last > first and self._tokens[last - 1].token_type == TokenType.ASC:
+            self.raise_error(_END, self._tokens[last])
         return ordered
 
     def _parse_group(self, *args: Any, **kwargs: Any) -> exp.Group | None:
@@ -86,7 +84,7 @@ class StrictGrammar(MaterializeParser):
         ):
             before = self._outside(first, TokenType.WITH)
             if before is not None:
-                self.raise_error(_END, before)
+                self.raise_error(_END, self._tokens[before])
         return group
 
     def _parse_window(self, *args: Any, **kwargs: Any) -> Any:
