@@ -2,7 +2,8 @@
 
 Promise: a file has leading ``-- `` lines (the relation's documentation), then either ``CREATE SOURCE schema.name
 (column type [NOT NULL], …)``, whose rows the adapter computes or a storage-managed collection holds, or ``CREATE VIEW
-schema.name AS SELECT …``. Ids stay the same from build to build (`mzsql.catalog.builtin_ids`). Relations of plugins are
+schema.name AS SELECT …``. The file's folder and name are the relation's schema and name, so that one relation can be read without the
+others. Ids stay the same from build to build (`mzsql.catalog.builtin_ids`). Relations of plugins are
 additional sources with ids of their own (`mzsql.catalog.plugin_relations`).
 """
 
@@ -10,7 +11,8 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterable, Iterator
 from importlib import resources
 from importlib.resources.abc import Traversable
 
@@ -60,6 +62,9 @@ _TYPES: dict[str, SqlType] = {
     "mz_aclitem": t.MZ_ACLITEM,
     '"char"': t.PG_CHAR,
 }
+
+
+_reading = threading.RLock()
 
 
 class Builtin(msgspec.Struct, frozen=True):
@@ -176,6 +181,20 @@ def _files(folder: Traversable) -> Iterator[tuple[str, str]]:
 
 
 @functools.cache
+def own_builtin(schema: str, name: str) -> Builtin:
+    """One relation of the system catalog, from its file alone: opening an environment needs a dozen of some 250.
+
+    Raises:
+        InternalError: there is no such relation.
+    """
+    file = resources.files(PACKAGE).joinpath(schema, f"{name}.sql")
+    if not file.is_file():
+        raise InternalError(f"the system catalog has no relation {schema}.{name}")
+    gid = builtin_ids.id_of(f"{schema}.{name}")
+    return parse_builtin(file.read_text(encoding="utf-8"), gid, name)
+
+
+@functools.cache
 def _own() -> dict[GlobalId, Builtin]:
     parsed = [
         parse_builtin(text, GlobalId("s0"), name) for name, text in _files(resources.files(PACKAGE))
@@ -193,7 +212,15 @@ def _own() -> dict[GlobalId, Builtin]:
 
 @functools.lru_cache(maxsize=1)
 def _with_plugins(registry: Registry, generation: int) -> dict[GlobalId, Builtin]:
-    """All builtin relations, with those of the plugins registered up to ``generation``."""
+    """All builtin relations, with those of the plugins registered up to ``generation``. Of two threads that need them first one reads them
+    and asks the plugins.
+    """
+    with _reading:
+        return _read(registry, generation)
+
+
+@functools.lru_cache(maxsize=1)
+def _read(registry: Registry, generation: int) -> dict[GlobalId, Builtin]:
     del generation  # only keys the cache
     taken = {(b.schema, b.name) for b in _own().values()}
     added = checked_relations(registry, parse_type, taken)
@@ -210,6 +237,11 @@ def builtins() -> dict[GlobalId, Builtin]:
     """Every builtin relation of this build and of the installed plugins, by id."""
     registry = default_registry()
     return _with_plugins(registry, registry.generation)
+
+
+def only_builtins(ids: Iterable[GlobalId]) -> bool:
+    """Whether all ids are those of builtin relations; no file is read to tell of those of users."""
+    return all(gid[0] == "s" and gid in builtins() for gid in ids)
 
 
 @functools.lru_cache(maxsize=1)

@@ -14,6 +14,7 @@ from decimal import Context, Decimal
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.acero  # group_by would import it while the first shard is opened
 import pyarrow.compute as pc
 
 from mzsql.persist import duck

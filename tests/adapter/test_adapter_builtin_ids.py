@@ -27,6 +27,7 @@ from mzsql.catalog.durable_map import DurableMap
 from mzsql.frontend.definitions.references import system_relations
 from mzsql.location import PluginColumn, PluginRelation, default_registry, hookimpl
 from mzsql.persist import SystemClock
+from mzsql.repr.errors import InternalError
 from mzsql.repr.ids import oid
 
 #: The command to be run where a builtin relation has no number yet.
@@ -114,6 +115,13 @@ def test_over_releases_no_number_changes_nor_is_given_twice(releases: list[set[s
         known = after
 
 
+def test_one_relation_read_alone_is_the_one_that_is_read_with_all() -> None:
+    own = {gid: one for gid, one in builtins().items() if one.plugin is None}
+    assert {gid: builtin.own_builtin(one.schema, one.name) for gid, one in own.items()} == own
+    with pytest.raises(InternalError, match=r"no relation mz_internal\.nothing"):
+        builtin.own_builtin("mz_internal", "nothing")
+
+
 # --- a build with one relation more -----------------------------------------------------------------
 
 
@@ -122,8 +130,15 @@ def with_one_more(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None
     """Makes of this process the next build, which has one relation more, before all others by its name."""
 
     def forget() -> None:
-        for known in (builtin._own, builtin._with_plugins, builtin._names, described._current):
+        for known in (
+            builtin._own,
+            builtin._read,
+            builtin._with_plugins,
+            builtin._names,
+            described._current,
+        ):
             known.cache_clear()
+        builtin.own_builtin.cache_clear()
         cache_shard._checksum.cache_clear()
 
     files = builtin._files

@@ -309,7 +309,7 @@ def test_a_plugin_that_has_relations_without_end_is_reported(tmp_path):
 
     default_registry().register("endless", Endless())
     with pytest.warns(PluginWarning, match="there are more than 1000"):
-        assert ask(tmp_path / "env", "SELECT 1") == [(1,)]
+        assert ask(tmp_path / "env", "SELECT count(*) FROM mz_tables") == [(0,)]
 
 
 @pytest.mark.usefixtures("install")
@@ -322,7 +322,7 @@ def test_a_plugin_that_fails_to_say_what_it_has_is_reported(tmp_path):
     registry = default_registry()
     registry.register("broken", Broken())
     with pytest.warns(PluginWarning, match="OSError: away"):
-        assert ask(tmp_path / "env", "SELECT 1") == [(1,)]
+        assert ask(tmp_path / "env", "SELECT count(*) FROM mz_tables") == [(0,)]
     assert "OSError: away" in registry.installed[-1].failure
 
 

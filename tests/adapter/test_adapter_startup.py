@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -67,6 +69,25 @@ def test_statements_run_before_any_dataflow_is_taken_up(env: Path, held: threadi
         held.set()
         assert con.execute("SELECT s FROM three").fetchall() == [(18,)]
         assert con.execute("SELECT c FROM apart").fetchall() == [(4,)]
+
+
+OPENING = """
+import sys
+import mzsql
+from mzsql.catalog import builtin
+
+con = mzsql.connect(sys.argv[1], read_only=True)
+con.execute("SELECT 1").fetchall()
+print(builtin._read.cache_info().currsize)
+con.execute("SELECT count(*) FROM mz_tables").fetchall()
+print(builtin._read.cache_info().currsize)
+"""
+
+
+def test_a_first_answer_waits_for_no_builtin_relations_to_be_read(env: Path) -> None:
+    run = [sys.executable, "-c", OPENING, str(env)]
+    told = subprocess.run(run, stdout=subprocess.PIPE, text=True, check=True, timeout=HANG)
+    assert told.stdout.split() == ["0", "1"]
 
 
 def test_what_somebody_waits_for_is_taken_up_first(

@@ -11,7 +11,7 @@ import datetime
 from collections.abc import Callable, Iterable
 
 from mzsql.adapter.environment.environment import Environment
-from mzsql.catalog.builtin import builtins_by_name
+from mzsql.catalog.builtin import own_builtin
 from mzsql.compute.protocol import Status
 from mzsql.repr.frontier import Timestamp
 from mzsql.repr.ids import GlobalId
@@ -29,7 +29,7 @@ class LagHistory:
 
     def __init__(self, env: Environment) -> None:
         self._env = env
-        self._relation = builtins_by_name()["mz_internal", "mz_wallclock_lag_history"].id
+        self._relation = own_builtin("mz_internal", "mz_wallclock_lag_history").id
         self._at: float | None = None
         # The objects and replicas that had no lag at the last look.
         self._current: set[tuple[GlobalId, str]] = set()

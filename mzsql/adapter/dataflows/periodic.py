@@ -11,7 +11,7 @@ import datetime
 from collections.abc import Iterable
 
 from mzsql.adapter.environment.environment import Environment
-from mzsql.catalog.builtin import builtins_by_name
+from mzsql.catalog.builtin import own_builtin
 from mzsql.catalog.settings import MOST_KEPT_MS, milliseconds, system_value
 from mzsql.catalog.state import CatalogState
 from mzsql.repr.frontier import Timestamp
@@ -33,7 +33,7 @@ class Periodic:
 
     def __init__(self, env: Environment, name: str, interval: str, retention: str) -> None:
         self._env = env
-        self._relation = builtins_by_name()["mz_internal", name].id
+        self._relation = own_builtin("mz_internal", name).id
         self._interval = interval
         self._retention = retention
         self._begun = 0.0

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Collection, Iterable
 
 from mzsql.adapter.environment.environment import Environment
-from mzsql.catalog.builtin import builtins_by_name
+from mzsql.catalog.builtin import own_builtin
 from mzsql.catalog.objects import Replica
 
 #: Seconds of leading after which replicas are looked at first: by then those that are there have been connected to.
@@ -33,7 +33,7 @@ class ReplicaHistory:
     def __init__(self, env: Environment, offline: Callable[[str], str | None]) -> None:
         self._env = env
         self._offline = offline
-        self._relation = builtins_by_name()["mz_internal", "mz_cluster_replica_status_history"].id
+        self._relation = own_builtin("mz_internal", "mz_cluster_replica_status_history").id
         self._begun = 0.0
         # The reason, without its numbers, of each replica at the last look; None: online.
         self._known: dict[str, str | None] = {}

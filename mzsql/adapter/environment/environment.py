@@ -25,7 +25,7 @@ from mzsql.adapter.environment.expression_cache import ExpressionCache
 from mzsql.adapter.environment.leader import this_process
 from mzsql.adapter.environment.local_files import LocalFiles
 from mzsql.adapter.environment.locations import Locations
-from mzsql.adapter.environment.opening import check_entry, join_deployment, open_persist
+from mzsql.adapter.environment.opening import MANAGED, check_entry, join_deployment, open_persist
 from mzsql.adapter.environment.oracles import (
     BelievedClock,
     CatalogOracle,
@@ -37,7 +37,7 @@ from mzsql.adapter.environment.plan_files import PlanFiles
 from mzsql.adapter.environment.preparations import Preparations, Standing
 from mzsql.adapter.environment.startup import Startup
 from mzsql.catalog.audit import audited
-from mzsql.catalog.builtin import builtins_by_name
+from mzsql.catalog.builtin import own_builtin
 from mzsql.catalog.change import Change
 from mzsql.catalog.commands.default_privileges import granted_ahead
 from mzsql.catalog.commands.deployments import promote
@@ -324,11 +324,10 @@ class Environment:
                     exported=isinstance(item, MaterializedView),
                 )
             )
-        by_name = builtins_by_name()
-        for name, shard in state.managed.items():
-            schema, _, item_name = name.partition(".")
-            builtin = by_name.get((schema, item_name))
-            if builtin is not None and builtin.desc is not None:
+        for schema, item_name in MANAGED:
+            shard = state.managed.get(f"{schema}.{item_name}")
+            builtin = own_builtin(schema, item_name)
+            if shard is not None and builtin.desc is not None:
                 self.collections.register(
                     Collection(
                         id=builtin.id,

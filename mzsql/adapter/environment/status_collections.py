@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.environment.opening import MANAGED
-from mzsql.catalog.builtin import builtins_by_name
+from mzsql.catalog.builtin import own_builtin
 from mzsql.catalog.change import Change
 from mzsql.catalog.state import CatalogState
 from mzsql.compute import OperatorHydrationStatus, RefreshStats, Status, StatusRow
@@ -44,15 +44,16 @@ class StatusCollections:
         now_ms: Callable[[], int],
     ) -> None:
         def named(name: str) -> GlobalId:
-            return builtins_by_name()["mz_internal", name].id
+            return own_builtin("mz_internal", name).id
 
         self.operators = named("mz_compute_operator_hydration_statuses_per_worker")
         self.times = named("mz_compute_hydration_times")
         self.dataflows = named("mz_compute_dataflow_statuses")
         self.refreshes = named("mz_refreshes")
-        by_full_name = {one.full_name: one.id for one in builtins_by_name().values()}
         self.elapsed = named("mz_compute_elapsed_unified")
-        self._unified = {one.relation: by_full_name[one.relation] for one in SUBSCRIBES}
+        self._unified = {
+            one.relation: own_builtin(*one.relation.split(".")).id for one in SUBSCRIBES
+        }
         self._manager = manager
         self._monotonic = monotonic
         self._now_ms = now_ms
@@ -257,7 +258,6 @@ class _Times:
 
 def register_managed(env: Environment) -> None:
     """Let this process write the storage-managed collections, after creating those that an older release did not have."""
-    by_name = builtins_by_name()
     made = {f"{schema}.{name}": env.persist.new_shard_id() for schema, name in MANAGED}
 
     def add_missing(state: CatalogState) -> tuple[Change, None]:
@@ -269,7 +269,7 @@ def register_managed(env: Environment) -> None:
         env.seen()
     managed = env.catalog.state.managed
     for (schema, name), kind in MANAGED.items():
-        builtin = by_name[schema, name]
+        builtin = own_builtin(schema, name)
         assert builtin.desc is not None
         env.manager.register(
             builtin.id,

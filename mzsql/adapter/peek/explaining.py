@@ -17,7 +17,7 @@ from mzsql.adapter.peek.plans import PeekPlans
 from mzsql.adapter.planning.names import Names
 from mzsql.adapter.planning.planner import Planner
 from mzsql.adapter.session.session import Session
-from mzsql.catalog.builtin import builtins
+from mzsql.catalog.builtin import only_builtins
 from mzsql.catalog.objects import (
     CATALOG_CLUSTER,
     Index,
@@ -374,7 +374,7 @@ def _cluster(session: Session, subject: _Subject) -> str:
         return subject.cluster
     read = hir.depends_on(subject.query.relation)
     if read:
-        return CATALOG_CLUSTER.name if read <= builtins().keys() else subject.cluster
+        return CATALOG_CLUSTER.name if only_builtins(read) else subject.cluster
     return subject.cluster if _may_cost(subject.query.relation) else CATALOG_CLUSTER.name
 
 

@@ -21,7 +21,7 @@ from mzsql.adapter.planning.planner import Planner
 from mzsql.adapter.planning.walk import global_gets, materialize, unmaterializables
 from mzsql.adapter.session.session import Session
 from mzsql.adapter.session.values import moment_values, targeted_replica
-from mzsql.catalog.builtin import builtins
+from mzsql.catalog.builtin import only_builtins
 from mzsql.catalog.objects import Index
 from mzsql.compute.peek.index import IndexReads
 from mzsql.compute.peek.query import PlannedQuery, from_bytes
@@ -99,7 +99,7 @@ class PeekPlans:
         """
         state = self._env.catalog.state
         cluster = session.get("cluster")
-        if reads.named <= builtins().keys():
+        if only_builtins(reads.named):
             return None  # the system catalog has a cluster of its own
         targeted = targeted_replica(session, state)
         if targeted is not None and targeted != state.serving(cluster):
@@ -143,7 +143,7 @@ class PeekPlans:
             () if value is None else tuple((c, repr(value(c, TEXT))) for c in sorted(reads.calls))
         )
         # A plan over builtin relations alone does not depend on what users define.
-        lasting = cluster is None and reads.named <= builtins().keys()
+        lasting = cluster is None and only_builtins(reads.named)
         step = None if lasting else self._env.catalog.definitions
         key = QueryKey(asked, step, cluster, features, given)
         # A constant is planned as fast as it is read, and one that a program computes is asked for once.

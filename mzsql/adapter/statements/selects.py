@@ -14,7 +14,7 @@ from mzsql.adapter.planning.walk import global_gets
 from mzsql.adapter.session.session import Session, Transaction
 from mzsql.adapter.session.values import targeted_replica
 from mzsql.adapter.statements.result import Result
-from mzsql.catalog.builtin import builtins
+from mzsql.catalog.builtin import builtins, only_builtins
 from mzsql.catalog.objects import CATALOG_CLUSTER
 from mzsql.frontend import lower_query
 from mzsql.frontend.hir import depends_on
@@ -108,4 +108,4 @@ def _on_catalog_cluster(session: Session, plan: p.SelectPlan) -> bool:
         return True
     read = depends_on(plan.query.relation)
     routed = session.get("auto_route_catalog_queries") == "on"
-    return routed and bool(read) and read <= builtins().keys()
+    return routed and bool(read) and only_builtins(read)
