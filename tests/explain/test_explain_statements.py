@@ -416,3 +416,14 @@ def test_remarks_on_what_is_deployed_are_kept_with_its_plan_and_end_with_their_i
         assert con.plans_from_cache[0] > 0, "they come with the plans"
         con.execute("DROP INDEX wide")
         assert [row[0] for row in con.execute(asked).fetchall()] == ["again", "two"]
+
+
+@pytest.mark.parametrize(
+    "form", ["QUERY GRAPH", "PLAN INSIGHTS AS JSON", "OPTIMIZER TRACE", "KEY SCHEMA"]
+)
+def test_what_else_is_explained_elsewhere_is_refused_by_its_name(
+    con: mzsql.Connection, form: str
+) -> None:
+    name = " ".join(form.split()[:2]) if form != "QUERY GRAPH" else "QUERY"
+    with pytest.raises(mzsql.NotSupportedError, match=f"^EXPLAIN {name} is not supported"):
+        explain(con, f"{form} FOR SELECT 1")

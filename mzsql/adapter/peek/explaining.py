@@ -158,7 +158,7 @@ class Explainer:
             subject = msgspec.structs.replace(subject, statistics=self._planner.statistics)
         planner = self._with_features(config)
         names = Names(state, self._planner.descriptions, {subject.export.id: subject.name})
-        frame = Frame(_cluster(session, subject), as_dot=plan.format == "dot")
+        frame = Frame(_cluster(session, subject, plan.stage), as_dot=plan.format == "dot")
         return _TITLES[plan.stage], self._text(
             session, planner, subject, plan, config, names, frame
         )
@@ -360,14 +360,16 @@ def _timing(label: str, started: float) -> str:
     return f"{label} time: {(time.perf_counter() - started) * 1000:.3f}ms"
 
 
-def _cluster(session: Session, subject: _Subject) -> str:
-    """The target cluster to show. Queries of system relations, and cheap ones that read nothing, run on the catalog's
-    own cluster.
+def _cluster(session: Session, subject: _Subject, stage: str) -> str | None:
+    """The target cluster to show; None for a view, whose own plans are for none. Queries of system relations, and
+    cheap ones that read nothing, run on the catalog's own cluster.
 
     Not where ``auto_route_catalog_queries`` is off, nor in a transaction that has chosen its cluster already.
     """
     if subject.query is None or not isinstance(subject.export, PeekExport):
         return subject.cluster
+    if subject.finishing is None and stage not in ("optimized", "physical"):
+        return None
     transaction = session.transaction
     chosen = transaction is not None and not transaction.implicit and transaction.active
     if chosen or session.get("auto_route_catalog_queries") != "on":

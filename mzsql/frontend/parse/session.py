@@ -27,6 +27,14 @@ EXPLAIN_STAGES = (
     ("OPTIMIZED",),
     ("PHYSICAL",),
 )
+#: What Materialize's EXPLAIN shows beside plans, and is not here.
+_ABSENT = (
+    ("QUERY",),
+    ("PLAN", "INSIGHTS"),
+    ("OPTIMIZER", "TRACE"),
+    ("KEY", "SCHEMA"),
+    ("VALUE", "SCHEMA"),
+)
 EXPLAIN_FORMATS = ("TEXT", "JSON", "SQL", "DOT")
 #: Options of EXPLAIN … WITH (…); ``node_ids`` is an older spelling of ``node identifiers``.
 EXPLAIN_OPTIONS = frozenset(
@@ -71,8 +79,9 @@ def explain(pieces: Pieces, parse_statement: Parse) -> st.Explain:
         Unsupported: Materialize has it, and it is not here.
     """
     position = pieces.position()
-    if pieces.take("QUERY"):
-        raise Unsupported("EXPLAIN QUERY is not supported", position=position)
+    absent = pieces.take_one(_ABSENT)
+    if absent is not None:
+        raise Unsupported(f"EXPLAIN {absent.upper()} is not supported", position=position)
     stage = pieces.take_one(EXPLAIN_STAGES)
     if stage is not None:
         pieces.expect("PLAN")
@@ -89,7 +98,15 @@ def explain(pieces: Pieces, parse_statement: Parse) -> st.Explain:
     if not replan:
         pieces.take("BROKEN")
     explainee = _explainee(pieces, parse_statement, replan=replan)
-    return st.Explain(pieces.source, stage or "optimized", fmt, options, explainee, replan)
+    stage = stage or ("locally optimized" if _is_view(explainee) else "optimized")
+    return st.Explain(pieces.source, stage, fmt, options, explainee, replan)
+
+
+def _is_view(explainee: st.Statement) -> bool:
+    """Whether what is explained is a view, whose last plan of its own is the locally optimized one."""
+    if isinstance(explainee, st.ObjectRef):
+        return explainee.kind == "view"
+    return isinstance(explainee, st.CreateView) and not explainee.materialized
 
 
 def _explain_format(pieces: Pieces, formats: tuple[str, ...]) -> str:
