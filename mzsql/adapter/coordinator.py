@@ -9,7 +9,7 @@ multi-statement text one transaction). A failed statement leaves nothing half-do
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -74,6 +74,18 @@ from mzsql.repr.types import RelationDesc
 Parameters = Sequence[object] | Mapping[str, object] | None
 
 
+_SESSION: ContextVar[Session] = ContextVar("session whose statement runs")
+
+
+def _tell_lacking(number: int) -> None:
+    """Tell the session whose statement runs that it was answered without so many plans."""
+    session = _SESSION.get(None)
+    message = f"{number} of the running dataflows are shown without their plans, which the expression cache does not have"
+    if session is not None and all(one.message != message for one in session.notices):
+        hint = "The process that runs them writes them there; each such statement makes some of the others."
+        session.notice(message, hint=hint)
+
+
 class _StoredDefaults:
     """The defaults of sessions' variables as an environment's catalog has them."""
 
@@ -128,7 +140,7 @@ class Coordinator:
                 features.current, remove_prior_versions=True
             ),
         )
-        self.reports = reports = DataflowReports(env, self.planner, self._dataflows)
+        self.reports = reports = DataflowReports(env, self.planner, self._dataflows, _tell_lacking)
         self._activity = Activity()
         system = SystemRelations(
             Source(
@@ -340,6 +352,7 @@ class Coordinator:
         transaction.synced = self.env.clock.monotonic()
         self.env.sync()
         READER.set(session.temporary)
+        _SESSION.set(session)
         scope = self._statements.scope(session)
         plan = plan_statement(statement, scope.catalog, table_keys=scope.table_keys)
         term = self.env.oracle.term

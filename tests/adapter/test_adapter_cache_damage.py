@@ -8,10 +8,16 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+import msgspec
+import pyarrow as pa
 import pytest
 
 import mzsql
+from mzsql.adapter.environment.environment import CATALOG_SHARD
+from mzsql.catalog.change import Change
+from mzsql.catalog.durable import DurableCatalog
 from mzsql.catalog.durable_map import DurableMap
+from mzsql.catalog.state import CatalogState
 from mzsql.persist import PersistClient, Settings
 
 DEFINED = (
@@ -23,6 +29,9 @@ DEFINED = (
     "CREATE MATERIALIZED VIEW n AS SELECT count(*) AS c FROM m",
 )
 EXPLAINED = "EXPLAIN PHYSICAL PLAN AS TEXT FOR MATERIALIZED VIEW m"
+
+#: The id of a shard that is no expression cache.
+FOREIGN = "s11111111-1111-4111-8111-111111111111"
 
 Damage = Callable[[bytes], bytes | None]
 
@@ -92,12 +101,12 @@ class Place:
         assert self.objects
         assert self.entries
 
-    def _afresh(self) -> None:
+    def afresh(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
         shutil.copytree(self.original, self.path)
 
     def damage_object(self, name: Path, damage: Damage) -> None:
-        self._afresh()
+        self.afresh()
         data = damage((self.path / name).read_bytes())
         if data is None:
             (self.path / name).unlink()
@@ -105,7 +114,7 @@ class Place:
             (self.path / name).write_bytes(data)
 
     def damage_entry(self, seqno: int, damage: Damage) -> None:
-        self._afresh()
+        self.afresh()
         where = "WHERE shard = ? AND sequence_number = ?"
         changed = damage(self.entries[seqno])
         with closing(sqlite3.connect(self.path / "consensus.db")) as database, database:
@@ -115,6 +124,34 @@ class Place:
                 database.execute(
                     f"UPDATE consensus SET data = ? {where}", (changed, self.shard, seqno)
                 )
+
+    def name_as_cache(self, shard: str) -> None:
+        """Have the catalog say that the copy's cache is on another shard."""
+        with PersistClient.open(
+            blob=f"file:{self.path}/blob", consensus=f"sqlite:{self.path}/consensus.db"
+        ) as client:
+            catalog = DurableCatalog(client, CATALOG_SHARD)
+
+            def command(state: CatalogState) -> tuple[Change, None]:
+                assert state.meta is not None
+                return Change(meta=msgspec.structs.replace(state.meta, cache_shard=shard)), None
+
+            catalog.transact(command)
+            catalog.close()
+        self.shard = shard
+
+    def contents_of(self, shard: str) -> object:
+        """The rows of a shard of the copy's; None where it has none to be read."""
+        with PersistClient.open(
+            blob=f"file:{self.path}/blob", consensus=f"sqlite:{self.path}/consensus.db"
+        ) as client:
+            state = client.inspect(shard)
+            if state is None or state.finalized:
+                return None
+            reader = client.open_reader(shard)
+            rows = reader.snapshot_arrow(reader.since).to_pylist()
+            reader.expire()
+            return reader.upper, rows
 
     def opens_as_ever(self) -> bool:
         """Statements run and the plans are those of before, at the next opening from a cache; whether the shard had to be set aside."""
@@ -152,6 +189,76 @@ def test_a_damaged_object_and_a_damaged_entry_are_set_aside(place: Place) -> Non
     assert place.opens_as_ever()
     place.damage_entry(max(place.entries), junk)
     assert place.opens_as_ever()
+
+
+def _make(place: Place, act: Callable[[PersistClient], None]) -> None:
+    with PersistClient.open(
+        blob=f"file:{place.path}/blob", consensus=f"sqlite:{place.path}/consensus.db"
+    ) as client:
+        act(client)
+
+
+def _of_another_format(client: PersistClient) -> None:
+    """Of other columns, with a row."""
+    writer = client.open_writer(FOREIGN, pa.schema([("plan", pa.int64())]))
+    row = pa.table({"plan": [7], "mz_time": [3], "mz_diff": [1]})
+    writer.compare_and_append(row, expected_upper=0, new_upper=4)
+    writer.expire()
+
+
+def _of_another_map(client: PersistClient) -> None:
+    """Of the same columns, with keys that are none of a plan."""
+    entries = DurableMap(client, FOREIGN, "something else")
+    entries.apply(lambda _: {"table/7": b"seven", "view/8": b"eight"})
+    entries.close()
+
+
+def _sealed(client: PersistClient) -> None:
+    """An expression cache's, but no entry can be added to it any more."""
+    entries = DurableMap(client, FOREIGN, "expression cache")
+    entries.apply(lambda _: {"0/u1/global": b"one"})
+    entries.close()
+    writer = client.open_writer(FOREIGN)
+    upper = writer.fetch_upper()
+    writer.compare_and_append(None, expected_upper=upper, new_upper=None)
+    writer.expire()
+
+
+def _deleted(client: PersistClient) -> None:
+    """It was there, and was removed."""
+    _of_another_map(client)
+    client.finalize(FOREIGN)
+
+
+@pytest.mark.parametrize("make", [_of_another_format, _of_another_map, _sealed, _deleted])
+def test_a_foreign_shard_is_set_aside_as_it_is(
+    place: Place, caplog: pytest.LogCaptureFixture, make: Callable[[PersistClient], None]
+) -> None:
+    place.afresh()
+    _make(place, make)
+    place.name_as_cache(FOREIGN)
+    before = place.contents_of(FOREIGN)
+    with caplog.at_level("WARNING"):
+        assert place.opens_as_ever()
+    told = [one.getMessage() for one in caplog.records if "is set aside" in one.getMessage()]
+    assert [FOREIGN in one for one in told] == [True]
+    assert place.contents_of(FOREIGN) == before
+
+
+@pytest.mark.parametrize("whose", ["catalog", "log", "table"])
+def test_a_shard_of_the_environment_is_no_cache_and_stays_what_it_is(
+    place: Place, whose: str
+) -> None:
+    place.afresh()
+    with mzsql.connect(place.path, read_only=True) as con:
+        env = con.coordinator.env
+        (table,) = (one for one in env.catalog.state.stored if one.name == "t")
+        shard = {"catalog": CATALOG_SHARD, "log": env.meta.wal_shard, "table": table.shard}[whose]
+    place.name_as_cache(shard)
+    assert place.opens_as_ever()
+    with mzsql.connect(place.path) as con:
+        con.execute("INSERT INTO t VALUES (1, 1)")
+        assert con.execute("SELECT s FROM m WHERE a = 1").fetchall() == [(6,)]
 
 
 @pytest.mark.long

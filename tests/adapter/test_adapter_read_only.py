@@ -10,7 +10,9 @@ from typing import Any, TypeVar
 import pytest
 
 import mzsql
-from mzsql.adapter.environment import opening
+from mzsql.adapter.dataflows import reports
+from mzsql.adapter.environment import cache_shard, opening
+from mzsql.adapter.planning import planner
 from mzsql.location import blob_around, open_blob
 from mzsql.oracle.errors import OracleReadOnly
 
@@ -118,3 +120,42 @@ def test_no_object_is_written(env: str, monkeypatch: pytest.MonkeyPatch) -> None
                 assert reading.execute("SELECT count(*) FROM t").fetchall() == [(n + 1,)]
         assert counts["get"] > 0
         assert counts["set"] == counts["delete"] == 0, counts
+
+
+def test_plans_that_the_cache_has_not_are_made_few_at_a_time(
+    env: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As for a program of another build: what is known without a plan is told at once, and the rest with each statement more of."""
+    of_plans = ("mz_compute_lir_mapping_unified", "mz_arrangements", "mz_notices")
+    made_of = "SELECT object_id, dependency_id FROM mz_internal.mz_compute_dependencies"
+    with mzsql.connect(env) as con:
+        con.execute("ALTER SYSTEM SET step_engine = 'duckdb'; CREATE TABLE t (a int, b int)")
+        con.execute("CREATE VIEW plain AS SELECT a, b + 1 AS b FROM t WHERE a > 0")
+        con.execute("CREATE MATERIALIZED VIEW one AS SELECT a, sum(b) AS b FROM plain GROUP BY a")
+        con.execute("CREATE MATERIALIZED VIEW two AS SELECT count(*) FROM plain JOIN one USING (a)")
+        con.execute("CREATE MATERIALIZED VIEW three AS SELECT a FROM t WHERE a > 0 OR b = NULL")
+        con.execute("CREATE INDEX i ON three (a)")
+        assert con.execute("SELECT * FROM two").fetchall() == [(0,)]
+        running = {one: _rows(con, f"SELECT * FROM mz_internal.{one}") for one in of_plans}
+        dependencies = _rows(con, made_of)
+    assert all(running.values())
+    monkeypatch.setattr(cache_shard, "_checksum", lambda _: "of another build")
+    for module in (planner, reports):
+        monkeypatch.setattr(module, "MOST_MADE", 1)
+    with mzsql.connect(env, read_only=True) as con:
+        assert _rows(con, made_of) == dependencies
+        (told,) = con.notices
+        assert told.message.startswith("3 of the running dataflows are shown without their plans")
+        some = _rows(con, "SELECT * FROM mz_internal.mz_compute_lir_mapping_unified")
+        assert 0 < len(some) < len(running["mz_compute_lir_mapping_unified"])
+        while con.notices:
+            assert _rows(con, made_of) == dependencies
+        for _ in "1234":
+            _rows(con, "SELECT * FROM mz_internal.mz_arrangements")
+        for one in of_plans:
+            assert _rows(con, f"SELECT * FROM mz_internal.{one}") == running[one]
+        assert con.notices == []
+
+
+def _rows(con: mzsql.Connection, query: str) -> Counter[Any]:
+    return Counter(con.execute(query).fetchall())

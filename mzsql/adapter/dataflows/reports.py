@@ -1,18 +1,19 @@
 """What is told of the dataflows of an environment, whoever maintains them: for errors of reads, and for builtin relations.
 
 Promise: nothing here changes anything. What this process maintains it knows by itself; of what another one does it says what the catalog,
-the expression cache and the processes of replicas tell.
+the expression cache and the processes of replicas tell. Where the cache lacks the plans of very many objects (of another build, for one),
+a statement about all of them makes some of these plans, answers without the others and says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from mzsql.adapter.dataflows.dataflows import Dataflows
 from mzsql.adapter.environment.cache_entries import GlobalExpressions
 from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.environment.leader import seems_alive
-from mzsql.adapter.planning.planner import Planner
+from mzsql.adapter.planning.planner import MOST_MADE, Planner
 from mzsql.catalog.objects import Maintained
 from mzsql.render.nodes.naming import fingerprint_in, index_in
 from mzsql.repr.ids import GlobalId
@@ -25,12 +26,20 @@ class DataflowReports:
         env: the environment.
         planner: knows the plans of what other processes maintain.
         dataflows: what this process maintains.
+        lacking: is told of how many objects a statement had no plan.
     """
 
-    def __init__(self, env: Environment, planner: Planner, dataflows: Dataflows) -> None:
+    def __init__(
+        self,
+        env: Environment,
+        planner: Planner,
+        dataflows: Dataflows,
+        lacking: Callable[[int], None],
+    ) -> None:
         self._env = env
         self._planner = planner
         self._dataflows = dataflows
+        self._lacking = lacking
 
     def _runs(self, item: Maintained) -> GlobalExpressions:
         """The plan that an index or a materialized view runs with, in this process or another."""
@@ -74,9 +83,14 @@ class DataflowReports:
                     return f'It reads {below.noun} "{below.full_name}", whose dataflow fails: {failure.rstrip(".")}.'
         return None
 
-    def running(self) -> Iterator[tuple[Maintained, GlobalExpressions]]:
-        """Each index and materialized view with the plan that it runs with, in this process or another."""
-        return self._planner.running(self._dataflows.plans)
+    def running(self) -> Iterator[tuple[Maintained, GlobalExpressions | None]]:
+        """Each index and materialized view with the plan that it runs with, in this process or another; None where it is not known."""
+        lacking = 0
+        for item, runs in self._planner.running(self._dataflows.plans):
+            lacking += runs is None
+            yield item, runs
+        if lacking:
+            self._lacking(lacking)
 
     def arrangements(self) -> Iterator[tuple[str, int, str, str]]:
         """The arrangements of all running dataflows, whoever maintains them: object id, LIR id, replica id and shard."""
@@ -85,8 +99,16 @@ class DataflowReports:
             replica, _, rest = name.partition("/")
             fingerprint = fingerprint_in(rest)
             registered.setdefault(index_in(fingerprint) or fingerprint, []).append((replica, shard))
+        if not registered:
+            return
+        left = MOST_MADE
         for item, runs in self.running():
-            for lir_id, fingerprint in self._planner.outlined_once(item, runs).arrangements or ():
+            if runs is None:
+                continue
+            outlined = runs
+            if not runs.is_outlined and left:
+                outlined, left = self._planner.outlined_once(item, runs), left - 1
+            for lir_id, fingerprint in outlined.arrangements or ():
                 for replica, shard in registered.get(fingerprint, ()):
                     yield item.id, lir_id, replica, shard
             for replica, shard in registered.get(item.id, ()):

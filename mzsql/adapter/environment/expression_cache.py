@@ -37,7 +37,7 @@ from mzsql.catalog.objects import View
 from mzsql.catalog.state import CatalogState
 from mzsql.expr.relation import Relation
 from mzsql.location import LocationError
-from mzsql.persist import CorruptPart, MissingPart, NewerVersion, PersistClient
+from mzsql.persist import CorruptPart, MissingPart, NewerVersion, PersistClient, ShardFinalized
 from mzsql.repr.errors import DatatypeMismatch, Fenced, InternalError, QueryCanceled, SqlError
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.lazy import lazy_property
@@ -294,11 +294,13 @@ class ExpressionCache:
         features: str | None,
         prior: bool,
     ) -> Change:
-        """The change that removes entries that no longer apply."""
+        """The change that removes entries that no longer apply. `InternalError`: the shard is another map's, and stays as it is."""
         doomed: dict[str, bytes | None] = {}
         parts = [parts_of(key) for key in entries]
         waiting = {build for build, _, kind in parts if kind == WAITING}
         for (key, value), (build, gid, kind) in zip(entries.items(), parts, strict=True):
+            if not build:
+                raise InternalError(f"it is the shard of something else: it holds {key!r}")
             if build != self._build:
                 # Entries of a waiting deployment belong to it. An arrangement's entry is the only name of its shard, so the shard is
                 # retired first.
@@ -560,7 +562,9 @@ class ExpressionCache:
 
 def _is_damage(failure: Exception) -> bool:
     """Whether a failure means that the shard's contents are wrong, rather than that a store is unreachable or a statement was canceled."""
-    if isinstance(failure, CorruptPart | MissingPart | NewerVersion | DatatypeMismatch):
+    if isinstance(
+        failure, CorruptPart | MissingPart | NewerVersion | DatatypeMismatch | ShardFinalized
+    ):
         return True
     if isinstance(failure, LocationError | Fenced | QueryCanceled):
         return False

@@ -74,6 +74,9 @@ from mzsql.transform.unread_errors import errors_unread
 _log = logging.getLogger(__name__)
 
 
+#: Of the plans that a statement looks at, so many that nobody has made yet are made for it.
+MOST_MADE = 100
+
 #: Below so many cached views, dropped ones are not looked for.
 _SWEEP_LEAST = 64
 
@@ -295,8 +298,8 @@ class Planner:
 
     def _planned_here(self, item: objects.Maintained) -> GlobalExpressions:
         """The plan of an object that has none in the cache (for one, because another build deployed it), made once."""
-        known = self._planned.get(item.id)
-        if known is None or not self.is_current(item, known):
+        known = self.known(item)
+        if known is None:
             known = self._planned[item.id] = self.deploy(item)
             items = self._state().items
             if len(self._planned) > max(_SWEEP_LEAST, len(items)):
@@ -314,6 +317,11 @@ class Planner:
             return plan
         return plan.with_outline(self.renderings.of(plan.sealed).outline)
 
+    def known(self, item: objects.Maintained) -> GlobalExpressions | None:
+        """The plan that this process has made of an object that has none in the cache; None where it has not."""
+        made = self._planned.get(item.id)
+        return made if made is not None and self.is_current(item, made) else None
+
     def outlined_once(self, item: objects.Maintained, plan: GlobalExpressions) -> GlobalExpressions:
         """A plan from `running` with its outline; remembered where the plan is one that this process made."""
         made = self.outlined(plan)
@@ -323,16 +331,22 @@ class Planner:
 
     def running(
         self, known: Mapping[GlobalId, GlobalExpressions]
-    ) -> Iterator[tuple[objects.Maintained, GlobalExpressions]]:
-        """The plan that each deployed object runs with: from ``known``, else as `deployed` but decoded only when used."""
+    ) -> Iterator[tuple[objects.Maintained, GlobalExpressions | None]]:
+        """The plan that each deployed object runs with: from ``known``, else as `deployed` but decoded only when used. Of those that nobody
+        has made yet, `MOST_MADE` are made now, and the others are None.
+        """
         items = self._state().maintained
         others = [item.id for item in items if item.id not in known]
         cached: Mapping[GlobalId, GlobalExpressions] = {}
         if others:
             self._cache.sync()
             cached = self._cache.glances(others)
+        left = MOST_MADE
         for item in items:
-            yield item, known.get(item.id) or cached.get(item.id) or self._planned_here(item)
+            plan = known.get(item.id) or cached.get(item.id) or self.known(item)
+            if plan is None and left:
+                plan, left = self._planned_here(item), left - 1
+            yield item, plan
 
     def catalog_without(self, gid: GlobalId) -> SessionCatalog:
         """The catalog in which an object's own definition is planned: without the object itself."""

@@ -90,7 +90,7 @@ def lir_mapping_rows(source: Source) -> Rows:
     replicas_of = _replicas(state)
     for item, runs in source.running():
         replicas = replicas_of(item.cluster)
-        if not replicas:
+        if not replicas or runs is None:
             continue
         told = _Printed(runs, names)
         first = operator_id(item.id, 0)

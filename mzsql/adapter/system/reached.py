@@ -5,8 +5,9 @@ Promise: pure functions over one statement's dependencies; the pairs come one by
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
+from mzsql.catalog.objects import Item, Stored, View
 from mzsql.repr.ids import GlobalId
 
 #: What each object needs itself.
@@ -26,6 +27,17 @@ def roots(direct: Direct) -> Iterator[tuple[GlobalId, GlobalId]]:
         for gid in _below(direct, needs):
             if not direct.get(gid):
                 yield start, gid
+
+
+def made_of(items: Mapping[GlobalId, Item]) -> Callable[[Item], Iterator[GlobalId]]:
+    """What gives the tables and materialized views that an object's definition reads, itself or through plain views."""
+    plain = {gid: one.depends_on for gid, one in items.items() if isinstance(one, View)}
+
+    def of(item: Item) -> Iterator[GlobalId]:
+        read = _below(plain, item.depends_on)
+        return (gid for gid in read if isinstance(items.get(gid), Stored))
+
+    return of
 
 
 def _below(direct: Direct, needs: Collection[GlobalId]) -> Iterator[GlobalId]:

@@ -26,7 +26,7 @@ from mzsql.adapter.system.introspection import (
     arranged_indexes,
 )
 from mzsql.adapter.system.objects import SchemaIds, cluster_ids, schedules, system_schema_id
-from mzsql.adapter.system.reached import reached, roots
+from mzsql.adapter.system.reached import made_of, reached, roots
 from mzsql.adapter.system.source import Rows, Source
 from mzsql.catalog.builtin import builtins
 from mzsql.catalog.commands.clusters import factor_of, size_of
@@ -424,10 +424,11 @@ def _transitive_dependencies(source: Source) -> Rows:
 
 
 def _read(source: Source) -> Iterator[tuple[GlobalId, set[GlobalId]]]:
-    """What the plan of each running dataflow reads."""
+    """What the plan of each running dataflow reads; where that is not known, what it is made of by its definition."""
+    by_definition = made_of(source.state.items)
     for item, runs in source.running():
         # What runs reads the physical plan's imports; the MIR may import other indexes.
-        yield item.id, {*runs.reads}
+        yield item.id, {*(by_definition(item) if runs is None else runs.reads)}
 
 
 def _compute_dependencies(source: Source) -> Rows:
@@ -500,7 +501,7 @@ def _startup(source: Source) -> Rows:
 def _notices(source: Source) -> Rows:
     items = source.state.items
     for item, runs in source.running():
-        for one in runs.notices:
+        for one in () if runs is None else runs.notices:
             if items.keys() >= set(one.about):
                 told = f"{item.id} {one.kind} {one.message}"
                 digest = hashlib.sha256(told.encode()).hexdigest()[:16]

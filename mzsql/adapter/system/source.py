@@ -29,7 +29,7 @@ class Source(msgspec.Struct, frozen=True):
     Attributes:
         env: the environment.
         builtin_desc: gives a builtin relation's columns.
-        running: gives each index and materialized view with the plan that it runs with.
+        running: gives each index and materialized view with the plan that it runs with; None where that is not known.
         arrangements: gives object id, LIR id, replica id and shard of each arrangement of running dataflows.
         trouble: gives why a replica does not work; None where it does.
         usage: gives the CPU, memory and disk that a replica's process uses.
@@ -39,7 +39,7 @@ class Source(msgspec.Struct, frozen=True):
 
     env: Environment
     builtin_desc: Callable[[Builtin], RelationDesc]
-    running: Callable[[], Iterable[tuple[Maintained, GlobalExpressions]]]
+    running: Callable[[], Iterable[tuple[Maintained, GlobalExpressions | None]]]
     arrangements: Callable[[], Iterable[tuple[str, int, str, str]]]
     trouble: Callable[[Replica], str | None]
     usage: Callable[[Replica], Usage | None]
