@@ -142,7 +142,7 @@ def test_what_replicas_tell_stays_while_one_hangs_and_goes_when_it_is_killed(
     told = """
         SELECT r.name, count(*)
         FROM mz_cluster_replicas AS r
-        JOIN mz_internal.mz_compute_frontiers_unified AS f ON f.replica_id = r.id
+        JOIN mz_internal.mz_compute_frontiers_unified AS f ON f.replica_id = r.id AND f.time > 0
         JOIN mz_internal.mz_compute_operator_hydration_statuses_per_worker AS h
             ON h.replica_id = r.id AND h.object_id = f.export_id AND h.hydrated
         GROUP BY r.name
