@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import mzsql
+from mzsql.adapter.environment.cache_entries import GlobalExpressions
 
 PATIENCE = 120.0
 DEFINED = (
@@ -100,3 +105,138 @@ def test_plans_that_the_cache_has_not_are_made_once(path: Path) -> None:
             assert left.keys() == {"by_index", "apart"}
             # What the index was for is planned without it: by who dropped it, or here.
             assert not any(plan.index_imports for plan in left.values())
+
+
+# --- every process tells the same ---------------------------------------------------------------
+
+TOLD = (
+    "SELECT o.name, n.notice_type, n.message, n.hint FROM mz_internal.mz_notices n "
+    "JOIN mz_objects o ON o.id = n.object_id ORDER BY 1, 2, 3"
+)
+MEANWHILE = (
+    "CREATE MATERIALIZED VIEW m{n} AS SELECT x.a, v.b FROM t AS x JOIN v ON x.a = v.a WHERE v.b > {n}",
+    "CREATE MATERIALIZED VIEW m{n} AS SELECT a FROM v WHERE b = {n} OR a = NULL",
+    "CREATE INDEX i{n} ON t (a)",
+    "CREATE INDEX i{n} ON v (a)",
+    "CREATE INDEX i{n} ON t (b)",
+    "DROP INDEX IF EXISTS i{before}",
+    "DROP INDEX i",
+    "ALTER SYSTEM SET enable_eager_delta_joins = {flag}",
+)
+
+
+class Processes:
+    """Two that write, of which one leads, and one that only reads, all of them on one environment."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.number = 0
+        self.leads = mzsql.connect(path)
+        assert self.leads.coordinator.env.startup.wait(PATIENCE)
+        self.beside = mzsql.connect(path, maintenance="elsewhere")
+        self.reads = mzsql.connect(path, read_only=True)
+
+    def close(self) -> None:
+        for con in (self.leads, self.beside, self.reads):
+            con.close()
+
+    def step(self, what: str, choice: int, *, flag: bool) -> None:
+        if what == "restart":
+            self.leads.close()
+            self.leads = mzsql.connect(self.path)
+            assert self.leads.coordinator.env.startup.wait(PATIENCE)
+        elif what == "another reader":
+            self.reads.close()
+            self.reads = mzsql.connect(self.path, read_only=True)
+        else:
+            self.number += 1
+            text = what.format(n=self.number, before=choice, flag="on" if flag else "off")
+            with contextlib.suppress(mzsql.ProgrammingError):  # what is dropped may be gone
+                (self.beside if flag else self.leads).execute(text)
+
+    def _running(self) -> dict[str, GlobalExpressions]:
+        """The plans that the one that leads runs, once it runs all."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            wanted = self.leads.coordinator.env.sync().maintained
+            for con in (self.leads, self.beside):
+                con.coordinator.env.sync()
+                found = {one.name: con.coordinator.dataflows.deployed(one.id) for one in wanted}
+                if all(found.values()):
+                    return {name: plan for name, plan in found.items() if plan is not None}
+            assert time.monotonic() < deadline, "not everything was taken up"
+            time.sleep(0.02)
+
+    @staticmethod
+    def _told(con: mzsql.Connection) -> tuple[dict[str, str], list[object]]:
+        found = con.execute(
+            "SELECT id, name, type FROM mz_objects WHERE id LIKE 'u%' AND type IN ('index', 'materialized-view')"
+        ).fetchall()
+        shown = {
+            name: con.execute(
+                f"EXPLAIN PHYSICAL PLAN FOR {kind.replace('-', ' ').upper()} {name}"
+            ).fetchall()[0][0]
+            for _, name, kind in found
+        }
+        return shown, con.execute(TOLD).fetchall()
+
+    def check(self) -> dict[str, str]:
+        """All tell the same, and that is what the one that leads runs; the plans."""
+        running = self._running()
+        told = self._told(self.leads)
+        assert self._told(self.beside) == told
+        assert self._told(self.reads) == told
+        for con in (self.leads, self.beside, self.reads):
+            for item in con.coordinator.env.catalog.state.maintained:
+                known, runs = con.coordinator.planner.deployed(item), running[item.name]
+                assert (known.mir, known.plan) == (runs.mir, runs.plan), item.full_name
+        return told[0]
+
+
+def test_every_process_shows_the_plan_that_runs_whatever_indexes_come_and_go(path: Path) -> None:
+    processes = Processes(path)
+    with contextlib.closing(processes):
+        first = processes.check()
+        assert "[DELETED INDEX]" not in first["by_index"]
+        for flag in (False, True):
+            processes.step("CREATE INDEX j{n} ON v (a)", 0, flag=flag)
+            assert processes.check()["by_index"] == first["by_index"]
+        processes.step("DROP INDEX i", 0, flag=True)
+        without = processes.check()
+        assert "[DELETED INDEX]" in without["by_index"]
+        processes.step("another reader", 0, flag=False)
+        assert processes.check() == without
+        processes.step(
+            "CREATE MATERIALIZED VIEW later AS SELECT a FROM t WHERE b = NULL", 0, flag=True
+        )
+        processes.step("restart", 0, flag=False)
+        after = processes.check()
+        assert "[DELETED INDEX]" not in after["by_index"]
+        assert "j" in after["by_index"], "it is planned for the indexes that there are"
+
+
+@pytest.mark.long
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    steps=st.lists(
+        st.tuples(
+            st.sampled_from([*MEANWHILE, "restart", "another reader"]),
+            st.integers(1, 8),
+            st.booleans(),
+        ),
+        min_size=3,
+        max_size=8,
+    )
+)
+def test_every_process_shows_the_plan_that_runs_whatever_happens(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int, bool]]
+) -> None:
+    path = tmp_path_factory.mktemp("processes") / "env"
+    with mzsql.connect(path) as con:
+        for text in DEFINED:
+            con.execute(text)
+    processes = Processes(path)
+    with contextlib.closing(processes):
+        for what, choice, flag in steps:
+            processes.step(what, choice, flag=flag)
+            processes.check()
