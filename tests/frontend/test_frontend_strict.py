@@ -36,6 +36,23 @@ from mzsql.repr.errors import SqlSyntaxError
         ("SELECT a == 1", 'Expected an expression, found operator "="', "= 1"),
         ("SELECT a <=> 1", 'Expected an expression, found operator ">"', "> 1"),
         ("SELECT b REGEXP 'x'", 'Expected end of statement, found string literal "x"', "'x'"),
+        ("CREATE TABLE t (a array<int>)", 'Expected right parenthesis, found operator "<"', "<"),
+        (
+            "CREATE TABLE t (a map<text, int>)",
+            'Expected right parenthesis, found operator "<"',
+            "<",
+        ),
+        (
+            "CREATE TABLE t (a map(text, int))",
+            "Expected left square bracket, found left parenthesis",
+            "(text",
+        ),
+        (
+            "CREATE TABLE t (a int unsigned)",
+            'Expected right parenthesis, found identifier "unsigned"',
+            "unsigned",
+        ),
+        ("SELECT CAST('1' AS list<int>)", "Expected an expression, found right parenthesis", ")"),
         ("SELECT b XOR c", 'Expected end of statement, found identifier "c"', "c"),
     ],
 )
@@ -62,6 +79,9 @@ def test_what_other_dialects_have_is_an_error_at_its_place(
         "SELECT * FROM t ORDER BY a ASC, b DESC LIMIT 1 OFFSET 2",
         "SELECT extract(year FROM now()), substring('abc' FROM 1 FOR 2), substring('abc', 1, 2)",
         "SELECT pivot, xml, regexp, struct FROM glob AS anti JOIN point ON xor",
+        "SELECT 1::int unsigned, 2::text unsigned, 3::numeric(10, 2) unsigned",
+        "SELECT range < 3, struct < 4, struct > 2 FROM t",
+        "CREATE TABLE t (a map[text => int list], b int list list, c text[][], d int list[])",
         "SELECT count(DISTINCT a), max(a ORDER BY b), string_agg(b, ',' ORDER BY a) FROM t",
     ],
 )

@@ -1,16 +1,21 @@
 """The grammar of types: names of up to three parts, arrays and lists (``int[] list``).
 
 Promise: for a type that is no keyword ``meta["parts"]`` has the parts of its name and ``meta["named"]`` their place in
-the text; ``meta["span"]`` is the place of the whole type.
+the text; ``meta["span"]`` is the place of the whole type. What other dialects write behind a type's name is not part of it:
+``<`` compares, and ``unsigned`` is a name.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from sqlglot import expressions as exp
 from sqlglot.parsers.materialize import MaterializeParser
 from sqlglot.tokenizer_core import TokenType
+
+
+_CONTAINERS = (TokenType.MAP, TokenType.LIST, TokenType.ARRAY)
 
 
 def _name_leaf(node: exp.DataType, first: Any) -> None:
@@ -26,12 +31,34 @@ def _name_leaf(node: exp.DataType, first: Any) -> None:
     node.meta.update(parts=(name,), named=(first.start, first.end + 1))
 
 
+def _is_unsigned(token: Any) -> bool:
+    return str(token.text).upper() == "UNSIGNED"
+
+
 class TypeGrammar(MaterializeParser):
     """The parser's methods for types."""
 
+    #: Types of other types in brackets, ``array<int>``, and those that have fields in parentheses.
+    NESTED_TYPE_TOKENS: ClassVar[frozenset[TokenType]] = frozenset()
+    STRUCT_TYPE_TOKENS: ClassVar[frozenset[TokenType]] = frozenset()
+    AGGREGATE_TYPE_TOKENS: ClassVar[frozenset[TokenType]] = frozenset()
+    ENUM_TYPE_TOKENS: ClassVar[frozenset[TokenType]] = frozenset()
+    #: UNSIGNED is taken by sqlglot whatever this says; it is given back in `_parse_types`.
+    SIGNED_TO_UNSIGNED_TYPE_TOKEN: ClassVar[Mapping[TokenType, TokenType]] = {
+        token: token for token in MaterializeParser.TYPE_TOKENS
+    }
+
     def _parse_types(self, *args: Any, **kwargs: Any) -> Any:
-        first = self._curr
+        first, index = self._curr, self._index
+        if not kwargs.get("check_func") and first and self._next:
+            if first.token_type in _CONTAINERS and self._next.token_type == TokenType.L_PAREN:
+                self._advance()
+                self.raise_error("Expected left square bracket")
         this = super()._parse_types(*args, **kwargs)
+        for at in range(index + 1, self._index):
+            if self._tokens[at].token_type == TokenType.VAR and _is_unsigned(self._tokens[at]):
+                self._retreat(at)
+                break
         if first and isinstance(this, exp.DataType):
             _name_leaf(this, first)
         if not kwargs.get("check_func"):
