@@ -26,6 +26,8 @@ def catalog() -> MemoryCatalog:
 # statement, message, the text at the position (None: no position is promised)
 CASES = [
     ("SELECT x FROM t", 'column "x" does not exist', "x FROM"),
+    ("SELECT is_true(b = 1) FROM t", 'function "is_true" does not exist', "is_true"),
+    ('SELECT "and"(true, true)', 'function "and" does not exist', '"and"'),
     ("SELECT t.x FROM t", 'column "t.x" does not exist', "t.x"),
     ("SELECT z.a FROM t", 'column "z.a" does not exist', "z.a"),
     ("SELECT * FROM nope", "unknown catalog item 'nope'", "nope"),

@@ -66,6 +66,7 @@ SPECIAL = {
     "int2vector_to_array": "('1 2'::int2vector)::smallint[]", "oidvector_to_array": "('1 2'::oidvector)::oid[]",
     "to_char_interval": "to_char({interval}, 'YYYY MM DD HH24:MI:SS.US HH12 AM Q')",
     "text_to_char_code": "({text})::\"char\"", "integer_to_char_code": "({integer})::\"char\"",
+    "array_accumulated": "({integers})[1:1]",
     "jsonb_object_pairs": "jsonb_object(ARRAY[['a', {text}], ['ß', 'b']])", "array_item": "({integers})[1]", "list_item": "({list})[1]",
     "text_to_range": "({text}::text)::int4range", "text_to_array": "({text})::integer[]", "text_to_list": "({text})::integer list",
     "text_to_map": "({text})::map[text=>integer]", "array_to_array": "({integers})::bigint[]", "list_to_list": "({list})::bigint list",

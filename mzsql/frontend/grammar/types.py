@@ -7,13 +7,11 @@ the text; ``meta["span"]`` is the place of the whole type. What other dialects w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from sqlglot import expressions as exp
 from sqlglot.parsers.materialize import MaterializeParser
 from sqlglot.tokenizer_core import TokenType
-
 
 _CONTAINERS = (TokenType.MAP, TokenType.LIST, TokenType.ARRAY)
 
@@ -39,21 +37,20 @@ class TypeGrammar(MaterializeParser):
     """The parser's methods for types."""
 
     #: Types of other types in brackets, ``array<int>``, and those that have fields in parentheses.
-    NESTED_TYPE_TOKENS: ClassVar[frozenset[TokenType]] = frozenset()
-    STRUCT_TYPE_TOKENS: ClassVar[frozenset[TokenType]] = frozenset()
-    AGGREGATE_TYPE_TOKENS: ClassVar[frozenset[TokenType]] = frozenset()
-    ENUM_TYPE_TOKENS: ClassVar[frozenset[TokenType]] = frozenset()
+    NESTED_TYPE_TOKENS: ClassVar[set[TokenType]] = set()
+    STRUCT_TYPE_TOKENS: ClassVar[set[TokenType]] = set()
+    AGGREGATE_TYPE_TOKENS: ClassVar[set[TokenType]] = set()
+    ENUM_TYPE_TOKENS: ClassVar[set[TokenType]] = set()
     #: UNSIGNED is taken by sqlglot whatever this says; it is given back in `_parse_types`.
-    SIGNED_TO_UNSIGNED_TYPE_TOKEN: ClassVar[Mapping[TokenType, TokenType]] = {
+    SIGNED_TO_UNSIGNED_TYPE_TOKEN: ClassVar[dict[TokenType, TokenType]] = {
         token: token for token in MaterializeParser.TYPE_TOKENS
     }
 
     def _parse_types(self, *args: Any, **kwargs: Any) -> Any:
         first, index = self._curr, self._index
-        if not kwargs.get("check_func") and first and self._next:
-            if first.token_type in _CONTAINERS and self._next.token_type == TokenType.L_PAREN:
-                self._advance()
-                self.raise_error("Expected left square bracket")
+        if not kwargs.get("check_func") and self._is_called():
+            self._advance()
+            self.raise_error("Expected left square bracket")
         this = super()._parse_types(*args, **kwargs)
         for at in range(index + 1, self._index):
             if self._tokens[at].token_type == TokenType.VAR and _is_unsigned(self._tokens[at]):
@@ -71,6 +68,11 @@ class TypeGrammar(MaterializeParser):
         if first and isinstance(this, exp.DataType):
             this.meta["span"] = (first.start, self._prev.end + 1)
         return this
+
+    def _is_called(self) -> bool:
+        """Whether the word of a container stands before a parenthesis."""
+        kinds = [token.token_type for token in self._tokens[self._index : self._index + 2]]
+        return len(kinds) == 2 and kinds[0] in _CONTAINERS and kinds[1] == TokenType.L_PAREN
 
     def _sized(self, this: Any) -> Any:
         """The type of an array written with sizes, ``int[3][2]``, which mean nothing, as in PostgreSQL.

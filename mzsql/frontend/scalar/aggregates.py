@@ -236,7 +236,9 @@ def _ordered(
     if condition is not None:
         expr = hir.If(condition.expr, expr, Literal(None, row.typ))
     typ = func.result_type([row.typ])
-    return collector.add(hir.Aggregate(func.key, expr, parts.distinct, typ, func.nullable))
+    made = collector.add(hir.Aggregate(func.key, expr, parts.distinct, typ, func.nullable))
+    of_arrays = parts.name == "array_agg" and args[0].typ.kind == "array"
+    return call("array_accumulated", [made], typ) if of_arrays else made
 
 
 def in_order(

@@ -345,6 +345,8 @@ def _anonymous(ctx: ExprContext, node: exp.Expr) -> Typed:
         return operator_call("||", args, position_of(node))
     if len(args) == 1 and name in _CASTS and not functions.scalars_named(name):
         return explicit(args[0], _CASTS[name], position_of(node))
+    if name in qualified.PLANS_ONLY:
+        raise UndefinedFunction(f'function "{name}" does not exist', position=position_of(node))
     try:
         return function_call(name, args, position_of(node))
     except UndefinedFunction as unknown:

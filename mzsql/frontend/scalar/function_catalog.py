@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from mzsql.expr import functions
 from mzsql.expr.functions.aggregate.windows import WINDOW_FUNCTIONS
 from mzsql.expr.functions.table import ScalarFunc
+from mzsql.frontend.scalar import qualified
 from mzsql.frontend.scalar.aggregates import DESUGARED
 from mzsql.frontend.scalar.system_functions import DEFINITIONS
 from mzsql.repr import types as t
@@ -26,13 +27,10 @@ from mzsql.repr.types import SqlType
 #: OIDs of functions start here, above those of builtin relations and types; and the size of their range.
 _FIRST_FUNCTION, _NUMBERS = 1_000_000_000, 1_000_000_000
 #: Names that only plans use, and those with a syntax of their own.
-_INTERNAL = frozenset(
-    {
-        *("all", "and", "any", "array", "array_fill", "array_get", "array_item", "array_slice", "cast", "coalesce", "greatest"),
-        *("is_false", "is_null", "is_true", "least", "list", "list_get", "list_item", "list_slice", "map", "mz_setting"),
-        *("not", "or", "record_get", "row"),
-    }
-)  # fmt: skip
+_INTERNAL = qualified.PLANS_ONLY | {
+    *("all", "any", "array", "array_fill", "cast", "coalesce", "greatest"),
+    *("least", "list", "map", "mz_setting", "row"),
+}
 #: ``date_part_year`` and the like: in a call, the unit is an argument.
 _OF_UNIT = re.compile("(?:extract|date_part|date_trunc)_(?:" + "|".join(functions.UNITS) + ")")
 _NAME = re.compile("[a-z_][a-z0-9_]*")

@@ -45,6 +45,13 @@ _MZ_INTERNAL = frozenset(
     }
 )
 _INFORMATION_SCHEMA = frozenset({"_pg_expandarray"})
+#: Functions that only plans use: their calls are written as operators, subscripts, tests, or not at all.
+PLANS_ONLY = frozenset(
+    {
+        *("and", "array_accumulated", "array_get", "array_item", "array_slice", "is_false", "is_null", "is_true"),
+        *("list_get", "list_item", "list_slice", "not", "or", "record_get"),
+    }
+)  # fmt: skip
 #: Functions in both schemas.
 _BOTH = frozenset(
     {"crc32", "date_bin_hopping", "datediff", "starts_with", "unnest", "uuid_generate_v5"}

@@ -1,16 +1,16 @@
 """Arrays of several dimensions, and arrays made from texts.
 
-Promise: an array is rectangular: one built or joined from arrays of different lengths is an error, as in Materialize;
-empty ones make only an empty one. Functions without meaning for several dimensions are errors.
+Promise: an array is rectangular: one built or joined from arrays of different lengths is an error, as in Materialize, and so is one
+accumulated from them, as in PostgreSQL; empty ones make only an empty one. Functions without meaning for several dimensions are errors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.declare import Ast, duckdb_only
-from mzsql.expr.functions.table import Engine, ErrorRule, ScalarFunc, Sql
+from mzsql.expr.functions.table import Engine, ErrorRule, ScalarFunc, Spelling, Sql
 from mzsql.repr.types import TEXT, SqlType
 
 
@@ -89,6 +89,55 @@ def _uneven_message(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
 EVEN = ErrorRule(_uneven, _uneven_message, _of_arrays)
 
 
+# --- accumulating ---------------------------------------------------------------------------------
+
+
+def accumulated(_engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+    """The array itself; what `array_agg` has made of arrays goes through this for its errors."""
+    return args[0].ast
+
+
+def _any_item(condition: Callable[[Ast, Ast, Engine, SqlType], Ast]) -> Spelling:
+    """Whether any element of the array fails; `condition` is given it, and the first one."""
+
+    def failing(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
+        (array,) = args
+        assert array.typ.element is not None
+        first = _first(array.ast, engine)
+        fails = condition(s.variable("aa0"), first, engine, array.typ.element)
+        return s.gt(size(s.kept(array.ast, "aa0", fails, engine), engine), s.num(0))
+
+    return failing
+
+
+def _first(array: Ast, engine: Engine) -> Ast:
+    return s.call("TRY_ELEMENT_AT" if engine is Engine.SPARK else "LIST_EXTRACT", array, s.num(1))
+
+
+def _unlike(item: Ast, first: Ast, engine: Engine, typ: SqlType) -> Ast:
+    """Whether two arrays have other lengths in any dimension."""
+    differs = s.neq(size(item, engine), size(first, engine))
+    inner = typ.element
+    if inner is None or inner.kind != "array":
+        return differs
+    deeper = _unlike(_first(item, engine), _first(first, engine), engine, inner)
+    return s.or_(differs, deeper)
+
+
+#: The errors of `array_agg` over arrays, as in PostgreSQL.
+ACCUMULATED = (
+    ErrorRule(
+        _any_item(lambda item, _first, _engine, _typ: s.is_null(item)),
+        "cannot accumulate null arrays",
+    ),
+    ErrorRule(
+        _any_item(lambda item, _first, engine, _typ: s.eq(size(item, engine), s.num(0))),
+        "cannot accumulate empty arrays",
+    ),
+    ErrorRule(_any_item(_unlike), "cannot accumulate arrays of different dimensionality"),
+)
+
+
 # --- joining and searching -----------------------------------------------------------------------
 
 
@@ -99,8 +148,7 @@ def _incompatible(engine: Engine, args: Sequence[Sql], _typ: SqlType) -> Ast:
 
 
 def _first_size(arg: Sql, engine: Engine) -> Ast:
-    name = "TRY_ELEMENT_AT" if engine is Engine.SPARK else "LIST_EXTRACT"
-    return size(s.call(name, arg.ast, s.num(1)), engine)
+    return size(_first(arg.ast, engine), engine)
 
 
 JOINABLE = ErrorRule(

@@ -90,6 +90,14 @@ def _of_arrays() -> list[ScalarFunc]:
         ),
         ScalarFunc("cardinality_array", "cardinality", (ARRAY,), INTEGER, array_shapes.leaves),
         ScalarFunc(
+            "array_accumulated",
+            "array_accumulated",
+            (ARRAY,),
+            _first,
+            array_shapes.accumulated,
+            errors=array_shapes.ACCUMULATED,
+        ),
+        ScalarFunc(
             "array_concat",
             "||",
             (ARRAY, ARRAY),
