@@ -107,7 +107,7 @@ def create_cluster(pieces: Pieces) -> cs.CreateCluster:
     name = pieces.plain_name()
     given = options(pieces, CLUSTER_OPTIONS)
     if pieces.word() == "FEATURES":
-        raise Unsupported("FEATURES of clusters are not supported", position=pieces.position())
+        raise Unsupported("FEATURES not supported for non-system users", position=pieces.position())
     return cs.CreateCluster(pieces.source, name, given, if_not_exists=if_not_exists)
 
 
