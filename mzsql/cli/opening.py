@@ -1,4 +1,4 @@
-"""``mzsql open``: opens an environment, waits until all it maintains has hydrated, and reports where the time went.
+"""``mzsql open``: opens an environment, waits until all it maintains is taken up, and reports where the time went.
 
 Promise: afterwards every optimized plan is in the expression cache, written in one update; a terminal shows progress
 meanwhile.
@@ -12,10 +12,10 @@ from pathlib import Path
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
+from rich.table import Column, Table
 
 import mzsql
-from mzsql.adapter.environment.startup import Startup
+from mzsql.adapter.environment.startup import PHASES, Startup
 from mzsql.repr.errors import NotReadable
 
 _LOOK_SECONDS = 0.2
@@ -30,7 +30,7 @@ def open_environment(env: Path, *, profile: bool, timeout: float) -> None:
         timeout: the seconds to wait.
 
     Raises:
-        NotReadable: not everything has hydrated within ``timeout`` seconds.
+        NotReadable: not everything was taken up within ``timeout`` seconds.
     """
     with mzsql.connect(env) as con:
         startup = con.coordinator.env.startup
@@ -72,7 +72,8 @@ def _progress(startup: Startup) -> str:
 
 
 def _print(startup: Startup) -> None:
-    table = Table("phase", "began s", "seconds", "objects")
+    table = Table(Column("phase", no_wrap=True), "began s", "seconds", "objects", "what is done")
     for one in startup.phases():
-        table.add_row(one.name, f"{one.began:.3f}", f"{one.seconds:.3f}", str(one.objects or ""))
+        took = f"{one.began:.3f}", f"{one.seconds:.3f}", str(one.objects or "")
+        table.add_row(one.name, *took, PHASES[one.name])
     Console().print(table)

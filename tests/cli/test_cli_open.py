@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 import mzsql
 from mzsql.adapter.environment import opening
+from mzsql.adapter.environment.startup import PHASES
 from mzsql.cli.app import app
 
 
@@ -35,7 +36,7 @@ def test_opening_tells_what_was_taken_up_and_where_the_time_went(
     monkeypatch.setattr(opening, "VERSION", "0.1.9")
     shown = ran("open", "--env", env, "--profile")
     assert "2 dataflows taken up, 2 of them optimized anew" in shown
-    assert all(phase in shown for phase in ("catalog", "optimization", "taking up", "complete"))
+    assert all(phase in shown for phase in PHASES)
     assert "2 dataflows taken up, 0 of them" in ran("open", "--env", env)
 
 

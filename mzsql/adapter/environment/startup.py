@@ -7,10 +7,23 @@ it covered. Phases may overlap and nest: dataflows are started while statements 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 import msgspec
+
+#: What is done in each phase.
+PHASES: Mapping[str, str] = {
+    "stores": "the stores are opened",
+    "catalog": "the catalog is read",
+    "oracle": "the timestamp oracle is opened",
+    "collections": "tables and views are made known, the log of writes is read",
+    "recovery": "what was committed before a crash is made visible",
+    "plans": "plans are looked up, or made",
+    "optimization": "of these, those that the expression cache did not have are made",
+    "taking up": "dataflows are given to the replicas",
+    "complete": "everything was taken up",
+}
 
 
 class Phase(msgspec.Struct, frozen=True):
