@@ -25,9 +25,10 @@ from mzsql.catalog.builtin import Builtin, builtins
 from mzsql.catalog.objects import DATABASE
 from mzsql.compute.peek.rows import expand, named
 from mzsql.frontend.catalog import CatalogItem, PartialName, partial_name
-from mzsql.persist import Filters, PartRef
-from mzsql.repr.errors import DatatypeMismatch, UndefinedTable
-from mzsql.repr.frontier import Frontier, Timestamp
+from mzsql.frontend.names.items import unknown_item
+from mzsql.persist import Filters, PartRef, SinceViolation
+from mzsql.repr.errors import DatatypeMismatch, InvalidParameter, NotReadable, UndefinedTable
+from mzsql.repr.frontier import Frontier, Timestamp, show
 from mzsql.repr.ids import GlobalId
 from mzsql.repr.types import RelationDesc
 from mzsql.storage import DurableHold
@@ -119,10 +120,20 @@ class EnvironmentReader:
         Raises:
             UndefinedTable: there is none.
         """
-        found = self.find(partial_name(name))
+        partial = partial_name(name)
+        found = self.find(partial)
         if found is None:
-            raise UndefinedTable(f"unknown catalog item '{name}'")
+            raise self.unknown(partial)
         return found
+
+    def unknown(self, name: PartialName) -> UndefinedTable:
+        """The error for a name that no relation has, with a similar one as its hint."""
+        return unknown_item(self._catalog(), name)
+
+    def has_schema(self, name: str) -> bool:
+        """Whether the environment has a schema of this name."""
+        catalog = self._catalog()
+        return name in catalog.schema_names(catalog.database)
 
     def find(self, name: PartialName) -> RelationInfo | None:
         """The relation that a name refers to; None where there is none."""
@@ -147,7 +158,29 @@ class EnvironmentReader:
         Raises:
             NotReadable: it is not after ``timeout`` seconds.
         """
-        self._env.collections.wait_for_upper(relation.id, as_of, timeout)
+        try:
+            self._env.collections.wait_for_upper(relation.id, as_of, timeout)
+        except NotReadable as late:
+            if late.hint is None and relation.kind == "materialized-view":
+                late.hint = "mz_internal.mz_compute_dataflow_statuses says what it waits for."
+            raise
+
+    def check(self, relation: RelationInfo, as_of: Timestamp, timeout: float = 60.0) -> None:
+        """Check that a stored relation's contents can be read at ``as_of``, which is waited for.
+
+        Raises:
+            InvalidParameter: its history begins later.
+            NotReadable: it is not complete at ``as_of`` after ``timeout`` seconds.
+            DataError: it holds an error at ``as_of``.
+        """
+        self.wait(relation, as_of, timeout)
+        since = self.since(relation)
+        if since is None or as_of < since:
+            raise InvalidParameter(
+                f"Timestamp ({as_of}) is not valid for all inputs: {show(since)}",
+                detail=f"The history of {relation.full_name} begins there.",
+            )
+        self._check_errors(relation, as_of)
 
     def rows(
         self,
@@ -241,7 +274,7 @@ class EnvironmentReader:
 
         Raises:
             DataError: the relation holds an error at ``as_of``.
-            SinceViolation: history after ``after`` was compacted away.
+            NotReadable: history after ``after`` was compacted away.
         """
         self.wait(relation, as_of, timeout)
         self._check_errors(relation, as_of)
@@ -267,7 +300,13 @@ class EnvironmentReader:
         collections = self._env.collections
         if after < 0:
             return collections.parts(relation.id, as_of, filters=filters)
-        return collections.parts_between(relation.id, after + 1, as_of + 1)
+        try:
+            return collections.parts_between(relation.id, after + 1, as_of + 1)
+        except SinceViolation as gone:
+            raise NotReadable(
+                f"the changes of {relation.full_name} after {after} are not kept: its history begins at {show(gone.since)}",
+                hint="Begin later, or leave the beginning out to begin with the contents.",
+            ) from None
 
     def _check_errors(self, relation: RelationInfo, as_of: Timestamp) -> None:
         """Raise the error that the relation holds at ``as_of``, if any; errors retracted by then do not count."""

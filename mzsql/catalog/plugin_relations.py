@@ -249,7 +249,7 @@ def _shown(failure: BaseException, where: Whereabouts) -> str:
     text = type(failure).__name__
     # An exception may fail to say what it is about.
     with contextlib.suppress(BaseException):
-        text = f"{text}: {failure}"
+        text = f"{text}: {' '.join(str(failure).split())}"
     for url in (where.blob, where.consensus, where.oracle):
         text = without_secrets(text, url)
     return text if len(text) <= _MOST_TOLD else f"{text[:_MOST_TOLD]}…"

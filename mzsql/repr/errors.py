@@ -42,12 +42,21 @@ class SqlError(Exception):
             self.sqlstate = sqlstate
 
     def __str__(self) -> str:
-        lines = [self.message]
+        return "\n".join(self._parts())
+
+    def _parts(self) -> list[str]:
+        parts = [self.message]
         if self.detail:
-            lines.append(f"DETAIL: {self.detail}")
+            parts.append(f"DETAIL: {self.detail}")
         if self.hint:
-            lines.append(f"HINT: {self.hint}")
-        return "\n".join(lines)
+            parts.append(f"HINT: {self.hint}")
+        return parts
+
+    def on_one_line(self) -> str:
+        """As `str`, for where the first line alone is shown; line breaks within become spaces."""
+        *parts, last = (" ".join(part.split()) for part in self._parts())
+        ended = (part if part.endswith((".", "?", "!")) else f"{part}." for part in parts)
+        return " ".join([*ended, last])
 
 
 class SqlSyntaxError(SqlError):

@@ -22,6 +22,7 @@ from typing import Any
 
 import pyarrow as pa
 import sqlglot
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from sqlglot import expressions as exp
@@ -33,6 +34,7 @@ from mzsql.compute.engines.relations import arrow_frame, parts_frame
 from mzsql.compute.engines.statements import run_over
 from mzsql.expr.functions import sql as s
 from mzsql.expr.functions.table import Engine
+from mzsql.frontend.catalog import PartialName
 from mzsql.frontend.parse.heads import Whose, whose
 from mzsql.location import shown_url
 from mzsql.render.statement import DIFF, ERROR, Ast, col, subquery
@@ -183,7 +185,8 @@ class MzSpark:
 
         Raises:
             SqlError: a statement of mzsql failed.
-            AnalysisException: a statement of Spark is wrong.
+            UndefinedTable: a schema of the environment has no such relation; the hint is a similar one.
+            AnalysisException: a statement of Spark is wrong otherwise.
         """
         with self._errors():
             check_query(sqlQuery, "a statement")
@@ -194,7 +197,23 @@ class MzSpark:
         with self._errors():
             uses = self._uses(sqlQuery)
             frames = self._frames(uses)
-        # The class's method: the object's own may be this very method, see `mzsql.spark.register`.
+        try:
+            return self._run(sqlQuery, uses, frames, args, kwargs)
+        except AnalysisException as failure:
+            with self._errors():
+                self._refuse_unknown(failure)
+            raise
+
+    def _run(
+        self,
+        sqlQuery: str,  # noqa: N803  Spark's own parameter name
+        uses: Sequence[_Use],
+        frames: Mapping[str, DataFrame],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+    ) -> DataFrame:
+        """Run a statement of Spark, over the relations of mzsql that it uses."""
+        # The class's method: the object's own may be `sql` itself, see `mzsql.spark.register`.
         run = partial(type(self.session).sql, self.session)
         if not uses:
             return run(sqlQuery, *args, **kwargs)
@@ -211,6 +230,19 @@ class MzSpark:
         finally:
             for view in views.values():
                 self.session.catalog.dropTempView(view)
+
+    def _refuse_unknown(self, failure: AnalysisException) -> None:
+        """Where Spark does not find a table in a schema of the environment: the error with the name that may be meant.
+
+        Raises:
+            UndefinedTable: it is so.
+        """
+        if failure.getCondition() != "TABLE_OR_VIEW_NOT_FOUND":
+            return
+        name = failure.getMessageParameters().get("relationName", "")
+        partial = PartialName(*reversed([part.strip("`") for part in name.split(".")][-3:]))
+        if partial.schema is not None and self._reader.has_schema(partial.schema):
+            raise self._reader.unknown(partial) from None
 
     def table(self, tableName: str) -> DataFrame:  # noqa: N803  Spark's own parameter name
         """A relation of mzsql at a fresh timestamp, or a table of Spark."""

@@ -1,8 +1,8 @@
 """Environments open in a Spark Python worker, and the errors that a worker reports.
 
 Promise: a worker opens an environment once and keeps it open, for at most `MOST_SECONDS`, so that a warm read does not
-pay for opening; Spark ends workers that idle for a minute. An error reaches the user as its message and hint, without
-the worker's traceback; a bug of mzsql keeps its traceback. The trade-off: history that a kept reader may read is
+pay for opening; Spark ends workers that idle for a minute. An error reaches the user as its message and hint on one
+line, without the worker's traceback; a bug of mzsql keeps its traceback. The trade-off: history that a kept reader may read is
 retained as long.
 """
 
@@ -148,15 +148,17 @@ def appending(where: Locations) -> contextlib.AbstractContextManager[TableAppend
 
 @contextlib.contextmanager
 def in_one_sentence() -> Iterator[None]:
-    """Let errors meant for people leave a Spark worker without traceback.
+    """Let errors meant for people leave a Spark worker on one line, without traceback.
 
-    A worker ends after an error, so what is set here affects only that error.
+    Spark puts words of its own before the line, and its SQLSTATE on the next. A worker ends after an error, so what is
+    set here affects only that error.
     """
     try:
         yield
     except SqlError as failure:
         if _is_worker() and not isinstance(failure, InternalError):
             os.environ["SPARK_HIDE_TRACEBACK"] = "1"
+            failure.message, failure.detail, failure.hint = failure.on_one_line(), None, None
         raise
 
 

@@ -30,6 +30,8 @@ from mzsql.storage import empty_updates
 
 #: A slice, which one task reads, has at most about so many stored updates.
 SLICE_ROWS = 2_000_000
+#: A slice carries rows that were read when it was planned up to so many bytes; of larger tasks Spark warns.
+SENT_BYTES = 512 * 1024
 #: Rows per Arrow batch returned to Spark.
 BATCH_ROWS = 65_536
 
@@ -58,6 +60,7 @@ class Slice(InputPartition):  # type: ignore[misc]  # PySpark is not typed for m
         after: for changes: only those at later times; None: the contents instead of changes.
         snapshot: whether it has the contents at ``as_of`` as inserts, and nothing else.
         gid: the id of the relation that was planned for; None: whichever has the name.
+        rows: the rows themselves as an Arrow stream, where they were read when the slice was planned (`sent`).
     """
 
     number: int
@@ -66,6 +69,23 @@ class Slice(InputPartition):  # type: ignore[misc]  # PySpark is not typed for m
     after: Timestamp | None = None
     snapshot: bool = False
     gid: str | None = None
+    rows: bytes | None = None
+
+
+def sent(rows: pa.Table) -> bytes | None:
+    """Rows as an Arrow stream that a slice carries; None where that is larger than `SENT_BYTES`."""
+    if rows.nbytes > SENT_BYTES:
+        return None
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as stream:
+        stream.write_table(rows)
+    return bytes(sink.getvalue()) if sink.tell() <= SENT_BYTES else None
+
+
+def received(rows: bytes) -> pa.Table:
+    """What `sent` made a stream of."""
+    with pa.ipc.open_stream(rows) as stream:
+        return stream.read_all()
 
 
 def slices(rows: int) -> int:

@@ -114,10 +114,20 @@ class RelationReader(DataSourceReader):  # type: ignore[misc]  # PySpark is not 
                 return self._slices_of_changes(reader, relation)
             as_of = self._target.as_of
             if not relation.stored:
-                return [Slice(0, 1, as_of, gid=relation.id)]
+                return [self._computed(reader, relation)]
             at = reader.fresh_timestamp() if as_of is None else as_of
+            reader.check(relation, at)
             count = rows.slices(reader.stored_rows(relation, at))
             return [Slice(number, count, at, gid=relation.id) for number in range(count)]
+
+    def _computed(self, reader: EnvironmentReader, relation: RelationInfo) -> Slice:
+        """The one slice of a relation without a shard. A builtin relation is read at once: nobody else need open the
+        environment for what is small, and Spark shows errors of planning on one line.
+        """
+        only = Slice(0, 1, self._target.as_of, gid=relation.id)
+        if relation.database is None:
+            only.rows = rows.sent(rows.contents(reader, relation, only, self._target.columns, {}))
+        return only
 
     def _slices_of_changes(
         self, reader: EnvironmentReader, relation: RelationInfo
@@ -144,15 +154,18 @@ class RelationReader(DataSourceReader):  # type: ignore[misc]  # PySpark is not 
         """The rows of a slice as Arrow batches."""
         assert isinstance(partition, Slice)
         with in_one_sentence():
-            with reading(self._target.locations) as reader:
-                relation = reader.relation(self._target.relation)
-                self._check(relation)
-                if self._target.changes:
-                    table = rows.changes(reader, relation, partition, self._target.columns)
-                else:
-                    columns, filters = self._target.columns, self._filters
-                    table = rows.contents(reader, relation, partition, columns, filters)
+            ahead = partition.rows
+            table = self._read(partition) if ahead is None else rows.received(ahead)
             yield from rows.batches(table, to_arrow_schema(self._schema, timezone="UTC"))
+
+    def _read(self, partition: Slice) -> pa.Table:
+        with reading(self._target.locations) as reader:
+            relation = reader.relation(self._target.relation)
+            self._check(relation)
+            if self._target.changes:
+                return rows.changes(reader, relation, partition, self._target.columns)
+            columns, filters = self._target.columns, self._filters
+            return rows.contents(reader, relation, partition, columns, filters)
 
     def _check(self, relation: RelationInfo) -> None:
         wanted = rows.chosen(relation, self._target.columns)

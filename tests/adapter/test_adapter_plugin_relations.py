@@ -139,6 +139,7 @@ class _Hostile:
     [
         (_raises, "ConnectionError: no shop"),
         (lambda _: 1 / 0, "ZeroDivisionError"),
+        (lambda _: _throw(ValueError("the shop\nis closed")), "ValueError: the shop is closed"),
         (lambda _: None, "TypeError"),
         (lambda _: sys.exit("bye"), "SystemExit: bye"),
         (lambda _: _throw(KeyboardInterrupt("stop")), "KeyboardInterrupt: stop"),

@@ -16,6 +16,7 @@ from mzsql.frontend.parse.heads import Whose, whose
         "explain locally optimized plan for select 1",
         "-- a comment\n/* and /* another */ one */ CREATE OR REPLACE MATERIALIZED VIEW v AS SELEC 1",
         "SHOW CLUSTER REPLICAS",
+        "SHOW CLUSTER REPLICASS",
         "create default index on t",
         "DROP CLUSTER c",
         "SUBSCRIBE t",

@@ -13,7 +13,9 @@ from pyspark.errors import AnalysisException, PySparkException
 
 import mzsql
 from mzsql.repr.errors import InvalidParameter
+from mzsql.spark import rows
 from mzsql.spark.options import target
+from mzsql.spark.source import MzsqlDataSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -140,6 +142,78 @@ def test_what_is_not_there(spark: SparkSession, env: Path, con: mzsql.Connection
         _load(spark, env, "nowhere")
     with pytest.raises(PySparkException, match="is not an mzsql environment"):
         _load(spark, env / "inner", "t")
+
+
+@pytest.fixture
+def wrong(con: mzsql.Connection) -> Iterator[None]:
+    """A materialized view whose contents are an error."""
+    con.execute("CREATE MATERIALIZED VIEW wrong AS SELECT 1 / (a - 1) AS x FROM t")
+    yield
+    con.execute("DROP MATERIALIZED VIEW wrong")
+
+
+@pytest.mark.usefixtures("wrong")
+def test_errors_are_on_one_line(spark: SparkSession, env: Path) -> None:
+    """The first line is the one that notebooks and logs show; Spark's SQLSTATE is on the second."""
+    for relation, options, message in [
+        ("public.sumz", {}, 'item \'public.sumz\'. HINT: Perhaps you meant "public"."sums".'),
+        ("mz_internal.mz_frontier", {}, 'Perhaps you meant "mz_internal"."mz_frontiers".'),
+        (
+            "t",
+            {"asof": "1"},
+            "unknown option 'asof' of the data source mzsql. HINT: It knows as_of",
+        ),
+        (
+            "t",
+            {"columns": "z"},
+            'column "z" does not exist in public.t. HINT: It has the columns a',
+        ),
+        ("t", {"as_of": "12"}, "Timestamp (12) is not valid for all inputs: ["),
+        ("sums", {"as_of": "12"}, "DETAIL: The history of public.sums begins there."),
+        ("wrong", {}, "division by zero"),
+    ]:
+        with pytest.raises(PySparkException) as failed:
+            _load(spark, env, relation, **options).collect()
+        first, *rest = str(failed.value).splitlines()
+        assert message in first
+        assert [line.strip() for line in rest] == ["SQLSTATE: 38000"]
+
+
+def test_an_unknown_relation_in_sql_is_told_with_one_like_it(con: mzsql.Connection) -> None:
+    for query, message in [
+        ("SELECT * FROM mz_internal.mz_frontier", 'Perhaps you meant "mz_internal"."mz_frontiers"'),
+        ("SELECT * FROM public.sumz JOIN t USING (a)", 'Perhaps you meant "public"."sums"'),
+    ]:
+        with pytest.raises(mzsql.ProgrammingError, match="unknown catalog item") as failed:
+            con.spark.sql(query)
+        assert message in str(failed.value)
+    with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
+        con.spark.sql("SELECT * FROM sumz")
+
+
+def test_a_builtin_relation_is_read_once(
+    env: Path, con: mzsql.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where it is small its rows go with the slice, and the task opens nothing; a large one is read by the task."""
+    con.execute("CREATE TABLE IF NOT EXISTS told (a bigint)")
+    wanted = {"env": str(env), "path": "mz_catalog.mz_tables", "columns": "name"}
+    source = MzsqlDataSource(wanted)
+    reader = source.reader(source.schema())
+    [small] = reader.partitions()
+    monkeypatch.setattr(rows, "SENT_BYTES", 10)
+    [large] = reader.partitions()
+    assert isinstance(small, rows.Slice)
+    assert isinstance(large, rows.Slice)
+    assert small.rows is not None
+    assert large.rows is None
+
+    def names(part: rows.Slice) -> list[str]:
+        return [name for batch in reader.read(part) for name in batch.column("name").to_pylist()]
+
+    assert sorted(names(small)) == sorted(names(large))
+    assert "told" in names(small)
+    monkeypatch.setattr("mzsql.spark.source.reading", None)
+    assert "told" in names(small)
 
 
 def test_columns_that_changed_are_noticed(

@@ -503,6 +503,7 @@ OWN = (
     *(("EXPLAIN", *stage, "PLAN") for stage in ((), *EXPLAIN_STAGES)),
     *each(("SHOW CREATE",), OWN_KINDS),
     ("SHOW", "REDACTED", "CREATE"),
+    ("SHOW", "CLUSTER"),
     *each(("SHOW",), tuple(kind for kind in LISTED if kind not in _SHARED_SHOWN)),
     *each(("SHOW",), (("PRIVILEGES",), ("DEFAULT", "PRIVILEGES"), ("ROLE", "MEMBERSHIP"))),
     *each(("BEGIN",), (("TRANSACTION",), ("WORK",), ("ISOLATION",), ("READ",))),
