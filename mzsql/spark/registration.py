@@ -101,22 +101,22 @@ class Registration:
         """
         wanted = {(r.schema, r.name): r for r in relations if _takes(r)}
         self.left_out = tuple(r.full_name for r in relations if not _takes(r))
-        for key, old in list(self._made.items()):
-            if wanted.get(key) != old:
-                self._drop(old)
-                del self._made[key]
+        tables = CatalogTables(self._session)
+        gone = [key for key, old in self._made.items() if wanted.get(key) != old]
+        tables.drop(gone)
+        for key in gone:
+            del self._made[key]
         new = [relation for key, relation in wanted.items() if key not in self._made]
         if not new:
             return
         ensure_source(self._session)
         for schema in sorted({r.schema for r in new} - {schema for schema, _ in self._made}):
             self._sql(f"CREATE SCHEMA IF NOT EXISTS {quote(schema)}")
-        tables = CatalogTables(self._session)
         taken = self._taken(new)
         for relation in new:
             if (relation.schema, relation.name) in taken:
                 self._refuse_foreign(relation)
-                self._drop(relation)
+                tables.drop([(relation.schema, relation.name)])
             self._make(tables, relation)
             self._made[relation.schema, relation.name] = relation
 
@@ -143,9 +143,6 @@ class Registration:
         options = {**self._options, "relation": f"{relation.schema}.{relation.name}"}
         columns = with_options(fields, options)
         tables.make(relation.schema, relation.name, columns, self._comment(relation))
-
-    def _drop(self, relation: RelationInfo) -> None:
-        self._sql(f"DROP TABLE IF EXISTS {quote(relation.schema)}.{quote(relation.name)}")
 
     def _sql(self, text: str) -> DataFrame:
         # The class's method: the object's own may have been replaced, see `mzsql.spark.register`.

@@ -72,6 +72,24 @@ def test_plain_spark_sql_takes_relations_and_statements_of_mzsql(
             session.sql("SELECT * FROM public.r_t")
 
 
+def test_what_is_cached_of_a_relation_goes_with_it(spark: SparkSession, tmp_path: Path) -> None:
+    """Tables of the next environment have the same names; many are dropped without statements, which would see to it."""
+
+    def kept() -> bool:
+        return not spark._jsparkSession.sharedState().cacheManager().isEmpty()
+
+    for cached in (False, True):
+        session, env = spark.newSession(), tmp_path / str(cached)
+        mzsql.connect(str(env)).close()
+        with register(session, str(env), lead=False):
+            assert len(session.catalog.listTables("mz_internal")) > 50
+            if cached:
+                session.catalog.cacheTable("mz_catalog.mz_tables")
+                assert kept()
+        assert not session.catalog.listTables("mz_internal")
+        assert not kept()
+
+
 def test_a_python_of_spark_that_has_no_data_source_is_told_of(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
