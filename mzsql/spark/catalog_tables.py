@@ -3,9 +3,9 @@
 Promise: a table has the given columns, metadata and comment, and the format ``mzsql``. Spark's own call takes tens of
 milliseconds for a table, since it plans the table again and creates a directory; so in a classic session only the first
 table is created that way, and the others are copies of its description, added to the catalog directly. Many are dropped
-directly too, without being planned once more, unless the application caches anything. The trade-off: that is not a public interface of Spark, so it is only used where the session has a JVM of its own. A Spark Connect session
-creates each table by the same plan as the public call, without the fetch of all rows that the public call does
-afterwards.
+directly too, without being planned once more, unless the application caches anything. The trade-off: that is not a
+public interface of Spark, so it is only used where the session has a JVM of its own. A Spark Connect session creates
+each table by the same plan as the public call, without the fetch of all rows that the public call does afterwards.
 """
 
 from __future__ import annotations
