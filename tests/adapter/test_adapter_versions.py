@@ -1,5 +1,6 @@
-"""Two versions beside each other, for random sequences of what happens to an environment: the plan served is the plan that would be made
-afresh, answers are those of another engine, and nothing of one that waits is anybody else's until it is promoted.
+"""Two versions beside each other, and two processes of one of them, for random sequences of what happens to an environment, crashes between
+any two writes and damage among it: the plan served is the plan that would be made afresh, answers are those of another engine, and nothing
+of one that waits is anybody else's until it is promoted.
 """
 
 from __future__ import annotations
@@ -7,12 +8,14 @@ from __future__ import annotations
 import contextlib
 import shutil
 import sqlite3
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+import crash_worker
 import duckdb
-import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -23,7 +26,6 @@ from mzsql.adapter.environment.environment import Environment
 from mzsql.adapter.environment.expression_cache import parts_of
 from mzsql.adapter.environment.locations import locate
 from mzsql.adapter.planning.features import SystemFeatures
-from mzsql.transform import OptimizerFeatures
 
 PATIENCE = 120.0
 #: The versions that come after each other; every second one plans joins otherwise than the one before it.
@@ -38,31 +40,23 @@ DEFINED = (
 WHAT = st.one_of(
     st.sampled_from(DEFINED),
     st.sampled_from(["insert", "drop", "restart", "damage", "break", "open", "promote", "leave"]),
+    st.sampled_from(["drop index", "switch", "second", "crash"]),
 )
 STEPS = st.lists(st.tuples(WHAT, st.integers(0, 9)), min_size=4, max_size=9)
 
 
-def plans_otherwise(build: str) -> bool:
-    return int(build.split("+", maxsplit=1)[0].rpartition(".")[2]) % 2 == 1
-
-
 class World:
-    """An environment in the charge of one version, and perhaps a later one that waits; beside them DuckDB with views of the same texts."""
+    """An environment in the charge of one version, of which there may be two processes, and perhaps a later one that waits; beside them
+    DuckDB with views of the same texts.
+    """
 
     def __init__(self, path: Path, patched: pytest.MonkeyPatch) -> None:
         self.path, self._patched = path, patched
-        own = SystemFeatures.in_force
-
-        def features(system: SystemFeatures) -> OptimizerFeatures:
-            found = own(system)
-            if not plans_otherwise(system.env.build):
-                return found
-            return msgspec.structs.replace(found, enable_eager_delta_joins=False)
-
-        patched.setattr(SystemFeatures, "in_force", features)
+        patched.setattr(SystemFeatures, "in_force", crash_worker.features)
         self.generation = 0
         self.number = 0
         self.waiting: mzsql.Connection | None = None
+        self.second: mzsql.Connection | None = None
         self.con = self._opened(0)
         self.con.execute("ALTER SYSTEM SET step_engine = 'duckdb'; CREATE TABLE t (a int, b int)")
         self.duck = duckdb.connect()
@@ -84,6 +78,10 @@ class World:
             "open": self._open,
             "promote": self._promote,
             "leave": self._leave,
+            "drop index": self._drop_index,
+            "switch": self._switch,
+            "second": self._second,
+            "crash": self._crash,
         }
         if what in steps:
             steps[what](choice)
@@ -97,17 +95,68 @@ class World:
         )
         return found.fetchall()
 
-    def _define(self, text: str, choice: int) -> None:
+    def _acting(self, choice: int) -> mzsql.Connection:
+        """One of the processes in charge."""
+        return self.second if choice % 2 and self.second is not None else self.con
+
+    def _defining(self, text: str, choice: int) -> str:
         self.number += 1
         names = self.relations()
         on, _ = names[choice % len(names)]
-        made = text.format(name=f"o{self.number}", n=self.number % 4, on=on)
-        self.con.execute(made)
+        return text.format(name=f"o{self.number}", n=self.number % 4, on=on)
+
+    def _define(self, text: str, choice: int) -> None:
+        made = self._defining(text, choice)
+        self._acting(choice).execute(made)
         if "INDEX" not in made:
             self.duck.execute(made.replace("MATERIALIZED ", ""))
 
+    def _drop_index(self, choice: int) -> None:
+        found = self.con.execute("SELECT name FROM mz_indexes WHERE id LIKE 'u%' ORDER BY id")
+        names = [name for (name,) in found.fetchall()]
+        if names:
+            self._acting(choice).execute(f"DROP INDEX {names[choice % len(names)]}")
+
+    def _switch(self, choice: int) -> None:
+        """Another of the optimizer's features, for all of one build."""
+        flag = "on" if choice % 3 else "off"
+        self._acting(choice).execute(f"ALTER SYSTEM SET enable_join_prioritize_arranged = {flag}")
+
+    def _second(self, _: int) -> None:
+        """Another process of the version in charge comes, or goes."""
+        if self.second is None:
+            self.second = self._opened(self.generation, maintenance="elsewhere")
+        else:
+            self.second.close()
+            self.second = None
+
+    def _crash(self, choice: int) -> None:
+        """A process of the version in charge ends between two writes of a definition, while another one runs, or it is the only one."""
+        made, alone = self._defining(DEFINED[choice % 4], choice), choice % 3 == 0
+        if alone:
+            self._close_second()
+            self.con.close()
+        version, generation = VERSIONS[self.generation], str(self.generation)
+        done = subprocess.run(
+            [sys.executable, WORKER, str(self.path), version, generation, str(choice // 2), made],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PATIENCE,
+        )
+        assert done.returncode in (0, crash_worker.KILLED), done.stderr
+        if alone:
+            self.con = self._opened(self.generation)
+        if "INDEX" not in made and f"o{self.number}" in {name for name, _ in self.relations()}:
+            self.duck.execute(made.replace("MATERIALIZED ", ""))
+
+    def _close_second(self) -> None:
+        if self.second is not None:
+            self.second.close()
+            self.second = None
+
     def _insert(self, choice: int) -> None:
-        for con in (self.con, self.duck):
+        for con in (self._acting(choice), self.duck):
             con.execute(f"INSERT INTO t VALUES ({choice % 4}, {choice}), (1, {choice + 1})")
 
     def _drop(self, choice: int) -> None:
@@ -140,6 +189,7 @@ class World:
     def _break(self, choice: int) -> None:
         """While nobody is there something happens to the cache's shard."""
         self._leave(0)
+        self._close_second()
         shard = self.con.coordinator.env.cache_shard.current()
         self.con.close()
         folder = self.path / "blob" / shard
@@ -165,8 +215,11 @@ class World:
         self.waiting.promote(wait=PATIENCE if choice % 2 else None)
         with pytest.raises(mzsql.OperationalError, match="fenced by"):
             self.con.execute("INSERT INTO t VALUES (0, 0)")
-        with contextlib.suppress(mzsql.OperationalError):
-            self.con.close()
+        for con in (self.con, self.second):
+            if con is not None:
+                with contextlib.suppress(mzsql.OperationalError):
+                    con.close()
+        self.second = None
         self.con, self.waiting = self.waiting, None
         self.generation += 1
         self.until(lambda: not self._older(), lambda: f"entries of other builds: {self._older()}")
@@ -191,7 +244,7 @@ class World:
     # --- what holds after each ----------------------------------------------------------------
 
     def check(self) -> None:
-        for con in (self.con, self.waiting):
+        for con in (self.con, self.second, self.waiting):
             if con is None:
                 continue
             self._plans_as_afresh(con)
@@ -219,11 +272,12 @@ class World:
     def close(self) -> None:
         with contextlib.ExitStack() as stack:
             stack.callback(self.duck.close)
-            for con in (self.con, self.waiting):
+            for con in (self.con, self.second, self.waiting):
                 if con is not None:
                     stack.callback(con.close)
 
 
+WORKER = crash_worker.__file__
 PLANS = ("local", "global", "running")
 
 
@@ -257,8 +311,13 @@ GROUPED, JOINED, INDEXED = DEFINED[1], DEFINED[2], DEFINED[3]
         [(GROUPED, 0), ("open", 0), ("insert", 2), (GROUPED, 1), ("drop", 0), ("leave", 0), ("open", 0), ("promote", 1)],
         # Whatever becomes of the cache, before and after.
         [("insert", 1), (JOINED, 0), ("break", 0), ("open", 0), ("damage", 1), ("damage", 2), ("promote", 1), ("break", 1), ("break", 2)],
+        # Two processes of one version define and drop beside each other, others end between two writes, and a later version takes over.
+        [
+            ("insert", 1), ("second", 0), (INDEXED, 1), (JOINED, 0), ("crash", 2), ("drop index", 1), ("switch", 3), ("open", 0),
+            ("crash", 5), ("promote", 1),
+        ],
     ],
-    ids=["changed plans", "objects come and go", "damage"],
+    ids=["changed plans", "objects come and go", "damage", "two processes and crashes"],
 )  # fmt: skip
 def test_versions_take_turns(tmp_path: Path, steps: list[tuple[str, int]]) -> None:
     happens(tmp_path / "env", steps)
