@@ -25,6 +25,8 @@ CALLED_BY_OTHERS = {
         *("_parse_with", "_parse_unnest", "_parse_interval", "_parse_user_defined_type"),
         "_parse_escape",
         "_scan_number",
+        *("NESTED_TYPE_TOKENS", "STRUCT_TYPE_TOKENS", "AGGREGATE_TYPE_TOKENS", "ENUM_TYPE_TOKENS"),
+        "SIGNED_TO_UNSIGNED_TYPE_TOKEN",
     },
     "pyarrow": {"seekable", "writable"},
     "Spark": {"streamReader", "initialOffset", "latestOffset", "prepareForTriggerAvailableNow"},
