@@ -25,7 +25,7 @@ from mzsql.compute.replica.step import deltas
 from mzsql.expr import evaluate
 from mzsql.frontend.parse import parse
 from mzsql.persist import ages
-from mzsql.storage import interest, storage_collections
+from mzsql.storage import storage_collections
 
 Sizes = Counter[str]
 _MAPS = (dict, set, list, deque, weakref.WeakKeyDictionary, weakref.WeakValueDictionary)
@@ -39,7 +39,6 @@ BOUNDED: dict[str, int] = {
     "Collections._gone": storage_collections._REMEMBERED,
     "Deltas._kept": deltas.KEPT,
     "RecentTexts._once": parse.MOST_ONCE,
-    "Interest._asked": interest.MOST_LATELY,
     "Delta.facts": deltas.KEPT * 2,  # the tables have two columns
 }
 #: What time ends, or that is no memory of this process.
