@@ -71,9 +71,9 @@ class Stepper:
         dataflow.missing = []
         dataflow.hold(None)
 
-    def step(self, upper, **chosen):
-        """Process the inputs' updates up to `upper`; the step's RefreshStats. `chosen`: of `StepTools`."""
-        tools = StepTools(no_spark, no_spark, self.driver, self.settings, self.deltas, **chosen)
+    def step(self, upper):
+        """Process the inputs' updates up to `upper`; the step's RefreshStats."""
+        tools = StepTools(no_spark, no_spark, self.driver, self.settings, self.deltas)
         stats = run_step(self.dataflow, self.dataflow.lower(), upper, tools)
         self.dataflow.hold(None)
         return stats

@@ -202,31 +202,6 @@ class Driver:
             self._uses[text] = None
         self._plan(text, written, schemas, text.parameters(0, 1))
 
-    def plan_once(
-        self,
-        text: Text,
-        later: Callable[[Callable[[], None]], None],
-        schemas: Callable[[], Mapping[str, pa.Schema] | None],
-    ) -> None:
-        """Have a step's text planned, unless that was begun before.
-
-        Args:
-            text: the text.
-            later: runs the planning, now or later.
-            schemas: asked then for those of the relations that the text reads; None: it is not planned.
-        """
-        with self._lock:
-            if self._uses.get(text, 0) is None:
-                return
-            self._uses[text] = None
-
-        def plan() -> None:
-            found = schemas()
-            if found is not None:
-                self.plan(text, found)
-
-        later(plan)
-
     def plan_simple(self, text: str, schemas: Mapping[str, pa.Schema]) -> None:
         """Plan a statement that `simple` will be given, unless there is a plan of it.
 

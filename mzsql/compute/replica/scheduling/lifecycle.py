@@ -410,12 +410,10 @@ class DataflowLifecycle:
         steps = does is Does.FOLLOW or less_than(dataflow.frontier(), upper)
         if lower is not None and steps and less_than(lower, upper):
             try:
-                stats = run_step(dataflow, lower, upper, self._tools(may_cut=does is Does.STEP))
-                upper = stats.upper
+                stats = run_step(dataflow, lower, upper, self._tools())
                 self._count(stats)
             except Overtaken:
                 # Another replica has written further. Fetch all uppers, so that the next step begins from them.
-                upper = lower
                 for target in dataflow.targets():
                     target.upper()
             except Exception as error:
@@ -426,14 +424,16 @@ class DataflowLifecycle:
             else:
                 self.standing.stepped(upper, does, empty=stats.kind == "empty")
                 if does is Does.TAKE_OVER and self.replica.exports is not None:
-                    self.replica.exports.hasten()  # who waits has waited for the other replica already
+                    # Whoever waits for the view has waited for the other replica already.
+                    self.replica.exports.hasten()
             self._refusals.clear()
         elif does is Does.FOLLOW:
             self.standing.stepped(upper, does, empty=True)
-        (output := dataflow.output).follow_others()
-        if input_upper is None and upper == MAX_TIMESTAMP and output.known_upper is not None:
+        dataflow.output.follow_others()
+        if input_upper is None and dataflow.output.known_upper is not None:
             # All inputs are sealed, so the output is sealed too.
-            output.append(no_updates(output.schema), output.known_upper, None)
+            nothing = no_updates(dataflow.output.schema)
+            dataflow.output.append(nothing, dataflow.output.known_upper, None)
         dataflow.pass_to_refresh()
         self.frontier = dataflow.frontier()
         self.replica.storage.moved(self.gid)
@@ -450,7 +450,7 @@ class DataflowLifecycle:
             root = self.spec.desc.desc.root.plan.lir_id
             self.elapsed.add(root, stats.seconds, statements=1, rows=stats.rows_out)
 
-    def _tools(self, *, may_cut: bool = False) -> StepTools:
+    def _tools(self) -> StepTools:
         replica, settings = self.replica, self.replica.settings
         if settings.engine == "auto" and self._refusals.instead_of(Engine.SPARK) is not None:
             settings = msgspec.structs.replace(settings, alone=True)
@@ -462,7 +462,6 @@ class DataflowLifecycle:
             replica.deltas,
             self._refusals,
             replica.later,
-            may_cut,
         )
 
     def _hold(self, *, force: bool) -> None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -43,7 +43,6 @@ from mzsql.compute.protocol import RefreshStats
 from mzsql.compute.replica.arrangements.lookups import Found, LookupRun
 from mzsql.compute.replica.dataflows.dataflow import Dataflow
 from mzsql.compute.replica.dataflows.engine_choice import Refusals, other_than
-from mzsql.compute.replica.step.cutting import first_time
 from mzsql.compute.replica.step.deltas import Delta, Deltas
 from mzsql.compute.replica.step.refreshing import rounded, rounded_frame
 from mzsql.compute.replica.step.result import StepResult, result_names
@@ -79,15 +78,12 @@ class StepTools:
     refusals: Refusals = field(default_factory=Refusals)
     #: runs work that makes later steps faster
     later: Callable[[Callable[[], None]], None] = _now
-    #: whether a step may end before it is at its upper (`compute.replica.step.cutting`)
-    may_cut: bool = False
 
 
 def run_step(
     dataflow: Dataflow, lower: Timestamp, upper: Timestamp, tools: StepTools
 ) -> RefreshStats:
-    """Process the updates of ``[lower, upper)``; `lower` is `Dataflow.lower`, `upper` at most the inputs' upper. Where the tools say
-    that it may end before, how far it came is in the statistics.
+    """Process the updates of ``[lower, upper)``; `lower` is `Dataflow.lower`, `upper` at most the inputs' upper.
 
     Raises:
         Overtaken: another replica wrote into the middle of a large step; run it again from the new lower.
@@ -119,11 +115,6 @@ def run_step(
     more, read = _spare(relevant), sum(delta.bytes for delta in deltas.values())
     # Rows of a temporal filter come and go at times of their own, whatever the times of the updates.
     at_once = not dataflow.rendered.temporal and _have_one_time(relevant)
-    first = None
-    if tools.may_cut and not at_once and tools.settings.engine != Engine.SPARK.value:
-        first = first_time(dataflow, relevant, tools.driver, tools.later)
-    if first is not None and first + 1 < upper:
-        return run_step(dataflow, lower, first + 1, replace(tools, may_cut=False))
     while True:
         # What is looked up is the same for both engines; which of them runs the statement depends on what is found.
         found = LookupRun(
