@@ -70,9 +70,6 @@ class StorageReader(KnowsErrors, Protocol):
     def awaited(self) -> Sequence[GlobalId]:
         """The collections that some reader in this process waits for now, so that their dataflows can be opened first."""
 
-    def asked(self, within: float) -> Sequence[GlobalId]:
-        """Those, and then those that readers in this process asked for within so many seconds, as far as there are few."""
-
     def updates(self, gid: GlobalId, lower: Timestamp, upper: Timestamp) -> pa.Table:
         """All updates with ``lower <= mz_time < upper`` at their exact times; `upper` is at most the collection's upper."""
 

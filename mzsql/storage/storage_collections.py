@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 import pyarrow as pa
@@ -36,7 +36,6 @@ from mzsql.storage.collection import ARRANGEMENT, TABLE, Collection, Hold, OpenC
 from mzsql.storage.ending import HOLD_ID
 from mzsql.storage.export_log import ExportLog, Reach
 from mzsql.storage.following import Followers
-from mzsql.storage.interest import Interest
 from mzsql.storage.recent import RecentUpdates
 from mzsql.storage.tables import Tables, TableShard, empty_updates
 from mzsql.storage.watching import Watchers
@@ -70,7 +69,8 @@ class Collections:
         self._open: dict[GlobalId, OpenCollection] = {}
         # Holds on collections that are not open yet.
         self._unsettled: dict[GlobalId, set[Hold]] = {}
-        self.interest = Interest(clock or SystemClock())
+        # How many threads wait for each collection.
+        self._awaited: Counter[GlobalId] = Counter()
         # Names of recently dropped collections, for errors of those that still use them.
         self._gone: dict[GlobalId, str] = {}
         self._recent = RecentUpdates()
@@ -276,7 +276,7 @@ class Collections:
             upper: Frontier = self.tables.wal.wait_past(past, timeout).upper
         else:
             try:
-                with self.interest.waiting(gid, partial(self._tell, gid)):
+                with self._waiting(gid):
                     try:
                         return self._await(self._get(gid), past, timeout)
                     except ExpiredHandle:
@@ -289,17 +289,26 @@ class Collections:
             )
         return upper
 
-    def _tell(self, gid: GlobalId) -> None:
-        if not self._get(gid).reader.told_here:
-            self.notify()
+    @contextlib.contextmanager
+    def _waiting(self, gid: GlobalId) -> Iterator[None]:
+        """Let those who can advance a collection know that somebody waits for it."""
+        with self._lock:
+            self._awaited[gid] += 1
+            first = self._awaited[gid] == 1
+        try:
+            if first and not self._get(gid).reader.told_here:
+                self.notify()
+            yield
+        finally:
+            with self._lock:
+                self._awaited[gid] -= 1
+                if not self._awaited[gid]:
+                    del self._awaited[gid]
 
     def awaited(self) -> list[GlobalId]:
         """The collections that threads of this process wait for."""
-        return self.interest.awaited()
-
-    def asked(self, within: float) -> list[GlobalId]:
-        """Those, and then those that threads of this process asked for within so many seconds, as far as there are few."""
-        return self.interest.lately(within)
+        with self._lock:
+            return list(self._awaited)
 
     def _await(self, one: OpenCollection, past: Timestamp, timeout: float) -> Frontier:
         log = self._log(one.meta.id, one.meta)

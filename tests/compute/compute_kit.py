@@ -129,9 +129,6 @@ class ShardStorage:
     def awaited(self):
         return []
 
-    def asked(self, _):
-        return []
-
     def updates(self, gid, lower, upper):
         return self.readers[gid].updates(lower, upper)
 

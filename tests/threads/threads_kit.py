@@ -109,8 +109,5 @@ class Nothing:
     def awaited(self) -> list[str]:
         return []
 
-    def asked(self, _: float) -> list[str]:
-        return []
-
     def watch(self, _: Callable[[], None]) -> Callable[[], None]:
         return lambda: None

@@ -106,7 +106,6 @@ class Inputs:
         end = time.monotonic() + min(timeout, interrupt.left())
         collections = self._collections
         for gid in self.stored(gids):
-            collections.interest.ask(gid)
             while True:
                 known = collections.known_upper(gid)
                 if known is None or known > as_of:

@@ -66,7 +66,7 @@ from mzsql.compute.replica.scheduling.openings import Openings
 from mzsql.compute.replica.scheduling.retiring import Retiring
 from mzsql.compute.replica.scheduling.scheduler import Scheduler
 from mzsql.compute.replica.scheduling.shared import Shared
-from mzsql.compute.replica.scheduling.work import ASKED_SECONDS, Work
+from mzsql.compute.replica.scheduling.work import Work
 from mzsql.compute.replica.step.deltas import Deltas
 from mzsql.persist import Clock, PersistClient, SystemClock
 from mzsql.render.dataflow import RenderedDataflow
@@ -167,9 +167,9 @@ class Replica:
         clock = clock if clock is not None else SystemClock()
         start = partial(persist.supervisor.start, object_id=replica_id)
         self._installed = Installed(replica_id, respond)
-        # Who reads views again and again waits for one of them at a time, and soon for the others.
-        asked = partial(storage.asked, ASKED_SECONDS)
-        self._work = Work(replica_id, self._installed, respond, asked, settings, clock, start)
+        self._work = Work(
+            replica_id, self._installed, respond, storage.awaited, settings, clock, start
+        )
         self._arrangements = ArrangementShards(
             persist,
             registry,

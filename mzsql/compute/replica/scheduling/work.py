@@ -42,8 +42,6 @@ GIVES_WAY = {"hydrate": 5, "sort": 10}
 #: for first. The others do that with their first step.
 MOST_WARMED = 64
 _FOR_EVER = 1e9
-#: What was asked for so many seconds ago or less comes before what nobody asks for.
-ASKED_SECONDS = 5.0
 #: How long deferred work waits for a moment without steps, in seconds.
 LATER_SECONDS = 1.0
 #: How long the preparation of steps waits for a moment without hydrations, in seconds.
@@ -65,7 +63,7 @@ class Work:
         replica_id: the replica.
         installed: its dataflows.
         respond: takes what is reported of them.
-        awaited: returns the collections that somebody waits for or probably will; their steps come first.
+        awaited: returns the collections that somebody waits for; their steps come first.
         settings: numbers of threads and lengths of pauses.
         clock: its monotonic time is used.
         start: starts a supervised thread.
