@@ -206,7 +206,7 @@ class MzSpark:
 
     def _run(
         self,
-        sqlQuery: str,  # noqa: N803  Spark's own parameter name
+        text: str,
         uses: Sequence[_Use],
         frames: Mapping[str, DataFrame],
         args: tuple[Any, ...],
@@ -216,16 +216,16 @@ class MzSpark:
         # The class's method: the object's own may be `sql` itself, see `mzsql.spark.register`.
         run = partial(type(self.session).sql, self.session)
         if not uses:
-            return run(sqlQuery, *args, **kwargs)
+            return run(text, *args, **kwargs)
         if is_connect(self.session):
             # Spark Connect analyzes the text each time rows are wanted, so the frames that it reads are passed along.
-            text = _renamed(sqlQuery, uses, lambda r: f"{{mzsql_{r.id}}}", formatted=bool(kwargs))
+            text = _renamed(text, uses, lambda r: f"{{mzsql_{r.id}}}", formatted=bool(kwargs))
             return run(text, *args, **kwargs, **{f"mzsql_{id_}": f for id_, f in frames.items()})
         views = {id_: f"mzsql_{id_}_{time.monotonic_ns()}" for id_ in frames}
         try:
             for id_, frame in frames.items():
                 frame.createOrReplaceTempView(views[id_])
-            text = _renamed(sqlQuery, uses, lambda r: quote(views[r.id]), formatted=True)
+            text = _renamed(text, uses, lambda r: quote(views[r.id]), formatted=True)
             return run(text, *args, **kwargs)
         finally:
             for view in views.values():

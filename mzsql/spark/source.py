@@ -26,6 +26,7 @@ option                                       meaning
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
@@ -126,7 +127,8 @@ class RelationReader(DataSourceReader):  # type: ignore[misc]  # PySpark is not 
         """
         only = Slice(0, 1, self._target.as_of, gid=relation.id)
         if relation.database is None:
-            only.rows = rows.sent(rows.contents(reader, relation, only, self._target.columns, {}))
+            read = rows.contents(reader, relation, only, self._target.columns, {})
+            return replace(only, rows=rows.sent(read))
         return only
 
     def _slices_of_changes(

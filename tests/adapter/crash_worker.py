@@ -40,7 +40,8 @@ def features(system: SystemFeatures) -> OptimizerFeatures:
 
 def main(env: str, version: str, generation: str, write: str, statement: str) -> None:
     opening.VERSION = version
-    SystemFeatures.in_force = features  # type: ignore[method-assign]
+    # This process is of another version than the code that it runs.
+    SystemFeatures.in_force = features
     con = mzsql.connect(env, deploy_generation=int(generation))
     con.execute("SELECT 1").fetchall()
     counted, lock = itertools.count(), threading.Lock()
@@ -52,7 +53,8 @@ def main(env: str, version: str, generation: str, write: str, statement: str) ->
                 os._exit(KILLED)
             return compare_and_set(self, key, expected, new)
 
-    SqliteConsensus.compare_and_set = counting  # type: ignore[method-assign]
+    # Every write of the process goes through this, whoever has opened the store.
+    SqliteConsensus.compare_and_set = counting
     con.execute(statement)
     os._exit(0)
 

@@ -150,8 +150,11 @@ def test_plans_that_the_cache_has_not_are_made_few_at_a_time(
         assert 0 < len(some) < len(running["mz_compute_lir_mapping_unified"])
         while con.notices:
             assert _rows(con, made_of) == dependencies
+        lacking = []
         for _ in "1234":
             _rows(con, "SELECT * FROM mz_internal.mz_arrangements")
+            lacking += [one.message.split(" ")[0] for one in con.notices]
+        assert lacking == ["3", "2", "1"]
         for one in of_plans:
             assert _rows(con, f"SELECT * FROM mz_internal.{one}") == running[one]
         assert con.notices == []

@@ -127,8 +127,7 @@ class World:
         if self.second is None:
             self.second = self._opened(self.generation, maintenance="elsewhere")
         else:
-            self.second.close()
-            self.second = None
+            self._close_second()
 
     def _crash(self, choice: int) -> None:
         """A process of the version in charge ends between two writes of a definition, while another one runs, or it is the only one."""

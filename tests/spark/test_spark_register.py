@@ -78,6 +78,7 @@ def test_what_is_cached_of_a_relation_goes_with_it(spark: SparkSession, tmp_path
     def kept() -> bool:
         return not spark._jsparkSession.sharedState().cacheManager().isEmpty()
 
+    spark.catalog.clearCache()  # other tests of the application have left something there
     for cached in (False, True):
         session, env = spark.newSession(), tmp_path / str(cached)
         mzsql.connect(str(env)).close()

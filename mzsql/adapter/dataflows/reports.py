@@ -101,15 +101,18 @@ class DataflowReports:
             registered.setdefault(index_in(fingerprint) or fingerprint, []).append((replica, shard))
         if not registered:
             return
-        left = MOST_MADE
-        for item, runs in self.running():
+        lacking, left = 0, MOST_MADE
+        for item, plan in self._planner.running(self._dataflows.plans):
+            runs = plan
+            if runs is not None and not runs.is_outlined and left:
+                runs, left = self._planner.outlined_once(item, runs), left - 1
+            lacking += runs is None or not runs.is_outlined
             if runs is None:
                 continue
-            outlined = runs
-            if not runs.is_outlined and left:
-                outlined, left = self._planner.outlined_once(item, runs), left - 1
-            for lir_id, fingerprint in outlined.arrangements or ():
+            for lir_id, fingerprint in runs.arrangements or ():
                 for replica, shard in registered.get(fingerprint, ()):
                     yield item.id, lir_id, replica, shard
             for replica, shard in registered.get(item.id, ()):
                 yield item.id, runs.plan.root.plan.lir_id, replica, shard
+        if lacking:
+            self._lacking(lacking)
